@@ -327,7 +327,12 @@ impl Driver {
                 add(&mut batch, &family, &change);
                 changes.push((family.id(), change));
             }
-            (changes, self.db().writing(&WriteOptions { durability: Some(durability) }).write(&batch))
+            (
+                changes,
+                self.db()
+                    .writing(&WriteOptions { durability: Some(durability), ..WriteOptions::default() })
+                    .write(&batch),
+            )
         };
         self.wrote((begin_op, seq), durability, changes, result)
     }

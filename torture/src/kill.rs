@@ -227,7 +227,9 @@ fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
         let (changes, durability) = batch(seed, number);
         let mut batch = WriteBatch::new();
         changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
-        db.writing(&WriteOptions { durability: Some(durability) }).write(&batch).doing(|| "write".into())?;
+        db.writing(&WriteOptions { durability: Some(durability), ..WriteOptions::default() })
+            .write(&batch)
+            .doing(|| "write".into())?;
         report(number + 1)?;
         if rng.one_in(if churns(seed) { 20 } else { 200 }) {
             db.flush().doing(|| "flush".into())?;

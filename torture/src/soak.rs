@@ -199,7 +199,8 @@ impl Soak {
             self.model[at].insert(slot, stamp);
         }
         let durable = self.rng.one_in(100);
-        let options = WriteOptions { durability: durable.then_some(Durability::Durable) };
+        let options =
+            WriteOptions { durability: durable.then_some(Durability::Durable), ..WriteOptions::default() };
         let begin_ns = self.env.clock.now_ns();
         db.writing(&options).write(&batch).doing(|| "write".into())?;
         let us = (self.env.clock.now_ns() - begin_ns) / 1_000;

@@ -173,7 +173,7 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
             1 => Durability::Volatile,
             _ => Durability::Buffered,
         };
-        let options = WriteOptions { durability: Some(durability) };
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         shared.db.writing(&options).write(&batch).doing(|| "write".into())?;
         for &slot in &slots {
             shared.done[slot].fetch_add(1, SeqCst);

@@ -145,7 +145,7 @@ impl PageEngine for Pages {
                 }
             }
         }
-        let buffered = WriteOptions { durability: Some(Durability::Buffered) };
+        let buffered = WriteOptions { durability: Some(Durability::Buffered), ..WriteOptions::default() };
         Ok(self.db.writing(&buffered).write(&batch)?)
     }
 

@@ -68,13 +68,12 @@ impl Context {
         }
     }
 
-    /// Waits for background work until `ready` returns something, and books the wait of a writer.
-    pub fn stall<T>(&self, cause: StallCause, ready: impl FnMut() -> Option<T>) -> T {
+    /// Waits for background work until `is_ready`, or until `until_ns` in clock nanoseconds, and books the wait of a writer.
+    pub fn stall_before(&self, until_ns: u64, cause: StallCause, is_ready: impl FnMut() -> bool) {
         let start_ns = self.now_ns();
         self.signals.notify_work();
-        let out = self.wait_until(ready);
+        self.wait_before(until_ns, is_ready);
         self.record_stall(cause, self.now_ns() - start_ns);
-        out
     }
 
     /// Books a wait of a writer.
@@ -85,6 +84,7 @@ impl Context {
         match cause {
             StallCause::Memory => self.stats.stall_memory_ns.add(ns),
             StallCause::L0 => self.stats.stall_l0_ns.add(ns),
+            StallCause::Levels => self.stats.stall_levels_ns.add(ns),
             StallCause::Log => self.stats.stall_log_ns.add(ns),
             StallCause::Garbage => self.stats.stall_garbage_ns.add(ns),
             StallCause::Space => self.stats.stall_space_ns.add(ns),

@@ -20,6 +20,7 @@ use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
 use crate::work::verify::VerifyReport;
 use crate::write::large_value::{self, ValueWriter};
+use crate::write::patience::Patience;
 use crate::write::write_path::WriteOp;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, ValueKind};
@@ -129,8 +130,8 @@ impl Db {
         if value.len() < threshold(&self.engine().context.options) {
             return self.change(family, ValueKind::Value, key, value, options);
         }
-        let (family, durability) = (self.own(family)?, self.writable(options)?);
-        large_value::put(&self.engine().writes, family, key, value, durability)
+        let (family, terms) = (self.own(family)?, self.writable(options)?);
+        large_value::put(&self.engine().writes, family, key, value, terms)
     }
 
     /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
@@ -143,8 +144,8 @@ impl Db {
         key: &[u8],
         options: WriteOptions,
     ) -> Result<ValueWriter> {
-        let (family, durability) = (self.own(family)?, self.writable(&options)?);
-        ValueWriter::new(&self.engine().writes, family, key, durability)
+        let (family, terms) = (self.own(family)?, self.writable(&options)?);
+        ValueWriter::new(&self.engine().writes, family, key, terms)
     }
 
     /// Deletes a key from the default family. Deleting what is not there is fine.
@@ -220,7 +221,7 @@ impl Db {
         options: &WriteOptions,
         carry: &mut Carry<'_>,
     ) -> Result<()> {
-        let (engine, durability) = (self.engine(), self.writable(options)?);
+        let (engine, (durability, patience)) = (self.engine(), self.writable(options)?);
         if durability == Durability::Volatile {
             let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
             return Err(Error::invalid(why));
@@ -233,16 +234,16 @@ impl Db {
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let mut carry = |carried: &Carried<'_>, durability| carry(carried, durability);
-        WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run()
+        WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run(patience)
     }
 
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
-        let (engine, durability) = (self.engine(), self.writable(options)?);
+        let (engine, (durability, patience)) = (self.engine(), self.writable(options)?);
         match &payload {
             Payload::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
-                large_value::write_batch(&engine.writes, batch, durability)
+                large_value::write_batch(&engine.writes, batch, (durability, patience))
             }
-            _ => WriteOp::new(&engine.writes, payload, durability).run(),
+            _ => WriteOp::new(&engine.writes, payload, durability).run(patience),
         }
     }
 
@@ -252,11 +253,12 @@ impl Db {
         Ok(&self.engine().jobs)
     }
 
-    /// What a write with these options promises.
-    fn writable(&self, options: &WriteOptions) -> Result<Durability> {
+    /// What a write with these options promises, and how long it may wait.
+    fn writable(&self, options: &WriteOptions) -> Result<(Durability, Patience)> {
         let engine = self.engine();
         engine.serve()?;
-        Ok(options.durability.unwrap_or(engine.context.options.durability))
+        let durability = options.durability.unwrap_or(engine.context.options.durability);
+        Ok((durability, Patience::new(&engine.context, options.wait_at_most)))
     }
 
     /// Checks that a handle is of this store.

@@ -1,10 +1,11 @@
 //! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
-//! * `family`: read states. `summary`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `family`: read states. `summary`, `chain`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write. `damage`: what it means for a family that a file cannot be read.
 
+pub(crate) mod chain;
 pub(crate) mod damage;
 pub(crate) mod demand;
 pub(crate) mod family;

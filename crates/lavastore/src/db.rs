@@ -451,7 +451,7 @@ impl Db {
     /// # Errors
     /// Those of [`Writer::write`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.writing(&WriteOptions { durability: None }).write(batch)
+        self.writing(&WriteOptions::default()).write(batch)
     }
 
     /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as

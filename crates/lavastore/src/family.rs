@@ -44,7 +44,7 @@ impl Family {
     }
 
     fn writer(&self) -> Writer<'_> {
-        Writer::new(&self.0, WriteOptions { durability: None })
+        Writer::new(&self.0, WriteOptions::default())
     }
 
     /// The same reads with other options.

@@ -9,6 +9,7 @@ mod handle;
 mod operate;
 mod scan;
 
+pub(crate) use batch::durability_of;
 pub use batch::{LogBatch, LogWriter};
 pub use completion::Completion;
 pub use handle::Log;
@@ -437,9 +438,10 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// Those of [`LogStore::write`]; `InvalidArgument` for [`Volatile`](crate::Durability::Volatile): a record is always in the log.
+    /// Those of [`LogStore::write`]; `InvalidArgument` for [`Volatile`](crate::Durability::Volatile), since a record is always in the log, and
+    /// for options that bound the wait ([`WriteOptions::wait_at_most`]).
     pub fn write_with(&self, batch: &LogBatch<'_>, options: &WriteOptions) -> Result<()> {
-        self.write_as(batch, options.durability)
+        self.write_as(batch, batch::durability_of(options)?)
     }
 
     fn write_as(&self, batch: &LogBatch<'_>, durability: Option<crate::Durability>) -> Result<()> {

@@ -125,16 +125,17 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// Those of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing happened. `TooLarge` for a value that gets a
     /// file of its own (above a quarter of [`Options::log_group_bytes`](crate::Options::log_group_bytes)); `InvalidArgument` for
-    /// [`Volatile`](crate::Durability::Volatile), since a record is always in the log, and if the store was opened without its logs.
+    /// [`Volatile`](crate::Durability::Volatile), since a record is always in the log, if the store was opened without its logs, and for options that bound
+    /// the wait.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         let engine = self.family.logs_or_refuse()?.engine();
         batch.check_store(self.family)?;
         logs.check_store(self.family.store())?;
-        let durability = self.options.durability.unwrap_or_else(|| engine.durability());
+        let durability = crate::log::durability_of(&self.options)?.unwrap_or_else(|| engine.durability());
         if batch.is_empty() {
             return engine.write(logs.inner(), durability);
         }
-        let options = WriteOptions { durability: Some(durability) };
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         engine.write_carrying(logs.inner(), &mut |carry| {
             lavakv::beside::write_carried(self.family.kv(), &batch.inner, &options, carry)
         })

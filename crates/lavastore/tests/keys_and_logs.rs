@@ -25,6 +25,30 @@ fn one(key: &str, value: &str) -> WriteBatch {
     batch
 }
 
+/// Writes of logs have no bound on their wait: an option that says one is refused, and nothing is written.
+#[test]
+fn options_that_bound_the_wait_are_refused_where_logs_are_written() {
+    let db = lavastore::testing::store_with_logs();
+    let (orders, bounded) = (db.logs().unwrap().log("orders").unwrap(), WriteOptions::buffered().no_wait());
+    let (mut keys, mut logs) = (WriteBatch::new(), LogBatch::new());
+    keys.put("a", "b");
+    logs.append(&orders, 1, "x");
+    let refused = [
+        orders.writing(&bounded).append(1, "x"),
+        orders.writing(&bounded).trim(1),
+        orders.writing(&bounded).truncate_after(1),
+        orders.writing(&bounded).set_metadata("x"),
+        db.logs().unwrap().write_with(&logs, &bounded),
+        db.writing(&bounded).write_with_logs(&keys, &logs),
+    ];
+    for e in refused.map(Result::unwrap_err) {
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+        assert!(e.message().contains("leave wait_at_most out"), "{e}");
+    }
+    assert_eq!((db.get("a").unwrap(), orders.last_lsn().unwrap()), (None, None));
+    db.writing(&bounded).put("a", "b").unwrap();
+}
+
 #[test]
 fn handles_of_logs_keep_the_store_open_and_the_last_one_closes_it() {
     let machine = SimEnv::new(1);
@@ -188,7 +212,10 @@ fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
         for _ in 0..300 {
             last += 1;
             let how = if rng.one_in(3) { Durability::Durable } else { Durability::Buffered };
-            orders.writing(&WriteOptions { durability: Some(how) }).append(last, [7; 100]).unwrap();
+            orders
+                .writing(&WriteOptions { durability: Some(how), ..WriteOptions::default() })
+                .append(last, [7; 100])
+                .unwrap();
             if how == Durability::Durable {
                 durable.push((machine.record().op_count(), last));
             }

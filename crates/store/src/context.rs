@@ -73,4 +73,9 @@ impl Context {
     pub fn wait_until<T>(&self, ready: impl FnMut() -> Option<T>) -> T {
         self.signals.wait_until(&self.env, ready)
     }
+
+    /// Waits until background work has made `is_ready` true, or until `until_ns` in clock nanoseconds.
+    pub fn wait_before(&self, until_ns: u64, is_ready: impl FnMut() -> bool) {
+        self.signals.wait_before(&self.env, until_ns, is_ready);
+    }
 }

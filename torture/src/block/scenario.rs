@@ -218,7 +218,7 @@ fn write_batches(db: &Db, scenario: &Scenario, families: &[Family; 2], recorder:
         let mut batch = WriteBatch::new();
         changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
         recorder.add(number, BEGUN)?;
-        let options = WriteOptions { durability: Some(durability) };
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         db.writing(&options).write(&batch).doing(|| format!("batch {number} of writer {writer}"))?;
         recorder.add(number, if durability == Durability::Durable { DURABLE } else { BUFFERED })?;
         match rng.below(120) {

@@ -100,6 +100,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         },
     },
     test(
+        "levels-below-the-first-cost-nothing",
+        ("lavastore-lavakv", "--test contract"),
+        "levels_bound::overwriting_small_values_stays_near_the_data_without_a_standstill",
+        "writers are not slowed down for what lies above the targets of the levels, and a store of small values grows to twice its data",
+    ),
+    test(
         "empty-durable-batch-not-synced",
         ("lavastore-lavakv", "--test api"),
         "sync::buffered_writes_before_it_survive_a_loss_of_power",

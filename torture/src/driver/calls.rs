@@ -58,7 +58,7 @@ pub(crate) fn at<'a>(
 
 /// Makes one change through the call for it.
 pub(crate) fn write_one(family: &Family, change: &Change, durability: Durability) -> Result<(), Error> {
-    let options = WriteOptions { durability: Some(durability) };
+    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
     match change {
         Change::Put(key, value) => family.writing(&options).put(key, value),
         Change::Delete(key) => family.writing(&options).delete(key),

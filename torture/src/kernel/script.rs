@@ -96,7 +96,7 @@ impl Script {
         });
         let durable = self.rng.one_in(2);
         let durability = Some(if durable { Durability::Durable } else { Durability::Buffered });
-        let (family, options) = (db.default_family(), WriteOptions { durability });
+        let (family, options) = (db.default_family(), WriteOptions { durability, ..WriteOptions::default() });
         let written = match &value {
             Some(value) => family.writing(&options).put(&key, value),
             None => family.writing(&options).delete(&key),

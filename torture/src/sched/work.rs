@@ -243,7 +243,10 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         let begun = shared.now();
         let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
         shared.story().writers[writer].push(batch_begun);
-        let written = shared.db.writing(&WriteOptions { durability: Some(durability) }).write(&batch);
+        let written = shared
+            .db
+            .writing(&WriteOptions { durability: Some(durability), ..WriteOptions::default() })
+            .write(&batch);
         let now = shared.now();
         {
             let mut story = shared.story();

@@ -70,7 +70,8 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     let family = family(&store, args.text.family.as_deref())?;
     args.options.apply(&family)?;
     let durability = args.sync.then_some(Durability::Durable);
-    let mut writer = family.writing(&WriteOptions { durability }).put_stream(&key)?;
+    let mut writer =
+        family.writing(&WriteOptions { durability, ..WriteOptions::default() }).put_stream(&key)?;
     let bytes = std::io::copy(&mut value, &mut writer)?;
     writer.finish()?;
     drop(family);

@@ -329,6 +329,18 @@ pub(super) fn lower_cpu_priority(by: i32, lowest: i32) {
     }
 }
 
+/// How late the kernel may wake the calling thread, so as to wake several at once, nanoseconds; 0: it does not say.
+#[inline]
+pub(super) fn timer_slack_ns() -> u64 {
+    rustix::thread::current_timer_slack().unwrap_or(0)
+}
+
+/// Sets that. Nobody looks at the result: without it a sleep is somewhat longer.
+#[inline]
+pub(super) fn set_timer_slack(ns: NonZeroU64) {
+    let _ = rustix::thread::set_current_timer_slack(Some(ns));
+}
+
 #[inline]
 pub(super) fn ring_setup(depth: u32) -> std::io::Result<IoUring> {
     let mut made = None;

@@ -4,12 +4,26 @@ use super::calls;
 use crate::env::Entropy;
 use crate::{Clock, Priority, Spawner, ThreadHandle};
 use base::{Error, ErrorKind, Result};
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What a background thread adds to the nice value of the process: enough to yield to any foreground thread, not so
 /// much that it starves next to other idle work of the machine.
 const BACKGROUND_NICE: i32 = 10;
 const NICE_MAX: i32 = 19;
+
+/// Of a sleep below this it matters that the kernel usually wakes a thread up to 50 us late.
+const SHORT_SLEEP_NS: u64 = 1_000_000;
+
+/// Runs a sleep that is woken without delay. The thread is the user's: what was set for it is set again.
+pub(super) fn on_time<T>(sleep: impl FnOnce() -> T) -> T {
+    let usual = NonZeroU64::new(calls::timer_slack_ns()).filter(|usual| *usual > NonZeroU64::MIN);
+    let Some(usual) = usual else { return sleep() };
+    calls::set_timer_slack(NonZeroU64::MIN);
+    let out = sleep();
+    calls::set_timer_slack(usual);
+    out
+}
 
 /// The system's clocks.
 #[derive(Debug)]
@@ -37,7 +51,8 @@ impl Clock for KernelClock {
 
     #[allow(clippy::disallowed_methods, reason = "this is what the engine's clock wraps")]
     fn sleep_ns(&self, ns: u64) {
-        std::thread::sleep(Duration::from_nanos(ns));
+        let sleep = || std::thread::sleep(Duration::from_nanos(ns));
+        if ns < SHORT_SLEEP_NS { on_time(sleep) } else { sleep() }
     }
 }
 

@@ -1,7 +1,11 @@
 //! How fast what writers fill is drained: measured by jobs, asked by whoever slows writers down.
 
 use base::sync::atomic::{AtomicUsize, Ordering};
+use base::sync::statistic;
 use store::run::{Rate, RateLimit};
+
+/// So much of a flush is what comes after the last byte.
+const FLUSH_END_PART: u64 = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -14,6 +18,9 @@ pub(crate) struct Drain {
     pub gc: Rate,
     /// The bound on what jobs write.
     pub limit: RateLimit,
+    /// Bytes of memtables that the flush under way has written already. A hint for writers, who would else see nothing of a flush
+    /// before its end.
+    flush_progress_bytes: statistic::AtomicU64,
     /// How many hold garbage collection off.
     gc_pauses: AtomicUsize,
 }
@@ -26,8 +33,21 @@ impl Drain {
             l0: Rate::default(),
             gc: Rate::default(),
             limit: RateLimit::new(limit_bytes_per_s),
+            flush_progress_bytes: statistic::AtomicU64::default(),
             gc_pauses: AtomicUsize::new(0),
         }
+    }
+
+    /// The flush under way has written so much of its memtables; 0: it has ended.
+    pub fn flush_has_written(&self, bytes: u64) {
+        self.flush_progress_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What of `backlog` bytes of frozen memtables is still to be written. The last part of a flush, its syncs and its edit, is
+    /// written with nothing to show for it.
+    pub fn left_to_flush(&self, backlog: u64) -> u64 {
+        let written = self.flush_progress_bytes.load(Ordering::Relaxed);
+        backlog.saturating_sub(written).max(backlog / FLUSH_END_PART)
     }
 
     /// No collection starts until as many have ended the pause as have begun it.
@@ -43,5 +63,22 @@ impl Drain {
     /// True while no collection may start.
     pub fn gc_is_paused(&self) -> bool {
         self.gc_pauses.load(Ordering::Acquire) > 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_takes_from_the_backlog_while_it_writes() {
+        let drain = Drain::new(0);
+        assert_eq!(drain.left_to_flush(800), 800);
+        drain.flush_has_written(300);
+        assert_eq!(drain.left_to_flush(800), 500);
+        drain.flush_has_written(799);
+        assert_eq!((drain.left_to_flush(800), drain.left_to_flush(80)), (100, 10), "its end takes time, too");
+        drain.flush_has_written(0);
+        assert_eq!((drain.left_to_flush(800), drain.left_to_flush(0)), (800, 0));
     }
 }

@@ -9,12 +9,28 @@ pub enum StallCause {
     Memory,
     /// L0 waits for compaction.
     L0,
+    /// Levels below it wait for compaction: they have more than their targets.
+    Levels,
     /// The log waits for a prepared group.
     Log,
     /// Garbage waits for its collection.
     Garbage,
     /// The space limit is near, or reached.
     Space,
+}
+
+impl StallCause {
+    /// What somebody waits for, in words.
+    pub(crate) fn waits_for(self) -> &'static str {
+        match self {
+            StallCause::Memory => "memtables to be flushed",
+            StallCause::L0 => "level 0 to be compacted",
+            StallCause::Levels => "the levels below level 0 to be compacted",
+            StallCause::Log => "the log",
+            StallCause::Garbage => "garbage to be collected",
+            StallCause::Space => "space",
+        }
+    }
 }
 
 /// A table or value file that cannot be read, or not all of it.
@@ -74,6 +90,13 @@ pub enum Event {
         /// Why.
         cause: StallCause,
         /// How long.
+        wait_ns: u64,
+    },
+    /// A write waited longer for the engine than the store's budget ([`crate::Options::stall_budget`]).
+    StallOverBudget {
+        /// What it waited for longest: the link of the chain that is short.
+        cause: StallCause,
+        /// All that it waited.
         wait_ns: u64,
     },
     /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.

@@ -75,6 +75,10 @@ pub struct Options {
     pub space_limit: Option<SpaceLimit>,
     /// What becomes of writes at that bound. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,
+    /// The longest that a write should wait for the engine: for memory, levels, log, garbage or space, but not for the device. What
+    /// waits longer is counted ([`crate::Statistics::stalls_over_budget`]) and told ([`crate::Event::StallOverBudget`], with what was
+    /// short). A write that must not wait says so itself ([`WriteOptions::wait_at_most`]). Default: 10 ms.
+    pub stall_budget: Duration,
     /// What an open does that finds tables or value files missing or of another length. Default: serve what can be read.
     pub damaged_files: DamagedFiles,
     /// The compaction policies that families may have: those that are built in. A test may add some.
@@ -117,6 +121,7 @@ impl Default for Options {
             first_number: 1,
             space_limit: None,
             space_policy: SpacePolicy::default(),
+            stall_budget: Duration::from_millis(10),
             damaged_files: DamagedFiles::default(),
             policies: Policies::default(),
             ablation: Ablation::default(),
@@ -149,6 +154,8 @@ impl Options {
         if self.rate_limit_bytes_per_s != 0 {
             check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
         }
+        let budget_us = u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX);
+        check("stall_budget, microseconds,", budget_us, 100, 3_600_000_000)?;
         self.check_metrics_file()?;
         if self.scrub_bytes_per_s != 0 {
             check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
@@ -419,20 +426,34 @@ fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
 pub struct WriteOptions {
     /// What the acknowledgement promises; `None` takes [`Options::durability`].
     pub durability: Option<Durability>,
+    /// The longest that the write may wait for the engine (not for the device, which makes it durable): if it would have to wait
+    /// longer it fails with [`ErrorKind::Busy`], and nothing of it is written. Of a stream: each of its pieces. `None`: as long as
+    /// it takes.
+    pub wait_at_most: Option<Duration>,
 }
 
 impl WriteOptions {
     /// Acknowledged writes survive power loss.
     pub fn durable() -> Self {
-        WriteOptions { durability: Some(Durability::Durable) }
+        WriteOptions { durability: Some(Durability::Durable), ..Self::default() }
     }
     /// Acknowledged writes survive the death of the process.
     pub fn buffered() -> Self {
-        WriteOptions { durability: Some(Durability::Buffered) }
+        WriteOptions { durability: Some(Durability::Buffered), ..Self::default() }
     }
     /// Acknowledged writes survive once they are flushed: nothing goes to the log.
     pub fn volatile() -> Self {
-        WriteOptions { durability: Some(Durability::Volatile) }
+        WriteOptions { durability: Some(Durability::Volatile), ..Self::default() }
+    }
+    /// The same, but it waits for the engine at most so long.
+    #[must_use]
+    pub fn wait_at_most(self, at_most: Duration) -> Self {
+        WriteOptions { wait_at_most: Some(at_most), ..self }
+    }
+    /// The same, but it does not wait for the engine at all.
+    #[must_use]
+    pub fn no_wait(self) -> Self {
+        self.wait_at_most(Duration::ZERO)
     }
 }
 
@@ -490,11 +511,12 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 17] = [
+        let cases: [(&str, Change); 18] = [
             ("background_threads", |o| o.background_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("rate_limit_bytes_per_s", |o| o.rate_limit_bytes_per_s = 1),
+            ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
             ("open_files_max", |o| o.open_files_max = 1),
             ("wal_bytes_max", |o| o.wal_bytes_max = 0),
             ("block_bytes", |o| o.family.block_bytes = 1),

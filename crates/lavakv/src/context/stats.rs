@@ -133,10 +133,14 @@ counters! {
     stall_ns,
     /// The longest of these, nanoseconds.
     stall_ns_max,
+    /// Operations that waited longer, all in all, than the budget (`stall_budget`).
+    stalls_over_budget,
     /// Of `stall_ns`: waiting for memory (flush behind).
     stall_memory_ns,
     /// Of `stall_ns`: L0 too full (compaction behind).
     stall_l0_ns,
+    /// Of `stall_ns`: too much above the targets of the levels below L0 (compaction behind).
+    stall_levels_ns,
     /// Of `stall_ns`: waiting for a log group.
     stall_log_ns,
     /// Of `stall_ns`: too much garbage (collection behind).

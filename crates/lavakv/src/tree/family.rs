@@ -3,6 +3,7 @@
 use crate::context::ablation::Ablation;
 use crate::context::fit::Fit;
 use crate::context::options::{FamilyOptions, Options};
+use crate::tree::chain::Chain;
 use crate::tree::demand::Demand;
 use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,8 @@ pub(crate) struct ReadState {
     pub frozen: Vec<Arc<MemTable>>,
     /// The tables.
     pub version: Arc<Version>,
-    /// How deep L0 is in flushed memtables: asked by every write, so it is worked out once a version.
-    pub l0_depth: usize,
+    /// How far compaction is behind: asked by every write, so it is worked out once a version.
+    pub chain: Chain,
     /// What is garbage in the vSSTs.
     pub ledger: Arc<Ledger>,
     /// What else is asked of a version again and again.
@@ -45,10 +46,10 @@ impl ReadState {
         active: Arc<MemTable>,
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
-        l0_depth: usize,
+        ledger: Arc<Ledger>,
+        chain: Chain,
         options: &Arc<FamilyOptions>,
     ) -> ReadState {
-        let ledger = Arc::new(Ledger::of(&version));
         let summary = VersionSummary::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
@@ -56,7 +57,7 @@ impl ReadState {
             active,
             frozen,
             version,
-            l0_depth,
+            chain,
             ledger,
             summary,
             options: options.clone(),
@@ -149,8 +150,10 @@ impl Family {
         let options = of_store.fit_options(options);
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let policy = options.policy.as_deref();
-        let l0_depth = l0_depth(&version, policy, &SetAside::default(), &options.fitting, memtable_bytes);
-        let read_state = ReadState::new(active, Vec::new(), version, l0_depth, &options.fitting);
+        let ledger = Arc::new(Ledger::of(&version));
+        let set_aside = SetAside::default();
+        let chain = Chain::of(&version, &ledger, policy, &set_aside, &options.fitting, memtable_bytes);
+        let read_state = ReadState::new(active, Vec::new(), version, ledger, chain, &options.fitting);
         let read_state = ReadState { is_unserved: policy.is_none(), ..read_state };
         Family {
             id,
@@ -237,13 +240,15 @@ impl Family {
             active: v.active.clone(),
             frozen: v.frozen.clone(),
             version: v.version.clone(),
-            l0_depth: l0_depth(
+            chain: Chain::of(
                 &v.version,
+                &v.ledger,
                 policy.as_deref(),
                 &set_aside,
                 &options,
                 self.of_store.memtable_bytes,
-            ),
+            )
+            .with_what_is_known(&v.chain),
             ledger: v.ledger.clone(),
             summary: VersionSummary::of(&v.version, &v.ledger, &options),
             options: options.clone(),
@@ -275,7 +280,7 @@ impl Family {
             active: Arc::new(MemTable::for_bytes(next_memtable_id, self.of_store.memtable_bytes)),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
-            l0_depth: v.l0_depth,
+            chain: v.chain,
             ledger: v.ledger.clone(),
             summary: v.summary,
             options: v.options.clone(),
@@ -288,11 +293,12 @@ impl Family {
     /// What readers will see of a version once it is installed: worked out before anybody is held up.
     pub fn derive(&self, version: Arc<Version>) -> Derived {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        let l0_depth =
-            l0_depth(&version, policy.as_deref(), &set_aside, &options, self.of_store.memtable_bytes);
+        let ledger = Arc::new(Ledger::of(&version));
+        let memtable_bytes = self.of_store.memtable_bytes;
+        let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
         let active = self.read_state().active.clone();
         Derived {
-            read_state: ReadState::new(active, Vec::new(), version, l0_depth, &options),
+            read_state: ReadState::new(active, Vec::new(), version, ledger, chain, &options),
             options,
             set_aside,
         }
@@ -307,7 +313,7 @@ impl Family {
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
     /// misses their entries or meets them twice. `derived` is what was worked out of a version with the same content, if
     /// anything was.
-    pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64]) {
+    pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64], now_ns: u64) {
         let derived = derived.filter(|derived| self.is_fresh(derived));
         let derived = derived.unwrap_or_else(|| self.derive(version.clone()));
         self.update(|v| ReadState {
@@ -315,6 +321,7 @@ impl Family {
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,
+            chain: derived.read_state.chain.after(&v.chain, came_into_level_0(&v.version, &version), now_ns),
             version,
             ..derived.read_state
         });
@@ -325,7 +332,8 @@ impl Family {
         let options = self.options();
         self.update(|v| {
             let active = Arc::new(MemTable::new(v.active.id()));
-            ReadState::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &options)
+            let version = Arc::new(Version::new(self.id));
+            ReadState::new(active, Vec::new(), version, Arc::default(), Chain::default(), &options)
         });
     }
 
@@ -350,26 +358,10 @@ impl Family {
     }
 }
 
-/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
-/// has become less, what compaction must move has not. Where nobody compacts nobody writes, and nobody waits.
-fn l0_depth(
-    version: &Version,
-    policy: Option<&dyn CompactionPolicy>,
-    set_aside: &SetAside,
-    options: &FamilyOptions,
-    memtable_bytes: usize,
-) -> usize {
-    let Some(policy) = policy else { return 0 };
-    // What a damaged table keeps in L0 goes nowhere, whoever waits.
-    let load = policy.l0_load(version, set_aside);
-    let files = load.files;
-    let flushes = (load.bytes / memtable_bytes as u64) as usize;
-    if flushes <= files || flushes < options.l0_slowdown_files {
-        return files.max(flushes);
-    }
-    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
-    // all: waiting for it would be waiting for ever.
-    if policy.l0_wants_compaction(version, set_aside) { flushes } else { files }
+/// Bytes that a version has in level 0 more than the one before it. (What a compaction takes away at the same time counts against them: edits
+/// have one or the other.)
+fn came_into_level_0(before: &Version, after: &Version) -> u64 {
+    after.level_bytes(0).saturating_sub(before.level_bytes(0))
 }
 
 /// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.

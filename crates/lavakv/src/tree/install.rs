@@ -143,7 +143,8 @@ impl Tree {
     fn publish_in(&self, state: &State, part: &Part, own: Option<Prepared>) -> bool {
         let known = state.families.get(&part.family.id).filter(|_| !part.family.is_dropped());
         let Some(known) = known else { return false };
-        part.family.install(known.version.clone(), own.map(|own| own.derived), &part.flushed);
+        let (version, derived) = (known.version.clone(), own.map(|own| own.derived));
+        part.family.install(version, derived, &part.flushed, self.context.now_ns());
         if !part.flushed.is_empty() {
             self.space.memory.flushed(part.flushed_bytes);
         }
@@ -165,7 +166,7 @@ impl Tree {
             if let Some(own) = self.family(family.id)
                 && !Arc::ptr_eq(&own.read_state().version, &family.version)
             {
-                own.install(family.version.clone(), None, &[]);
+                own.install(family.version.clone(), None, &[], self.context.now_ns());
             }
         }
     }

@@ -63,10 +63,10 @@ mod tests {
         family.freeze(2);
         write(&snapshots, &family, 2);
         assert_eq!(floor(), 1);
-        family.install(Arc::new(Version::new(1)), None, &[1]);
+        family.install(Arc::new(Version::new(1)), None, &[1], 0);
         assert_eq!(floor(), 2);
         family.freeze(3);
-        family.install(Arc::new(Version::new(1)), None, &[2]);
+        family.install(Arc::new(Version::new(1)), None, &[2], 0);
         assert_eq!(floor(), 3);
     }
 

@@ -46,14 +46,17 @@ impl VersionSummary {
             |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
         let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
         let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
+        // Keys are longer in a compensated size than in a table, which says nothing of values.
+        let above_bytes = above_bytes.min(ledger.referenced_bytes());
+        let tables = version.deepest_level().map_or(0, |level| version.level_bytes(level));
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
         let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
         let mean_bytes = mean_record_bytes(version);
         let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
         let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
         VersionSummary {
-            exposed_percent: percent(exposed, ledger, options),
-            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
+            exposed_percent: percent(exposed, ledger, tables, options),
+            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, tables, options),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(version, file_bytes),
@@ -104,9 +107,9 @@ fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
     longer.min(bytes / STORE_PART).max(options.vsst_bytes)
 }
 
-/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
-fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    let live = ledger.record_bytes().saturating_sub(garbage);
+/// How much such garbage is there, beyond the slack, in percent of what else is kept: other records, and `tables`.
+fn percent(garbage: u64, ledger: &Ledger, tables: u64, options: &FamilyOptions) -> u64 {
+    let live = ledger.record_bytes().saturating_sub(garbage).saturating_add(tables);
     garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
 }
 

@@ -2,6 +2,7 @@
 
 use super::WritePath;
 use super::need::Need;
+use super::patience::Patience;
 use super::writer::Writer;
 use crate::context::options::SpacePolicy;
 use base::{Error, ErrorKind, Result};
@@ -109,7 +110,7 @@ impl WritePath {
     }
 
     /// Waits until a file of a large value may take `bytes` more, outside the writer's lock.
-    pub fn admit_segment(&self, bytes: u64) -> Result<()> {
+    pub fn admit_segment(&self, bytes: u64, patience: &mut Patience) -> Result<()> {
         let ask = Ask { bytes: bytes + bytes / 64 + io::PAGE as u64, frees: false };
         if self.has_room(ask) {
             return Ok(());
@@ -119,7 +120,7 @@ impl WritePath {
             let need = self.admit(&mut self.lock(), ask, since_ns)?;
             match need {
                 None => return Ok(()),
-                Some(need) => self.wait(&need),
+                Some(need) => patience.wait(self, &need)?,
             }
         }
     }

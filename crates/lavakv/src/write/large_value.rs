@@ -1,6 +1,7 @@
 //! Values that are in a file of their own before they are logged: large ones, and streams into single values.
 
 use super::WritePath;
+use super::patience::Patience;
 use super::write_path::WriteOp;
 use crate::batch::payload::Payload;
 use crate::batch::{Change, Entries, WriteBatch};
@@ -31,18 +32,19 @@ impl PaidDraft {
         family: &Arc<Family>,
         key: &[u8],
         expected_len: u64,
+        patience: &mut Patience,
     ) -> Result<PaidDraft> {
         writes.context.health.check()?;
-        writes.admit_segment(expected_len)?;
+        writes.admit_segment(expected_len, patience)?;
         let draft = Draft::begin(&writes.files, family.id, key, expected_len)?;
         let (writes, family, admitted) = (writes.clone(), family.clone(), expected_len > 0);
         Ok(PaidDraft { writes, family, draft, admitted })
     }
 
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.writes.pay_for_segment(&self.family, data.len() as u64)?;
+    fn append(&mut self, data: &[u8], patience: &mut Patience) -> Result<()> {
+        self.writes.pay_for_segment(&self.family, data.len() as u64, patience)?;
         if !self.admitted {
-            self.writes.admit_segment(data.len() as u64)?;
+            self.writes.admit_segment(data.len() as u64, patience)?;
         }
         self.draft.append(data)
     }
@@ -73,6 +75,7 @@ pub struct ValueWriter {
     family: Arc<Family>,
     key: Vec<u8>,
     durability: Durability,
+    patience: Patience,
     /// The beginning of a value that may turn out to be short.
     held: Vec<u8>,
     draft: Option<PaidDraft>,
@@ -85,7 +88,7 @@ impl ValueWriter {
         writes: &Arc<WritePath>,
         family: &Arc<Family>,
         key: &[u8],
-        durability: Durability,
+        (durability, patience): (Durability, Patience),
     ) -> Result<ValueWriter> {
         segments::validate(key, 0)?;
         writes.context.health.check()?;
@@ -94,6 +97,7 @@ impl ValueWriter {
             family: family.clone(),
             key: key.to_vec(),
             durability,
+            patience,
             held: Vec::new(),
             draft: None,
             len: 0,
@@ -123,6 +127,7 @@ impl ValueWriter {
     }
 
     fn try_append(&mut self, data: &[u8]) -> Result<()> {
+        self.patience.renew(&self.writes.context);
         let len = self.len.saturating_add(data.len() as u64);
         segments::validate(&self.key, len)?;
         self.len = len;
@@ -131,11 +136,11 @@ impl ValueWriter {
             return Ok(());
         }
         if self.draft.is_none() {
-            let mut draft = PaidDraft::begin(&self.writes, &self.family, &self.key, 0)?;
-            draft.append(&std::mem::take(&mut self.held))?;
+            let mut draft = PaidDraft::begin(&self.writes, &self.family, &self.key, 0, &mut self.patience)?;
+            draft.append(&std::mem::take(&mut self.held), &mut self.patience)?;
             self.draft = Some(draft);
         }
-        self.draft.as_mut().expect("begun above").append(data)
+        self.draft.as_mut().expect("begun above").append(data, &mut self.patience)
     }
 
     /// The longest value that is not worth a file.
@@ -152,17 +157,18 @@ impl ValueWriter {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
+        self.patience.renew(&self.writes.context);
         let change = |kind, value| Change { kind, family: self.family.id, key: &self.key, value };
         match self.draft.take() {
             None => {
                 let payload = Payload::One(&self.family, change(ValueKind::Value, &self.held));
-                WriteOp::new(&self.writes, payload, self.durability).run()
+                WriteOp::new(&self.writes, payload, self.durability).run(self.patience)
             }
             Some(draft) => {
                 let (reference, draft) = draft.finish()?;
                 let reference = reference.encode();
                 let payload = Payload::One(&self.family, change(ValueKind::PlacedReference, &reference));
-                WriteOp::with_drafts(&self.writes, payload, self.durability, vec![draft]).run()
+                WriteOp::with_drafts(&self.writes, payload, self.durability, vec![draft]).run(self.patience)
             }
         }
     }
@@ -191,15 +197,19 @@ pub(crate) fn put(
     family: &Arc<Family>,
     key: &[u8],
     value: &[u8],
-    durability: Durability,
+    (durability, mut patience): (Durability, Patience),
 ) -> Result<()> {
-    let (reference, draft) = write(writes, family, key, value)?;
+    let (reference, draft) = write(writes, family, key, value, &mut patience)?;
     let change = Change { kind: ValueKind::PlacedReference, family: family.id, key, value: &reference };
-    WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run()
+    WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run(patience)
 }
 
 /// Writes a batch some of whose values are above the [`segments::threshold`].
-pub(crate) fn write_batch(writes: &Arc<WritePath>, batch: &WriteBatch, durability: Durability) -> Result<()> {
+pub(crate) fn write_batch(
+    writes: &Arc<WritePath>,
+    batch: &WriteBatch,
+    (durability, mut patience): (Durability, Patience),
+) -> Result<()> {
     let longest = segments::threshold(&writes.context.options) - 1;
     let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
     // What is not going to be logged does not count. Before any of it is written.
@@ -218,11 +228,11 @@ pub(crate) fn write_batch(writes: &Arc<WritePath>, batch: &WriteBatch, durabilit
                 change.family
             ))
         })?;
-        let (reference, draft) = write(writes, &family, change.key, change.value)?;
+        let (reference, draft) = write(writes, &family, change.key, change.value, &mut patience)?;
         referring.push(ValueKind::PlacedReference, change.family, change.key, &reference);
         drafts.push(draft);
     }
-    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run()
+    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run(patience)
 }
 
 /// Writes a value to a segment; the reference, encoded.
@@ -231,10 +241,11 @@ fn write(
     family: &Arc<Family>,
     key: &[u8],
     value: &[u8],
+    patience: &mut Patience,
 ) -> Result<(Vec<u8>, Draft)> {
     segments::validate(key, value.len() as u64)?;
-    let mut draft = PaidDraft::begin(writes, family, key, value.len() as u64)?;
-    draft.append(value)?;
+    let mut draft = PaidDraft::begin(writes, family, key, value.len() as u64, patience)?;
+    draft.append(value, patience)?;
     let (reference, draft) = draft.finish()?;
     Ok((reference.encode(), draft))
 }

@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 /// See the module.
 pub(crate) enum Need {
-    /// The price of the write, nanoseconds.
-    Time(u64),
+    /// The price of the write, nanoseconds, and for what.
+    Time(u64, StallCause),
     /// Memory.
     Memory {
         /// Bytes of the write, and of those that came before it.
@@ -62,14 +62,15 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// What a wait for it is booked as; `None`: it is not, or by somebody else.
-    fn cause(&self) -> Option<StallCause> {
+    /// What is waited for; `None`: nothing of the engine.
+    pub fn cause(&self) -> Option<StallCause> {
         match self {
             Need::Memory { .. } => Some(StallCause::Memory),
             Need::Levels(_) => Some(StallCause::L0),
             Need::ShorterLog { .. } | Need::Group { .. } => Some(StallCause::Log),
             Need::Space { .. } => Some(StallCause::Space),
-            Need::Time(_) | Need::Durable => None,
+            Need::Time(_, cause) => Some(*cause),
+            Need::Durable => None,
         }
     }
 }
@@ -80,7 +81,7 @@ impl WritePath {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());
         let can_free = || self.context.signals.can_free();
         match need {
-            Need::Time(_) | Need::Durable => true,
+            Need::Time(..) | Need::Durable => true,
             Need::Memory { wanted, until_ns } => {
                 let memory = &self.space.memory;
                 let fits = memory.used().saturating_add(*wanted) <= self.context.options.memory_bytes as u64;
@@ -88,7 +89,7 @@ impl WritePath {
                 fits || memory.backlog() == 0 || health.is_poisoned() || stuck || now_ns >= *until_ns
             }
             Need::Levels(full) => {
-                let open = full.look(|seen| seen.l0_depth < seen.options.l0_stop_files);
+                let open = full.look(|seen| seen.chain.l0_depth < seen.options.l0_stop_files);
                 let over = full.is_dropped() || health.is_poisoned();
                 open || over || self.space.is_limited() && !can_free() || health.is_stuck(now_ns)
             }
@@ -108,14 +109,15 @@ impl WritePath {
         }
     }
 
-    /// Waits until a step has something to do. Outside of all locks.
-    pub fn wait(&self, need: &Need) {
+    /// Waits until a step has something to do, or until `until_ns` in clock nanoseconds. Outside of all locks.
+    pub fn wait(&self, need: &Need, until_ns: u64) {
         match need {
-            Need::Time(ns) => self.context.env.clock.sleep_ns(*ns),
+            // Booked by who pays it, as one wait.
+            Need::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
             Need::Durable => {}
             need => {
                 if let Some(cause) = need.cause() {
-                    self.context.stall(cause, || self.is_met(need).then_some(()));
+                    self.context.stall_before(until_ns, cause, || self.is_met(need));
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 use super::WritePath;
 use super::need::Need;
+use super::patience::{Patience, busy};
 use super::throttle::Pressure;
 use crate::context::event::StallCause;
 use crate::tree::family::{Family, ReadState};
@@ -21,6 +22,16 @@ pub(crate) struct Payment {
     slept: Option<(StallCause, u64)>,
 }
 
+/// What a payment can do now.
+pub(crate) enum Paid {
+    /// All is paid, or nothing is asked any more.
+    All,
+    /// It needs this for the next piece.
+    Needs(Need),
+    /// It would take longer than it may.
+    NotInTime(StallCause),
+}
+
 impl Payment {
     /// For so many bytes of a write.
     pub fn of_write(bytes: u64, frees: bool) -> Payment {
@@ -33,8 +44,8 @@ impl Payment {
         Payment { left_bytes: bytes, frees: false, aside: true, slept: None }
     }
 
-    /// Pays what it can. What it needs for the next piece; `None`: all is paid, or nothing is asked any more.
-    pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>]) -> Result<Option<Need>> {
+    /// Pays what it can, if it can all be paid before `until_ns`.
+    pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
         if self.slept.is_some() {
             writes.context.health.check().inspect_err(|_| self.book(writes))?;
         }
@@ -45,17 +56,21 @@ impl Payment {
             if cause == StallCause::Space && self.frees {
                 break;
             }
-            let (paid, sleep_ns) = writes.pacer.charge(writes.context.now_ns(), self.left_bytes, rate);
+            let charged = writes.pacer.charge(writes.context.now_ns(), self.left_bytes, rate, until_ns);
+            let Some((paid, sleep_ns)) = charged else {
+                self.book(writes);
+                return Ok(Paid::NotInTime(cause));
+            };
             let first_only = base::canary::is("writes-pay-for-their-first-piece");
             self.left_bytes = if first_only { 0 } else { self.left_bytes - paid };
             if sleep_ns > 0 {
                 let total_ns = self.slept.map_or(0, |(_, ns)| ns) + sleep_ns;
                 self.slept = Some((cause, total_ns));
-                return Ok(Some(Need::Time(sleep_ns)));
+                return Ok(Paid::Needs(Need::Time(sleep_ns, cause)));
             }
         }
         self.book(writes);
-        Ok(None)
+        Ok(Paid::All)
     }
 
     fn book(&mut self, writes: &WritePath) {
@@ -68,13 +83,16 @@ impl Payment {
 
 impl WritePath {
     /// Pays for bytes of a value in a file of its own, and waits meanwhile.
-    pub fn pay_for_segment(&self, family: &Arc<Family>, bytes: u64) -> Result<()> {
+    pub fn pay_for_segment(&self, family: &Arc<Family>, bytes: u64, patience: &mut Patience) -> Result<()> {
         family.check_served()?;
         let mut payment = Payment::of_segment(bytes);
-        while let Some(need) = payment.pay(self, std::slice::from_ref(family))? {
-            self.wait(&need);
+        loop {
+            match payment.pay(self, std::slice::from_ref(family), patience.until_ns())? {
+                Paid::All => return Ok(()),
+                Paid::Needs(need) => patience.wait(self, &need)?,
+                Paid::NotInTime(cause) => return Err(busy(cause)),
+            }
         }
-        Ok(())
     }
 }
 
@@ -84,7 +102,7 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
         memory_used: memory.used(),
         // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
         memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
-        backlog: memory.backlog(),
+        backlog: writes.drain.left_to_flush(memory.backlog()),
         flush_bytes_per_s: writes.drain.flush.get(),
         l0_bytes_per_s: writes.drain.l0.get(),
         gc_bytes_per_s: writes.drain.gc.get(),
@@ -108,7 +126,11 @@ fn add(p: &mut Pressure, read_state: &ReadState, limited: bool) {
     if !read_state.is_damaged {
         p.garbage_over_percent = p.garbage_over_percent.max(read_state.summary.garbage_over_percent(limited));
     }
-    let files = read_state.l0_depth as u64;
+    if !read_state.is_damaged && read_state.chain.excess_percent > p.excess_percent {
+        p.excess_percent = read_state.chain.excess_percent;
+        p.absorbed_bytes_per_s = read_state.chain.absorbed_bytes_per_s;
+    }
+    let files = read_state.chain.l0_depth as u64;
     if files > p.l0_files {
         p.l0_files = files;
         p.l0_slowdown = read_state.options.l0_slowdown_files as u64;

@@ -9,7 +9,9 @@
 //! * **L0**: between the slow-down and the stop depth the allowed rate falls, by the square of the room left, from twice
 //!   the measured rate at which compaction drains L0 to a twentieth of it. (L0 drains in large pieces, when a compaction
 //!   is installed; the square keeps enough room until the next one.)
-//!
+//! * **levels**: from [`EXCESS_SLOW_PERCENT`] percent of the store in tables above the targets of their levels on, writers come to
+//!   the rate at which the tree absorbs what is flushed: with `e` percent more the allowed rate is that rate times
+//!   [`EXCESS_BALANCE_PERCENT`]` / e`, and far above less.
 //! * **garbage**: above a bound for garbage in vSSTs writers come to the rate at which collection frees bytes: with `g`
 //!   percent above the bound the allowed rate is that rate times [`GARBAGE_BALANCE_PERCENT`]` / g`, and far above less. It
 //!   has no step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
@@ -27,8 +29,11 @@ use crate::context::event::StallCause;
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 
-/// Delay that is collected before a writer sleeps.
-pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
+/// Delay that is collected before a writer sleeps. A short sleep takes a few microseconds of a core; and as many writes sleep as it is
+/// shorter, so that what they owe is spread over more of them.
+const SLEEP_NS_MIN: u64 = 40_000;
+/// How long a writer that did not use its rate may go on without a sleep, and how much of a sleep that took too long is made up for.
+const CREDIT_NS: u64 = 300_000;
 /// What a writer pays at one price.
 const PIECE_NS_MAX: u64 = 600_000;
 
@@ -51,6 +56,10 @@ pub(crate) struct Pressure {
     pub l0_stop: u64,
     /// Measured bytes of L0 compacted away per second.
     pub l0_bytes_per_s: u64,
+    /// Tables above the targets of their levels, in percent of what the family keeps.
+    pub excess_percent: u64,
+    /// Measured bytes that the tree absorbs per second; 0: not known.
+    pub absorbed_bytes_per_s: u64,
     /// How far exposed garbage lies above where slowing starts, in percent of what lives.
     pub garbage_over_percent: u64,
     /// Measured bytes of garbage freed per second.
@@ -64,6 +73,19 @@ pub(crate) struct Pressure {
 /// How far above its bound garbage may come to rest, in percent of what lives.
 const GARBAGE_BALANCE_PERCENT: u64 = 5;
 
+/// From so much excess on writers are slowed down. With level 0 and what jobs have in hand a tree whose keys are overwritten then
+/// stays below 1.6 times its data.
+const EXCESS_SLOW_PERCENT: u64 = 10;
+/// How far above that it may come to rest.
+const EXCESS_BALANCE_PERCENT: u64 = 10;
+
+/// What is left of a rate with something `over` percent above its bound that comes to rest `balance` percent above: all of it there, more
+/// below, and far above less and less.
+fn balanced(rate: f64, over_percent: u64, balance_percent: u64) -> u64 {
+    let scarce = balance_percent as f64 / over_percent.max(1) as f64;
+    ((rate * scarce * scarce.min(0.5) * 2.0) as u64).max(RATE_FLOOR / 4)
+}
+
 /// Rates below this are not believed: they come from a job that was preempted.
 const RATE_FLOOR: u64 = 1 << 20;
 
@@ -73,9 +95,15 @@ impl Pressure {
         self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64
     }
 
+    /// The rate at which the tree absorbs what is flushed. Before that was measured, a quarter of the flush rate stands in.
+    fn absorbed_per_s(&self) -> f64 {
+        let known = Some(self.absorbed_bytes_per_s).filter(|rate| *rate > 0);
+        known.unwrap_or(self.flush_bytes_per_s / 4).max(RATE_FLOOR) as f64
+    }
+
     /// The part that concerns what goes neither through memory nor through L0.
     pub fn of_space(self) -> Pressure {
-        Pressure { backlog: 0, l0_files: 0, ..self }
+        Pressure { backlog: 0, l0_files: 0, excess_percent: 0, ..self }
     }
 
     /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.
@@ -93,16 +121,20 @@ impl Pressure {
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::L0)
         });
         let garbage = (self.garbage_over_percent > 0).then(|| {
-            let scarce = GARBAGE_BALANCE_PERCENT as f64 / self.garbage_over_percent as f64;
-            let rate = self.collected_per_s() * scarce * scarce.min(0.5) * 2.0;
-            ((rate as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
+            let rate = balanced(self.collected_per_s(), self.garbage_over_percent, GARBAGE_BALANCE_PERCENT);
+            (rate, StallCause::Garbage)
+        });
+        let is_priced = !base::canary::is("levels-below-the-first-cost-nothing");
+        let levels = (self.excess_percent > EXCESS_SLOW_PERCENT && is_priced).then(|| {
+            let over = self.excess_percent - EXCESS_SLOW_PERCENT;
+            (balanced(self.absorbed_per_s(), over, EXCESS_BALANCE_PERCENT), StallCause::Levels)
         });
         let space = (self.space_room < self.space_margin).then(|| {
             let x = self.space_room as f64 / self.space_margin as f64;
             let rate = self.collected_per_s() * x * x / (1.0 - x);
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::Space)
         });
-        [memory, l0, garbage, space].into_iter().flatten().min_by_key(|(rate, _)| *rate)
+        [memory, l0, levels, garbage, space].into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
 }
 
@@ -115,15 +147,21 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Charges as many of `bytes` as [`PIECE_NS_MAX`] is enough for at `rate` bytes per second. Returns how many that are,
-    /// and how long the writer should sleep before it goes on (0: not at all).
-    pub fn charge(&self, now_ns: u64, bytes: u64, rate: u64) -> (u64, u64) {
+    /// and how long the writer should sleep before it goes on (0: not at all). `None`: at this rate all of `bytes` could not be paid for
+    /// before `until_ns`, and nothing was charged. What is not worth a sleep is no wait.
+    pub fn charge(&self, now_ns: u64, bytes: u64, rate: u64, until_ns: u64) -> Option<(u64, u64)> {
         let rate = u128::from(rate.max(RATE_FLOOR));
+        let whole_ns = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
         let piece = bytes.min((rate * u128::from(PIECE_NS_MAX) / 1_000_000_000) as u64);
         let cost_ns = (u128::from(piece) * 1_000_000_000 / rate) as u64;
         let mut free_at_ns = lock(&self.free_at_ns);
-        *free_at_ns = (*free_at_ns).max(now_ns.saturating_sub(SLEEP_NS_MIN)).saturating_add(cost_ns);
+        let paid_at_ns = (*free_at_ns).max(now_ns.saturating_sub(CREDIT_NS)).saturating_add(whole_ns);
+        if paid_at_ns >= until_ns.max(now_ns).saturating_add(SLEEP_NS_MIN) {
+            return None;
+        }
+        *free_at_ns = (*free_at_ns).max(now_ns.saturating_sub(CREDIT_NS)).saturating_add(cost_ns);
         let ahead_ns = free_at_ns.saturating_sub(now_ns);
-        (piece, if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns })
+        Some((piece, if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns }))
     }
 }
 
@@ -168,6 +206,18 @@ mod tests {
             last = rate;
         }
         p.garbage_over_percent = 0;
+        p.excess_percent = EXCESS_SLOW_PERCENT;
+        assert_eq!(p.allowed_rate(), None);
+        let mut last = u64::MAX;
+        for excess in 1..60 {
+            p.excess_percent = EXCESS_SLOW_PERCENT + excess;
+            let (rate, cause) = p.allowed_rate().unwrap();
+            assert!(rate < last && rate > 0 && cause == StallCause::Levels);
+            last = rate;
+        }
+        (p.excess_percent, p.absorbed_bytes_per_s) = (EXCESS_SLOW_PERCENT + EXCESS_BALANCE_PERCENT, 30 << 20);
+        assert_eq!(p.allowed_rate(), Some((30 << 20, StallCause::Levels)));
+        p.excess_percent = 0;
         (p.space_margin, p.space_room) = (1000, 1000);
         assert_eq!(p.allowed_rate(), None);
         let mut last = u64::MAX;
@@ -190,7 +240,7 @@ mod tests {
                 now += 2_000;
                 let mut left = len;
                 while left > 0 {
-                    let (paid, sleep_ns) = pacer.charge(now, left, rate);
+                    let (paid, sleep_ns) = pacer.charge(now, left, rate, u64::MAX).unwrap();
                     assert!(paid > 0);
                     left -= paid;
                     now += sleep_ns;
@@ -207,11 +257,32 @@ mod tests {
     #[test]
     fn a_price_that_has_fallen_is_paid_from_the_next_piece_on() {
         let pacer = Pacer::default();
-        let (paid, sleep_ns) = pacer.charge(0, 1 << 30, RATE_FLOOR);
+        let charge = |now, bytes, rate| pacer.charge(now, bytes, rate, u64::MAX).unwrap();
+        let (paid, sleep_ns) = charge(0, 1 << 30, RATE_FLOOR);
         assert!(paid < 1000 && sleep_ns <= PIECE_NS_MAX + SLEEP_NS_MIN);
-        let (paid, _) = pacer.charge(sleep_ns, 1 << 20, 10 << 30);
+        let (paid, _) = charge(sleep_ns, 1 << 20, 10 << 30);
         assert_eq!(paid, 1 << 20);
-        assert_eq!(pacer.charge(1_000_000_000, 200, 10 << 20), (200, 0), "nothing is left to pay for");
+        assert_eq!(charge(1_000_000_000, 200, 10 << 20), (200, 0), "nothing is left to pay for");
+    }
+
+    /// Who may not wait so long is told at once, and owes nothing: else refused writes would hold up all others.
+    #[test]
+    fn who_cannot_wait_for_the_price_is_not_charged() {
+        let (pacer, rate, second) = (Pacer::default(), 10 << 20, 1_000_000_000);
+        let free_at_ns = || *lock(&pacer.free_at_ns);
+        assert_eq!(pacer.charge(second, 1 << 20, rate, second), None, "100 ms");
+        assert_eq!(pacer.charge(second, 1 << 20, rate, second + 50_000_000), None);
+        assert_eq!(free_at_ns(), 0);
+        let (paid, sleep_ns) = pacer.charge(second, 1 << 20, rate, second + 100_000_000).unwrap();
+        assert!(paid < 1 << 20 && sleep_ns > 0, "it has begun to pay");
+        let owed = free_at_ns();
+        assert!((0..1000).all(|_| pacer.charge(second, 1000, rate, second).is_none()));
+        assert_eq!(free_at_ns(), owed);
+        assert_eq!(
+            pacer.charge(2 * second, 200, rate, 2 * second),
+            Some((200, 0)),
+            "no wait is needed any more"
+        );
     }
 }
 
@@ -230,10 +301,13 @@ mod loom_tests {
             let other = {
                 let pacer = pacer.clone();
                 thread::spawn(move || {
-                    (0..2).map(|_| pacer.charge(SLEEP_NS_MIN, 1 << 10, 10 << 20).0).sum::<u64>()
+                    (0..2)
+                        .map(|_| pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().0)
+                        .sum::<u64>()
                 })
             };
-            let paid = pacer.charge(SLEEP_NS_MIN, 1 << 10, 10 << 20).0 + other.join().unwrap();
+            let paid =
+                pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().0 + other.join().unwrap();
             assert_eq!(
                 (paid, *lock(&pacer.free_at_ns)),
                 (3 << 10, 3 * (1 << 10) * 1_000_000_000 / (10 << 20))

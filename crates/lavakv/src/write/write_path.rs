@@ -24,7 +24,8 @@ use super::WritePath;
 use super::admission::Ask;
 use super::log::{LastResort, Unlogged};
 use super::need::Need;
-use super::payment::Payment;
+use super::patience::{Patience, busy};
+use super::payment::{Paid, Payment};
 use super::room::{Tried, UNDER_WAY_BYTES_MAX};
 use super::writer::Writer;
 use crate::batch::payload::Payload;
@@ -126,14 +127,14 @@ impl<'a> WriteOp<'a> {
         if self.carrier.is_some() { Lane::LOG } else { Lane::FIRST }
     }
 
-    /// Advances. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
-    /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Closed`, `Poisoned`).
-    pub fn step(&mut self) -> Result<WriteStep> {
+    /// Advances, where what it still owes can be paid before `until_ns`. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
+    /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
+    pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
         if let Some((lane, position)) = self.behind.take() {
             self.writes.sync_lane(lane, position)?;
         }
         match &mut self.stage {
-            Stage::Start(_) => self.log_and_insert(),
+            Stage::Start(_) => self.log_and_insert(until_ns),
             Stage::Logged(lane, position) => {
                 let (lane, position) = (*lane, *position);
                 self.writes.sync_lane(lane, position)?;
@@ -145,14 +146,20 @@ impl<'a> WriteOp<'a> {
     }
 
     /// Drives the steps to the end, and waits between them.
-    pub fn run(mut self) -> Result<()> {
-        while let WriteStep::Needs(need) = self.step()? {
-            self.writes.wait(&need);
+    pub fn run(mut self, mut patience: Patience) -> Result<()> {
+        let outcome = self.run_with(&mut patience);
+        patience.end(&self.writes.context);
+        outcome
+    }
+
+    fn run_with(&mut self, patience: &mut Patience) -> Result<()> {
+        while let WriteStep::Needs(need) = self.step(patience.until_ns())? {
+            patience.wait(self.writes, &need)?;
         }
         Ok(())
     }
 
-    fn log_and_insert(&mut self) -> Result<WriteStep> {
+    fn log_and_insert(&mut self, until_ns: u64) -> Result<WriteStep> {
         let count = self.payload.count();
         if let Payload::Batch(batch) = &self.payload {
             batch.check(0)?;
@@ -161,10 +168,12 @@ impl<'a> WriteOp<'a> {
             return self.log_nothing();
         }
         let families = self.families()?;
-        if let Stage::Start(payment) = &mut self.stage
-            && let Some(need) = payment.pay(self.writes, &families)?
-        {
-            return Ok(WriteStep::Needs(need));
+        if let Stage::Start(payment) = &mut self.stage {
+            match payment.pay(self.writes, &families, until_ns)? {
+                Paid::All => {}
+                Paid::Needs(need) => return Ok(WriteStep::Needs(need)),
+                Paid::NotInTime(cause) => return Err(busy(cause)),
+            }
         }
         let mut writer = match self.enter(&families)? {
             Entered::Open(writer) => writer,

@@ -59,7 +59,7 @@ fn a_failed_sync_of_the_log_stops_all_writes() {
     assert!(db.put(b"failed", b"1").is_err());
     sim.clear_faults();
     for durability in [Durability::Durable, Durability::Buffered, Durability::Volatile] {
-        let options = WriteOptions { durability: Some(durability) };
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         fails(db.put_opt(db.default_column_family(), b"k", b"v", &options), ErrorKind::Poisoned);
     }
     fails(db.put(b"large", &vec![7; 60 << 10]), ErrorKind::Poisoned);

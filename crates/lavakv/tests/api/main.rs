@@ -18,6 +18,7 @@ mod held_sync;
 mod iterators;
 mod large_values;
 mod other_engines;
+mod patience;
 mod placement;
 mod policies;
 mod read_only;

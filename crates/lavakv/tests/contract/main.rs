@@ -5,6 +5,7 @@
 mod common;
 
 mod full;
+mod levels_bound;
 mod limits;
 mod overwrites;
 mod threads;

@@ -287,7 +287,8 @@ impl Life {
                 synced
             }
             4 => {
-                let volatile = WriteOptions { durability: Some(Durability::Volatile) };
+                let volatile =
+                    WriteOptions { durability: Some(Durability::Volatile), ..WriteOptions::default() };
                 done_or_refused(db.put_opt(db.default_column_family(), b"volatile", b"v", &volatile))?
             }
             5..9 => self.put(at, durability)?,
@@ -367,7 +368,7 @@ impl Life {
 
     fn put(&mut self, at: &Session<'_>, durability: Durability) -> base::Result<bool> {
         let n = self.now.keys;
-        let options = WriteOptions { durability: Some(durability) };
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
         let changes = changes(&at.other, n);
         self.write(at, (Some(n + 1), None), durability, || at.db.write_opt(&changes, &options))
     }
@@ -466,7 +467,7 @@ pub fn write_both(
 ) -> base::Result<()> {
     let mut batch = LogBatch::new();
     batch.append(log, lsn, bytes);
-    let options = WriteOptions { durability: Some(durability) };
+    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
     log.store().write_carrying(&batch, &mut |carry| write_carried(db, changes, &options, carry))
 }
 

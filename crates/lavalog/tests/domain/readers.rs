@@ -21,7 +21,9 @@ fn write(env: &Env, acknowledged: &AtomicU64, mut rng: Rng) {
         let durability = if rng.one_in(4) { Durability::Durable } else { Durability::Buffered };
         let batch = changes(&other, n);
         match rng.below(2) {
-            0 => db.write_opt(&batch, &WriteOptions { durability: Some(durability) }).unwrap(),
+            0 => db
+                .write_opt(&batch, &WriteOptions { durability: Some(durability), ..WriteOptions::default() })
+                .unwrap(),
             // Long enough that groups are filled, and used again.
             _ => write_both(&db, &batch, &log, n + 1, &vec![7; 30_000], durability).unwrap(),
         }

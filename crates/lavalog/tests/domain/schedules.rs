@@ -66,7 +66,7 @@ fn writer(shared: &Shared, n: usize, mut rng: Rng) {
                 next_lsn += 1;
             }
             None => {
-                let options = WriteOptions { durability: Some(durability) };
+                let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
                 shared.db.write_opt(&changes, &options).unwrap();
             }
         }

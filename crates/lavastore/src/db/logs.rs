@@ -123,7 +123,7 @@ impl Db {
     /// Those of [`Db::write`] and [`LogStore::write`]: nothing happened. `TooLarge` for a value that gets a file of its own (above a
     /// quarter of [`Options::log_group_bytes`]); `InvalidArgument` if the store was opened without its logs.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
-        self.writing(&WriteOptions { durability: None }).write_with_logs(batch, logs)
+        self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
 
     /// For a state that is made by applying the records of a log: writes its changes without a log of their own, each with the

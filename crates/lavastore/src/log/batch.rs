@@ -28,8 +28,9 @@ impl<'a> LogWriter<'a> {
         LogWriter { log, options }
     }
 
-    fn durability(&self) -> Durability {
-        self.options.durability.unwrap_or_else(|| self.log.store().engine().durability())
+    fn durability(&self) -> Result<Durability> {
+        let asked = durability_of(&self.options)?;
+        Ok(asked.unwrap_or_else(|| self.log.store().engine().durability()))
     }
 
     /// Appends a record.
@@ -46,7 +47,7 @@ impl<'a> LogWriter<'a> {
     /// [`limits`](crate::limits); `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`: nothing
     /// happened. `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
-        self.log.inner().append(lsn, bytes.as_ref(), self.durability())
+        self.log.inner().append(lsn, bytes.as_ref(), self.durability()?)
     }
 
     /// Removes all records below an LSN for good. Without a durability in the options it is [`Durability::Buffered`].
@@ -64,7 +65,8 @@ impl<'a> LogWriter<'a> {
     pub fn trim(&self, below: Lsn) -> Result<()> {
         let mut batch = lavalog::LogBatch::new();
         batch.trim(self.log.inner(), below);
-        self.log.store().engine().write(&batch, self.options.durability.unwrap_or(Durability::Buffered))
+        let asked = durability_of(&self.options)?;
+        self.log.store().engine().write(&batch, asked.unwrap_or(Durability::Buffered))
     }
 
     /// Removes all records above an LSN; others may take their places.
@@ -79,7 +81,7 @@ impl<'a> LogWriter<'a> {
     /// # Errors
     /// As [`LogWriter::trim`].
     pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
-        self.log.inner().truncate_after(lsn, self.durability())
+        self.log.inner().truncate_after(lsn, self.durability()?)
     }
 
     /// Replaces the metadata.
@@ -94,7 +96,20 @@ impl<'a> LogWriter<'a> {
     /// # Errors
     /// As [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
     pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
-        self.log.inner().set_metadata(bytes.as_ref(), self.durability())
+        self.log.inner().set_metadata(bytes.as_ref(), self.durability()?)
+    }
+}
+
+/// What options say that a write of logs promises.
+///
+/// # Errors
+/// `InvalidArgument` if they bound its wait.
+pub(crate) fn durability_of(options: &WriteOptions) -> Result<Option<Durability>> {
+    match options.wait_at_most {
+        None => Ok(options.durability),
+        Some(_) => Err(Error::invalid(
+            "a write of logs cannot be bound in its wait: leave wait_at_most out, or append asynchronously",
+        )),
     }
 }
 

@@ -39,7 +39,7 @@ impl Log {
     }
 
     fn writer(&self) -> LogWriter<'_> {
-        LogWriter::new(self, WriteOptions { durability: None })
+        LogWriter::new(self, WriteOptions::default())
     }
 
     /// The same writes with other options.

@@ -58,6 +58,16 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// True if level 0 has so much that it is to go down. As long as it has not, nobody may wait for it to become smaller.
     fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool;
 
+    /// Physical bytes that lie higher in the tree than they should: all of level 0 once it is to go down, and what other
+    /// levels have above their targets. Compactions that the policy wants change it, and nothing does if it is 0: writers
+    /// are slowed down by it ([`L0Load`] says how deep level 0 is, this how far all levels are behind).
+    fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        match self.l0_wants_compaction(version, set_aside) {
+            true => self.l0_load(version, set_aside).bytes,
+            false => 0,
+        }
+    }
+
     /// The compaction that is likely to free most for what it writes, where room is short. If there is none, a table of
     /// the deepest level that is `released`: it may hold what was kept for a snapshot that is gone.
     fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {

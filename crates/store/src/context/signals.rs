@@ -46,6 +46,8 @@ pub struct Signals {
 
 /// Steps of simulated idleness after which a wait is declared a deadlock.
 const IDLE_ROUNDS_MAX: u64 = 100_000;
+/// Who waits looks again after so long, whether it was woken or not.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Signals {
     /// Who does the work. Once.
@@ -123,13 +125,33 @@ impl Signals {
 
     /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
     pub fn wait_until<T>(&self, env: &Env, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(out) = self.wait(env, u64::MAX, &mut ready) {
+                return out;
+            }
+        }
+    }
+
+    /// Waits until `is_ready`, or until `until_ns` in clock nanoseconds.
+    pub fn wait_before(&self, env: &Env, until_ns: u64, mut is_ready: impl FnMut() -> bool) {
+        self.wait(env, until_ns, &mut || is_ready().then_some(()));
+    }
+
+    fn wait<T>(&self, env: &Env, until_ns: u64, ready: &mut dyn FnMut() -> Option<T>) -> Option<T> {
+        // The clock is asked only where that matters.
+        let left_ns = || match until_ns {
+            u64::MAX => u64::MAX,
+            until_ns => until_ns.saturating_sub(env.clock.now_ns()),
+        };
         if env.is_simulated() {
             for _ in 0..IDLE_ROUNDS_MAX {
                 if let Some(out) = ready() {
-                    return out;
+                    return Some(out);
                 }
-                if !self.step() {
-                    env.clock.sleep_ns(1_000_000);
+                match left_ns() {
+                    0 => return None,
+                    left_ns if !self.step() => env.clock.sleep_ns(left_ns.min(1_000_000)),
+                    _ => {}
                 }
             }
             panic!("simulated deadlock: a foreground call waits for work that no job will do");
@@ -138,11 +160,16 @@ impl Signals {
         let out = loop {
             let seen = self.progress_epoch.load(Ordering::SeqCst);
             if let Some(out) = ready() {
-                break out;
+                break Some(out);
+            }
+            let left_ns = left_ns();
+            if left_ns == 0 {
+                break None;
             }
             let guard = lock(&self.parked);
             if self.progress_epoch.load(Ordering::SeqCst) == seen {
-                drop(wait_timeout(&self.progress, guard, Duration::from_millis(50)));
+                let longest = LOOK_AGAIN.min(Duration::from_nanos(left_ns));
+                drop(wait_timeout(&self.progress, guard, longest));
             }
         };
         self.waiters.fetch_sub(1, Ordering::SeqCst);
@@ -170,6 +197,59 @@ mod tests {
         signals.wake_dozing();
         signals.wake_dozing();
         assert_eq!(signals.work_epoch(), before + 1);
+    }
+
+    #[test]
+    fn a_wait_that_may_not_be_longer_ends_in_time_and_one_for_what_is_there_at_once() {
+        let (env, signals) = (io::sim::SimEnv::new(1).env(), Signals::default());
+        let begun_ns = env.clock.now_ns();
+        signals.wait_before(&env, begun_ns + 2_500_000, || true);
+        assert_eq!(env.clock.now_ns(), begun_ns);
+        let mut looks = 0;
+        signals.wait_before(&env, begun_ns + 2_500_000, || {
+            looks += 1;
+            false
+        });
+        assert_eq!(
+            (env.clock.now_ns(), looks),
+            (begun_ns + 2_500_000, 4),
+            "every millisecond, and at the end"
+        );
+        signals.wait_before(&env, begun_ns, || false);
+        // On the machine it is woken, or looks at the clock itself.
+        let env = Env::kernel();
+        let begun_ns = env.clock.now_ns();
+        signals.wait_before(&env, begun_ns + 2_000_000, || false);
+        let took_ns = env.clock.now_ns() - begun_ns;
+        assert!(took_ns >= 2_000_000);
+        assert_eq!(signals.wait_until(&env, || Some(7)), 7);
+    }
+
+    /// Whoever waits is woken by what happens, or goes on when its time is over: under every schedule, and not before.
+    #[test]
+    fn a_wait_ends_when_it_is_met_or_when_its_time_is_over() {
+        for seed in 1..=200 {
+            let sim = io::sim::SimEnv::new(seed);
+            let ran = sim.run_threads(&io::sim::threads::Plan::new(seed), move |env| {
+                let signals = std::sync::Arc::new(Signals::default());
+                let is_there = std::sync::Arc::new(AtomicBool::new(false));
+                let spawner = env.spawner.clone().expect("threads under a schedule");
+                let until_ns = env.clock.now_ns() + 2_000_000 * (seed % 3);
+                let (other, own, clock) = (signals.clone(), is_there.clone(), env.clone());
+                let body = Box::new(move || {
+                    clock.clock.sleep_ns(1_000_000 * (seed % 5));
+                    own.store(true, Ordering::SeqCst);
+                    other.notify_progress();
+                });
+                let thread = spawner.spawn("works", io::Priority::Background, body).unwrap();
+                signals.wait_before(&env, until_ns, || is_there.load(Ordering::SeqCst));
+                assert!(is_there.load(Ordering::SeqCst) || env.clock.now_ns() >= until_ns);
+                assert!(thread.join());
+                signals.wait_before(&env, u64::MAX, || is_there.load(Ordering::SeqCst));
+                assert_eq!(signals.waiters.load(Ordering::SeqCst), 0);
+            });
+            ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        }
     }
 
     #[test]

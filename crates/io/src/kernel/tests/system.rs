@@ -1,7 +1,7 @@
 //! Clock, threads, randomness, engines, counters.
 
 use super::*;
-use crate::kernel::{ffi, usage};
+use crate::kernel::{calls, ffi, system, usage};
 use crate::{Access, AlignedBuf, Priority};
 use base::ErrorKind;
 use std::sync::mpsc;
@@ -13,6 +13,23 @@ fn the_clock_moves_forward() {
     env.clock.sleep_ns(2_000_000);
     assert!(env.clock.now_ns() >= start + 2_000_000);
     assert!(env.clock.unix_seconds() > 1_600_000_000);
+}
+
+/// The slack of a thread is the user's: a short sleep is on time, and leaves it as it was.
+#[test]
+fn a_short_sleep_gives_back_the_slack_of_the_thread() {
+    let env = Env::kernel();
+    let set = |ns| rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(ns)).unwrap();
+    for (own, ns) in [(77_000, 30_000), (1, 30_000), (66_000, 1_500_000)] {
+        set(own);
+        let (start, before) = (env.clock.now_ns(), calls::timer_slack_ns());
+        env.clock.sleep_ns(ns);
+        assert!(env.clock.now_ns() >= start + ns);
+        assert_eq!((before, calls::timer_slack_ns()), (own, own));
+    }
+    // While it sleeps the kernel has no slack.
+    let seen = system::on_time(calls::timer_slack_ns);
+    assert_eq!((seen, calls::timer_slack_ns()), (1, 66_000));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Store {
         };
         self.flushed_end.store(end, Ordering::Release);
         let ids: Vec<u64> = read_state.frozen.iter().map(|m| m.id()).collect();
-        self.family.install(Arc::new(Version::new(1)), None, &ids);
+        self.family.install(Arc::new(Version::new(1)), None, &ids, 0);
     }
 
     /// The floor, which must not be above what a flush has made durable by now.

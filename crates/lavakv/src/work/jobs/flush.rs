@@ -60,6 +60,8 @@ struct Unit {
     placed: Vec<Arc<Arrival>>,
     /// Bytes of their records.
     placed_bytes: u64,
+    /// Bytes that it has written, as far as they are those of the memtables.
+    written_bytes: u64,
     /// When its first step began.
     start_ns: Option<u64>,
 }
@@ -164,6 +166,7 @@ impl Unit {
             bytes,
             family,
             memtables,
+            written_bytes: 0,
             outputs: Vec::new(),
             start_ns: None,
         }
@@ -203,6 +206,7 @@ impl Unit {
         };
         let step = self.merge.step(&mut hooks)?;
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
+        self.written_bytes = self.written_bytes.saturating_add(written).min(self.bytes as u64);
         jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
         match step {
             Step::More => Ok(false),
@@ -292,14 +296,17 @@ impl Job for FlushJob {
             };
             self.current += usize::from(is_written);
             self.grant.wrote(|| self.units.iter().flat_map(Unit::created).collect());
+            jobs.drain.flush_has_written(self.units.iter().map(|unit| unit.written_bytes).sum());
             return Ok(Progress::More);
         }
         self.install()?;
+        jobs.drain.flush_has_written(0);
         Ok(Progress::Done)
     }
 
     fn abandon(&mut self) {
         let jobs = &self.jobs.clone();
+        jobs.drain.flush_has_written(0);
         let created: Vec<(u64, PathBuf)> = self.units.iter().flat_map(Unit::created).collect();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if !jobs.context.health.outcome_unknown() {

@@ -20,7 +20,7 @@ fn nearly_full(sim: &SimEnv) -> Db {
         if memory.used() > (70 << 10) {
             break;
         }
-        assert!(matches!(put(&db, &i.to_be_bytes(), &[7; 500]).step().unwrap(), WriteStep::Done));
+        assert!(matches!(put(&db, &i.to_be_bytes(), &[7; 500]).step(u64::MAX).unwrap(), WriteStep::Done));
     }
     assert!(memory.backlog() > 0, "there is something to wait for");
     db
@@ -36,7 +36,7 @@ fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
 }
 
 fn needs_memory(op: &mut WriteOp<'_>) -> bool {
-    matches!(op.step().unwrap(), WriteStep::Needs(Need::Memory { .. }))
+    matches!(op.step(u64::MAX).unwrap(), WriteStep::Needs(Need::Memory { .. }))
 }
 
 #[test]
@@ -44,7 +44,10 @@ fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
     let sim = SimEnv::new(1);
     let db = nearly_full(&sim);
     let (long, short) = (vec![1; 30 << 10], vec![2; 100]);
-    assert!(put(&db, b"first", &short).step().is_ok_and(|step| matches!(step, WriteStep::Done)), "it fits");
+    assert!(
+        put(&db, b"first", &short).step(u64::MAX).is_ok_and(|step| matches!(step, WriteStep::Done)),
+        "it fits"
+    );
     let (mut large, mut small) = (put(&db, b"large", &long), put(&db, b"small", &short));
     assert!(needs_memory(&mut large));
     assert!(db.engine().writes.try_lock().is_some(), "the writer's lock is free meanwhile");
@@ -53,7 +56,7 @@ fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
     while needs_memory(&mut large) {
         assert!(db.run_background_step());
     }
-    assert!(matches!(small.step().unwrap(), WriteStep::Done));
+    assert!(matches!(small.step(u64::MAX).unwrap(), WriteStep::Done));
     assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&long[..]));
     assert_eq!(db.get(b"small").unwrap().as_deref(), Some(&short[..]));
 }
@@ -66,7 +69,7 @@ fn who_gives_up_makes_way_for_those_behind() {
     let (mut large, mut small) = (put(&db, b"large", &long), put(&db, b"small", &short));
     assert!(needs_memory(&mut large) && needs_memory(&mut small));
     drop(large);
-    assert!(matches!(small.step().unwrap(), WriteStep::Done), "nobody is before it any more");
+    assert!(matches!(small.step(u64::MAX).unwrap(), WriteStep::Done), "nobody is before it any more");
     assert_eq!(db.engine().writes.lock().queue.before(None), 0);
 }
 

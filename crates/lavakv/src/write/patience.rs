@@ -1,0 +1,88 @@
+//! How long a write waits for the engine: what the call allows, and what the store's budget is.
+//!
+//! A write waits for memory, levels, log, garbage or space ([`super::need`]); the device, which makes it durable, is not the engine. Such waits
+//! end in one of three ways:
+//!
+//! * The call says how long it may wait ([`crate::WriteOptions::wait_at_most`], at once with `no_wait`): a write that would have to
+//!   wait longer fails with `Busy`, and nothing of it is written or placed. Where the engine knows beforehand how long it would take (the
+//!   price of a write: [`super::throttle`]) the write fails at once, and owes nothing.
+//! * It says nothing: the write waits. What is over [`crate::Options::stall_budget`] is counted and told, once for each operation.
+//! * An operation is one call of the API: of a stream, each piece.
+
+use super::WritePath;
+use super::need::Need;
+use crate::context::Context;
+use crate::context::event::{Event, StallCause};
+use base::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    at_most: Option<Duration>,
+    /// In clock nanoseconds; `None`: as long as it takes.
+    until_ns: Option<u64>,
+    /// What it has waited, and for what longest.
+    waited_ns: u64,
+    longest: Option<(StallCause, u64)>,
+}
+
+impl Patience {
+    /// Of an operation that begins now. (The clock is asked only if that matters.)
+    pub fn new(context: &Context, at_most: Option<Duration>) -> Patience {
+        let until = |at_most: Duration| {
+            let ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+            context.now_ns().saturating_add(ns)
+        };
+        Patience { at_most, until_ns: at_most.map(until), waited_ns: 0, longest: None }
+    }
+
+    /// The next operation of the same kind begins now: another piece of a stream.
+    pub fn renew(&mut self, context: &Context) {
+        self.end(context);
+        *self = Patience::new(context, self.at_most);
+    }
+
+    /// Until when it may wait, in clock nanoseconds.
+    pub fn until_ns(&self) -> u64 {
+        self.until_ns.unwrap_or(u64::MAX)
+    }
+
+    /// Waits for what a step needs, as long as it may. An error: not that long, and nothing of the write was logged.
+    pub fn wait(&mut self, writes: &WritePath, need: &Need) -> Result<()> {
+        let Some(cause) = need.cause() else {
+            return Ok(());
+        };
+        let begun_ns = writes.context.now_ns();
+        // What is paid for was granted: see `Payment`.
+        let is_price = matches!(need, Need::Time(..));
+        if !is_price && begun_ns >= self.until_ns() {
+            return Err(busy(cause));
+        }
+        writes.wait(need, self.until_ns());
+        let ns = writes.context.now_ns().saturating_sub(begun_ns);
+        self.waited_ns = self.waited_ns.saturating_add(ns);
+        if self.longest.is_none_or(|(_, longest)| ns > longest) {
+            self.longest = Some((cause, ns));
+        }
+        Ok(())
+    }
+
+    /// The operation has ended: a wait over the budget is counted and told.
+    pub fn end(&self, context: &Context) {
+        let budget_ns = u64::try_from(context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        if let Some((cause, _)) = self.longest.filter(|_| self.waited_ns > budget_ns) {
+            context.stats.stalls_over_budget.add(1);
+            context.tell(&Event::StallOverBudget { cause, wait_ns: self.waited_ns });
+        }
+    }
+}
+
+/// Why a write that may not wait was refused.
+pub(super) fn busy(cause: StallCause) -> Error {
+    let what = cause.waits_for();
+    let why = format!(
+        "the write would wait longer than it may, for {what}: try again later, or let it wait longer"
+    );
+    Error::new(ErrorKind::Busy, why)
+}

@@ -1,0 +1,67 @@
+//! The bound on what lies above the targets of the levels holds however fast somebody writes: a store of small values that are overwritten for a
+//! long time stays near its data, writers are slowed down evenly, and a store without separated values never waits for their garbage.
+//!
+//! A simulated machine has no threads, so time is shared out here: while the writer computes or sleeps, jobs run on a device that
+//! is slower than the writer.
+
+use crate::common::*;
+use lavastore_lavakv::sim::{Costs, SimEnv};
+use lavastore_lavakv::{Db, FamilyOptions, Options, io::Rng};
+
+const KEYS: u64 = 20_000;
+const VALUE_LEN: usize = 200;
+/// Nanoseconds that the writer needs for a value: 100 MB/s.
+const WRITER_NS: u64 = 2_000;
+/// Of the device: 20 MB/s.
+const KIB_NS: u64 = 50_000;
+const ROUNDS: u64 = 6;
+
+#[test]
+fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
+    let sim = SimEnv::new(16);
+    let family = FamilyOptions {
+        min_blob_size: 512,
+        file_bytes: 32 << 10,
+        level_base_bytes: 64 << 10,
+        vsst_bytes: 4 << 10,
+        ..small().family
+    };
+    let options = Options { memtable_bytes: 32 << 10, memory_bytes: 256 << 10, family, ..small() };
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    let value = |round: u64| vec![round as u8; VALUE_LEN];
+    (0..KEYS).for_each(|n| db.put(&key(n), &value(0)).unwrap());
+    settle(&db);
+    sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
+    let (mut rng, mut budget_ns, mut peak, mut longest_ns) = (Rng::new(16), 0i64, 0, 0);
+    let data = KEYS * (VALUE_LEN + key(0).len()) as u64;
+    for n in 0..ROUNDS * KEYS {
+        let slept_ns = db.stats().stall_ns;
+        db.put(&key(rng.below(KEYS)), &value(1)).unwrap();
+        let slept_ns = db.stats().stall_ns - slept_ns;
+        longest_ns = longest_ns.max(slept_ns);
+        // A step may take longer than what is left for it: the next ones wait for that.
+        budget_ns += (WRITER_NS + slept_ns) as i64;
+        while budget_ns > 0 {
+            let begun_ns = sim.now_ns();
+            if !db.run_background_step() {
+                budget_ns = 0;
+            }
+            budget_ns -= (sim.now_ns() - begun_ns) as i64;
+        }
+        if n % 64 == 0 {
+            let space = db.space().unwrap();
+            // Log and manifest are as long as they are, however little there is in the store.
+            peak = peak.max(space.table_bytes + space.pinned_bytes + space.job_bytes);
+        }
+    }
+    let stats = db.stats();
+    println!(
+        "peak {:.2} of the data, longest wait {longest_ns} ns, levels {} ns",
+        peak as f64 / data as f64,
+        stats.stall_levels_ns
+    );
+    assert!(stats.stall_levels_ns > 0, "a writer as fast as this one is slowed down");
+    assert_eq!(stats.stall_garbage_ns, 0, "nothing is separated");
+    assert!(peak < data * 16 / 10, "{peak} bytes for {data}");
+    assert!(longest_ns < 100_000_000, "{longest_ns}");
+}
