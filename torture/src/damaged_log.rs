@@ -130,7 +130,7 @@ fn before_the_damage(store: &Store, sim: &SimEnv) -> Check<u64> {
     let env = machine::env(sim)?;
     let dry = RepairOptions { dry_run: true, ..RepairOptions::default() };
     let report = Db::repair_in(&env, DIR, &env, "/nowhere", &dry).doing(|| "dry run".into())?;
-    let lost = report.lost.iter().filter_map(|lost| lost.sequences);
+    let lost = report.keys.lost.iter().filter_map(|lost| lost.sequences);
     Ok(lost.map(|(first, _)| first - 1).min().unwrap_or(0))
 }
 

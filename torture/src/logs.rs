@@ -42,6 +42,8 @@ pub(crate) mod seen {
     pub(crate) const STRUCK: &str = "operations of the file system that failed";
     pub(crate) const LOST: &str = "records reported as damaged";
     pub(crate) const HARMLESS: &str = "damaged copies of what is there twice";
+    pub(crate) const LOST_KEYS: &str = "ranges of keys reported as lost";
+    pub(crate) const LOST_LOGS: &str = "ranges of records reported as lost";
     pub(crate) const SAVED: &str = "damage that cost a repair nothing";
     pub(crate) const ACKNOWLEDGED: &str = "records acknowledged";
     pub(crate) const JOINT: &str = "batches of both engines";

@@ -19,7 +19,7 @@ use crate::plan::{self, Data, pick};
 use crate::state::{Change, Entries, FamilyId};
 use io::{Access, Rng};
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{Db, Family, LostRange, Options, RepairOptions, RepairReport};
+use lavastore::{Db, Family, KeyRepairReport, LostRange, Options, RepairOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -222,13 +222,14 @@ impl Store {
         let before = bytes_of(sim)?;
         let options = plan::roomy(plan::options(rng));
         let options = Options { space_limit: None, ..options };
-        let repair = |dry_run| -> Check<RepairReport> {
+        let repair = |dry_run| -> Check<KeyRepairReport> {
             let env = machine::env(sim)?;
-            let options = RepairOptions { options: options.clone(), dry_run };
+            let options = RepairOptions { options: options.clone(), dry_run, ..RepairOptions::default() };
             let done = Db::repair_in(&env, DIR, &env, INTO, &options);
             let report = done.doing(|| format!("repair with {}", plan::describe(&options.options)))?;
             ensure!(bytes_of(sim)? == before, "the damaged store was changed");
-            Ok(report)
+            ensure!(report.logs.is_none(), "logs where there are none: {:?}", report.logs);
+            Ok(report.keys)
         };
         let dry = if rng.one_in(4) { Some(repair(true)?) } else { None };
         if dry.is_some() {
@@ -275,7 +276,7 @@ impl Store {
         db: Db,
         options: &Options,
         found: &BTreeMap<FamilyId, Entries>,
-        report: &RepairReport,
+        report: &KeyRepairReport,
     ) -> Check {
         db.put(b"written after the repair", b"v").doing(|| "put".into())?;
         db.flush().doing(|| "flush".into())?;
@@ -287,7 +288,12 @@ impl Store {
         Ok(())
     }
 
-    fn judge(&self, found: &BTreeMap<FamilyId, Entries>, report: &RepairReport, damaged: &Damaged) -> Check {
+    fn judge(
+        &self,
+        found: &BTreeMap<FamilyId, Entries>,
+        report: &KeyRepairReport,
+        damaged: &Damaged,
+    ) -> Check {
         let model = &self.driver.model;
         let nothing = Entries::new();
         let ids: BTreeSet<FamilyId> = model.keys().chain(found.keys()).copied().collect();
@@ -391,7 +397,7 @@ pub(crate) fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
 }
 
 /// What a repaired store holds, under the ids that the families had.
-fn contents_of(db: &Db, report: &RepairReport) -> Check<BTreeMap<FamilyId, Entries>> {
+fn contents_of(db: &Db, report: &KeyRepairReport) -> Check<BTreeMap<FamilyId, Entries>> {
     let mut all = BTreeMap::new();
     for family in &report.families {
         let own: Family =

@@ -169,6 +169,22 @@ pub(crate) const ROWS: &[Row] = &[
         case: |context, seed| machine::on_lavafs(|| logs::joint::full::case(context, seed)),
     },
     Row {
+        name: "log-joint-repair",
+        about: "both engines in one store: damaged and repaired: both halves of a batch of both, or what is lost is told",
+        unit: Unit::Checks,
+        ci: 1_500,
+        alone: false,
+        case: logs::joint::repair::case,
+    },
+    Row {
+        name: "log-joint-repair-on-lavafs",
+        about: "the row log-joint-repair, on LavaFS",
+        unit: Unit::Checks,
+        ci: 200,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| logs::joint::repair::case(context, seed)),
+    },
+    Row {
         name: "log-joint-flip",
         about: "both engines in one store: any file is damaged: no wrong answer, no half of a batch of both",
         unit: Unit::Checks,

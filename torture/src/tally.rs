@@ -87,7 +87,8 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
 /// The same of the rows of LavaLog.
 fn of_logs(row: &str) -> &'static [&'static str] {
     use seen::{
-        ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, OVERWRITTEN,
+        ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, LOST_KEYS,
+        LOST_LOGS, OVERWRITTEN,
     };
     use seen::{
         LACKED, RECREATED, REFUSED, REFUSED_BOTH, SAVED, SEALED, STOPPED, STRUCK, TRIMS, TRUNCATIONS,
@@ -102,6 +103,7 @@ fn of_logs(row: &str) -> &'static [&'static str] {
         "log-kill" => &[SEALED, COLLECTED, ACKNOWLEDGED],
         "log-joint-io-errors" => &[STRUCK, STOPPED, LACKED],
         "log-joint-full" => &[REFUSED, REFUSED_BOTH],
+        "log-joint-repair" => &[JOINT, FLUSHED, SEALED, SAVED, LOST_KEYS, LOST_LOGS],
         "log-joint-flip" => &[JOINT, FLUSHED, SEALED, LOST],
         "log-joint" => &[JOINT, FLUSHED, TRIMS, SEALED, COLLECTED, ALONE],
         _ => &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED],

@@ -53,6 +53,7 @@ fn some_logs() {
     run_some("log-joint-io-errors", 20);
     run_some("log-joint-full", 4);
     run_some("log-joint-flip", 60);
+    run_some("log-joint-repair", 60);
     run_some("log-crash-on-lavafs", 50);
     run_some("log-joint-on-lavafs", 24);
 }

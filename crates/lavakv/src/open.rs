@@ -58,9 +58,17 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
 }
 
 /// Makes a store in a directory that stays marked as unfinished: whoever set the mark removes it.
-pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -> Result<Arc<Engine>> {
+pub(crate) fn make_marked(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    mark: &Mark,
+    guest: Option<&mut dyn Guest>,
+) -> Result<Arc<Engine>> {
     options.validate()?;
-    open_to_write(env, dir, options, Some(mark), None)
+    let replay = &mut |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
+    let guests = guest.map(|guest| Guests { engines: Engines::default(), replay, records: Some(guest) });
+    open_to_write(env, dir, options, Some(mark), guests)
 }
 
 /// Other engines with which a store is opened.

@@ -5,7 +5,10 @@
 //!    proves to be superseded: tables keep their sequences, so that the newest entry of a key wins wherever it lies.
 //! 3. [`rebuild`] merges the tables of each family, fetches the values, and puts the newest version of each key into a new
 //!    store, in key order, past the log: what flush makes of that is already sorted. Then it replays the log over it, batch
-//!    after batch.
+//!    after batch, both lanes of it ([`lanes`]).
+//!
+//! A store that has logs as well is repaired together with them: their engine is LavaKV's guest in this, too ([`store::repair::GuestRepair`]). Both go by
+//! the same manifest, or by none; both halves go into one new store; and it is no store before both are durable.
 //!
 //! What cannot be read is stepped over and told in the [`report`]: what is lost, by file, offset and range of keys, and
 //! where something older may stand in its place.
@@ -18,6 +21,7 @@
 
 mod files;
 mod judge;
+mod lanes;
 mod ranges;
 mod rebuild;
 mod report;
@@ -33,6 +37,7 @@ use crate::db::Db;
 use crate::files::other_engines;
 use base::Result;
 use io::Env;
+use rebuild::GuestOf;
 use std::path::Path;
 use store::files::unfinished;
 use store::manifest::EngineId;
@@ -77,12 +82,16 @@ impl Db {
         options: &RepairOptions,
     ) -> Result<RepairReport> {
         let places = Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
-        repair(&places, options)
+        repair(&places, options, None)
     }
 }
 
-/// See [`crate::Db::repair`].
-pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<RepairReport> {
+/// See [`crate::Db::repair`]; with a guest, of both halves ([`crate::beside::repair_with_records`]).
+pub(crate) fn repair(
+    places: &Places<'_>,
+    options: &RepairOptions,
+    guest: GuestOf<'_>,
+) -> Result<RepairReport> {
     options.options.validate()?;
     let _lock = places.keep_writers_away()?;
     if !options.dry_run {
@@ -100,6 +109,9 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
             found.witness.other_engines.entry(EngineId(engine)).or_default();
         }
     }
+    if let Some(guest) = &guest {
+        found.has_records = found.witness.other_engines.remove(&guest.engine()).is_some();
+    }
     if !found.witness.other_engines.is_empty() {
         let named = |(id, name): (&EngineId, &String)| match name.as_str() {
             "" => id.to_string(),
@@ -109,5 +121,5 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
         return Err(other_engines::refusal(dir, &names, "the new store would not have"));
     }
     let plan = judge::judge(&mut found);
-    rebuild::rebuild(places, options, found, plan)
+    rebuild::rebuild(places, options, found, plan, guest)
 }

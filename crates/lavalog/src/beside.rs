@@ -39,6 +39,11 @@ impl Beside {
         Ok(Beside { options: options.clone(), restored: None, opened: None })
     }
 
+    /// What was opened, if it was by now.
+    pub(crate) fn opened(&self) -> Option<&LogStore> {
+        self.opened.as_ref()
+    }
+
     /// What was opened.
     ///
     /// # Errors

@@ -62,7 +62,9 @@ pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
 pub use manifest::NAME;
 pub use options::Options;
-pub use repair::{LostBatches, RepairDamage, RepairGap, RepairOptions, RepairReport, RepairedLog};
+pub use repair::{
+    LostBatches, RepairBeside, RepairDamage, RepairGap, RepairOptions, RepairReport, RepairedLog,
+};
 pub use scan::Scan;
 pub use space_report::Space;
 pub use store::commit::{Completion, Durability};

@@ -14,6 +14,8 @@
 //!
 //! The original is opened for reading only, under its lock where it has one. Nothing is linked: the two stores share no file.
 //!
+//! In a store that has keys as well LavaKV, its host, does the same with those, and both halves go into one new store ([`RepairBeside`]).
+//!
 //! Memory: the index of all records (a few bytes for each), about 150 bytes for each page of the lane, and what the new store is allowed.
 
 mod known;
@@ -25,7 +27,9 @@ mod sources;
 pub use report::{LostBatches, RepairGap, RepairReport, RepairedLog};
 pub use store::repair::RepairDamage;
 
+use crate::beside::Beside;
 use crate::log_store::LogStore;
+use crate::manifest::LavaLog;
 use crate::options::Options;
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -33,7 +37,9 @@ use known::Known;
 use sources::Sources;
 use std::path::Path;
 use store::files::unfinished;
-use store::repair::Places;
+use store::guest::Guest;
+use store::manifest::{Engine, EngineId};
+use store::repair::{GuestRepair, Judged, Places};
 
 /// How a store of logs is repaired.
 #[derive(Clone, Debug, Default)]
@@ -71,18 +77,79 @@ impl LogStore {
             return Err(unfinished::refusal(path, work));
         }
         let mut report = RepairReport::default();
-        let sources = Sources::look(from, path, &listing, &mut report)?;
+        let sources = Sources::look(from, path, &listing, None, &mut report)?;
         if !sources.others.is_empty() && !options.leave_out_others {
             let why = format!(
-                "engine {} keeps something in this store that the new store would not have: ask for the logs alone, and repair the \
-                 rest with that engine",
+                "engine {} keeps something in this store that the new store would not have: repair it as a store of that engine, which \
+                 saves the logs as well, or ask for the logs alone",
                 sources.others.join(", ")
             );
             return Err(Error::new(ErrorKind::Unsupported, why).at_file(path));
         }
         let known = Known::of(&sources, &mut report)?;
-        save::save(&places, options, &sources, &known, &mut report)?;
+        if options.dry_run {
+            save::save(None, &sources, &known, &mut report)?;
+            return Ok(report);
+        }
+        let mark = places.mark_target()?;
+        let new = Options { create_if_missing: true, ..options.options.clone() };
+        let new = LogStore::open_marked(to, into, &new, Some(&mark))?;
+        save::save(Some(&new), &sources, &known, &mut report)?;
+        // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+        mark.finish()?;
+        new.close()?;
         Ok(report)
+    }
+}
+
+/// The logs of a store whose host repairs it: see [`GuestRepair`].
+pub struct RepairBeside {
+    guest: Beside,
+    found: Option<(Sources, Known)>,
+    report: RepairReport,
+}
+
+impl RepairBeside {
+    /// With the options of the new store's logs.
+    ///
+    /// # Errors
+    /// Those of [`Beside::new`].
+    pub fn new(options: &Options) -> Result<RepairBeside> {
+        Ok(RepairBeside { guest: Beside::new(options)?, found: None, report: RepairReport::default() })
+    }
+
+    /// What was done with the logs; `None`: the store has none.
+    pub fn report(self) -> Option<RepairReport> {
+        self.found.map(|_| self.report)
+    }
+}
+
+impl GuestRepair for RepairBeside {
+    fn engine(&self) -> EngineId {
+        LavaLog::ID
+    }
+
+    fn look(&mut self, places: &Places<'_>, judged: &Judged) -> Result<Option<Error>> {
+        let (env, dir) = places.from;
+        let mut report = RepairReport::default();
+        let sources = Sources::look(env, dir, &env.fs.list(dir)?, Some(judged), &mut report)?;
+        let lost_end = sources.lost_end.clone();
+        if lost_end.is_none() {
+            let known = Known::of(&sources, &mut report)?;
+            // What they carry is saved by the host.
+            report.carried = 0;
+            (self.report, self.found) = (report, Some((sources, known)));
+        }
+        Ok(lost_end)
+    }
+
+    fn guest(&mut self) -> &mut dyn Guest {
+        &mut self.guest
+    }
+
+    fn save(&mut self) -> Result<()> {
+        let Some((sources, known)) = &self.found else { return Ok(()) };
+        save::save(self.guest.opened(), sources, known, &mut self.report)
     }
 }
 

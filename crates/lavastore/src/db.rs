@@ -9,7 +9,7 @@ use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
     Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions, RepairOptions,
-    RepairReport, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch, WriteOptions,
+    RepairReport, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch, WriteOptions, repair,
 };
 use std::path::Path;
 
@@ -171,6 +171,9 @@ impl Db {
     /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
     /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
     ///
+    /// A store that has logs as well is repaired with them: the new one is opened with [`Db::open_with_logs`]. A batch of both is there
+    /// with both halves, or what is missing is in the report.
+    ///
     /// ```no_run
     /// use lavastore::{Db, RepairOptions};
     /// let report = Db::repair("damaged", "repaired", &RepairOptions::default())?;
@@ -180,13 +183,15 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
+    /// release wrote the store, or if it has logs alone, which [`LogStore::repair`](crate::LogStore::repair) saves; those of writing the
+    /// new store. Damage is no error: the report tells it.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,
         options: &RepairOptions,
     ) -> Result<RepairReport> {
-        lavakv::Db::repair(path, into, options)
+        let env = Env::kernel();
+        Self::repair_in(&env, path, &env, into, options)
     }
 
     /// As [`Db::repair`], from one environment into another, or into the same.
@@ -211,7 +216,7 @@ impl Db {
         into: impl AsRef<Path>,
         options: &RepairOptions,
     ) -> Result<RepairReport> {
-        lavakv::Db::repair_in(from, path, to, into, options)
+        repair::repair((from, path.as_ref()), (to, into.as_ref()), options)
     }
 
     /// The options of each column family of a store that need not be open, by name, in the order of their creation. It

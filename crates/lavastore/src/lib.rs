@@ -120,6 +120,7 @@ pub mod limits;
 mod log;
 mod range;
 mod read;
+mod repair;
 mod snapshot;
 mod stream;
 pub mod testing;
@@ -138,6 +139,7 @@ pub use iter::{Cursor, Keys};
 pub use log::{Completion, Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
+pub use repair::{RepairOptions, RepairReport};
 pub use snapshot::Snapshot;
 pub use stream::{ValueReader, ValueWriter};
 #[doc(alias = "batch")]
@@ -352,14 +354,14 @@ pub use lavakv::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 pub use lavakv::{Checked, CheckedCount, VerifyReport};
 
 /// ```no_run
-/// use lavastore::{Db, LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+/// use lavastore::{Db, KeyRepairReport, LostRange, RepairDamage, RepairOptions, RepairedFamily};
 /// let dry_run = RepairOptions { dry_run: true, ..Default::default() };
-/// let report: RepairReport = Db::repair("damaged", "repaired", &dry_run)?;
+/// let report: KeyRepairReport = Db::repair("damaged", "repaired", &dry_run)?.keys;
 /// # let _: Option<(LostRange, RepairDamage, RepairedFamily)> = None;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+pub use lavakv::{LostRange, RepairDamage, RepairReport as KeyRepairReport, RepairedFamily};
 
 /// ```
 /// use lavastore::{Access, Db, Env, Options, SeqNo};

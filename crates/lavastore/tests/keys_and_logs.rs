@@ -3,9 +3,10 @@
 use io::Rng;
 use lavastore::testing::{CrashKind, Policy, SimEnv, store, store_with_logs};
 use lavastore::{
-    Db, Durability, Error, ErrorKind, LogBatch, LogOptions, LogStore, Options, Result, WriteBatch,
-    WriteOptions,
+    Db, Durability, Error, ErrorKind, LogBatch, LogOptions, LogRepairOptions, LogStore, Options,
+    RepairOptions, RepairReport, Result, WriteBatch, WriteOptions,
 };
+use std::path::PathBuf;
 
 fn options() -> Options {
     Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, ..Default::default() }
@@ -268,4 +269,213 @@ fn a_close_keeps_what_was_applied_and_a_log_that_is_made_again_begins_anew() {
     logs.delete_log("orders").unwrap();
     let applier = db.applier(&logs.log("orders").unwrap()).unwrap();
     assert_eq!(applier.applied_lsn().unwrap(), None, "another log");
+}
+
+fn repair(machine: &SimEnv, dry_run: bool) -> Result<RepairReport> {
+    let options = RepairOptions { options: options(), logs: log_options(), dry_run };
+    Db::repair_in(&machine.env(), "/store", &machine.env(), "/repaired", &options)
+}
+
+fn open_repaired(machine: &SimEnv) -> Db {
+    Db::open_with_logs_in(&machine.env(), "/repaired", &options(), &log_options()).unwrap()
+}
+
+/// The files of the store whose names contain this.
+fn files(machine: &SimEnv, like: &str) -> Vec<PathBuf> {
+    let all = machine.files().into_iter().map(|(path, _)| path);
+    all.filter(|path| path.starts_with("/store") && path.to_string_lossy().contains(like)).collect()
+}
+
+/// Batches of both from `first` on, in which `n` is in a key and in record `n` of the log.
+fn write_both(db: &Db, first: u64, count: u64) {
+    let orders = db.logs().unwrap().log("orders").unwrap();
+    for n in first..first + count {
+        let (key, value) = (format!("both {n:04}"), format!("{n} {}", "x".repeat(300)));
+        db.write_with_logs(&one(&key, &value), LogBatch::new().append(&orders, n, &value)).unwrap();
+        db.put(format!("alone {n:04}"), &value).unwrap();
+    }
+}
+
+/// How many batches have both halves, and how many only that in the log, or only that in the keys.
+fn halves(db: &Db, count: u64) -> [u64; 3] {
+    let orders = db.logs().unwrap().open_log("orders").unwrap();
+    let mut found = [0; 3];
+    for n in 1..=count {
+        let key = db.get(format!("both {n:04}")).unwrap();
+        let record = orders.read(n).unwrap();
+        if let (Some(key), Some(record)) = (&key, &record) {
+            assert_eq!(key[..], record[..], "batch {n}");
+        }
+        let which = [(true, true), (false, true), (true, false)];
+        if let Some(at) = which.iter().position(|is| *is == (key.is_some(), record.is_some())) {
+            found[at] += 1;
+        }
+    }
+    found
+}
+
+#[test]
+fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
+    for lost in ["nothing", "CURRENT", "MANIFEST"] {
+        for closes in [true, false] {
+            let machine = SimEnv::new(4);
+            let db = open(&machine).unwrap();
+            db.family("other").unwrap().put("key", "value").unwrap();
+            write_both(&db, 1, 100);
+            db.flush().unwrap();
+            write_both(&db, 101, 60);
+            // Its name and the last number before it are not to be mixed up with others in the new store.
+            let logs = db.logs().unwrap();
+            logs.log("gone").unwrap();
+            logs.delete_log("gone").unwrap();
+            logs.log("kept").unwrap().append(7, "seven").unwrap();
+            drop(logs);
+            let machine = match closes {
+                true => {
+                    db.close().unwrap();
+                    machine
+                }
+                false => machine.crash(CrashKind::ProcessKill, 1),
+            };
+            files(&machine, lost).iter().for_each(|path| machine.erase(path).unwrap());
+            let what = format!("without {lost}, closed: {closes}");
+            let dry = repair(&machine, true).unwrap();
+            assert!(!machine.env().fs.exists("/repaired".as_ref()).unwrap(), "a dry run wrote something");
+            let report = repair(&machine, false).unwrap();
+            assert!(report.is_lossless(), "{what}: {report:?}");
+            let counts = |report: &RepairReport| {
+                let logs = report.logs.as_ref().unwrap();
+                (report.keys.records(), report.keys.families.clone(), logs.logs.clone(), report.losses())
+            };
+            assert_eq!(counts(&dry), counts(&report), "{what}");
+            assert_eq!(
+                (report.keys.families.len(), report.logs.as_ref().unwrap().records()),
+                (2, 161),
+                "{what}"
+            );
+            assert!(Db::has_logs_in(&machine.env(), "/repaired").unwrap());
+            let db = open_repaired(&machine);
+            assert_eq!(halves(&db, 170), [160, 0, 0], "{what}");
+            assert!((1..=160).all(|n| db.get(format!("alone {n:04}")).unwrap().is_some()), "{what}");
+            assert!(db.open_family("other").unwrap().get("key").unwrap().is_some());
+            assert_eq!(
+                db.logs().unwrap().open_log("kept").unwrap().read(7).unwrap().unwrap()[..],
+                b"seven"[..]
+            );
+            // It goes on, and stays.
+            write_both(&db, 161, 10);
+            db.close().unwrap();
+            let db = open_repaired(&machine);
+            assert_eq!(halves(&db, 170), [170, 0, 0], "{what}");
+            assert!(db.verify().unwrap().errors.is_empty() && db.logs().unwrap().verify().damages.is_empty());
+        }
+    }
+}
+
+/// A position in the keys is that of the log with this number, which is the same log in the new store.
+#[test]
+fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {
+    for lost in ["nothing", "MANIFEST"] {
+        let machine = SimEnv::new(5);
+        let db = open(&machine).unwrap();
+        let logs = db.logs().unwrap();
+        for name in ["first", "second"] {
+            logs.log(name).unwrap().append(1, "one").unwrap();
+        }
+        let orders = logs.log("orders").unwrap();
+        let last = logs.log("last").unwrap();
+        let (mut applier, mut of_last) = (db.applier(&orders).unwrap(), db.applier(&last).unwrap());
+        for lsn in 1..=20 {
+            orders.append(lsn, "an order").unwrap();
+            applier.apply(lsn, &one("sum", &lsn.to_string())).unwrap();
+        }
+        of_last.apply(9, &WriteBatch::new()).unwrap();
+        db.flush().unwrap();
+        orders.append(21, "an order").unwrap();
+        drop((applier, of_last, orders, last));
+        for name in ["first", "last"] {
+            logs.delete_log(name).unwrap();
+        }
+        drop(logs);
+        db.close().unwrap();
+        files(&machine, lost).iter().for_each(|path| machine.erase(path).unwrap());
+        repair(&machine, false).unwrap();
+        let db = open_repaired(&machine);
+        let logs = db.logs().unwrap();
+        let applier = db.applier(&logs.open_log("orders").unwrap()).unwrap();
+        assert_eq!((applier.applied_lsn().unwrap(), applier.next_lsn().unwrap()), (Some(20), 21), "{lost}");
+        assert_eq!(db.get("sum").unwrap().as_deref(), Some(&b"20"[..]));
+        // A log that is new has not the number of one that was deleted, whose position is there.
+        let applier = db.applier(&logs.log("new").unwrap()).unwrap();
+        assert_eq!(applier.applied_lsn().unwrap(), None, "{lost}");
+    }
+}
+
+/// A page with batches of both is gone: what is lost is told of both halves, and no batch has only one.
+#[test]
+fn a_lost_page_costs_both_halves_and_both_are_told() {
+    let machine = SimEnv::new(6);
+    // Nothing is in tables.
+    let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..Default::default() };
+    let db = Db::open_with_logs_in(&machine.env(), "/store", &roomy, &log_options()).unwrap();
+    write_both(&db, 1, 200);
+    let machine = machine.crash(CrashKind::ProcessKill, 1);
+    let mut told = 0;
+    for path in files(&machine, ".log") {
+        for at in [8 << 10, 16 << 10, 24 << 10] {
+            let damaged = machine.fork(at);
+            damaged.overwrite(&path, at, &[0; 512]).unwrap();
+            let report = repair(&damaged, false).unwrap();
+            let found = halves(&open_repaired(&damaged), 200);
+            let logs = report.logs.as_ref().unwrap();
+            assert_eq!(found[1..], [0, 0], "half a batch: {report:?}");
+            assert_eq!(found[0] < 200, !logs.is_lossless(), "{report:?}");
+            assert!(
+                found[0] == 200 || report.keys.lost.iter().any(|lost| lost.sequences.is_some()),
+                "{report:?}"
+            );
+            told += u64::from(found[0] < 200);
+        }
+    }
+    assert!(told > 1, "{told}");
+}
+
+#[test]
+fn a_repair_of_one_half_says_how_both_are_saved() {
+    let refused = |told: Error, why: &str| {
+        assert!(told.kind() == ErrorKind::Unsupported && told.message().contains(why), "{told}");
+    };
+    let machine = SimEnv::new(7);
+    let db = open(&machine).unwrap();
+    write_both(&db, 1, 10);
+    db.close().unwrap();
+    let (env, logs_only) = (machine.env(), LogRepairOptions { leave_out_others: true, ..Default::default() });
+    let told = LogStore::repair_in(&env, "/store", &env, "/logs", &LogRepairOptions::default());
+    refused(told.unwrap_err(), "repair it as a store of that engine, which saves the logs as well");
+    let report = LogStore::repair_in(&env, "/store", &env, "/logs", &logs_only).unwrap();
+    assert_eq!((report.records(), report.is_lossless()), (10, true));
+    // A store of logs alone is one after a repair.
+    for lost in ["nothing", "MANIFEST"] {
+        let logs = machine.fork(1);
+        for (path, _) in logs.files() {
+            if path.starts_with("/logs") && path.to_string_lossy().contains(lost) {
+                logs.erase(&path).unwrap();
+            }
+        }
+        let env = logs.env();
+        let told = Db::repair_in(&env, "/logs", &env, "/repaired", &RepairOptions::default());
+        refused(told.unwrap_err(), "there are logs in this store and no keys");
+    }
+    // And one without logs has none after it.
+    let machine = SimEnv::new(8);
+    let db = Db::open_in(&machine.env(), "/store", &options()).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let report = repair(&machine, false).unwrap();
+    assert!(report.is_lossless() && report.logs.is_none());
+    assert!(!Db::has_logs_in(&machine.env(), "/repaired").unwrap());
+    let limited = LogOptions { space_limit: Some(1 << 40), ..log_options() };
+    let options = RepairOptions { logs: limited, ..RepairOptions::default() };
+    let told = Db::repair_in(&machine.env(), "/store", &machine.env(), "/other", &options).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::InvalidArgument);
 }

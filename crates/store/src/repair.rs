@@ -5,21 +5,23 @@
 //! whatever path.
 //!
 //! Here is as well what repairs of any engine read in the same way: a lane of the log ([`open_lane`]), a file that is longer than it was
-//! ([`clipped`]); and how they tell what is damaged ([`RepairDamage`]).
+//! ([`clipped`]); how they tell what is damaged ([`RepairDamage`]); and how a host repairs a store together with its guest
+//! ([`GuestRepair`]).
 
 use crate::files::unfinished::{self, Mark, Work};
-use crate::manifest::{LogGroupMeta, State};
+use crate::guest::Guest;
+use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, FileLock, ReadFile};
 use std::path::{Component, Path};
 use std::sync::Arc;
 use wal::Lane;
+pub use wal::salvage::{Batches, LogGap, OnBatch, SalvagedLog};
 use wal::salvage::{ListedGroup, LogFile};
-pub use wal::salvage::{LogGap, SalvagedLog};
 
 /// Where a repair reads and writes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// The damaged store.
     pub from: (&'a Env, &'a Path),
@@ -115,6 +117,15 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
     }
 }
 
+/// Which groups of a lane are read, of those that a state lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// All.
+    All,
+    /// Those that an open would replay: not those that are kept as storage.
+    Replayed,
+}
+
 /// A lane of the log, as far as it can be read: the groups that a state lists, or else all files in which there are pages of it. `store`:
 /// whose pages they are; without it those of whom most are.
 ///
@@ -123,7 +134,7 @@ fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<boo
 pub fn open_lane(
     env: &Env,
     dir: &Path,
-    lane: Lane,
+    (lane, which): (Lane, Groups),
     state: Option<&State>,
     store: Option<Uid>,
 ) -> Result<SalvagedLog> {
@@ -131,7 +142,10 @@ pub fn open_lane(
     let mut files = Vec::new();
     match state {
         Some(state) => {
-            let counts = |group: &&LogGroupMeta| group.lane == lane && !group.discarded;
+            let counts = |group: &&LogGroupMeta| {
+                let is_read = which == Groups::All || group.retained_bytes.is_none();
+                group.lane == lane && !group.discarded && is_read
+            };
             for group in state.log_groups.values().filter(counts) {
                 let path = io::fs::join(dir, &names::log(group.file));
                 let listed = ListedGroup {
@@ -155,6 +169,40 @@ pub fn open_lane(
         }
     }
     wal::salvage::salvage(env, dir, lane, store, files)
+}
+
+/// What a host's repair found out before the guest looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// The manifest is whole, as far as is known.
+    pub from_manifest: bool,
+    /// Which store it is, if anything tells it.
+    pub store: Option<Uid>,
+}
+
+/// The guest of a store ([`crate::guest`]) in a repair of both halves, which the host makes. It is called in this order:
+///
+/// 1. [`GuestRepair::look`], once more if it says that the manifest has lost its end: both halves go by the same manifest, or by none.
+/// 2. [`GuestRepair::guest`]: with it the new store is opened. Not for a dry run.
+/// 3. [`GuestRepair::save`]. The host makes both halves durable, and then it is a store.
+pub trait GuestRepair {
+    /// The engine.
+    fn engine(&self) -> EngineId;
+
+    /// Looks at what the damaged store has of it. Returns why the manifest has lost its end, if the guest's files say so.
+    ///
+    /// # Errors
+    /// `Unsupported` if a newer release wrote any of it; those of listing the directory. Damage is none.
+    fn look(&mut self, places: &Places<'_>, judged: &Judged) -> Result<Option<Error>>;
+
+    /// With which the new store is opened.
+    fn guest(&mut self) -> &mut dyn Guest;
+
+    /// Writes what can be saved into the store that was opened, or nowhere if none was, and makes it durable.
+    ///
+    /// # Errors
+    /// Those of writing.
+    fn save(&mut self) -> Result<()>;
 }
 
 /// A file of which only the first `len` bytes count.

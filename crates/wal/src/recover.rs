@@ -201,12 +201,13 @@ struct Accepted {
 }
 
 /// Puts fragments together.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Assembly {
     partial: Option<Partial>,
 }
 
 /// A batch of which the end is missing.
+#[derive(Debug)]
 struct Partial {
     tenant: TenantId,
     place: Place,

@@ -25,7 +25,7 @@ use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
 use crate::{Lane, LogPlace, Place, TenantId};
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use base::{Error, Result, SeqNo, Uid};
 use io::{Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,7 @@ pub fn salvage(
     let staging_path = io::fs::join(dir, lane.staging_name());
     let store = match store {
         Some(store) => store,
-        None => most_common_store(env, &staging_path, &files),
+        None => most_common_store(env, lane, &staging_path, &files),
     };
     let staging = Staging::read(env, &staging_path, store)?;
     let mut groups = Vec::new();
@@ -221,13 +221,14 @@ pub fn salvage(
     Ok(log)
 }
 
-/// The store that most pages belong to.
-fn most_common_store(env: &Env, staging: &Path, files: &[LogFile]) -> Uid {
+/// The store that most pages of a lane belong to: those of the other may be another's, of which this one is a copy.
+fn most_common_store(env: &Env, lane: Lane, staging: &Path, files: &[LogFile]) -> Uid {
     let mut votes: BTreeMap<Uid, u64> = BTreeMap::new();
     let staging = env.fs.open(staging, io::Access::Buffered).ok();
     for file in files.iter().filter_map(|log| log.file.as_ref()).chain(&staging) {
         each_page(&**file, PAGE, &mut |_, bytes| {
-            let Some(header) = page::peek(bytes) else { return Ok(PAGE) };
+            let header = page::peek(bytes).filter(|header| header.lane() == lane);
+            let Some(header) = header else { return Ok(PAGE) };
             let store = header.owner.store;
             let verdicts =
                 [page::read_closed(bytes, header.owner, header.ltn), page::read_open(bytes, store)];
@@ -273,7 +274,7 @@ fn each_page(
 /// The pages of the group that a file holds; `None` if it holds none and the manifest does not list it.
 fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Option<Group>> {
     let mut by_group: BTreeMap<(u64, Owner), BTreeMap<u64, PageHeader>> = BTreeMap::new();
-    let mut len = 0;
+    let (mut len, mut other_lane) = (0, 0);
     if let Some(open) = &log.file {
         len = open.len()?;
         let unit = lane.unit();
@@ -285,13 +286,9 @@ fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Opti
                     by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
                     Ok(header.page_len())
                 }
-                // In a group that is listed it is what a former use of the file left.
-                Verdict::Valid(header)
-                    if header.lane().retains() && !lane.retains() && log.listed.is_none() =>
-                {
-                    let why = "a page of the lane that keeps records: only the engine whose records they are can save them";
-                    let error = Error::new(ErrorKind::Unsupported, why).at_file(&log.path);
-                    Err(error.at_offset(offset))
+                Verdict::Valid(header) if header.lane() != lane => {
+                    other_lane = header.ltn.max(other_lane);
+                    Ok(unit)
                 }
                 Verdict::Newer(unknown) => {
                     let error =
@@ -309,9 +306,10 @@ fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Opti
             let (is_sealed, is_cut) = (sealed_end.is_some(), len < listed);
             Some(Group { end: sealed_end, is_sealed, is_cut, ..Group::unlisted(file, owner, ltn, pages) })
         }
-        // Pages of other groups are what is left of a former use of the file.
+        // Pages of other groups are what is left of a former use of the file, in either lane.
         None => {
             let last = by_group.into_iter().max_by_key(|((ltn, _), pages)| (*ltn, pages.len()));
+            let last = last.filter(|((ltn, _), _)| *ltn > other_lane);
             last.map(|((ltn, owner), pages)| Group::unlisted(file, owner, ltn, pages))
         }
     })
@@ -481,43 +479,37 @@ impl SalvagedLog {
         page.map_or(1, |page| page.header.shape().numbers(used.into()))
     }
 
+    /// True if there is not a page of it.
+    pub fn is_empty(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Page { .. } | Step::Staged { .. }))
+    }
+
     /// Hands out every whole batch of a tenant in order: where it ends, its first sequence, its bytes. Can be called again.
     /// Returns the gaps, in the tenant's sequences.
     ///
     /// # Errors
     /// Those of `replay`.
     pub fn replay(&self, tenant: TenantId, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
-        let mut reading =
-            Reading { tenant, replay, assembly: Assembly::default(), last_seq: 0, gaps: Vec::new() };
-        let mut buf = vec![0; PAGE];
-        let mut owner = Owner { store: self.store, group: None };
-        for step in &self.steps {
-            match *step {
-                Step::Group(i) => {
-                    owner = self.owners.get(i).copied().unwrap_or(owner);
-                    reading.assembly.forget();
-                }
-                Step::Gap { file, index } => reading.gap(self.missing(file, index)),
-                Step::Page { file, index, lpn, used } => {
-                    let Some(LogFile { file: Some(open), path, .. }) = self.files.get(file) else { continue };
-                    let place = LogPlace { path: path.clone(), offset: index * self.lane.unit() as u64 };
-                    let bytes = buf.get_mut(..usize::from(used)).unwrap_or_default();
-                    match open.read_at(bytes, place.offset) {
-                        Ok(()) => reading.page(Fragments::new(bytes, owner, lpn), &place)?,
-                        Err(e) => reading.gap(e.at_file(path).at_offset(place.offset)),
-                    }
-                }
-                Step::Staged { ltn, lpn } => {
-                    let Some(page) = self.staging.get(owner, ltn, lpn) else { continue };
-                    let place = LogPlace { path: self.lane.staging_name().into(), offset: 0 };
-                    reading.page(Fragments::new(&page.bytes, owner, lpn), &place)?;
-                }
-            }
-        }
-        let mut gaps = reading.gaps;
+        let mut batches = self.batches(tenant);
+        while batches.step(replay)? {}
+        let mut gaps = batches.gaps;
         // Pages without batches leave no trace in the sequences.
         gaps.retain(|gap| gap.before_seq.is_none_or(|before| before > gap.after_seq + 1));
         Ok(gaps)
+    }
+
+    /// The same page by page, for who reads something else in between.
+    pub fn batches(&self, tenant: TenantId) -> Batches<'_> {
+        Batches {
+            log: self,
+            steps: self.steps.iter(),
+            owner: Owner { store: self.store, group: None },
+            buf: vec![0; PAGE],
+            tenant,
+            assembly: Assembly::default(),
+            last_seq: 0,
+            gaps: Vec::new(),
+        }
     }
 
     fn missing(&self, file: usize, index: u64) -> Error {
@@ -527,16 +519,61 @@ impl SalvagedLog {
     }
 }
 
-/// Puts batches together.
-struct Reading<'a> {
+/// The batches of a tenant, as they are read: see [`SalvagedLog::batches`].
+#[derive(Debug)]
+pub struct Batches<'l> {
+    log: &'l SalvagedLog,
+    steps: std::slice::Iter<'l, Step>,
+    /// Of the group that is read.
+    owner: Owner,
+    buf: Vec<u8>,
     tenant: TenantId,
-    replay: &'a mut OnBatch<'a>,
     assembly: Assembly,
     last_seq: SeqNo,
     gaps: Vec<LogGap>,
 }
 
-impl Reading<'_> {
+impl Batches<'_> {
+    /// Hands out the batches that end in the next page. False: there are no more pages.
+    ///
+    /// # Errors
+    /// Those of `replay`.
+    pub fn step(&mut self, replay: &mut OnBatch<'_>) -> Result<bool> {
+        let log = self.log;
+        let Some(step) = self.steps.next() else { return Ok(false) };
+        match *step {
+            Step::Group(i) => {
+                self.owner = log.owners.get(i).copied().unwrap_or(self.owner);
+                self.assembly.forget();
+            }
+            Step::Gap { file, index } => self.gap(log.missing(file, index)),
+            Step::Page { file, index, lpn, used } => {
+                let Some(LogFile { file: Some(open), path, .. }) = log.files.get(file) else {
+                    return Ok(true);
+                };
+                let place = LogPlace { path: path.clone(), offset: index * log.lane.unit() as u64 };
+                let mut buf = std::mem::take(&mut self.buf);
+                let bytes = buf.get_mut(..usize::from(used)).unwrap_or_default();
+                let read = open.read_at(bytes, place.offset);
+                let done = match read {
+                    Ok(()) => self.page(Fragments::new(bytes, self.owner, lpn), &place, replay),
+                    Err(e) => {
+                        self.gap(e.at_file(path).at_offset(place.offset));
+                        Ok(())
+                    }
+                };
+                self.buf = buf;
+                done?;
+            }
+            Step::Staged { ltn, lpn } => {
+                let Some(page) = log.staging.get(self.owner, ltn, lpn) else { return Ok(true) };
+                let place = LogPlace { path: log.lane.staging_name().into(), offset: 0 };
+                self.page(Fragments::new(&page.bytes, self.owner, lpn), &place, replay)?;
+            }
+        }
+        Ok(true)
+    }
+
     fn gap(&mut self, error: Error) {
         self.assembly.forget();
         // Gaps without a batch between them are one.
@@ -545,7 +582,7 @@ impl Reading<'_> {
         }
     }
 
-    fn page(&mut self, fragments: Fragments<'_>, place: &LogPlace) -> Result<()> {
+    fn page(&mut self, fragments: Fragments<'_>, place: &LogPlace, replay: &mut OnBatch<'_>) -> Result<()> {
         for fragment in fragments {
             let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
             if !begins && !self.assembly.has_begun() {
@@ -573,7 +610,7 @@ impl Reading<'_> {
             if let Some(gap) = self.gaps.last_mut() {
                 gap.before_seq.get_or_insert(first_seq);
             }
-            (self.replay)(place, first_seq, batch.bytes).map_err(here)?;
+            replay(place, first_seq, batch.bytes).map_err(here)?;
             self.last_seq = batch.last_seq;
         }
         Ok(())

@@ -629,6 +629,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(2),
         "a repair does not tell of records that are lost for certain",
     ),
+    row(
+        "repair-forgets-what-is-carried",
+        "log-joint-repair",
+        Some(1),
+        "a repair of both engines saves of batches of both only the half that is the log's",
+    ),
+    test(
+        "repair-gives-logs-other-numbers",
+        ("lavastore", "--test keys_and_logs"),
+        "a_state_that_is_made_from_a_log_goes_on_after_a_repair",
+        "logs have other numbers in the store that a repair makes, and the positions in the keys are others'",
+    ),
     test(
         "log-truncations-forgotten-before-their-groups",
         ("lavastore-lavalog", "--test logs"),

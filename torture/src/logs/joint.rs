@@ -6,7 +6,7 @@
 //! store lives on, dies once more, and is judged again.
 //!
 //! Below are the rows in which something else goes wrong under both engines: operations that fail (`io_errors`), no room (`full`), damage
-//! to files (`flip`).
+//! to files (`flip`), which is repaired (`repair`).
 
 #[path = "../../../crates/lavalog/tests/domain/answers.rs"]
 mod answers;
@@ -15,6 +15,7 @@ pub(crate) mod full;
 pub(crate) mod io_errors;
 #[path = "../../../crates/lavalog/tests/domain/life.rs"]
 mod life;
+pub(crate) mod repair;
 #[path = "../../../crates/lavalog/tests/domain/strikes.rs"]
 mod strikes;
 

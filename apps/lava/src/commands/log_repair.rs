@@ -43,15 +43,17 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
             format!("there is no store of logs in {}, nor a part of one", db.display()),
         )),
         0 => Ok(()),
-        count => {
-            let what =
-                format!("{count} ranges of records or operations are lost, or something may have come back");
-            Err(failure(Status::Damage, what))
-        }
+        count => Err(failure(Status::Damage, losses(count))),
     }
 }
 
-fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
+/// Says that something is lost.
+pub fn losses(count: usize) -> String {
+    format!("{count} ranges of records or operations are lost, or something may have come back")
+}
+
+/// The report for a program.
+pub fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
     let logs: Vec<Value> = report
         .logs
         .iter()
@@ -83,7 +85,8 @@ fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
     })
 }
 
-fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String {
+/// The report for a person.
+pub fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String {
     let mut text = repair::damages_as_text(&report.damaged);
     let batches = report.lost_batches.iter().map(|lost| format!("lost: {lost}"));
     let of_log = |log: &lavastore::RepairedLog| {

@@ -1,14 +1,14 @@
 //! `repair`: a new store of everything that is undamaged in a damaged one.
 
-use super::directory;
 use super::place::{Place, on_volume};
+use super::{directory, log_repair};
 use crate::formats::escape::escape;
 use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, LostRange, RepairDamage, RepairOptions, RepairReport};
+use lavastore::{Db, LogRepairReport, LostRange, RepairDamage, RepairOptions, RepairReport};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,21 +38,29 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let db = directory(db)?;
     let (from, into) = places(&db, args)?;
     let start_ns = now_ns();
-    let options = RepairOptions { dry_run: args.dry_run, ..RepairOptions::default() };
+    let options =
+        RepairOptions { logs: super::log::options(true), dry_run: args.dry_run, ..RepairOptions::default() };
     let report = Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
-    let nothing = !report.from_manifest && report.files_used + report.files_ignored + report.bytes_read == 0;
-    match report.lost.len() {
-        0 if nothing => Err(failure(
+    match report.losses() {
+        0 if report.found_nothing() => Err(failure(
             Status::NotFound,
             format!("there is no store in {}, nor a part of one", db.display()),
         )),
         0 => Ok(()),
-        count => {
-            let what = format!("{count} ranges of keys are lost or may hold older versions");
-            Err(failure(Status::Damage, what))
-        }
+        _ => Err(failure(Status::Damage, losses(&report))),
+    }
+}
+
+fn losses(report: &RepairReport) -> String {
+    let keys = report.keys.lost.len();
+    let of_keys = format!("{keys} ranges of keys are lost or may hold older versions");
+    let of_logs = report.logs.as_ref().map_or(0, LogRepairReport::losses);
+    match (keys, of_logs) {
+        (_, 0) => of_keys,
+        (0, count) => log_repair::losses(count),
+        (_, count) => format!("{of_keys}; {}", log_repair::losses(count)),
     }
 }
 
@@ -99,6 +107,8 @@ pub fn damages_as_text(damaged: &[RepairDamage]) -> String {
 }
 
 fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
+    let logs = report.logs.as_ref().map(|logs| log_repair::as_json(logs, dry_run, seconds));
+    let report = &report.keys;
     let key = |key: &Option<Vec<u8>>| key.as_ref().map(|key| escape(key));
     let families: Vec<Value> = report
         .families
@@ -127,7 +137,7 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
     json!({
         "dry_run": dry_run, "from_manifest": report.from_manifest, "families": families,
         "files_used": report.files_used, "files_ignored": report.files_ignored,
-        "bytes_read": report.bytes_read, "damaged": damaged, "lost": lost, "seconds": seconds,
+        "bytes_read": report.bytes_read, "damaged": damaged, "lost": lost, "logs": logs, "seconds": seconds,
     })
 }
 
@@ -135,6 +145,8 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
 const MAX_SEQ: u64 = (1 << 56) - 1;
 
 fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
+    let of_logs = report.logs.as_ref().map(|logs| log_repair::as_text(logs, args.dry_run, seconds));
+    let report = &report.keys;
     let mut text = damages_as_text(&report.damaged);
     let line = |lost: &LostRange| if lost.only_come_back { "may have come back" } else { "lost" };
     for lost in report.lost.iter().take(LINES_MAX) {
@@ -166,5 +178,5 @@ fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
         human_bytes(report.bytes_read),
         human_count(report.files_used)
     );
-    text
+    text + &of_logs.unwrap_or_default()
 }

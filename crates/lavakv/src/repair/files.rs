@@ -41,6 +41,15 @@ pub(super) struct Files {
     pub silent: Vec<FileKind>,
 }
 
+impl Files {
+    /// True if there is a file of data of LavaKV's.
+    pub fn have_keys(&self) -> bool {
+        let is_of_keys =
+            |kind: &FileKind| matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_));
+        self.named.keys().any(is_of_keys)
+    }
+}
+
 /// Looks at the end of every file of data.
 ///
 /// # Errors

@@ -3,7 +3,8 @@
 //! Of each key the newest visible version is taken, as a reader of the old store would have seen it. If its value is lost
 //! the key is left out: an older version would be a wrong answer that nobody asked for.
 //!
-//! Every change in the log from the floor on is newer than what the tables have, so the log is replayed over them in order.
+//! Every change in the log from the floor on is newer than what the tables have, so the log is replayed over them in order: its own lane
+//! and what a guest's batches carry, merged ([`super::lanes`]).
 //! Where the floor is only a lower bound (no manifest), a change may be in tables already, and a change that never was in
 //! the log may lie above it there. So a change whose sequence the tables reach is asked for in them first, and passed over
 //! if they have something newer. Such a question goes to the tables alone whose range has the key ([`Ranges`]), about one for
@@ -11,6 +12,7 @@
 
 use super::RepairOptions;
 use super::judge::{Counted, Plan};
+use super::lanes::Lanes;
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
 use super::runs::{Heard, Met, runs_of};
@@ -18,16 +20,16 @@ use super::scan::{Found, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
 use crate::batch::{self, Change, DEFAULT_FAMILY};
-use crate::files::log::TENANT;
 use base::hash::key_hash;
 use base::sync::lock;
-use base::{Error, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
+use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::Env;
 use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
+use std::path::Path;
 use std::sync::Arc;
 use store::manifest::EngineId;
-use store::repair::{Places, SalvagedLog, open_lane};
+use store::repair::{GuestRepair, Judged, Places};
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
@@ -35,40 +37,97 @@ use version::names;
 use version::{FamilyId, ManifestWitness};
 use wal::Lane;
 
+/// The guest of the store whose logs are repaired in the same call, if it has one.
+pub(super) type GuestOf<'g> = Option<&'g mut dyn GuestRepair>;
+
 /// Repairs, once it is decided what counts.
 pub(super) fn rebuild(
     places: &Places<'_>,
     options: &RepairOptions,
     mut found: Found,
     mut plan: Plan,
+    mut guest: GuestOf<'_>,
 ) -> Result<RepairReport> {
     let (env, dir) = places.from;
     let state = found.witness.state.as_ref().map(|state| &*state.store);
-    let log = open_lane(env, dir, Lane::FIRST, state, found.witness.store)?;
-    if let Some(state) = &found.witness.state
-        && log.witness_edit > state.store.edit_number
-    {
-        let why = format!(
-            "the manifest ends at edit {}, but the log saw edit {} durable: its end is missing",
-            state.store.edit_number, log.witness_edit
-        );
-        found.report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
-        return anew(places, options, found);
+    let engine = guest.as_ref().map(|guest| guest.engine());
+    let lanes = Lanes::open(env, dir, state, found.witness.store, engine)?;
+    if let Some(e) = lost_end(dir, &found, &lanes) {
+        found.report.damage(&e);
+        return anew(places, options, found, guest);
     }
-    let is_exact = found.witness.state.is_some();
-    let mut unknown = families_of_log(&log, &mut found.report)?;
-    unknown.retain(|id| !plan.contains_key(id) && may_be_there(&found.witness, *id));
+    let of_log = families_of_log(&lanes)?;
+    if engine.is_some() && !found.has_records && !lanes.has_records() {
+        guest = None;
+    }
+    check_halves(dir, &found, &lanes, guest.is_some(), !(plan.is_empty() && of_log.is_empty()))?;
+    if let Some(own) = &mut guest {
+        let store = found.witness.store.or_else(|| lanes.store());
+        let judged = Judged { from_manifest: found.witness.state.is_some(), store };
+        if own.look(places, &judged)?.is_some() {
+            return anew(places, options, found, guest);
+        }
+    }
     plan.entry(DEFAULT_FAMILY).or_default();
-    for id in unknown {
-        plan.entry(id).or_default();
+    for id in of_log {
+        if !plan.contains_key(&id) && may_be_there(&found.witness, id) {
+            plan.entry(id).or_default();
+        }
     }
+    lose_gaps(&lanes, &plan, &mut found.report)?;
     let names = names_of(&plan);
     let target = match options.dry_run {
         true => Target::Nowhere,
-        false => Target::make(places, &options.options, &plan, &names)?,
+        false => {
+            let guest = guest.as_deref_mut().map(GuestRepair::guest);
+            Target::make(places, &options.options, &plan, &names, guest)?
+        }
     };
+    let report = save(env, found, &plan, &names, &lanes, &target)?;
+    guest.map_or(Ok(()), GuestRepair::save)?;
+    target.finish()?;
+    Ok(report)
+}
+
+/// How it is known from the log that the manifest has lost its end.
+fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
+    let (last, seen) = (found.witness.state.as_ref()?.store.edit_number, lanes.witness_edit());
+    let why =
+        format!("the manifest ends at edit {last}, but the log saw edit {seen} durable: its end is missing");
+    (seen > last).then(|| Error::corruption(why).at_file(dir.join("MANIFEST")))
+}
+
+/// Refuses what would make a store of only one half of this one, or one with a half that it never had.
+fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans: bool) -> Result<()> {
+    if !has_guest && lanes.has_records() {
+        let why =
+            "a page of the lane that keeps records: only the engine whose records they are can save them";
+        return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
+    }
+    let has_keys = match &found.witness.state {
+        // Every store of keys has had a family.
+        Some(state) => state.next_family > 0,
+        None => plans || found.files.have_keys(),
+    };
+    if has_guest && !has_keys {
+        let why = "there are logs in this store and no keys: repair it as a store of logs";
+        return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
+    }
+    Ok(())
+}
+
+/// Writes what tables and log have into the new store.
+fn save(
+    env: &Env,
+    mut found: Found,
+    plan: &Plan,
+    names: &HashMap<FamilyId, String>,
+    lanes: &Lanes,
+    target: &Target,
+) -> Result<RepairReport> {
     let Found { cache, values, report, witness, .. } = &mut found;
-    for (id, family) in &plan {
+    let is_exact = witness.state.is_some();
+    for (id, family) in plan {
         let name = names.get(id).cloned().unwrap_or_default();
         let name_is_lost = family.name.is_none() && *id != DEFAULT_FAMILY;
         report.families.push(RepairedFamily {
@@ -81,20 +140,18 @@ pub(super) fn rebuild(
         if base::canary::is("repair-forgets-a-family") && *id != DEFAULT_FAMILY {
             continue;
         }
-        let mut merge = Merge { env, cache, family: *id, values, report, target: &target };
+        let mut merge = Merge { env, cache, family: *id, values, report, target };
         merge.tables(&family.tables)?;
     }
     let closed = witness.state.as_ref().is_some_and(|state| {
         let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
         last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
     });
-    let asked = asked_tables(&plan, is_exact);
+    let asked = asked_tables(plan, is_exact);
     let open = HashMap::default();
-    Replay { env, cache, plan: &plan, is_exact, values, report, target: &target, asked: &asked, open }
-        .run(&log, closed)?;
+    Replay { env, cache, plan, is_exact, values, report, target, asked: &asked, open }.run(lanes, closed)?;
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
-    target.finish()?;
     Ok(found.report)
 }
 
@@ -120,14 +177,20 @@ fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_
 }
 
 /// Begins again, without the state.
-fn anew(places: &Places<'_>, options: &RepairOptions, found: Found) -> Result<RepairReport> {
+fn anew(
+    places: &Places<'_>,
+    options: &RepairOptions,
+    found: Found,
+    guest: GuestOf<'_>,
+) -> Result<RepairReport> {
     let (env, dir) = places.from;
-    let Found { mut witness, mut report, .. } = found;
+    let Found { mut witness, mut report, has_records, .. } = found;
     demote(&mut witness);
     report.from_manifest = false;
     let mut found = super::scan::scan_with(env, dir, witness, report)?;
+    found.has_records = has_records;
     let plan = super::judge::judge(&mut found);
-    rebuild(places, options, found, plan)
+    rebuild(places, options, found, plan, guest)
 }
 
 /// True if a family that only the log knows may belong to the store.
@@ -154,9 +217,9 @@ fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
 }
 
 /// The families that the log names.
-fn families_of_log(log: &SalvagedLog, report: &mut RepairReport) -> Result<Vec<FamilyId>> {
+fn families_of_log(lanes: &Lanes) -> Result<Vec<FamilyId>> {
     let mut all = Vec::new();
-    let gaps = log.replay(TENANT, &mut |_, _, payload| {
+    lanes.each(&mut |_, _, payload| {
         for change in batch::decode(payload)?.2 {
             let family = change?.family;
             if !all.contains(&family) {
@@ -165,7 +228,13 @@ fn families_of_log(log: &SalvagedLog, report: &mut RepairReport) -> Result<Vec<F
         }
         Ok(())
     })?;
-    for gap in gaps {
+    Ok(all)
+}
+
+/// Tells what the log lost.
+fn lose_gaps(lanes: &Lanes, plan: &Plan, report: &mut RepairReport) -> Result<()> {
+    let floor = plan.values().map(|family| family.log_floor).min().unwrap_or(0);
+    for gap in lanes.gaps(floor)? {
         report.damage(&gap.error);
         report.lose(LostRange {
             sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
@@ -173,7 +242,7 @@ fn families_of_log(log: &SalvagedLog, report: &mut RepairReport) -> Result<Vec<F
             ..LostRange::at(&gap.error)
         });
     }
-    Ok(all)
+    Ok(())
 }
 
 /// The merging of the tables of a family.
@@ -315,10 +384,10 @@ struct Replay<'a> {
 const OPEN_MAX: usize = 256;
 
 impl Replay<'_> {
-    fn run(&mut self, log: &SalvagedLog, closed: bool) -> Result<()> {
+    fn run(&mut self, lanes: &Lanes, closed: bool) -> Result<()> {
         // How far each file of placed values is known to have been durable.
         let mut durable: HashMap<u64, u64> = HashMap::default();
-        log.replay(TENANT, &mut |_, _, payload| {
+        lanes.each(&mut |_, _, payload| {
             for change in batch::decode(payload)?.2 {
                 let change = change?;
                 if change.is_placed() {
@@ -329,15 +398,17 @@ impl Replay<'_> {
             }
             Ok(())
         })?;
+        // All values were that are logged before a batch that a guest's carries.
+        let last_carried = lanes.last_carried()?;
         let mut ended = false;
-        log.replay(TENANT, &mut |place, first_seq, payload| {
+        lanes.each(&mut |place, first_seq, payload| {
             self.report.bytes_read += payload.len() as u64;
+            let closed = closed || first_seq < last_carried;
             if !ended && !self.batch(first_seq, payload, &durable, closed, place)? {
                 ended = true;
             }
             Ok(())
-        })?;
-        Ok(())
+        })
     }
 
     /// Replays a batch. False if a value of it is missing that was never durable: the log ends before it.

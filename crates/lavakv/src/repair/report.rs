@@ -75,6 +75,11 @@ impl RepairReport {
         self.lost.is_empty()
     }
 
+    /// True if there was nothing of a store of keys.
+    pub fn found_nothing(&self) -> bool {
+        !self.from_manifest && self.files_used + self.files_ignored + self.bytes_read == 0
+    }
+
     /// Keys saved from tables, over all families.
     pub fn records(&self) -> u64 {
         self.families.iter().map(|family| family.records).sum()

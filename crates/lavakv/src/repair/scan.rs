@@ -44,6 +44,8 @@ pub(super) struct Found {
     pub tables: Vec<Table>,
     pub values: Values,
     pub report: RepairReport,
+    /// The manifest or a file says that there are logs, besides what the log itself says.
+    pub has_records: bool,
 }
 
 /// Looks at everything.
@@ -71,7 +73,7 @@ pub(super) fn scan_with(
     }
     let values = Values::new(env, dir, &cache, &files, witness.state.as_ref());
     values.missing.iter().for_each(|e| report.damage(e));
-    let mut found = Found { cache, witness, files, tables: Vec::new(), values, report };
+    let mut found = Found { cache, witness, files, tables: Vec::new(), values, report, has_records: false };
     match found.witness.state.clone() {
         Some(state) => {
             found.report.from_manifest = true;
@@ -196,14 +198,20 @@ impl Found {
             };
             let properties = table.properties();
             let known = match self.witness.tables.get(&number) {
-                Some(TableWitness::Added(family, _)) => Some(*family),
+                Some(TableWitness::Added(family, meta)) => Some((*family, &**meta)),
                 _ => None,
             };
-            // A table whose properties are damaged does not say whose it is.
+            let (smallest, largest) =
+                (key::user_key(&properties.smallest).to_vec(), key::user_key(&properties.largest).to_vec());
+            let own = (properties.identity.number, properties.identity.family);
+            // A table whose properties are damaged does not say whose it is, nor what it has.
             let is_silent = missing.iter().any(|m| matches!(m, Missing::Properties(_)));
-            let (number, family) = match (is_silent, known) {
-                (false, _) => (properties.identity.number, properties.identity.family),
-                (true, Some(family)) => (number, family),
+            let ((number, family), (smallest, largest), max_seq) = match (is_silent, known) {
+                (false, _) => (own, (smallest, largest), properties.max_seq),
+                (true, Some((family, meta))) => {
+                    let keys = (meta.smallest_user_key().to_vec(), meta.largest_user_key().to_vec());
+                    ((number, family), keys, meta.max_seq)
+                }
                 (true, None) => {
                     there.insert(number);
                     missing.iter().for_each(|m| self.lose_unlisted(m.error(), number));
@@ -216,9 +224,9 @@ impl Found {
                 uid,
                 family,
                 place,
-                smallest: key::user_key(&properties.smallest).to_vec(),
-                largest: key::user_key(&properties.largest).to_vec(),
-                max_seq: properties.max_seq,
+                smallest,
+                largest,
+                max_seq,
                 identity: properties.identity.clone(),
                 tombstones: table.range_tombstones().clone(),
                 missing,

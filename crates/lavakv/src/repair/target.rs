@@ -13,6 +13,7 @@ use crate::tree::family::ColumnFamily;
 use base::{HashMap, Result, ValueKind};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
+use store::guest::Guest;
 use store::repair::Places;
 use table::SegmentReader;
 use version::FamilyId;
@@ -32,12 +33,13 @@ pub(super) type IsOlder<'a> = dyn FnMut(&[u8]) -> Result<bool> + 'a;
 const RUN_LEN: usize = 1 << 20;
 
 impl Target {
-    /// Makes the store.
+    /// Makes the store, with a guest if the damaged one has one.
     pub fn make(
         places: &Places<'_>,
         options: &Options,
         plan: &Plan,
         names: &HashMap<FamilyId, String>,
+        guest: Option<&mut dyn Guest>,
     ) -> Result<Target> {
         let stored = |id: FamilyId| {
             let stored = plan.get(&id).and_then(|family| family.options.as_deref());
@@ -48,7 +50,7 @@ impl Target {
             Options { create_if_missing: true, error_if_exists: true, family: own, ..options.clone() };
         let (env, into) = places.into;
         let mark = places.mark_target()?;
-        let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark)?)?;
+        let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark, guest)?)?;
         let mut families = HashMap::default();
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
         for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {

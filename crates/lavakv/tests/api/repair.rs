@@ -367,3 +367,36 @@ fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
         assert_eq!(found.get(k), Some(v), "{}", k.escape_ascii());
     }
 }
+
+/// What a table has whose properties are damaged is told by what is left of the manifest.
+#[test]
+fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let sim = SimEnv::new(13);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..300, 0);
+    db.flush().unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    db.close().unwrap();
+    let manifest = files_like(&sim, "MANIFEST").pop().unwrap();
+    let len_of = |name: &str| files(&sim).into_iter().find(|(other, _)| other == name).unwrap().1;
+    let (mut silent, end) = (0, len_of(&manifest));
+    for table in files_like(&sim, ".ksst") {
+        let len = len_of(&table);
+        for back in 1..=len.min(4096) / 128 {
+            let damaged = sim.fork(back);
+            damaged.overwrite(path(&manifest), end - 60, &[0; 60]).unwrap();
+            damaged.overwrite(path(&table), len - back * 128, &[0; 100]).unwrap();
+            let (report, db) = repair(&damaged);
+            let found = contents(&db);
+            let is_told = |key: &[u8]| report.lost.iter().any(|lost| lost.covers(0, key));
+            for key in model.keys().filter(|key| !found.contains_key(*key)) {
+                assert!(is_told(key), "{}, at {back}: {report:?}", key.escape_ascii());
+            }
+            silent += u64::from(told(&report, "properties"));
+        }
+    }
+    assert!(silent > 0, "no properties were damaged");
+}

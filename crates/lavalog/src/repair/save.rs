@@ -1,9 +1,10 @@
 //! Into the new store: the logs as they are known, then every record that is alive and was found.
 //!
+//! Logs keep their numbers, by which keys in the same store may know them.
+//!
 //! All of it goes the ordinary way of writes, without waiting, and is made durable at the end. Until then the store is marked as
 //! unfinished ([`store::files::unfinished`]), and opened by nobody.
 
-use super::RepairOptions;
 use super::known::Known;
 use super::loose;
 use super::report::{RepairGap, RepairReport, RepairedLog};
@@ -15,11 +16,10 @@ use crate::log_store::LogStore;
 use crate::logs::Log;
 use crate::manifest::TENANT;
 use crate::ops::{Op, Ops};
-use base::{HashMap, Result, SeqNo};
+use base::sync::{read, write};
+use base::{Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use store::commit::Durability;
-use store::files::unfinished::Mark;
-use store::repair::Places;
 
 /// Bytes that are written in one batch, about.
 const BATCH_BYTES: usize = 1 << 20;
@@ -74,36 +74,23 @@ struct Saved {
 struct Saving<'a> {
     known: &'a Known,
     /// `None`: nowhere.
-    into: Option<LogStore>,
-    /// The numbers of the logs in the new store, by those that they had.
-    ids: HashMap<LogId, LogId>,
+    into: Option<&'a LogStore>,
     logs: BTreeMap<LogId, Saved>,
     batch: Vec<(LogId, Lsn, Vec<u8>)>,
     batch_bytes: usize,
 }
 
-/// Saves what is known.
+/// Saves what is known into a store, or nowhere, and makes it durable.
 ///
 /// # Errors
 /// Those of writing the new store.
 pub(super) fn save(
-    places: &Places<'_>,
-    options: &RepairOptions,
+    into: Option<&LogStore>,
     sources: &Sources,
     known: &Known,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let (into, mark) = match options.dry_run {
-        true => (None, None),
-        false => {
-            let mark = places.mark_target()?;
-            let (env, dir) = places.into;
-            let options = crate::Options { create_if_missing: true, ..options.options.clone() };
-            (Some(LogStore::open_marked(env, dir, &options, Some(&mark))?), Some(mark))
-        }
-    };
-    let (ids, logs) = (HashMap::default(), BTreeMap::new());
-    let mut saving = Saving { known, into, ids, logs, batch: Vec::new(), batch_bytes: 0 };
+    let mut saving = Saving { known, into, logs: BTreeMap::new(), batch: Vec::new(), batch_bytes: 0 };
     saving.make_logs()?;
     sources.log.replay(TENANT, &mut |_, first_seq, payload| {
         let Ok(ops) = Ops::of(payload).and_then(Iterator::collect::<Result<Vec<_>>>) else { return Ok(()) };
@@ -121,7 +108,7 @@ pub(super) fn save(
             saving.record(entry.log, entry.lsn, entry.seq, bytes)
         })?;
     }
-    saving.finish(mark, report)
+    saving.finish(report)
 }
 
 impl Saving<'_> {
@@ -149,26 +136,20 @@ impl Saving<'_> {
             };
             self.logs.insert(log.id(), Saved { report, ..Saved::default() });
         }
-        let Some(into) = &self.into else { return Ok(()) };
+        let Some(into) = self.into else { return Ok(()) };
         for log in all.iter().rev() {
             let Some(saved) = self.logs.get(&log.id()) else { continue };
-            let id = into.core().create(&saved.report.name, Durability::Buffered)?;
-            self.ids.insert(log.id(), id);
-            let mut ops = Vec::new();
-            // A writer goes on behind the last that there was, though that was trimmed, or is lost.
-            if let Some(last) = log.last().filter(|last| *last < LSN_MAX) {
-                ops.push(Op::Append { log: id, lsn: last + 1, bytes: &[] });
-                ops.push(Op::TruncateAfter { log: id, lsn: last });
+            make_log(into, log, &saved.report.name)?;
+        }
+        // A number is never given twice, not that of a log either that was deleted: there may be keys under it.
+        let next = self.known.logs.next_id();
+        if read(&into.core().logs).next_id() < next {
+            let mut name = format!("deleted-{next}");
+            while !names.insert(name.clone()) {
+                name.push('-');
             }
-            if log.trimmed_below() > 0 {
-                ops.push(Op::Trim { log: id, below: log.trimmed_below() });
-            }
-            if let Some(bytes) = log.metadata() {
-                ops.push(Op::SetMetadata { log: id, bytes });
-            }
-            if !ops.is_empty() {
-                into.core().write(&ops, Durability::Buffered)?;
-            }
+            let last = create(into, next - 1, &name)?;
+            into.core().write(&[Op::Delete { log: last }], Durability::Buffered)?;
         }
         Ok(())
     }
@@ -184,8 +165,8 @@ impl Saving<'_> {
         }
         saved.report.records += 1;
         saved.report.bytes += bytes.len() as u64;
-        if let Some(id) = self.ids.get(&log) {
-            self.batch.push((*id, lsn, bytes.to_vec()));
+        if self.into.is_some() {
+            self.batch.push((log, lsn, bytes.to_vec()));
             self.batch_bytes += bytes.len();
         }
         let is_full = self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_RECORDS;
@@ -195,27 +176,53 @@ impl Saving<'_> {
     fn write(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let Some(into) = self.into.as_ref().filter(|_| !batch.is_empty()) else { return Ok(()) };
+        let Some(into) = self.into.filter(|_| !batch.is_empty()) else { return Ok(()) };
         let ops: Vec<Op<'_>> =
             batch.iter().map(|(log, lsn, bytes)| Op::Append { log: *log, lsn: *lsn, bytes }).collect();
         into.core().write(&ops, Durability::Buffered)
     }
 
-    /// Tells what is missing, and makes all of it durable; then it is a store.
-    fn finish(mut self, mark: Option<Mark>, report: &mut RepairReport) -> Result<()> {
+    /// Tells what is missing, and makes all of it durable.
+    fn finish(mut self, report: &mut RepairReport) -> Result<()> {
         self.write()?;
         for (id, saved) in &mut self.logs {
             let Some(log) = self.known.logs.get(*id) else { continue };
             saved.report.gaps = gaps(log, &saved.runs, self.known.has_uncertain_gaps);
         }
         report.logs = self.logs.into_values().map(|saved| saved.report).collect();
-        let Some((into, mark)) = self.into.zip(mark) else { return Ok(()) };
+        let Some(into) = self.into else { return Ok(()) };
         into.sync()?;
-        into.settle()?;
-        // Still under the lock: with the mark there, the next repair would clear away what this one has made.
-        mark.finish()?;
-        into.close()
+        into.settle()
     }
+}
+
+/// Makes a log under the number that it had: keys beside it may say by that how far they are ([`crate::LogHandle::id`]).
+fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
+    if !base::canary::is("repair-gives-logs-other-numbers") {
+        write(&into.core().logs).reach_id(id);
+    }
+    into.core().create(name, Durability::Buffered)
+}
+
+/// Makes a log, without records.
+fn make_log(into: &LogStore, log: &Log, name: &str) -> Result<()> {
+    let id = create(into, log.id(), name)?;
+    let mut ops = Vec::new();
+    // A writer goes on behind the last that there was, though that was trimmed, or is lost.
+    if let Some(last) = log.last().filter(|last| *last < LSN_MAX) {
+        ops.push(Op::Append { log: id, lsn: last + 1, bytes: &[] });
+        ops.push(Op::TruncateAfter { log: id, lsn: last });
+    }
+    if log.trimmed_below() > 0 {
+        ops.push(Op::Trim { log: id, below: log.trimmed_below() });
+    }
+    if let Some(bytes) = log.metadata() {
+        ops.push(Op::SetMetadata { log: id, bytes });
+    }
+    if ops.is_empty() {
+        return Ok(());
+    }
+    into.core().write(&ops, Durability::Buffered)
 }
 
 /// What of a log is alive and was not found, and where it has no records although there may have been some.

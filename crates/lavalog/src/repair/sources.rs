@@ -16,7 +16,7 @@ use std::sync::Arc;
 use store::commit::{Lane, read};
 use store::manifest::{Engine, EngineId, Engines, Seen, StateOf, look_through};
 use store::names::{self, FileKind};
-use store::repair::{SalvagedLog, clipped, open_lane};
+use store::repair::{Groups, Judged, SalvagedLog, clipped, open_lane};
 
 /// A file with rows, or a checkpoint.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Sources {
     pub cold_is_lost: bool,
     /// The names of other engines that have something in the store.
     pub others: Vec<String>,
+    /// Why the manifest has lost its end, if that was found out here.
+    pub lost_end: Option<Error>,
 }
 
 /// What damaged manifests tell of files.
@@ -60,26 +62,41 @@ impl Hints {
             _ => {}
         }
     }
+
+    /// What a manifest tells that has lost its end.
+    fn take_lost(&mut self, state: Option<StateOf<LavaLog>>) {
+        self.added.extend(state.iter().flat_map(|state| state.files.iter()).map(|(n, meta)| (n, *meta)));
+    }
 }
 
 impl Sources {
-    /// Looks at everything.
+    /// Looks at everything. With a verdict of the host's, whose repair it is, only by that.
     ///
     /// # Errors
     /// `Unsupported` if a newer release wrote any of it; those of listing the directory.
-    pub fn look(env: &Env, dir: &Path, listing: &[DirEntry], report: &mut RepairReport) -> Result<Sources> {
+    pub fn look(
+        env: &Env,
+        dir: &Path,
+        listing: &[DirEntry],
+        judged: Option<&Judged>,
+        report: &mut RepairReport,
+    ) -> Result<Sources> {
         let mut hints = Hints::default();
         let witness = look_through(env, dir, &Engines::of::<LavaLog>(), |seen| hints.take(&seen))?;
         witness.damage.iter().for_each(|e| report.damage(e));
         let mut state = witness.state.map(|state| StateOf::<LavaLog>::of(Arc::new(state))).transpose()?;
         let names = witness.engines.iter().filter(|(id, _)| **id != LavaLog::ID);
         let mut others: Vec<String> = names.map(|(id, name)| name_of(*id, name)).collect();
-        let mut log = lane(env, dir, state.as_ref(), witness.store)?;
-        if let Some(e) = state.as_ref().and_then(|state| lost_end(env, dir, listing, state, &log)) {
-            report.damage(&e);
-            let lost = state.take();
-            hints.added.extend(lost.iter().flat_map(|state| state.files.iter()).map(|(n, meta)| (n, *meta)));
-            log = lane(env, dir, None, witness.store)?;
+        let store = judged.and_then(|judged| judged.store).or(witness.store);
+        if judged.is_some_and(|judged| !judged.from_manifest) {
+            hints.take_lost(state.take());
+        }
+        let mut log = lane(env, dir, state.as_ref(), store)?;
+        let lost_end = state.as_ref().and_then(|state| lost_end(env, dir, listing, state, &log));
+        if let Some(e) = &lost_end {
+            report.damage(e);
+            hints.take_lost(state.take());
+            log = lane(env, dir, None, store)?;
         }
         let is_of_keys = |entry: &DirEntry| {
             matches!(
@@ -101,6 +118,7 @@ impl Sources {
             cold: Vec::new(),
             cold_is_lost: false,
             others,
+            lost_end,
         };
         sources.take_files(env, dir, listing, &hints, report)?;
         report.files_used += (sources.log.files() + sources.indexes.len() + sources.cold.len()) as u64;
@@ -179,7 +197,7 @@ fn name_of(id: EngineId, name: &str) -> String {
 }
 
 fn lane(env: &Env, dir: &Path, state: Option<&StateOf<LavaLog>>, store: Option<Uid>) -> Result<SalvagedLog> {
-    open_lane(env, dir, Lane::LOG, state.map(|state| &*state.store), store)
+    open_lane(env, dir, (Lane::LOG, Groups::All), state.map(|state| &*state.store), store)
 }
 
 /// How it is known that a manifest has lost its end, if it has.

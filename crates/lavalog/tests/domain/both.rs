@@ -137,3 +137,25 @@ fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
         assert!(!sim.env().fs.exists(Path::new("/repaired")).unwrap(), "nothing was begun");
     }
 }
+
+/// Where neither a manifest nor a file of the engine's tells of it, the pages of its lane do.
+#[test]
+fn a_repair_that_would_drop_pages_of_logs_is_refused() {
+    let sim = SimEnv::new(6);
+    let (db, logs) = open(&sim.env()).unwrap();
+    logs.create_log("raft").unwrap().append(1, b"a record", Durability::Durable).unwrap();
+    db.put(b"key", b"value").unwrap();
+    logs.close().unwrap();
+    db.close().unwrap();
+    for (path, _) in sim.files() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.starts_with(DIR) && (name.starts_with("MANIFEST") || name.contains(".e1-")) {
+            sim.erase(&path).unwrap();
+        }
+    }
+    let options = lavakv::RepairOptions { options: kv_options(), dry_run: false };
+    let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Unsupported);
+    assert!(error.message().contains("only the engine whose records they are can save them"), "{error}");
+    assert!(!sim.env().fs.exists(Path::new("/repaired")).unwrap(), "nothing was begun");
+}

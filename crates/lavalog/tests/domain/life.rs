@@ -52,6 +52,8 @@ pub type EnvOf = fn(&SimEnv) -> base::Result<Env>;
 struct Written {
     /// How many key-value writes there are with it, if it is one.
     keys: Option<u64>,
+    /// The sequence of its last change.
+    last_seq: u64,
     /// What is in the log with it, if it changed that.
     log: Option<InLog>,
     begun_op: u64,
@@ -316,7 +318,7 @@ impl Life {
     fn begin(&mut self, keys: Option<u64>, log: Option<InLog>) {
         self.now = Found { keys: keys.unwrap_or(self.now.keys), log: log.unwrap_or(self.now.log) };
         let begun_op = self.op();
-        self.written.push(Written { keys, log, begun_op, buffered_op: None, durable_op: None });
+        self.written.push(Written { keys, last_seq: 0, log, begun_op, buffered_op: None, durable_op: None });
     }
 
     fn acknowledged(&mut self, durability: Durability) {
@@ -347,6 +349,7 @@ impl Life {
         let done = done_or_refused(write())?;
         if done {
             self.acknowledged(durability);
+            self.note_sequence(at.db);
         } else {
             self.written.pop();
             self.now = before;
@@ -418,6 +421,23 @@ impl Life {
     /// The batches of both: the number of each key-value write, and the LSN of its record.
     pub fn joint(&self) -> impl Iterator<Item = (u64, u64)> {
         self.written.iter().filter_map(|w| Some((w.keys? - 1, w.log?.last)))
+    }
+
+    /// Notes the sequence of the last change.
+    fn note_sequence(&mut self, db: &Db) {
+        let before = self.written.iter().rev().nth(1).map_or(0, |w| w.last_seq);
+        let last = self.written.last_mut().unwrap();
+        last.last_seq = db.snapshot().sequence();
+        if let Some(keys) = last.keys {
+            let (first, _) = self.seqs(keys - 1).unwrap();
+            assert!(before < first, "write {keys} begins at {first}, the one before ended at {before}");
+        }
+    }
+
+    /// The first and the last sequence of key-value write `n`, if it is one of this life's.
+    pub fn seqs(&self, n: u64) -> Option<(u64, u64)> {
+        let last = self.written.iter().find(|w| w.keys == Some(n + 1))?.last_seq;
+        Some((last - 1 - u64::from(n.is_multiple_of(3)), last))
     }
 
     /// Judges what a crash at an operation left.

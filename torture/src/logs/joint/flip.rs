@@ -15,7 +15,7 @@ use crate::machine;
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 
-const KINDS: [&str; 12] = [
+pub(super) const KINDS: [&str; 12] = [
     ".log",
     ".log",
     ".log",

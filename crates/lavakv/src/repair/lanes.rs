@@ -1,0 +1,247 @@
+//! The log as LavaKV's changes lie in it: in its own lane, and in what batches of a guest's carry in the lane of records.
+//!
+//! The two are merged by sequence, as an open does it ([`crate::records`]): of the lane of records one page is read ahead, no more. With
+//! a manifest only those of its groups are read that an open would replay; what groups carry that are kept as storage is in tables.
+//!
+//! **What is lost.** A gap in one lane lies between two batches of LavaKV's in that lane. But what was logged between these two may be in the
+//! other lane, and is there; lost are at most the sequences that no lane has. Nothing below the floors of all families is lost: that is in
+//! tables.
+//!
+//! A batch that is carried proves that all logged before it in LavaKV's own lane was durable, the values that are placed outside of the
+//! log included ([`crate::write::carry`]): see [`Lanes::last_carried`].
+
+use crate::batch;
+use crate::files::log::TENANT;
+use base::{Error, Result, SeqNo, Uid};
+use io::Env;
+use std::collections::VecDeque;
+use std::path::Path;
+use store::commit::tenant;
+use store::guest::Carried;
+use store::manifest::{EngineId, State};
+use store::repair::{Batches, Groups, LogGap, OnBatch, SalvagedLog, open_lane};
+use wal::{Lane, LogPlace, TenantId};
+
+/// See the module.
+pub(super) struct Lanes {
+    own: SalvagedLog,
+    /// The lane of records, and whose batches there may carry some.
+    records: Option<(SalvagedLog, TenantId)>,
+}
+
+/// A batch that was carried: where it ends, its first sequence, its bytes.
+type CarriedBatch = (LogPlace, SeqNo, Vec<u8>);
+
+impl Lanes {
+    /// Opens both lanes, or only its own where a manifest tells that there is no guest.
+    ///
+    /// # Errors
+    /// As [`open_lane`].
+    pub fn open(
+        env: &Env,
+        dir: &Path,
+        state: Option<&State>,
+        store: Option<Uid>,
+        guest: Option<EngineId>,
+    ) -> Result<Lanes> {
+        let own = open_lane(env, dir, (Lane::FIRST, Groups::All), state, store)?;
+        if state.is_some() && guest.is_none() {
+            return Ok(Lanes { own, records: None });
+        }
+        let store = store.or_else(|| (!own.is_empty()).then_some(own.store));
+        let records = open_lane(env, dir, (Lane::LOG, Groups::Replayed), state, store)?;
+        Ok(Lanes { own, records: Some((records, guest.and_then(tenant).unwrap_or_default())) })
+    }
+
+    /// The highest edit of the manifest that a page saw durable.
+    pub fn witness_edit(&self) -> u64 {
+        self.records.as_ref().map_or(0, |(records, _)| records.witness_edit).max(self.own.witness_edit)
+    }
+
+    /// Which store it is, as far as the pages of its own lane tell it.
+    pub fn store(&self) -> Option<Uid> {
+        (!self.own.is_empty()).then_some(self.own.store)
+    }
+
+    /// True if there is a page of the lane of records.
+    pub fn has_records(&self) -> bool {
+        self.records.as_ref().is_some_and(|(records, _)| !records.is_empty())
+    }
+
+    /// Hands out every whole batch of LavaKV's, in the order of their sequences.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn each(&self, take: &mut OnBatch<'_>) -> Result<()> {
+        let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
+        let mut carried = Ahead { batches, read: VecDeque::new() };
+        self.own.replay(TENANT, &mut |place, first_seq, payload| {
+            carried.below(first_seq, take)?;
+            take(place, first_seq, payload)
+        })?;
+        carried.below(SeqNo::MAX, take)
+    }
+
+    /// The first sequence of the last batch that is carried; 0: there is none.
+    pub fn last_carried(&self) -> Result<SeqNo> {
+        let mut last = 0;
+        if let Some((records, tenant)) = &self.records {
+            records.replay(*tenant, &mut |_, _, payload| {
+                last = carried_by(payload).ok().flatten().map_or(last, |(first, _, _)| first);
+                Ok(())
+            })?;
+        }
+        Ok(last)
+    }
+
+    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there.
+    /// `floor`: what comes before it is in tables.
+    pub fn gaps(&self, floor: SeqNo) -> Result<Vec<LogGap>> {
+        let mut own = self.own.replay(TENANT, &mut |_, _, _| Ok(()))?;
+        let Some((records, tenant)) = &self.records else { return Ok(own) };
+        let mut all = gaps_of_records(records, *tenant)?;
+        if own.is_empty() && all.is_empty() {
+            return Ok(own);
+        }
+        let (mut of_own, mut of_records) = (Missing::between(&own), Missing::between(&all));
+        let mut next = 1;
+        self.each(&mut |_, first_seq, payload| {
+            let (_, count, _) = batch::decode(payload)?;
+            if next < first_seq {
+                of_own.add(next, first_seq - 1);
+                of_records.add(next, first_seq - 1);
+            }
+            next = next.max(first_seq + SeqNo::from(count));
+            Ok(())
+        })?;
+        of_own.add(next, SeqNo::MAX);
+        of_records.add(next, SeqNo::MAX);
+        of_own.narrow(&mut own, 1);
+        of_records.narrow(&mut all, floor);
+        own.extend(all);
+        Ok(own)
+    }
+}
+
+/// What a batch of the lane of records carries: its first and its last sequence, its bytes.
+fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
+    let Some(carried) = Carried::read(payload)? else { return Ok(None) };
+    let (first, count, mut entries) = batch::decode(carried.bytes)?;
+    entries.try_for_each(|change| change.map(drop))?;
+    Ok(Some((first, first + SeqNo::from(count) - 1, carried.bytes)))
+}
+
+/// The gaps of the lane of records, in the sequences of what is carried there. A batch that carries what cannot be decoded is one, too.
+fn gaps_of_records(records: &SalvagedLog, tenant: TenantId) -> Result<Vec<LogGap>> {
+    let lost = records.replay(tenant, &mut |_, _, _| Ok(()))?;
+    let (mut lost, mut out) = (lost.into_iter().peekable(), Vec::new());
+    let mut last = 0;
+    records.replay(tenant, &mut |place, first_seq, payload| {
+        while let Some(gap) = lost.next_if(|gap| gap.after_seq < first_seq) {
+            open_gap(&mut out, last, gap.error);
+        }
+        match carried_by(payload) {
+            Ok(None) => {}
+            Ok(Some((first, last_of, _))) => {
+                if let Some(gap) = out.last_mut() {
+                    gap.before_seq.get_or_insert(first);
+                }
+                last = last_of;
+            }
+            Err(e) => open_gap(&mut out, last, e.at_file(&place.path).at_offset(place.offset)),
+        }
+        Ok(())
+    })?;
+    lost.for_each(|gap| open_gap(&mut out, last, gap.error));
+    Ok(out)
+}
+
+/// Gaps with nothing of LavaKV's between them are one.
+fn open_gap(all: &mut Vec<LogGap>, after_seq: SeqNo, error: Error) {
+    if all.last().is_none_or(|gap| gap.before_seq.is_some()) {
+        all.push(LogGap { error, after_seq, before_seq: None });
+    }
+}
+
+/// Sequences: the first and the last.
+type Run = (SeqNo, SeqNo);
+
+/// What no lane has between the ends of each gap of one lane, from the first to the last of it.
+struct Missing {
+    /// The first and the last sequence of each gap, and of what is missing in it.
+    gaps: Vec<(Run, Option<Run>)>,
+    /// Those before end before what is still to come.
+    from: usize,
+}
+
+impl Missing {
+    fn between(gaps: &[LogGap]) -> Missing {
+        let ends = |gap: &LogGap| (gap.after_seq + 1, gap.before_seq.map_or(SeqNo::MAX, |before| before - 1));
+        Missing { gaps: gaps.iter().map(|gap| (ends(gap), None)).collect(), from: 0 }
+    }
+
+    /// No lane has `first` to `last`. In ascending order.
+    fn add(&mut self, first: SeqNo, last: SeqNo) {
+        while self.gaps.get(self.from).is_some_and(|((_, end), _)| *end < first) {
+            self.from += 1;
+        }
+        for ((from, to), missing) in self.gaps.iter_mut().skip(self.from) {
+            let (first, last) = (first.max(*from), last.min(*to));
+            if first > last {
+                break;
+            }
+            *missing = Some((missing.map_or(first, |(before, _)| before), last));
+        }
+    }
+
+    /// Leaves of the gaps what is missing at `floor` or above.
+    fn narrow(self, gaps: &mut Vec<LogGap>, floor: SeqNo) {
+        let mut missing = self.gaps.into_iter().map(|(_, missing)| missing);
+        gaps.retain_mut(|gap| {
+            let Some((first, last)) = missing.next().flatten().filter(|(_, last)| *last >= floor) else {
+                return false;
+            };
+            gap.after_seq = first.max(floor) - 1;
+            gap.before_seq = (last != SeqNo::MAX).then(|| last + 1);
+            true
+        });
+    }
+}
+
+/// What is carried, a page ahead of LavaKV's own lane.
+struct Ahead<'l> {
+    batches: Option<Batches<'l>>,
+    read: VecDeque<CarriedBatch>,
+}
+
+impl Ahead<'_> {
+    /// Hands out what comes before a sequence.
+    fn below(&mut self, seq: SeqNo, take: &mut OnBatch<'_>) -> Result<()> {
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        loop {
+            while self.read.front().is_some_and(|(_, first, _)| *first < seq) {
+                let Some((place, first_seq, payload)) = self.read.pop_front() else { break };
+                take(&place, first_seq, &payload)?;
+            }
+            if !self.read.is_empty() {
+                return Ok(());
+            }
+            let read = &mut self.read;
+            let more = batches.step(&mut |place, _, payload| {
+                // What cannot be decoded is told as a gap.
+                if let Ok(Some((first, _, bytes))) = carried_by(payload)
+                    && !base::canary::is("repair-forgets-what-is-carried")
+                {
+                    read.push_back((place.clone(), first, bytes.to_vec()));
+                }
+                Ok(())
+            })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+use super::Missing;
+use base::{Error, SeqNo};
+use io::Rng;
+use store::repair::LogGap;
+
+fn gap(after_seq: SeqNo, before_seq: Option<SeqNo>) -> LogGap {
+    LogGap { error: Error::corruption("a gap"), after_seq, before_seq }
+}
+
+/// Of each gap what is left is the hull of what no lane has of it.
+#[test]
+fn gaps_are_narrowed_to_what_no_lane_has() {
+    for seed in 0..500 {
+        let mut rng = Rng::new(seed);
+        let there: Vec<bool> = (0..40).map(|_| rng.one_in(2)).collect();
+        let (mut gaps, mut next) = (Vec::new(), 0);
+        while next < 38 {
+            let before = next + 2 + rng.below(6);
+            let is_last = before > 39;
+            gaps.push(gap(next, (!is_last).then_some(before)));
+            next = before + rng.below(3);
+        }
+        let floor = 1 + rng.below(30);
+        let is_lost = |seq: SeqNo| !there.get(seq as usize).copied().unwrap_or(false);
+        let mut expected = Vec::new();
+        for gap in &gaps {
+            let end = gap.before_seq.unwrap_or(50);
+            let lost: Vec<SeqNo> = (gap.after_seq + 1..end).filter(|seq| is_lost(*seq)).collect();
+            if let Some(last) = lost.last().filter(|last| **last >= floor) {
+                let open = gap.before_seq.is_none();
+                expected.push((lost[0].max(floor) - 1, (!open).then_some(last + 1)));
+            }
+        }
+        let mut missing = Missing::between(&gaps);
+        let mut first = 1;
+        for seq in 1..40 {
+            if !is_lost(seq) {
+                if first < seq {
+                    missing.add(first, seq - 1);
+                }
+                first = seq + 1;
+            }
+        }
+        missing.add(first, SeqNo::MAX);
+        missing.narrow(&mut gaps, floor);
+        let found: Vec<_> = gaps.iter().map(|gap| (gap.after_seq, gap.before_seq)).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
