@@ -41,7 +41,7 @@ pub enum Command {
     Compact(commands::gc::CompactArgs),
     /// Read and check every byte of every table
     Verify(commands::inspect::ReportArgs),
-    /// Make a new store of everything that is undamaged; exit status 5 if anything is lost
+    /// Make a new store of everything that is undamaged, keys and logs; exit status 5 if anything is lost
     Repair(commands::repair::RepairArgs),
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::checkpoint::CheckpointArgs),

@@ -77,3 +77,26 @@ fn where_there_are_no_logs_none_are_made() {
     assert!(s.fails(1, &["log", "repair", "--into", "new"]).contains("LavaKV"));
     assert!(!s.path("new").exists());
 }
+
+#[test]
+fn keys_and_logs_come_back_together() {
+    let s = Scratch::new("log-repair-both");
+    store(&s);
+    s.ok(&["put", "apples", "98"]);
+    erase(&s, "CURRENT");
+    assert!(s.fails(1, &["log", "repair", "--into", "new"]).contains("which saves the logs as well"));
+    let dry = json(&s.ok(&["repair", "--into", "new", "--dry-run", "--json"]));
+    assert!(!s.path("new").exists(), "{dry}");
+    let report = json(&s.ok(&["repair", "--into", "new", "--json"]));
+    assert_eq!((&report["lost"], &report["logs"]["lost_batches"]), (&json("[]"), &json("[]")), "{report}");
+    assert_eq!((&report["logs"]["logs"], &report["families"]), (&dry["logs"]["logs"], &dry["families"]));
+    assert_eq!(run(&s.path("new"), &["get", "apples"], &s.0).stdout, b"98\n");
+    assert_eq!(run(&s.path("new"), &["log", "tail", "orders"], &s.0).stdout, b"2\tone pear\n3\ta plum\n");
+    let text = s.ok(&["repair", "--dry-run"]);
+    assert!(text.contains("family default: ") && text.contains("log orders: 2 records"), "{text}");
+    // What is lost of the logs is told, and is a failure of the whole.
+    erase(&s, ".log");
+    let output = s.lava(&["repair", "--dry-run"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(5) && told.contains("records or operations are lost"), "{told}");
+}

@@ -372,6 +372,41 @@ fn a_repair_saves_both_halves_of_a_store_with_a_manifest_and_without() {
     }
 }
 
+/// A copy has groups that another store wrote; which one it is itself only its own pages tell, once the manifest is gone.
+#[test]
+fn a_copy_without_its_manifest_comes_back() {
+    for lives_on in [false, true] {
+        let machine = SimEnv::new(14);
+        let db = open(&machine).unwrap();
+        write_both(&db, 1, 150);
+        db.checkpoint("/copy").unwrap();
+        write_both(&db, 151, 5);
+        drop(db);
+        let open = |machine: &SimEnv| {
+            Db::open_with_logs_in(&machine.env(), "/copy", &options(), &log_options()).unwrap()
+        };
+        let count = if lives_on { 160 } else { 150 };
+        let machine = match lives_on {
+            true => {
+                write_both(&open(&machine), 151, 10);
+                machine.crash(CrashKind::ProcessKill, 1)
+            }
+            false => machine,
+        };
+        let manifests = machine.files().into_iter().filter(|(path, _)| path.starts_with("/copy"));
+        for (path, _) in manifests.filter(|(path, _)| path.to_string_lossy().contains("MANIFEST")) {
+            machine.erase(&path).unwrap();
+        }
+        let repair = RepairOptions { options: options(), logs: log_options(), dry_run: false };
+        let report = Db::repair_in(&machine.env(), "/copy", &machine.env(), "/repaired", &repair).unwrap();
+        assert!(!report.keys.from_manifest);
+        assert!(report.is_lossless(), "lives on: {lives_on}: {report:?}");
+        let db = open_repaired(&machine);
+        assert_eq!(halves(&db, 160), [count, 0, 0], "lives on: {lives_on}");
+        assert!((1..=count).all(|n| db.get(format!("alone {n:04}")).unwrap().is_some()), "{report:?}");
+    }
+}
+
 /// A position in the keys is that of the log with this number, which is the same log in the new store.
 #[test]
 fn a_state_that_is_made_from_a_log_goes_on_after_a_repair() {

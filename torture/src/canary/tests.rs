@@ -92,9 +92,14 @@ fn has_test(package: &Path, target: &str, name: &str) -> bool {
         None => PathBuf::from("src"),
     };
     let (modules, function) = name.rsplit_once("::").unwrap_or(("", name));
-    let modules: Vec<&str> = modules.split("::").collect();
+    let modules: Vec<&str> = modules.split("::").filter(|module| !module.is_empty()).collect();
     let mut files = Vec::new();
-    sources(&package.join(folder), &mut files);
+    // A test binary is a folder, or one file.
+    let one = package.join(&folder).with_extension("rs");
+    match one.is_file() {
+        true => files.push(one),
+        false => sources(&package.join(folder), &mut files),
+    }
     files.iter().any(|file| {
         let text = std::fs::read_to_string(file).unwrap();
         let of_file = module_of(file.strip_prefix(package).unwrap());

@@ -3,7 +3,7 @@
 use super::directory;
 use super::repair::{self, LINES_MAX, RepairArgs, places};
 use crate::status::{Status, failure};
-use crate::{Result, output};
+use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub struct LogRepairArgs {
     #[command(flatten)]
     common: RepairArgs,
-    /// Of a store that has keys as well: save the logs alone
+    /// Of a store that has keys as well: save the logs alone (`lava repair` saves both)
     #[arg(long)]
     logs_only: bool,
 }
@@ -43,13 +43,14 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
             format!("there is no store of logs in {}, nor a part of one", db.display()),
         )),
         0 => Ok(()),
-        count => Err(failure(Status::Damage, losses(count))),
+        count => Err(lost(count)),
     }
 }
 
-/// Says that something is lost.
-pub fn losses(count: usize) -> String {
-    format!("{count} ranges of records or operations are lost, or something may have come back")
+/// So much is lost.
+pub fn lost(count: usize) -> Error {
+    let what = format!("{count} ranges of records or operations are lost, or something may have come back");
+    failure(Status::Damage, what)
 }
 
 /// The report for a program.

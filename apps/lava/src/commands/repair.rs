@@ -3,8 +3,8 @@
 use super::place::{Place, on_volume};
 use super::{directory, log_repair};
 use crate::formats::escape::escape;
-use crate::status::{Status, failure};
-use crate::{Result, output};
+use crate::status::{Status, about, failure};
+use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
@@ -49,18 +49,19 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
             format!("there is no store in {}, nor a part of one", db.display()),
         )),
         0 => Ok(()),
-        _ => Err(failure(Status::Damage, losses(&report))),
+        _ => Err(lost(&report)),
     }
 }
 
-fn losses(report: &RepairReport) -> String {
-    let keys = report.keys.lost.len();
-    let of_keys = format!("{keys} ranges of keys are lost or may hold older versions");
+fn lost(report: &RepairReport) -> Error {
     let of_logs = report.logs.as_ref().map_or(0, LogRepairReport::losses);
-    match (keys, of_logs) {
-        (_, 0) => of_keys,
-        (0, count) => log_repair::losses(count),
-        (_, count) => format!("{of_keys}; {}", log_repair::losses(count)),
+    match report.keys.lost.len() {
+        0 => log_repair::lost(of_logs),
+        count if of_logs == 0 => {
+            let what = format!("{count} ranges of keys are lost or may hold older versions");
+            failure(Status::Damage, what)
+        }
+        count => about(format_args!("beside {count} ranges of keys"), log_repair::lost(of_logs)),
     }
 }
 

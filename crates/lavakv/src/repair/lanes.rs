@@ -68,21 +68,25 @@ impl Lanes {
         self.records.as_ref().is_some_and(|(records, _)| !records.is_empty())
     }
 
-    /// Hands out every whole batch of LavaKV's, in the order of their sequences.
+    /// Hands out every whole batch of LavaKV's, in the order of their sequences. Returns the gaps of its own lane.
     ///
     /// # Errors
     /// Those of `take`.
-    pub fn each(&self, take: &mut OnBatch<'_>) -> Result<()> {
+    pub fn each(&self, take: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
         let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
         let mut carried = Ahead { batches, read: VecDeque::new() };
-        self.own.replay(TENANT, &mut |place, first_seq, payload| {
+        let gaps = self.own.replay(TENANT, &mut |place, first_seq, payload| {
             carried.below(first_seq, take)?;
             take(place, first_seq, payload)
         })?;
-        carried.below(SeqNo::MAX, take)
+        carried.below(SeqNo::MAX, take)?;
+        Ok(gaps)
     }
 
     /// The first sequence of the last batch that is carried; 0: there is none.
+    ///
+    /// # Errors
+    /// None of its own.
     pub fn last_carried(&self) -> Result<SeqNo> {
         let mut last = 0;
         if let Some((records, tenant)) = &self.records {
@@ -95,9 +99,11 @@ impl Lanes {
     }
 
     /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there.
-    /// `floor`: what comes before it is in tables.
-    pub fn gaps(&self, floor: SeqNo) -> Result<Vec<LogGap>> {
-        let mut own = self.own.replay(TENANT, &mut |_, _, _| Ok(()))?;
+    /// `own`: the gaps of its own lane. `floor`: what comes before it is in tables.
+    ///
+    /// # Errors
+    /// `Corruption` of a batch that nobody can have written.
+    pub fn gaps(&self, mut own: Vec<LogGap>, floor: SeqNo) -> Result<Vec<LogGap>> {
         let Some((records, tenant)) = &self.records else { return Ok(own) };
         let mut all = gaps_of_records(records, *tenant)?;
         if own.is_empty() && all.is_empty() {

@@ -29,7 +29,7 @@ use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
 use std::path::Path;
 use std::sync::Arc;
 use store::manifest::EngineId;
-use store::repair::{GuestRepair, Judged, Places};
+use store::repair::{GuestRepair, Judged, LogGap, Places};
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
@@ -56,7 +56,7 @@ pub(super) fn rebuild(
         found.report.damage(&e);
         return anew(places, options, found, guest);
     }
-    let of_log = families_of_log(&lanes)?;
+    let (of_log, gaps) = families_of_log(&lanes)?;
     if engine.is_some() && !found.has_records && !lanes.has_records() {
         guest = None;
     }
@@ -74,7 +74,7 @@ pub(super) fn rebuild(
             plan.entry(id).or_default();
         }
     }
-    lose_gaps(&lanes, &plan, &mut found.report)?;
+    lose_gaps(&lanes, gaps, &plan, &mut found.report)?;
     let names = names_of(&plan);
     let target = match options.dry_run {
         true => Target::Nowhere,
@@ -216,10 +216,10 @@ fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
     names
 }
 
-/// The families that the log names.
-fn families_of_log(lanes: &Lanes) -> Result<Vec<FamilyId>> {
+/// The families that the log names, and the gaps of LavaKV's lane.
+fn families_of_log(lanes: &Lanes) -> Result<(Vec<FamilyId>, Vec<LogGap>)> {
     let mut all = Vec::new();
-    lanes.each(&mut |_, _, payload| {
+    let gaps = lanes.each(&mut |_, _, payload| {
         for change in batch::decode(payload)?.2 {
             let family = change?.family;
             if !all.contains(&family) {
@@ -228,13 +228,13 @@ fn families_of_log(lanes: &Lanes) -> Result<Vec<FamilyId>> {
         }
         Ok(())
     })?;
-    Ok(all)
+    Ok((all, gaps))
 }
 
 /// Tells what the log lost.
-fn lose_gaps(lanes: &Lanes, plan: &Plan, report: &mut RepairReport) -> Result<()> {
+fn lose_gaps(lanes: &Lanes, gaps: Vec<LogGap>, plan: &Plan, report: &mut RepairReport) -> Result<()> {
     let floor = plan.values().map(|family| family.log_floor).min().unwrap_or(0);
-    for gap in lanes.gaps(floor)? {
+    for gap in lanes.gaps(gaps, floor)? {
         report.damage(&gap.error);
         report.lose(LostRange {
             sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
@@ -408,7 +408,8 @@ impl Replay<'_> {
                 ended = true;
             }
             Ok(())
-        })
+        })?;
+        Ok(())
     }
 
     /// Replays a batch. False if a value of it is missing that was never durable: the log ends before it.

@@ -258,3 +258,28 @@ fn lanes_are_read_apart() {
     .unwrap();
     assert_eq!(count, records.written.len());
 }
+
+/// Without a manifest a file belongs to the group that wrote it last, of whichever lane.
+#[test]
+fn a_file_that_the_other_lane_took_over_is_none_of_this_one() {
+    let (sim, manifest, _) = closed(5);
+    let oldest = path_of(*manifest.groups.keys().next().unwrap());
+    let newest = *manifest.groups.keys().next_back().unwrap();
+    let mut records = Caller::on(Lane::LOG, 1, newest + 1);
+    life(&mut records, 1);
+    records.close().unwrap();
+    let of = |sim: &SimEnv, path: &Path| sim.env().fs.read_all(path, 1 << 20).unwrap();
+    let page = of(&records.sim, &path_of(newest + 1));
+    let before = of(&sim, &oldest);
+    assert!(before.len() > PAGE, "a page of its former use is left");
+    sim.overwrite(&oldest, 0, &page[..PAGE]).unwrap();
+    let found = |lane| {
+        let log = LogFile {
+            file: sim.env().fs.open(&oldest, Access::Buffered).ok(),
+            path: oldest.clone(),
+            listed: None,
+        };
+        read_group(0, &log, lane, store()).unwrap().map(|group| group.ltn)
+    };
+    assert_eq!((found(Lane::FIRST), found(Lane::LOG)), (None, Some(newest + 1)));
+}

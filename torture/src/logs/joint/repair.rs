@@ -8,7 +8,7 @@
 //!
 //! One store in four was killed: there only files of data are damaged, since the end of the log, or of the manifest, cannot be told from a torn one.
 
-use super::life::{Found, HEAD, InLog, Life, head, key, open_at, value, write_both};
+use super::life::{Found, HEAD, InLog, Life, head, key, open, open_at, value, write_both};
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::flip::{Damage, break_a_file, mounted, names_a_file};
@@ -55,8 +55,17 @@ impl Store {
             life.live(rng.range(20, 160));
         }
         let older = life.sim.fork(seed);
-        life.live_on(rng.range(20, 160), closed);
-        let sim = if closed { life.sim.fork(seed) } else { life.sim.crash(CrashKind::ProcessKill, seed) };
+        let steps = rng.range(20, 160);
+        if closed {
+            life.live_on(steps, true);
+            let sim = life.sim.fork(seed);
+            return Store { life, sim, older, closed };
+        }
+        let (db, logs) = open(&machine::try_env(&life.sim).expect("a sound volume")).expect("a sound store");
+        life.go_on(&db, &logs, steps).expect("nothing fails");
+        life.note(&logs);
+        // Whoever lets go of the store closes it.
+        let sim = life.sim.crash(CrashKind::ProcessKill, seed);
         Store { life, sim, older, closed }
     }
 
