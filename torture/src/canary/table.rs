@@ -632,7 +632,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     row(
         "repair-forgets-what-is-carried",
         "log-joint-repair",
-        Some(1),
+        Some(2),
         "a repair of both engines saves of batches of both only the half that is the log's",
     ),
     test(

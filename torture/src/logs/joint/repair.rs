@@ -6,7 +6,8 @@
 //! were in one page. The damaged store does not change by a byte; the new one has both engines, is verified, takes
 //! batches of both, and is the same when it is opened again.
 //!
-//! One store in four was killed: there only files of data are damaged, since the end of the log, or of the manifest, cannot be told from a torn one.
+//! One store in four was killed: there files of data and of the log are damaged. The end of the log cannot be told from a torn one: behind
+//! the last record that is left nothing need be told, nor of keys; but no record of a batch of both is there without its key.
 
 use super::life::{Found, HEAD, InLog, Life, head, key, open, open_at, value, write_both};
 use crate::case::{Context, Outcome, guarded};
@@ -27,7 +28,7 @@ const DAMAGES: u64 = 12;
 /// Where the new store goes.
 const INTO: &str = "/repaired";
 /// What may be damaged of a store that was killed.
-const DATA: [&str; 6] = [".ksst", ".ksst", ".vsst", ".e1-1", ".e1-2", ".e1-3"];
+const DATA: [&str; 8] = [".log", ".log", ".ksst", ".ksst", ".vsst", ".e1-1", ".e1-2", ".e1-3"];
 
 struct Store {
     life: Life,
@@ -125,7 +126,8 @@ impl Store {
         let (db, logs) = open_at(&env, INTO).doing(|| "open the new store".into())?;
         let name = name_of_log(&report);
         let saved = self.saved(&db, &logs, name)?;
-        self.judge(&saved, &report).map_err(|why| format!("{why}; {}", told(&report)))?;
+        let is_cut = !self.closed && damages.iter().flat_map(files_of).any(|path| path.ends_with(".log"));
+        self.judge(&saved, &report, is_cut).map_err(|why| format!("{why}; {}", told(&report)))?;
         if report.keys.from_manifest && damages.iter().flat_map(files_of).all(is_of_log) {
             self.judge_halves(&saved).map_err(|why| format!("{why}; {}", told(&report)))?;
         }
@@ -175,8 +177,12 @@ impl Store {
         Ok(saved)
     }
 
-    /// What is not there is told, half by half.
-    fn judge(&self, saved: &Saved, report: &RepairReport) -> Check {
+    /// What is not there is told, half by half; with `is_cut`, unless it may be the end of a lane.
+    fn judge(&self, saved: &Saved, report: &RepairReport, is_cut: bool) -> Check {
+        if is_cut {
+            let last = saved.records.iter().filter(|(_, is_there)| **is_there).map(|(lsn, _)| *lsn).max();
+            return self.judge_records(&saved.records, report, last.unwrap_or(0));
+        }
         let lost = &report.keys.lost;
         let id = |is_other: bool| {
             let name = if is_other { "other" } else { "default" };
@@ -200,10 +206,10 @@ impl Store {
             "the head is of write {} of {newest}, and that is not told",
             saved.head
         );
-        self.judge_records(&saved.records, report)
+        self.judge_records(&saved.records, report, self.life.now.log.last)
     }
 
-    fn judge_records(&self, records: &BTreeMap<u64, bool>, report: &RepairReport) -> Check {
+    fn judge_records(&self, records: &BTreeMap<u64, bool>, report: &RepairReport, end: u64) -> Check {
         let InLog { first, last } = self.life.now.log;
         let Some(logs) = &report.logs else {
             ensure!(first > last, "the new store has no logs");
@@ -218,10 +224,13 @@ impl Store {
             let is_told = || gaps.iter().any(|gap| (gap.first..=gap.last).contains(lsn));
             match (first..=last).contains(lsn) {
                 true => ensure!(
-                    *is_there || is_told() || !logs.lost_batches.is_empty(),
+                    *is_there || *lsn > end || is_told() || !logs.lost_batches.is_empty(),
                     "record {lsn} is not there, and not told"
                 ),
-                false => ensure!(!is_there || may_come_back, "record {lsn} was trimmed and came back"),
+                false => ensure!(
+                    !is_there || may_come_back || end < last,
+                    "record {lsn} was trimmed and came back"
+                ),
             }
         }
         Ok(())
