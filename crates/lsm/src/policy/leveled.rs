@@ -88,16 +88,8 @@ impl CompactionPolicy for Leveled {
 
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let targets = self.level_targets(version, set_aside);
-        let level_0 = match self.l0_wants(version, set_aside, &targets) {
-            true => self.l0_load_of(version, set_aside).1,
-            false => 0,
-        };
-        (targets.base_level..self.last_level()).fold(level_0, |sum, level| {
-            let (size, bytes) = (self.level_size(version, level), version.level_bytes(level));
-            let over = size.saturating_sub(targets.bytes[level]);
-            // Targets are compensated bytes: of the tables the same part is over.
-            let part = u128::from(bytes) * u128::from(over) / u128::from(size.max(1));
-            sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
-        })
+        let wanted = self.l0_wants(version, set_aside, &targets);
+        let level_0 = if wanted { self.l0_load_of(version, set_aside).1 } else { 0 };
+        level_0.saturating_add(self.excess_over(version, &targets))
     }
 }

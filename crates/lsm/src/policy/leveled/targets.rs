@@ -182,6 +182,17 @@ impl Leveled {
         debt as u64
     }
 
+    /// Physical bytes of tables below level 0 that lie above the targets of their levels.
+    pub(in crate::policy) fn excess_over(&self, version: &Version, targets: &LevelTargets) -> u64 {
+        (targets.base_level..self.last_level()).fold(0, |sum: u64, level| {
+            let (size, bytes) = (self.level_size(version, level), version.level_bytes(level));
+            let over = size.saturating_sub(targets.bytes[level]);
+            // Targets are compensated bytes: of the tables the same part is over.
+            let part = u128::from(bytes) * u128::from(over) / u128::from(size.max(1));
+            sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+        })
+    }
+
     /// What a compaction of one file into `level` reads at most, physical bytes, as long as files are as long as they
     /// should be: what tables are cut by, and two more for the file itself and for what only begins within its range.
     pub(super) fn width_of(&self, version: &Version, level: usize) -> u64 {
