@@ -1,6 +1,8 @@
 //! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
 //! report goes.
 
+pub mod tail;
+
 use crate::limit::SpaceLimit;
 use crate::record::Kind;
 use crate::values::{VALUE_LEN_MAX, ValueSizes};
@@ -8,6 +10,7 @@ use clap::{Args, ValueEnum};
 use lavastore::Ablation;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use tail::TailArgs;
 
 /// What is done in the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -29,6 +32,8 @@ pub enum Workload {
     Contract,
     /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
     Ablation,
+    /// Updates and point reads that are due at a part of the rate that the store sustains, and how late they are.
+    Tail,
 }
 
 /// Which keys are touched.
@@ -39,6 +44,8 @@ pub enum Distribution {
     Uniform,
     /// Zipf with exponent 0.99, the popular keys spread over the whole key space.
     Zipf,
+    /// Pareto's law: of any popular part of the keys, a fifth gets four fifths of the operations; spread as Zipf's.
+    Pareto,
 }
 
 /// How blocks are compressed.
@@ -69,6 +76,10 @@ const DATA_LEN: f64 = 131_072.0 * 16_000.0;
 const VALUE_LEN: u64 = 1000;
 /// Most keys of such a store.
 const KEYS_MAX: u64 = 1_000_000;
+/// The same of `tail`, whose store is to have levels.
+const TAIL_KEYS_MAX: u64 = 8_000_000;
+/// Client threads of `tail`; of everything else it is one.
+const TAIL_THREADS: u64 = 4;
 /// A warm-up that nobody asked for takes at most so long.
 const WARM_UP_SECONDS_MAX: f64 = 20.0;
 
@@ -95,7 +106,7 @@ pub struct BenchArgs {
     /// Bytes of a key (at least 24)
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,
-    /// Keys in the store [default: 2.1 GB of values, at most 1,000,000 keys]
+    /// Keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail: 8,000,000]
     #[arg(long)]
     pub num: Option<u64>,
     /// Updates of `overwrite` [default: 3 x num]
@@ -113,10 +124,11 @@ pub struct BenchArgs {
     /// Which keys are touched
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub distribution: Distribution,
-    /// Client threads
-    #[arg(long, default_value_t = 1)]
-    pub threads: u64,
-    /// Open loop: operations a second over all threads, latency from the intended start [default: closed loop]
+    /// Client threads [default: 1; tail: 4]
+    #[arg(long)]
+    pub threads: Option<u64>,
+    /// Open loop: operations a second over all threads, latency from the intended start [default: closed loop]. `tail`: the
+    /// rate that is sustained, of which --load is a part [default: it finds out]
     #[arg(long)]
     pub rate: Option<f64>,
     /// Operations of a write batch
@@ -158,6 +170,10 @@ pub struct BenchArgs {
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
+    /// LavaStore: compaction policy by its name [default: the engine's]
+    #[arg(long, value_name = "NAME")]
+    #[serde(default)]
+    pub policy: Option<String>,
     /// LavaStore: mechanisms to switch off, to measure what each is worth (a wrong name tells which there are)
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]
@@ -199,6 +215,10 @@ pub struct BenchArgs {
     /// Do not wait for the background before the measured phase ends (figures `settled` are then those of the end)
     #[arg(long)]
     pub no_settle: bool,
+    /// What only `tail` asks.
+    #[command(flatten)]
+    #[serde(default)]
+    pub tail: TailArgs,
 }
 
 impl BenchArgs {
@@ -210,7 +230,7 @@ impl BenchArgs {
             "--key-size must be 24 to 65536"
         } else if self.value_len() > VALUE_LEN_MAX {
             "--value-size must be at most 16777216"
-        } else if self.threads == 0 || self.threads > 1024 {
+        } else if self.threads() == 0 || self.threads() > 1024 {
             "--threads must be 1 to 1024"
         } else if self.scan_length == 0 {
             "--scan-length must be at least 1"
@@ -228,6 +248,8 @@ impl BenchArgs {
             "--limit-patience must be above 0"
         } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
             "--idle-seconds must not be negative"
+        } else if let Some(complaint) = self.tail.complaint(self) {
+            complaint
         } else {
             return self.ablation().map(|_| ());
         };
@@ -246,13 +268,23 @@ impl BenchArgs {
     /// Keys in the store.
     pub fn keys(&self) -> u64 {
         let fitting = (DATA_LEN / self.sizes().mean().max(1.0)) as u64;
-        self.num.unwrap_or(fitting.clamp(1, KEYS_MAX))
+        let most = if self.workload == Workload::Tail { TAIL_KEYS_MAX } else { KEYS_MAX };
+        self.num.unwrap_or(fitting.clamp(1, most))
+    }
+
+    /// Client threads.
+    pub fn threads(&self) -> u64 {
+        self.threads.unwrap_or(if self.workload == Workload::Tail { TAIL_THREADS } else { 1 })
     }
 
     /// What the clients do.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
-            Workload::Load | Workload::Overwrite | Workload::Contract | Workload::Ablation => Kind::Put,
+            Workload::Load
+            | Workload::Overwrite
+            | Workload::Contract
+            | Workload::Ablation
+            | Workload::Tail => Kind::Put,
             Workload::Read | Workload::Readwhilewriting => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
         }
@@ -318,6 +350,7 @@ impl BenchArgs {
         BenchArgs {
             value_size: self.values.is_none().then(|| self.value_len()),
             num: Some(self.keys()),
+            threads: Some(self.threads()),
             updates: puts.then(|| self.ops()),
             reads: gets.then(|| self.ops()),
             warmup: gets.then(|| self.warm_up().0),

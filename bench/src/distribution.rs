@@ -4,6 +4,9 @@
 //! two differences: the constant zeta(n) is the one of the actual number of keys (YCSB scrambles with the constant of ten
 //! billion items), and ranks are spread over the key space by a bijection instead of a hash, so that no two ranks fall on
 //! one key and every key can be drawn.
+//!
+//! Pareto is the self-similar distribution of the same paper with `h` = 1/5: a fifth of the ranks gets four fifths of the
+//! draws, and so does a fifth of those, and so on. The rank is a power of a uniform number, the density a power of the rank.
 
 use crate::keys::mix;
 use io::Rng;
@@ -68,6 +71,17 @@ pub enum Picker {
     Uniform(u64),
     /// Zipf with exponent [`THETA`].
     Zipf(Box<Zipf>),
+    /// Four fifths of the draws to a fifth of the keys, spread by this.
+    Pareto(Permutation),
+}
+
+/// The part of the ranks of [`Picker::Pareto`] that gets the rest of the draws.
+const FEW: f64 = 0.2;
+
+/// A rank of `0..n` by Pareto's law, 0 the most popular.
+fn pareto_rank(n: u64, rng: &mut Rng) -> u64 {
+    let exponent = FEW.ln() / (1.0 - FEW).ln();
+    ((n as f64 * rng.unit().powf(exponent)) as u64).min(n - 1)
 }
 
 /// The constants of Gray's method.
@@ -116,6 +130,7 @@ impl Picker {
         match distribution {
             crate::Distribution::Uniform => Picker::Uniform(n),
             crate::Distribution::Zipf => Picker::Zipf(Box::new(Zipf::new(n, seed))),
+            crate::Distribution::Pareto => Picker::Pareto(Permutation::new(n, seed)),
         }
     }
 
@@ -124,6 +139,7 @@ impl Picker {
         match self {
             Picker::Uniform(n) => rng.below(*n),
             Picker::Zipf(zipf) => zipf.spread.apply(zipf.rank(rng)),
+            Picker::Pareto(spread) => spread.apply(pareto_rank(spread.n, rng)),
         }
     }
 }

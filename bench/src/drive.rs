@@ -127,7 +127,7 @@ impl Client<'_> {
                 if kind == Kind::Put && !self.admit() {
                     return Ok(false);
                 }
-                (begin_ns, 1, self.single(stream)?)
+                (begin_ns, 1, single(self.engine, stream, self.pace.scan_length, &mut self.value)?)
             }
         };
         self.record.complete(begin_ns, now_ns(), ops, bytes);
@@ -142,40 +142,46 @@ impl Client<'_> {
             self.batch.put(&stream.key, &stream.value);
         }
     }
+}
 
-    fn single(&mut self, stream: &Stream) -> Result<u64> {
-        let key_len = stream.key.len() as u64;
-        match stream.kind() {
-            Kind::Put => {
-                self.engine.put(&stream.key, &stream.value)?;
-                Ok(key_len + stream.value.len() as u64)
-            }
-            Kind::Get => {
-                if !self.engine.get(&stream.key, &mut self.value)? {
-                    return Err(wrong(stream, "is missing"));
-                }
-                if !stream.check(&self.value) {
-                    return Err(wrong(stream, "has a value that was never written for it"));
-                }
-                Ok(key_len + self.value.len() as u64)
-            }
-            Kind::Scan => self.scan(stream),
+/// One operation of a stream, with its answer checked: how many bytes it wrote or read.
+pub(crate) fn single(
+    engine: &dyn Engine,
+    stream: &Stream,
+    scan_length: u64,
+    value: &mut Vec<u8>,
+) -> Result<u64> {
+    let key_len = stream.key.len() as u64;
+    match stream.kind() {
+        Kind::Put => {
+            engine.put(&stream.key, &stream.value)?;
+            Ok(key_len + stream.value.len() as u64)
         }
+        Kind::Get => {
+            if !engine.get(&stream.key, value)? {
+                return Err(wrong(stream, "is missing"));
+            }
+            if !stream.check(value) {
+                return Err(wrong(stream, "has a value that was never written for it"));
+            }
+            Ok(key_len + value.len() as u64)
+        }
+        Kind::Scan => scan(engine, stream, scan_length),
     }
+}
 
-    fn scan(&mut self, stream: &Stream) -> Result<u64> {
-        let mut bytes = 0;
-        let mut first = None;
-        self.engine.scan(&stream.key, self.pace.scan_length, &mut |key, value| {
-            if first.is_none() {
-                first = Some(key == stream.key && stream.check(value));
-            }
-            bytes += (key.len() + value.len()) as u64;
-        })?;
-        match first {
-            Some(true) => Ok(bytes),
-            _ => Err(wrong(stream, "was not the first entry of a scan from it")),
+fn scan(engine: &dyn Engine, stream: &Stream, length: u64) -> Result<u64> {
+    let mut bytes = 0;
+    let mut first = None;
+    engine.scan(&stream.key, length, &mut |key, value| {
+        if first.is_none() {
+            first = Some(key == stream.key && stream.check(value));
         }
+        bytes += (key.len() + value.len()) as u64;
+    })?;
+    match first {
+        Some(true) => Ok(bytes),
+        _ => Err(wrong(stream, "was not the first entry of a scan from it")),
     }
 }
 

@@ -8,6 +8,12 @@ use lavastore::Ablation;
 use std::path::Path;
 use std::time::Duration;
 
+/// The memtable of one of many families.
+const MEMTABLE_LEN_MIN: u64 = 1 << 20;
+/// The first level below level 0, in memtables: as much as level 0 holds when its compaction starts, by default and as
+/// RocksDB's tuning guide has it.
+pub const LEVEL_BASE_MEMTABLES: u64 = 4;
+
 /// Settings that mean the same to every engine. A driver maps them to its own and reports the mapping in
 /// [`Engine::settings`].
 #[derive(Clone, Debug)]
@@ -16,7 +22,7 @@ pub struct EngineSettings {
     pub sync: bool,
     /// Budget for cached blocks, indexes and filters.
     pub cache_bytes: u64,
-    /// Bytes of one memtable; two are allowed before writes must wait.
+    /// Bytes of one memtable of each family; two are allowed before writes must wait.
     pub memtable_bytes: u64,
     /// Bytes of one table file.
     pub file_bytes: u64,
@@ -28,6 +34,10 @@ pub struct EngineSettings {
     pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
     pub gc_ratio_percent: Option<u32>,
+    /// Families of keys; those behind the first are in [`Engine::families`].
+    pub families: u64,
+    /// LavaStore: the compaction policy.
+    pub policy: Option<String>,
     /// LavaStore: mechanisms switched off.
     pub ablation: Ablation,
     /// The store may occupy so many bytes; an engine that does not know limits ignores it, see
@@ -49,11 +59,20 @@ impl EngineSettings {
     /// # Errors
     /// A mechanism to be switched off that does not exist.
     pub fn of(args: &BenchArgs) -> Result<Self> {
+        let families = args.tail.families;
+        // Of several families each gets its part, down to a size below which a memtable is none; its tree begins
+        // accordingly smaller, and a table is no larger than the first level.
+        let memtable_bytes = match families {
+            1 => args.memtable_bytes,
+            _ => (args.memtable_bytes / families).max(MEMTABLE_LEN_MIN.min(args.memtable_bytes)),
+        };
         Ok(EngineSettings {
             sync: args.sync,
+            families,
+            policy: args.policy.clone(),
             cache_bytes: args.cache_budget(),
-            memtable_bytes: args.memtable_bytes,
-            file_bytes: args.file_bytes,
+            memtable_bytes,
+            file_bytes: args.file_bytes.min(memtable_bytes * LEVEL_BASE_MEMTABLES),
             min_blob_size: args.min_blob_size,
             blob_file_bytes: args.blob_file_bytes.unwrap_or(args.file_bytes),
             placement: args.placement,
@@ -149,6 +168,19 @@ pub trait Engine: Send + Sync {
 
     /// Waits until no background work is left; false if it took longer than `timeout`.
     fn settle(&self, timeout: Duration) -> Result<bool>;
+
+    /// The families behind the first, which is the engine itself: the same store, but what is read and written are the keys of
+    /// that family. There are as many in all as [`EngineSettings::families`] says; an engine that has none says so when
+    /// it is opened.
+    fn families(&self) -> Vec<&dyn Engine> {
+        Vec::new()
+    }
+
+    /// How long writers were made to wait since the store was opened, by cause, in nanoseconds: for the time series of
+    /// `tail`. Called once a second.
+    fn waits_ns(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
 
     /// Called in each client thread before its first operation.
     fn thread_begin(&self) {}

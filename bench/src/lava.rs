@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::args::{Codec, Placement};
-use crate::engine::{Batch, Engine, EngineSettings, Opener};
+use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, FamilyOptions, Options, SpaceLimit, ValuePlacement, WriteBatch,
-    WriteOptions,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, PolicyChoice, SpaceLimit,
+    ValuePlacement, WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,9 +22,7 @@ impl Opener for Lava {
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
         let options = options(settings);
-        let described = described(&options);
-        let db = Db::open_with(dir, &options)?;
-        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere: None }))
+        LavaEngine::opened(Db::open_with(dir, &options)?, &options, settings, None)
     }
 }
 
@@ -43,10 +41,8 @@ impl Opener for LavaIn {
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
         let options = options(settings);
-        let described = described(&options);
-        let db = Db::open_in(&self.env, dir, &options)?;
         let elsewhere = Some((self.env.clone(), self.counted.clone()));
-        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere }))
+        LavaEngine::opened(Db::open_in(&self.env, dir, &options)?, &options, settings, elsewhere)
     }
 }
 
@@ -55,7 +51,7 @@ fn options(settings: &EngineSettings) -> Options {
     Options {
         cache_bytes: settings.cache_bytes as usize,
         memtable_bytes: settings.memtable_bytes as usize,
-        memory_bytes: 2 * settings.memtable_bytes as usize,
+        memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize,
         background_threads: settings.background_threads as usize,
         access: if settings.direct_io { Access::Direct } else { Access::Buffered },
         durability: if settings.sync { Durability::Durable } else { Durability::Buffered },
@@ -68,7 +64,7 @@ fn options(settings: &EngineSettings) -> Options {
             block_bytes: 4096,
             filter_bits_per_key: settings.filter_bits_per_key,
             file_bytes: settings.file_bytes,
-            level_base_bytes: settings.memtable_bytes * 4,
+            level_base_bytes: settings.memtable_bytes * LEVEL_BASE_MEMTABLES,
             min_blob_size: settings.min_blob_size as usize,
             vsst_bytes: settings.blob_file_bytes,
             value_placement: match settings.placement {
@@ -77,6 +73,10 @@ fn options(settings: &EngineSettings) -> Options {
                 Some(Placement::Log) => ValuePlacement::Log,
             },
             gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
+            policy: match &settings.policy {
+                None => defaults.family.policy,
+                Some(name) => PolicyChoice { name: name.clone(), ..PolicyChoice::default() },
+            },
             ..defaults.family
         },
         ablation: settings.ablation,
@@ -103,6 +103,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("vsst_bytes", family.vsst_bytes.to_string()),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
+        ("policy", family.policy.name.clone()),
         ("ablation", format!("{:?}", options.ablation)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -111,6 +112,10 @@ fn described(options: &Options) -> Vec<(String, String)> {
 /// An open store.
 struct LavaEngine {
     db: Db,
+    /// The family that is read and written; none: the default one.
+    family: Option<Family>,
+    /// The other families.
+    others: Vec<LavaEngine>,
     sync: bool,
     settings: Vec<(String, String)>,
     /// The environment, if it is not the machine's, and the device below it.
@@ -118,6 +123,41 @@ struct LavaEngine {
 }
 
 impl LavaEngine {
+    fn opened(
+        db: Db,
+        options: &Options,
+        settings: &EngineSettings,
+        elsewhere: Option<(Env, PathBuf)>,
+    ) -> Result<Box<dyn Engine>> {
+        let of_family = |family, others| LavaEngine {
+            db: db.clone(),
+            family,
+            others,
+            sync: settings.sync,
+            settings: described(options),
+            elsewhere: elsewhere.clone(),
+        };
+        let names = db.family_names();
+        let other = |number: u64| -> Result<LavaEngine> {
+            let name = format!("family-{number}");
+            let family = match names.contains(&name) {
+                true => db.open_family(&name)?,
+                false => db.create_family(&name, &options.family)?,
+            };
+            Ok(of_family(Some(family), Vec::new()))
+        };
+        let others = (1..settings.families).map(other).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(of_family(None, others)))
+    }
+
+    fn writer(&self, durable: bool) -> Writer<'_> {
+        let options = self.write_options(durable);
+        match &self.family {
+            None => self.db.writing(&options),
+            Some(family) => family.writing(&options),
+        }
+    }
+
     fn write_options(&self, durable: bool) -> WriteOptions {
         if self.sync && durable { WriteOptions::durable() } else { WriteOptions::buffered() }
     }
@@ -125,17 +165,23 @@ impl LavaEngine {
 
 impl Engine for LavaEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.db.writing(&self.write_options(true)).put(key, value)?)
+        Ok(self.writer(true).put(key, value)?)
     }
 
     fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
         let mut all = WriteBatch::new();
-        batch.iter().for_each(|(key, value)| _ = all.put(key, value));
+        match &self.family {
+            None => batch.iter().for_each(|(key, value)| _ = all.put(key, value)),
+            Some(family) => {
+                let mut of_family = all.family(family);
+                batch.iter().for_each(|(key, value)| _ = of_family.put(key, value));
+            }
+        }
         Ok(self.db.writing(&self.write_options(durable)).write(&all)?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.db.writing(&self.write_options(true)).delete(key)?)
+        Ok(self.writer(true).delete(key)?)
     }
 
     fn keeps_space_limit(&self) -> bool {
@@ -156,12 +202,15 @@ impl Engine for LavaEngine {
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        let found = self.db.get(key)?;
+        let found = match &self.family {
+            None => self.db.get(key)?,
+            Some(family) => family.get(key)?,
+        };
         Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut entries = self.db.iter().cursor()?;
+        let mut entries = self.family.as_ref().map_or_else(|| self.db.iter(), Family::iter).cursor()?;
         entries.seek(start)?;
         let mut count = 0;
         while entries.valid() && count < limit {
@@ -203,6 +252,16 @@ impl Engine for LavaEngine {
         space.parts().into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
     }
 
+    fn families(&self) -> Vec<&dyn Engine> {
+        self.others.iter().map(|family| family as &dyn Engine).collect()
+    }
+
+    fn waits_ns(&self) -> Vec<(String, u64)> {
+        let cause = |name: &str| Some(name.strip_prefix("stall_")?.strip_suffix("_ns")?.to_owned());
+        let counters = self.db.stats().fields().into_iter();
+        counters.filter_map(|(name, ns)| Some((cause(name)?, ns))).collect()
+    }
+
     fn files_damaged(&self) -> Result<u64> {
         Ok(self.db.verify()?.errors.len() as u64)
     }
@@ -212,6 +271,8 @@ impl Engine for LavaEngine {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(self.db.close()?)
+        let LavaEngine { db, others, .. } = *self;
+        drop(others);
+        Ok(db.close()?)
     }
 }

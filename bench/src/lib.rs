@@ -42,6 +42,7 @@ pub mod report;
 pub mod run;
 pub mod space;
 pub mod spread;
+pub mod tail;
 pub mod values;
 pub mod volume;
 pub mod workload;

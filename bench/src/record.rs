@@ -18,6 +18,9 @@ const SECOND_SLOTS: usize = 100;
 /// Longest latency that the histograms tell apart.
 pub const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
+/// Shortest latency that the histograms of a second tell apart; they are many, and so coarse: two digits.
+const SECOND_MIN_NS: u64 = 1_000;
+
 /// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -56,7 +59,13 @@ pub struct Recorder {
     start_ns: u64,
     done: Vec<u32>,
     pending: Vec<(u64, u64)>,
+    /// Latencies by the second in which operations completed, if they are wanted.
+    seconds: Option<Vec<Histogram<u32>>>,
     hash: Xxh3,
+}
+
+fn of_a_second() -> Histogram<u32> {
+    Histogram::new_with_bounds(SECOND_MIN_NS, LATENCY_MAX_NS, 2).expect("the bounds are constant and valid")
 }
 
 impl Recorder {
@@ -72,8 +81,14 @@ impl Recorder {
             start_ns,
             done: Vec::new(),
             pending: Vec::new(),
+            seconds: None,
             hash: Xxh3::new(),
         }
+    }
+
+    /// One that keeps latencies second by second, too.
+    pub fn by_second(start_ns: u64) -> Self {
+        Recorder { seconds: Some(Vec::new()), ..Recorder::new(start_ns) }
     }
 
     /// Puts an operation into the hash, before it runs.
@@ -97,6 +112,16 @@ impl Recorder {
         if to > from + 1 {
             self.pending.push((from + 1, to));
         }
+        if let Some(seconds) = &mut self.seconds {
+            let second = to as usize / SECOND_SLOTS;
+            seconds.resize_with(seconds.len().max(second + 1), of_a_second);
+            seconds[second].saturating_record_n(end_ns.saturating_sub(due_ns), ops as u32);
+        }
+    }
+
+    /// Records that an operation, due at `due_ns`, was still waiting when the run ended: it took so long at least.
+    pub fn leave(&mut self, due_ns: u64, end_ns: u64) {
+        self.latency_ns.saturating_record(end_ns.saturating_sub(due_ns).max(1));
     }
 
     /// The hash of the operations.
@@ -126,6 +151,8 @@ pub struct Merged {
     pub read_calls: u64,
     /// Operations completed in each second.
     pub by_second: Vec<u64>,
+    /// Their latencies, if they were wanted.
+    pub latency_by_second: Vec<Histogram<u32>>,
     /// Time without progress.
     pub stalls: Stalls,
     /// A hash over the hashes of the threads, in order.
@@ -147,7 +174,8 @@ pub fn merge(records: &[Recorder]) -> Merged {
         bytes: merged.bytes,
         read_calls: merged.read_calls,
         by_second: by_second(records),
-        stalls: stalls(records),
+        latency_by_second: latency_by_second(records),
+        stalls: stalls(records.iter()),
         hash: merged.hash.digest(),
         latency_ns: merged.latency_ns,
     }
@@ -164,14 +192,25 @@ fn by_second(records: &[Recorder]) -> Vec<u64> {
     seconds
 }
 
-fn stalls(records: &[Recorder]) -> Stalls {
-    let slots = records.iter().map(|r| r.done.len()).max().unwrap_or(0);
+fn latency_by_second(records: &[Recorder]) -> Vec<Histogram<u32>> {
+    let mut seconds = Vec::new();
+    for record in records {
+        let own = record.seconds.as_deref().unwrap_or_default();
+        seconds.resize_with(seconds.len().max(own.len()), of_a_second);
+        seconds.iter_mut().zip(own).for_each(|(all, own)| *all += own);
+    }
+    seconds
+}
+
+/// Time without progress of any of these.
+pub fn stalls<'a>(records: impl Iterator<Item = &'a Recorder> + Clone) -> Stalls {
+    let slots = records.clone().map(|r| r.done.len()).max().unwrap_or(0);
     let mut stalled = vec![false; slots];
-    for (from, to) in records.iter().flat_map(|r| &r.pending) {
+    for (from, to) in records.clone().flat_map(|r| &r.pending) {
         stalled[*from as usize..*to as usize].fill(true);
     }
     for (slot, stalled) in stalled.iter_mut().enumerate() {
-        let progress = records.iter().any(|r| r.done.get(slot).is_some_and(|n| *n > 0));
+        let progress = records.clone().any(|r| r.done.get(slot).is_some_and(|n| *n > 0));
         *stalled &= !progress;
     }
     let windows = stalled.chunks_exact(WINDOW_SLOTS).filter(|window| window.iter().all(|s| *s)).count();
@@ -202,6 +241,23 @@ mod tests {
         idle.complete(10 * MS, 11 * MS, 1, 1);
         idle.complete(900 * MS, 901 * MS, 1, 1);
         assert_eq!(merge(&[idle]).stalls, Stalls::default());
+    }
+
+    #[test]
+    fn latencies_are_kept_by_the_second_of_their_end() {
+        let (mut one, mut other) = (Recorder::by_second(1000 * MS), Recorder::by_second(1000 * MS));
+        one.complete(1000 * MS, 1005 * MS, 1, 1);
+        one.complete(1900 * MS, 3100 * MS, 1, 1);
+        other.complete(3000 * MS, 3001 * MS, 1, 1);
+        other.leave(3000 * MS, 9000 * MS);
+        let merged = merge(&[one, other]);
+        let counts: Vec<u64> = merged.latency_by_second.iter().map(Histogram::len).collect();
+        assert_eq!(counts, [1, 0, 2]);
+        let slowest = merged.latency_by_second[2].max() as f64 / MS as f64;
+        assert!((slowest / 1200.0 - 1.0).abs() < 0.01, "{slowest} ms");
+        // What was left counts with its age, and as no operation.
+        assert_eq!((merged.ops, merged.latency_ns.len()), (3, 4));
+        assert!(merged.latency_ns.max() >= 6000 * MS);
     }
 
     #[test]

@@ -273,7 +273,8 @@ impl Report {
     fn speed_rows(&self, rows: &mut Vec<(&str, String)>) {
         rows.push(("engine", self.engine.clone()));
         let o = &self.options;
-        let threads = if o.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", o.threads) };
+        let threads =
+            if o.threads() == 1 { "1 thread".to_owned() } else { format!("{} threads", o.threads()) };
         let sync = if o.sync { ", every write durable" } else { "" };
         let keys = human_count(o.keys());
         let scan = if o.client_kind() == Kind::Scan {

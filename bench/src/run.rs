@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the background may take to become idle.
-const SETTLE_MAX: Duration = Duration::from_secs(120);
+pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(120);
 /// Puts in one batch while loading.
-const LOAD_BATCH: u64 = 64;
+pub(crate) const LOAD_BATCH: u64 = 64;
 
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
-    if matches!(args.workload, Workload::Contract | Workload::Ablation) {
-        return Err("contract and ablation are no single runs: lava bench makes them".into());
+    if matches!(args.workload, Workload::Contract | Workload::Ablation | Workload::Tail) {
+        return Err("contract, ablation and tail are other runs: lava bench makes them".into());
     }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;
@@ -66,7 +66,7 @@ fn idle(seconds: f64) -> Idle {
 }
 
 /// A pace without limits.
-fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
+pub(crate) fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
     Pace { start_ns: now_ns(), end_ns: u64::MAX, open: None, batch, scan_length: args.scan_length, durable }
 }
 
@@ -105,14 +105,14 @@ struct Measured {
 
 /// Counters at one moment.
 #[derive(Clone, Debug, Default)]
-struct Counters {
-    process: ProcessCounters,
-    device: Option<DeviceCounters>,
-    engine: BTreeMap<String, Value>,
+pub(crate) struct Counters {
+    pub process: ProcessCounters,
+    pub device: Option<DeviceCounters>,
+    pub engine: BTreeMap<String, Value>,
 }
 
 impl Counters {
-    fn now(engine: &dyn Engine, dir: &Path) -> Self {
+    pub fn now(engine: &dyn Engine, dir: &Path) -> Self {
         Counters {
             process: host::process_counters(),
             device: engine.device_counters(dir),
@@ -121,7 +121,7 @@ impl Counters {
     }
 
     /// How much a counter of the engine grew since `before`, if it has it.
-    fn growth(&self, before: &Counters, name: &str) -> Option<u64> {
+    pub fn growth(&self, before: &Counters, name: &str) -> Option<u64> {
         let now = self.engine.get(name)?.as_u64()?;
         let old = before.engine.get(name).and_then(Value::as_u64).unwrap_or(0);
         Some(now.saturating_sub(old))
@@ -193,10 +193,10 @@ fn operate(
     let stop = AtomicBool::new(false);
     let writer_stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..args.threads)
+        let clients: Vec<_> = (0..args.threads())
             .map(|thread| {
-                let stream = Stream::new(space, role, kind, args.ops(), thread, args.threads);
-                let open = args.rate.map(|rate| OpenLoop::share(rate, thread, args.threads));
+                let stream = Stream::new(space, role, kind, args.ops(), thread, args.threads());
+                let open = args.rate.map(|rate| OpenLoop::share(rate, thread, args.threads()));
                 let pace = Pace { start_ns, end_ns, open, ..unpaced(args, args.batch, true) };
                 let stop = &stop;
                 // A client that fails stops the others.
@@ -222,7 +222,7 @@ fn operate(
     })
 }
 
-fn join(outcome: std::thread::Result<Result<Recorder>>) -> Result<Recorder> {
+pub(crate) fn join<T>(outcome: std::thread::Result<Result<T>>) -> Result<T> {
     outcome.unwrap_or_else(|_| Err(Error::from("a client thread panicked")))
 }
 

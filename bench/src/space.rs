@@ -30,6 +30,9 @@ pub struct Space {
     /// What the engine says; only in the timeline.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, u64>,
+    /// How long writers had been made to wait, by cause, as the engine says; only in the timeline.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits_ns: BTreeMap<String, u64>,
     /// Operations that clients completed from then to the next entry; only in the timeline.
     #[serde(default)]
     pub ops: u64,
@@ -62,7 +65,8 @@ pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &Ato
         }
         if samples.timeline.last().is_none_or(|last| seconds >= last.seconds + TIMELINE_SECONDS) {
             let parts = engine.space_parts().into_iter().collect();
-            samples.timeline.push(Space { parts, ..space });
+            let waits_ns = engine.waits_ns().into_iter().collect();
+            samples.timeline.push(Space { parts, waits_ns, ..space });
         }
         if stop.load(Ordering::Relaxed) {
             break;

@@ -1,4 +1,5 @@
-//! The stream of operations of one client thread: a function of the seed and the thread's number.
+//! The stream of operations of one client thread: a function of the seed and the thread's number. Of operations that several
+//! threads take in turns, each is a function of the seed and its own number ([`Stream::prepare`]).
 
 use crate::args::BenchArgs;
 use crate::distribution::Picker;
@@ -55,8 +56,11 @@ pub struct Stream {
     space: Space,
     kind: Kind,
     every_key: bool,
+    /// Of the keys there are, those of one family: its number and how many there are.
+    family: (u64, u64),
     next: u64,
     end: u64,
+    seed: u64,
     picks: Rng,
     contents: Rng,
     /// The key of the present operation.
@@ -75,8 +79,10 @@ impl Stream {
         Stream {
             kind,
             every_key: role == Role::Load,
+            family: (0, 1),
             next: part(thread),
             end: part(thread + 1),
+            seed,
             picks: Rng::new(seed),
             contents: Rng::new(mix(seed)),
             key: Vec::new(),
@@ -84,6 +90,22 @@ impl Stream {
             index: 0,
             space: space.clone(),
         }
+    }
+
+    /// Puts of every key of one of several families, whose keys are those that leave its number when divided by how many
+    /// there are.
+    pub fn of_family(space: &Space, family: u64, families: u64) -> Self {
+        let keys = space.num.saturating_sub(family).div_ceil(families);
+        Stream { family: (family, families), ..Stream::new(space, Role::Load, Kind::Put, keys, 0, 1) }
+    }
+
+    /// Prepares the operation of this number, a get with this probability and a put otherwise. What it is depends on no other.
+    pub fn prepare(&mut self, number: u64, read_share: f64) {
+        let mut rng = Rng::new(mix(self.seed ^ mix(number)));
+        self.kind = if rng.unit() < read_share { Kind::Get } else { Kind::Put };
+        self.index = self.space.picker.next(&mut rng);
+        self.contents = rng;
+        self.write_out();
     }
 
     /// What its operations are.
@@ -101,14 +123,23 @@ impl Stream {
         if self.next == self.end {
             return false;
         }
-        self.index =
-            if self.every_key { self.next % self.space.num } else { self.space.picker.next(&mut self.picks) };
+        let (family, families) = self.family;
+        self.index = if self.every_key {
+            (self.next * families + family) % self.space.num
+        } else {
+            self.space.picker.next(&mut self.picks)
+        };
         self.next += 1;
+        self.write_out();
+        true
+    }
+
+    /// Key and value of the present index.
+    fn write_out(&mut self) {
         self.space.keys.write(self.index, &mut self.key);
         if self.kind == Kind::Put {
             self.space.values.write(self.index, self.value_len(), &mut self.contents, &mut self.value);
         }
-        true
     }
 
     /// The length of the value of the present key.

@@ -378,6 +378,38 @@ fn bench_reports_what_is_promised_and_cleans_up() {
 }
 
 #[test]
+fn bench_tail_reports_what_was_due_and_cleans_up() {
+    let s = Scratch::new("bench-tail");
+    let report = |options: &str| {
+        let line = format!(
+            "bench tail --policy leveled --value-size 200 --num 2000 --families 4 --read-share 0.5 --seconds 0.2 --json r.json {options}"
+        );
+        let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
+        assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!s.path("bench-data").exists(), "{options} left its store behind");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("latency of writes") && text.contains("waits"), "{options}: {text}");
+        json(&std::fs::read_to_string(s.path("r.json")).unwrap())
+    };
+    for options in ["--rate 2500 --load 80", "--rate 2500 --load 80 --clients separate --distribution pareto"]
+    {
+        let told = report(options);
+        assert_eq!(
+            (told["sustained_per_s"].as_f64(), told["rate_per_s"].as_f64()),
+            (Some(2500.0), Some(2000.0))
+        );
+        // What was due is known; how late it was is the machine's.
+        assert_eq!(told["ops"].as_u64().unwrap() + told["ops_left"].as_u64().unwrap(), 400, "{options}");
+        assert!(told["timeline"][0]["write"]["p99_us"].is_number(), "{options}");
+        assert!(told["waits_seconds"]["l0"].is_number() && told["space_peak_ratio"].as_f64() > Some(0.0));
+        assert_eq!(told["engine_settings"]["policy"], "leveled");
+    }
+    let found = report("--load 20 --find-seconds 0.1");
+    let (all, part) = (found["sustained_per_s"].as_f64().unwrap(), found["rate_per_s"].as_f64().unwrap());
+    assert!(all > 0.0 && (part / all - 0.2).abs() < 1e-6, "{part} of {all}");
+}
+
+#[test]
 fn the_demonstration_holds() {
     let s = Scratch::new("demo");
     for _ in 0..2 {

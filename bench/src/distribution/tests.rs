@@ -52,9 +52,37 @@ fn zipf_draws_the_popular_ranks_as_often_as_it_should() {
 fn tiny_key_spaces_work() {
     for n in 1..5 {
         let mut rng = Rng::new(n);
-        let picker = Picker::new(crate::Distribution::Zipf, n, 9);
-        for _ in 0..100 {
-            assert!(picker.next(&mut rng) < n);
+        for distribution in [crate::Distribution::Zipf, crate::Distribution::Pareto] {
+            let picker = Picker::new(distribution, n, 9);
+            for _ in 0..100 {
+                assert!(picker.next(&mut rng) < n);
+            }
         }
+    }
+}
+
+#[test]
+fn by_paretos_law_a_fifth_gets_four_fifths_at_every_scale() {
+    let (n, draws) = (1_000_000, 400_000);
+    let mut rng = Rng::new(5);
+    let ranks: Vec<u64> = (0..draws).map(|_| pareto_rank(n, &mut rng)).collect();
+    let mut part = n;
+    let mut expected = 1.0;
+    for _ in 0..4 {
+        part /= 5;
+        expected *= 0.8;
+        let got = ranks.iter().filter(|rank| **rank < part).count() as f64 / f64::from(draws);
+        assert!((got - expected).abs() < 0.005, "the first {part}: {got} instead of {expected}");
+    }
+    assert!(ranks.iter().any(|rank| *rank > n - n / 100), "the last ranks are drawn, too");
+}
+
+#[test]
+fn popular_keys_are_spread() {
+    for distribution in [crate::Distribution::Zipf, crate::Distribution::Pareto] {
+        let picker = Picker::new(distribution, 1_000_000, 9);
+        let mut rng = Rng::new(3);
+        let low = (0..10_000).filter(|_| picker.next(&mut rng) < 500_000).count();
+        assert!((2_000..8_000).contains(&low), "{distribution:?}: {low} of 10,000 in the lower half");
     }
 }

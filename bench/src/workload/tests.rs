@@ -23,7 +23,7 @@ fn drain(space: &Space, role: Role, ops: u64, thread: u64, threads: u64) -> Vec<
 
 #[test]
 fn a_stream_is_a_function_of_the_seed() {
-    for distribution in [Distribution::Uniform, Distribution::Zipf] {
+    for distribution in [Distribution::Uniform, Distribution::Zipf, Distribution::Pareto] {
         let mut args = args("overwrite --num 1000 --value-size 50");
         args.distribution = distribution;
         let first = drain(&Space::new(&args), Role::Client, 100, 0, 1);
@@ -49,4 +49,46 @@ fn threads_and_roles_have_streams_of_their_own() {
     let client = drain(&space, Role::Client, 100, 0, 2);
     assert_ne!(client, drain(&space, Role::Client, 100, 1, 2));
     assert_ne!(client, drain(&space, Role::Writer, 100, 0, 2));
+}
+
+#[test]
+fn families_together_have_every_key_once_and_each_its_own() {
+    let space = Space::new(&args("load --num 1003 --value-size 10"));
+    let mut all = Vec::new();
+    for family in 0..4 {
+        let mut stream = Stream::of_family(&space, family, 4);
+        while stream.advance() {
+            assert_eq!(stream.index % 4, family);
+            all.push(stream.index);
+        }
+    }
+    all.sort();
+    assert_eq!(all, (0..1003).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_numbered_operation_depends_on_no_other() {
+    let space = Space::new(&args("tail --num 1000 --value-size 20"));
+    let stream = |role| Stream::new(&space, role, Kind::Put, 0, 0, 1);
+    let seen = |stream: &mut Stream, number| {
+        stream.prepare(number, 0.25);
+        (stream.kind(), stream.index, stream.key.clone(), stream.value.clone())
+    };
+    let (mut forward, mut backward) = (stream(Role::Client), stream(Role::Client));
+    let there: Vec<_> = (0..4000).map(|n| seen(&mut forward, n)).collect();
+    let mut back: Vec<_> = (0..4000).rev().map(|n| seen(&mut backward, n)).collect();
+    back.reverse();
+    let puts = |all: &[(Kind, u64, Vec<u8>, Vec<u8>)]| -> Vec<_> {
+        all.iter().filter(|op| op.0 == Kind::Put).cloned().collect()
+    };
+    assert_eq!(puts(&there), puts(&back));
+    let place = |all: &[(Kind, u64, Vec<u8>, Vec<u8>)]| all.iter().map(|op| (op.0, op.1)).collect::<Vec<_>>();
+    assert_eq!(place(&there), place(&back));
+    let gets = there.iter().filter(|op| op.0 == Kind::Get).count();
+    assert!((900..1100).contains(&gets), "{gets} gets of 4000");
+    let mut other = stream(Role::Warmup);
+    assert_ne!(
+        place(&there),
+        (0..4000).map(|n| seen(&mut other, n)).map(|op| (op.0, op.1)).collect::<Vec<_>>()
+    );
 }

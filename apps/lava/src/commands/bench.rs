@@ -10,7 +10,7 @@ use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
 use bench::logs::{LogArgs, LogSite, OwnEngine};
 use bench::report::{human_bytes, human_count};
-use bench::{BenchArgs, Workload, ablation, contract};
+use bench::{BenchArgs, Opener, Workload, ablation, contract, tail};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::{Env, lavafs};
@@ -181,7 +181,9 @@ fn announce(args: &BenchStore) -> Result<()> {
         return Ok(());
     }
     let (keys, bytes) = (human_count(args.bench.keys()), human_bytes(bytes));
-    if !args.yes && args.bench.num.is_none() && !std::io::stderr().is_terminal() {
+    // `tail` means nothing on a store without levels, and its commands are written to be run as they are.
+    let is_meant = args.bench.num.is_some() || args.bench.workload == Workload::Tail;
+    if !args.yes && !is_meant && !std::io::stderr().is_terminal() {
         return output::usage(format!(
             "this loads {keys} keys, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
              fewer keys with --num"
@@ -211,7 +213,16 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
         let report = ablation::ablation(&args.bench, &Lava, dir.path(), &|step| output::tell(step))?;
         return told(args.json.as_deref(), &report, || report.text());
     }
-    let report = bench::run(&args.bench, &Lava, dir.path())?;
+    one_run(args, &Lava, dir.path())
+}
+
+/// One run in a store of its own.
+fn one_run(args: &BenchStore, opener: &dyn Opener, dir: &Path) -> Result<()> {
+    if args.bench.workload == Workload::Tail {
+        let report = tail::run(&args.bench, opener, dir)?;
+        return told(args.json.as_deref(), &report, || report.table());
+    }
+    let report = bench::run(&args.bench, opener, dir)?;
     told(args.json.as_deref(), &report, || report.table())
 }
 
@@ -234,8 +245,7 @@ fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     let path = volume_of(db).unwrap_or(db);
     let place = if args.bench.reuse { Place::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };
     let opener = LavaIn { env: place.env, counted: path.to_owned() };
-    let report = bench::run(&args.bench, &opener, &place.dir)?;
-    told(args.json.as_deref(), &report, || report.table())
+    one_run(args, &opener, &place.dir)
 }
 
 /// The bare device of `device:PATH`.

@@ -1,0 +1,71 @@
+//! How long the device itself takes: a page written in place, around the page cache, in a file of its own beside the store,
+//! again and again.
+//!
+//! Fifty small writes a second, which nobody makes durable, change little for the store. What they wait for, any write to the
+//! device waits for at that moment; so a long latency of the store with a long one of the probe in the same second is none
+//! that an engine imposes. Where such a file cannot be made nothing is known, and the run goes on without.
+
+use crate::Result;
+use crate::host::{now_ns, wait_until};
+use crate::record::Recorder;
+use io::{Access, AlignedBuf, Env, PAGE};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Between two writes.
+const BETWEEN_NS: u64 = 20_000_000;
+/// The file.
+const NAME: &str = "device-probe";
+/// Its pages, written in turn.
+const PAGES: u64 = 16;
+
+/// Writes until `stop`; nothing if there can be no such file in `dir`.
+///
+/// # Errors
+/// Those of the writes.
+pub fn probe(env: &Env, dir: &Path, start_ns: u64, stop: &AtomicBool) -> Result<Option<Recorder>> {
+    let path = dir.join(NAME);
+    let Ok(file) = env.fs.create_in_place(&path, PAGES * PAGE as u64, Access::Direct) else {
+        return Ok(None);
+    };
+    let page = AlignedBuf::zeroed(PAGE);
+    let mut record = Recorder::by_second(start_ns);
+    let mut written = Ok(());
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) || written.is_err() {
+            break;
+        }
+        let begin_ns = now_ns();
+        written = file.write_at(&page, number % PAGES * PAGE as u64);
+        record.complete(begin_ns, now_ns(), 1, PAGE as u64);
+        wait_until(begin_ns + BETWEEN_NS);
+    }
+    drop(file);
+    env.fs.remove(&path)?;
+    written?;
+    Ok(Some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_writes_and_leaves_nothing() {
+        let dir = crate::host::WorkDir::fresh(
+            &std::env::temp_dir().join(format!("bench-probe-test-{}", std::process::id())),
+        )
+        .unwrap();
+        let stop = AtomicBool::new(false);
+        let record = std::thread::scope(|scope| {
+            let probe = scope.spawn(|| probe(&Env::kernel(), dir.path(), now_ns(), &stop));
+            wait_until(now_ns() + 3 * BETWEEN_NS);
+            stop.store(true, Ordering::Relaxed);
+            probe.join().unwrap().unwrap().unwrap()
+        });
+        assert!(record.ops > 0 && record.latency_ns.max() > 0);
+        assert!(Env::kernel().fs.list(dir.path()).unwrap().is_empty());
+        let nowhere = dir.path().join("none");
+        assert!(probe(&Env::kernel(), &nowhere, 0, &AtomicBool::new(false)).unwrap().is_none());
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+use std::cell::Cell;
+
+const SECOND: u64 = 1_000_000_000;
+
+#[test]
+fn a_steady_rate_is_even() {
+    let schedule = Schedule::Steady(4000.0);
+    let due: Vec<u64> = (0..5).map(|n| schedule.due_ns(n)).collect();
+    assert_eq!(due, [0, 250_000, 500_000, 750_000, 1_000_000]);
+    assert_eq!(schedule.due_ns(4000 * 600), 600 * SECOND);
+    assert_eq!(schedule.due_before(SECOND), 4000);
+    assert_eq!(schedule.due_before(SECOND + 1), 4001);
+    assert_eq!(schedule.due_before(0), 0);
+    assert_eq!(Schedule::Steady(0.5).due_before(SECOND), 1);
+}
+
+#[test]
+fn a_burst_is_thrice_the_rate_for_ten_seconds_and_then_nothing_for_twenty() {
+    let schedule = Schedule::Bursts(1000.0);
+    let within = |from: u64, to: u64| schedule.due_before(to * SECOND) - schedule.due_before(from * SECOND);
+    for period in [0, 30, 300] {
+        assert_eq!(within(period, period + 1), 3000);
+        assert_eq!(within(period + 9, period + 10), 3000);
+        assert_eq!(within(period + 10, period + 30), 0);
+    }
+    assert_eq!(schedule.due_before(300 * SECOND), 300_000, "the rate in the long run is that of the load");
+    let due: Vec<u64> = (0..100_000).map(|n| schedule.due_ns(n)).collect();
+    assert!(due.is_sorted());
+}
+
+#[test]
+fn what_is_due_before_a_time_is_what_the_schedule_says() {
+    for schedule in [Schedule::Steady(333.3), Schedule::Bursts(77.7), Schedule::Bursts(0.01)] {
+        for ns in [1, SECOND / 3, 9 * SECOND, 10 * SECOND, 31 * SECOND, 100 * SECOND] {
+            let count = schedule.due_before(ns);
+            assert!(count == 0 || schedule.due_ns(count - 1) < ns, "{schedule:?} {ns}");
+            assert!(schedule.due_ns(count) >= ns, "{schedule:?} {ns}");
+        }
+    }
+}
+
+/// What a client takes of a queue by a clock of ours, on which each request takes so long.
+fn taken(queue: &Queue, took: impl Fn(u64) -> u64) -> Vec<(u64, u64, u64)> {
+    let clock = Cell::new(queue.start_ns);
+    let stop = AtomicBool::new(false);
+    let mut all = Vec::new();
+    while let Some((number, due_ns)) =
+        queue.take_by(&stop, || clock.get(), |due| clock.set(clock.get().max(due)))
+    {
+        all.push((number, due_ns.unwrap_or(0), clock.get()));
+        clock.set(clock.get() + took(number));
+    }
+    all
+}
+
+#[test]
+fn a_request_is_taken_when_it_is_due_and_late_ones_one_after_the_other() {
+    const MS: u64 = 1_000_000;
+    let queue = Queue::open(Schedule::Steady(1000.0), 5 * SECOND, 10 * MS, SECOND);
+    // The third takes 4 ms: three are late behind it, less and less so.
+    let all = taken(&queue, |number| if number == 2 { 4 * MS } else { MS / 4 });
+    let begun: Vec<(u64, u64)> = all.iter().map(|(n, due, begin)| (*n, (begin - due) / (MS / 4))).collect();
+    let late = [0, 0, 0, 12, 9, 6, 3, 0, 0, 0];
+    assert_eq!(begun, (0..).zip(late).collect::<Vec<_>>());
+    assert!(all.iter().all(|(n, due, _)| *due == 5 * SECOND + n * MS));
+    assert_eq!(queue.left().count(), 0);
+}
+
+#[test]
+fn what_is_too_late_is_left_with_the_time_at_which_it_was_due() {
+    let queue = Queue::open(Schedule::Steady(10.0), 0, SECOND, SECOND);
+    let all = taken(&queue, |_| SECOND / 2);
+    assert_eq!(all.len(), 4, "one each half second, for two seconds");
+    let left: Vec<(u64, u64)> = queue.left().collect();
+    assert_eq!(left, (4..10).map(|n| (n, n * SECOND / 10)).collect::<Vec<_>>());
+    assert_eq!(queue.end_ns(), 2 * SECOND);
+}
+
+#[test]
+fn a_closed_loop_ends_by_number_or_by_time() {
+    let by_number = Queue::closed(0, 7, u64::MAX);
+    assert_eq!(taken(&by_number, |_| 1).len(), 7);
+    assert_eq!(by_number.left().count(), 0);
+    let by_time = Queue::closed(0, u64::MAX, 10);
+    let all = taken(&by_time, |_| 3);
+    assert_eq!(all.iter().map(|op| op.2).collect::<Vec<_>>(), [0, 3, 6, 9]);
+}
+
+#[test]
+fn every_request_is_taken_once_whoever_asks() {
+    let queue = Queue::closed(0, 20_000, u64::MAX);
+    let stop = AtomicBool::new(false);
+    let mut all: Vec<u64> = std::thread::scope(|scope| {
+        let take = || {
+            let mut own = Vec::new();
+            while let Some((number, _)) = queue.take(&stop) {
+                own.push(number);
+            }
+            assert!(own.is_sorted());
+            own
+        };
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    all.sort();
+    assert_eq!(all, (0..20_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn nobody_takes_after_a_stop() {
+    let queue = Queue::closed(0, 5, u64::MAX);
+    assert!(queue.take(&AtomicBool::new(false)).is_some());
+    assert_eq!(queue.take(&AtomicBool::new(true)), None);
+    assert_eq!(queue.take(&AtomicBool::new(false)), Some((1, None)));
+}

@@ -1,0 +1,436 @@
+//! What a run of `tail` found: as JSON for programs, as a table for people.
+
+use super::{Done, Measured, SECONDS, Sustained};
+use crate::args::BenchArgs;
+use crate::host;
+use crate::record::{Merged, SLOT_NS, Stalls, merge, stalls};
+use crate::report::{Latency, human_bytes, human_count, human_us};
+use crate::space::Space;
+use clap::ValueEnum;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A store keeps up if the last request was done so soon after its time, in parts of the measured phase.
+const KEPT_UP_PART: f64 = 0.01;
+/// The same in seconds: a pause at the very end is no backlog.
+const KEPT_UP_SECONDS: f64 = 0.5;
+
+/// Latencies of a second, microseconds, to two digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Operations that were done in it.
+    pub count: u64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99 of 100 were not slower.
+    pub p99_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+}
+
+impl Brief {
+    fn of(histogram: Option<&Histogram<u32>>) -> Self {
+        let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) else {
+            return Brief::default();
+        };
+        let us = |ns: u64| ns as f64 / 1e3;
+        Brief {
+            count: histogram.len(),
+            p50_us: us(histogram.value_at_quantile(0.5)),
+            p99_us: us(histogram.value_at_quantile(0.99)),
+            max_us: us(histogram.max()),
+        }
+    }
+}
+
+/// One second of the measured phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Second {
+    /// Which one, from 0.
+    pub second: u64,
+    /// Operations that were done in it.
+    pub ops: u64,
+    /// Of them the writes.
+    pub write: Brief,
+    /// Of them the reads.
+    pub read: Brief,
+    /// How long writers were made to wait in it, by cause, milliseconds; what is 0 is left out.
+    pub waits_ms: BTreeMap<String, f64>,
+    /// What the files occupied.
+    pub space_bytes: u64,
+    /// The longest write of the probe beside the store, microseconds; nothing if there is none.
+    pub device_write_max_us: Option<f64>,
+}
+
+/// The report of one run. What the words mean is with [`crate::Report`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TailReport {
+    /// Engine and version.
+    pub engine: String,
+    /// What was measured.
+    pub workload: String,
+    /// Operations a second that the store sustains, found or told.
+    pub sustained_per_s: f64,
+    /// Operations of each second in which this was found; none if it was told.
+    pub found_by_second: Vec<u64>,
+    /// Operations a second that were due.
+    pub rate_per_s: f64,
+    /// Operations that were done.
+    pub ops: u64,
+    /// Operations that were due and that nobody had begun 10 s after the end; in the latencies they have their age.
+    pub ops_left: u64,
+    /// From the first operation until the last was done.
+    pub seconds: f64,
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// True if at the end there was no backlog.
+    pub kept_up: bool,
+    /// Latencies of writes, from when they were due.
+    pub write: Latency,
+    /// The same of reads.
+    pub read: Latency,
+    /// Windows of 100 ms without progress: an operation waited all through it and none completed.
+    pub stall_windows_100ms: u64,
+    /// The longest time without progress, to 10 ms.
+    pub longest_without_progress_ms: u64,
+    /// Windows of 100 ms in which a write waited and none completed.
+    pub write_stall_windows_100ms: u64,
+    /// The longest time of that kind.
+    pub longest_without_write_ms: u64,
+    /// How long the engine says that it made writers wait, all together, seconds.
+    pub wait_seconds: Option<f64>,
+    /// The same by cause.
+    pub waits_seconds: BTreeMap<String, f64>,
+    /// How often the engine says that it made writers wait, by cause, where it counts them.
+    pub waits_counted: BTreeMap<String, u64>,
+    /// Writes of a page beside the store, around the page cache: what the device itself takes; nothing where they cannot be.
+    pub device_write: Option<Latency>,
+    /// Keys and values written.
+    pub user_bytes: u64,
+    /// Bytes that this process wrote (or dirtied), settling included.
+    pub process_bytes_written: u64,
+    /// Bytes that the device wrote, settling included, whoever caused them; nothing if it has no counters.
+    pub device_bytes_written: Option<u64>,
+    /// Bytes that the process wrote over user bytes.
+    pub process_bytes_per_user_byte: Option<f64>,
+    /// Bytes that the device wrote over user bytes.
+    pub device_bytes_per_user_byte: Option<f64>,
+    /// Raw bytes of all live keys and values.
+    pub live_bytes: u64,
+    /// Largest space over live bytes, from the first operation to settled.
+    pub space_peak_ratio: f64,
+    /// Space over live bytes when the last operation was done.
+    pub space_end_ratio: f64,
+    /// Space over live bytes when settled.
+    pub space_settled_ratio: f64,
+    /// Second by second.
+    pub timeline: Vec<Second>,
+    /// How long the whole process did not run because somebody stopped it; if this is not 0, times mean nothing.
+    pub suspended_seconds: f64,
+    /// CPU time of the process, measured phase and settling.
+    pub cpu_seconds: f64,
+    /// The same for each operation, microseconds; what the benchmark itself needs is in it.
+    pub cpu_us_per_op: f64,
+    /// The most memory that the process had resident.
+    pub rss_peak_bytes: u64,
+    /// Everything before the measured phase: loading, filling, finding the rate, coming to rest.
+    pub load_seconds: f64,
+    /// False if the background was still busy 120 s after that, when the measured phase began.
+    pub rested: bool,
+    /// Settling after it.
+    pub settle_seconds: f64,
+    /// False if the background was still busy after 120 s.
+    pub settled: bool,
+    /// Cores, memory, kernel.
+    pub machine: String,
+    /// The options of the run.
+    pub options: Option<BenchArgs>,
+    /// The engine's own settings.
+    pub engine_settings: BTreeMap<String, String>,
+    /// The engine's own counters when the measured phase began.
+    pub engine_stats_before: BTreeMap<String, Value>,
+    /// The same when it had settled.
+    pub engine_stats: BTreeMap<String, Value>,
+}
+
+impl Done {
+    /// Writes and reads together.
+    pub(super) fn all(&self) -> Merged {
+        // A recorder is no small thing; of both only what merging reads is wanted, so they are not copied.
+        let mut all = merge(&self.writes);
+        let reads = merge(&self.reads);
+        all.ops += reads.ops;
+        all.by_second.resize(all.by_second.len().max(reads.by_second.len()), 0);
+        all.by_second.iter_mut().zip(reads.by_second).for_each(|(all, reads)| *all += reads);
+        all.stalls = stalls(self.writes.iter().chain(&self.reads));
+        all
+    }
+}
+
+/// The report of what was found, but for what only the caller knows.
+pub(super) fn of(args: &BenchArgs, sustained: &Sustained, measured: Option<&Measured>) -> TailReport {
+    let report = TailReport {
+        workload: "tail".to_owned(),
+        sustained_per_s: sustained.per_s,
+        found_by_second: sustained.by_second.clone(),
+        live_bytes: args.live_bytes(),
+        rss_peak_bytes: host::process_counters().rss_peak_bytes,
+        machine: host::machine(),
+        options: Some(BenchArgs { seconds: Some(args.seconds.unwrap_or(SECONDS)), ..args.resolved() }),
+        ..TailReport::default()
+    };
+    match measured {
+        None => report,
+        Some(measured) => measured.costs(args, measured.speed(args, report)),
+    }
+}
+
+fn pause_ms(stalls: Stalls) -> u64 {
+    stalls.longest_slots * SLOT_NS / 1_000_000
+}
+
+impl Measured {
+    fn speed(&self, args: &BenchArgs, report: TailReport) -> TailReport {
+        let due_seconds = args.seconds.unwrap_or(SECONDS);
+        let (all, writes, reads) = (self.done.all(), merge(&self.done.writes), merge(&self.done.reads));
+        let late = self.done.seconds - due_seconds;
+        TailReport {
+            rate_per_s: self.rate_per_s,
+            ops: all.ops,
+            ops_left: self.left,
+            seconds: self.done.seconds,
+            ops_per_s: all.ops as f64 / self.done.seconds.max(due_seconds),
+            kept_up: self.left == 0 && late <= (due_seconds * KEPT_UP_PART).max(KEPT_UP_SECONDS),
+            write: Latency::of(&writes.latency_ns),
+            read: Latency::of(&reads.latency_ns),
+            stall_windows_100ms: all.stalls.windows,
+            longest_without_progress_ms: pause_ms(all.stalls),
+            write_stall_windows_100ms: writes.stalls.windows,
+            longest_without_write_ms: pause_ms(writes.stalls),
+            user_bytes: writes.bytes,
+            timeline: self.timeline(&all, &writes, &reads),
+            ..report
+        }
+    }
+
+    fn costs(&self, args: &BenchArgs, report: TailReport) -> TailReport {
+        let (process, old) = (self.after.process, self.before.process);
+        let device = self.after.device.zip(self.before.device);
+        let device_bytes_written = device.map(|(new, old)| new.write_bytes.saturating_sub(old.write_bytes));
+        let process_bytes_written = process.write_bytes - old.write_bytes;
+        let user_bytes = report.user_bytes;
+        let per_user_byte = |bytes: u64| (user_bytes > 0).then(|| bytes as f64 / user_bytes as f64);
+        let ratio = |bytes: u64| bytes as f64 / args.live_bytes() as f64;
+        let peak = self.space.peak.bytes.max(self.space_end_bytes).max(self.space_settled_bytes);
+        let cpu_ns = process.cpu_ns - old.cpu_ns;
+        TailReport {
+            wait_seconds: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
+            waits_seconds: self.growths("_ns").map(|(cause, ns)| (cause, ns as f64 / 1e9)).collect(),
+            waits_counted: self.growths("_count").collect(),
+            device_write: self.device.as_ref().map(|device| Latency::of(&device.latency_ns)),
+            process_bytes_written,
+            device_bytes_written,
+            process_bytes_per_user_byte: per_user_byte(process_bytes_written),
+            device_bytes_per_user_byte: device_bytes_written.and_then(per_user_byte),
+            space_peak_ratio: ratio(peak),
+            space_end_ratio: ratio(self.space_end_bytes),
+            space_settled_ratio: ratio(self.space_settled_bytes),
+            suspended_seconds: self.space.suspended_ns as f64 / 1e9,
+            cpu_seconds: cpu_ns as f64 / 1e9,
+            cpu_us_per_op: cpu_ns as f64 / 1e3 / (report.ops as f64).max(1.0),
+            settle_seconds: self.settle_seconds,
+            settled: self.settled,
+            engine_stats_before: self.before.engine.clone(),
+            engine_stats: self.after.engine.clone(),
+            ..report
+        }
+    }
+
+    /// How much those counters of the engine grew that are called `stall_CAUSE` and so on.
+    fn growths<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (String, u64)> + 'a {
+        self.after.engine.keys().filter_map(move |name| {
+            let cause = name.strip_prefix("stall_")?.strip_suffix(end)?;
+            Some((cause.to_owned(), self.after.growth(&self.before, name)?))
+        })
+    }
+
+    fn timeline(&self, all: &Merged, writes: &Merged, reads: &Merged) -> Vec<Second> {
+        let device = self.device.as_ref().map(|device| merge(std::slice::from_ref(device)));
+        let mut timeline: Vec<Second> = all
+            .by_second
+            .iter()
+            .enumerate()
+            .map(|(at, ops)| {
+                let device = device.as_ref().and_then(|device| device.latency_by_second.get(at));
+                Second {
+                    second: at as u64,
+                    ops: *ops,
+                    write: Brief::of(writes.latency_by_second.get(at)),
+                    read: Brief::of(reads.latency_by_second.get(at)),
+                    device_write_max_us: device.map(|writes| writes.max() as f64 / 1e3),
+                    ..Second::default()
+                }
+            })
+            .collect();
+        seen(&self.space.timeline, &mut timeline);
+        timeline
+    }
+}
+
+/// Adds what was seen about once a second: each wait to the second in which it was looked for.
+fn seen(samples: &[Space], timeline: &mut [Second]) {
+    for (at, sample) in samples.iter().enumerate() {
+        let Some(second) = timeline.get_mut(sample.seconds as usize) else { continue };
+        second.space_bytes = second.space_bytes.max(sample.bytes);
+        let Some(next) = samples.get(at + 1) else { continue };
+        for (cause, ns) in &next.waits_ns {
+            let waited_ns = ns.saturating_sub(sample.waits_ns.get(cause).copied().unwrap_or(0));
+            if waited_ns > 0 {
+                *second.waits_ms.entry(cause.clone()).or_default() += waited_ns as f64 / 1e6;
+            }
+        }
+    }
+}
+
+impl TailReport {
+    /// The report as a table.
+    pub fn table(&self) -> String {
+        let mut rows = vec![("engine", self.engine.clone())];
+        rows.extend(self.options.as_ref().map(|options| ("workload", work(options))));
+        rows.push(("load", self.load()));
+        for (name, latency) in [("latency of writes", &self.write), ("latency of reads", &self.read)] {
+            rows.extend((latency.count > 0).then(|| (name, times(latency))));
+        }
+        if self.suspended_seconds > 0.0 {
+            let text = format!("the process was stopped for {:.1} s: times are void", self.suspended_seconds);
+            rows.push(("NOT VALID", text));
+        }
+        rows.push(("without progress", self.pauses()));
+        rows.push(("waits", self.waits()));
+        rows.extend(self.device_write.as_ref().map(|device| ("write beside it", times(device))));
+        self.cost_rows(&mut rows);
+        rows.push(("machine", self.machine.clone()));
+        let settings: Vec<String> = self.engine_settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        rows.push(("settings", settings.join(" ")));
+        let mut out = String::new();
+        for (name, value) in rows {
+            let _ = writeln!(out, "{name:<20} {value}");
+        }
+        out
+    }
+
+    /// What was due, of what.
+    fn load(&self) -> String {
+        let rate = |per_s: f64| human_count(per_s.round() as u64);
+        let how = if self.found_by_second.is_empty() { "told" } else { "found" };
+        let verdict = match (self.kept_up, self.ops_left) {
+            (true, _) => "kept up".to_owned(),
+            (false, 0) => format!("FELL BEHIND: the last was done after {:.1} s", self.seconds),
+            (false, left) => format!("FELL BEHIND: {} never begun", human_count(left)),
+        };
+        let load = self.options.as_ref().map_or(0.0, |options| options.tail.load);
+        format!(
+            "{load} % of {}/s ({how}): {}/s due, {}/s done in {:.1} s; {verdict}",
+            rate(self.sustained_per_s),
+            rate(self.rate_per_s),
+            rate(self.ops_per_s),
+            self.seconds,
+        )
+    }
+
+    fn pauses(&self) -> String {
+        format!(
+            "longest {} ms, {} windows of 100 ms; without a write {} ms, {} windows",
+            self.longest_without_progress_ms,
+            self.stall_windows_100ms,
+            self.longest_without_write_ms,
+            self.write_stall_windows_100ms
+        )
+    }
+
+    /// The waits that the engine imposed, by cause.
+    pub fn waits(&self) -> String {
+        let Some(all) = self.wait_seconds else { return "the engine does not say".to_owned() };
+        let seconds = self.waits_seconds.iter().filter(|(_, s)| **s > 0.0);
+        let seconds = seconds.map(|(cause, s)| format!("{cause} {s:.3} s"));
+        let counted = self.waits_counted.iter().filter(|(_, n)| **n > 0);
+        let counted = counted.map(|(cause, n)| format!("{cause} {n} times"));
+        let causes: Vec<String> = seconds.chain(counted).collect();
+        let causes = if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) };
+        format!("{all:.3} s of all writers together{causes}")
+    }
+
+    fn cost_rows(&self, rows: &mut Vec<(&str, String)>) {
+        let ratio = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.2}"));
+        rows.push((
+            "bytes per user byte",
+            format!(
+                "{} (process), {} (device, whoever wrote); user {}",
+                ratio(self.process_bytes_per_user_byte),
+                ratio(self.device_bytes_per_user_byte),
+                human_bytes(self.user_bytes)
+            ),
+        ));
+        let settled = if self.settled { "settled" } else { "NOT settled" };
+        rows.push((
+            "space / live data",
+            format!(
+                "peak {:.2}, end {:.2}, {settled} {:.2} after {:.1} s (live {})",
+                self.space_peak_ratio,
+                self.space_end_ratio,
+                self.space_settled_ratio,
+                self.settle_seconds,
+                human_bytes(self.live_bytes)
+            ),
+        ));
+        rows.push((
+            "cpu, memory",
+            format!(
+                "{:.2} s ({} for each operation), peak {}",
+                self.cpu_seconds,
+                human_us(self.cpu_us_per_op),
+                human_bytes(self.rss_peak_bytes)
+            ),
+        ));
+    }
+}
+
+fn times(l: &Latency) -> String {
+    format!(
+        "P50 {}   P90 {}   P99 {}   P99.9 {}   max {}",
+        human_us(l.p50_us),
+        human_us(l.p90_us),
+        human_us(l.p99_us),
+        human_us(l.p999_us),
+        human_us(l.max_us)
+    )
+}
+
+fn work(o: &BenchArgs) -> String {
+    let tail = &o.tail;
+    let families =
+        if tail.families == 1 { "1 family".to_owned() } else { format!("{} families", tail.families) };
+    format!(
+        "{} keys of {} B in {families}, values {} B, {}, {} % reads, {} clients, {}{}{}",
+        human_count(o.keys()),
+        o.key_size,
+        o.sizes(),
+        name(o.distribution),
+        (tail.read_share * 1000.0).round() / 10.0,
+        o.threads(),
+        name(tail.clients),
+        if tail.burst { ", in bursts" } else { "" },
+        if o.sync { ", every write durable" } else { "" },
+    )
+}
+
+/// As on the command line.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
