@@ -30,7 +30,7 @@ impl Opener for Fjall {
             .journal_compression(CompressionType::None)
             .open()?;
         let compression = codec(settings.compression)?;
-        let keyspace = db.keyspace("default", || {
+        let create = || {
             let blobs = (settings.min_blob_size > 0).then(|| {
                 KvSeparationOptions::default()
                     .separation_threshold(settings.min_blob_size as u32)
@@ -48,20 +48,27 @@ impl Opener for Fjall {
                     fjall::compaction::Leveled::default().with_table_target_size(settings.file_bytes),
                 ))
                 .with_kv_separation(blobs)
-        })?;
+        };
+        let keyspace = db.keyspace("default", create)?;
         let dropping = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(AtomicBool::new(false));
         let dropper =
             settings.direct_io.then(|| page_dropper(dir.to_owned(), dropping.clone(), ended.clone()));
-        Ok(Box::new(FjallEngine {
-            db,
+        let of_family = |keyspace, others, dropper| FjallEngine {
+            db: db.clone(),
             keyspace,
+            others,
             settings: described(settings),
             sync: settings.sync,
-            dropping,
-            ended,
+            dropping: dropping.clone(),
+            ended: ended.clone(),
             dropper,
-        }))
+        };
+        let other = |number| -> Result<FjallEngine> {
+            Ok(of_family(db.keyspace(&format!("family-{number}"), create)?, Vec::new(), None))
+        };
+        let others = (1..settings.families).map(other).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(of_family(keyspace, others, dropper)))
     }
 }
 
@@ -122,7 +129,10 @@ fn drop_pages(dir: &Path) {
 /// An open fjall.
 struct FjallEngine {
     db: Database,
+    /// The family that is read and written.
     keyspace: Keyspace,
+    /// The other families.
+    others: Vec<FjallEngine>,
     settings: Vec<(String, String)>,
     sync: bool,
     dropping: Arc<AtomicBool>,
@@ -193,6 +203,10 @@ impl Engine for FjallEngine {
 
     fn phase(&self, phase: Phase) {
         self.dropping.store(phase == Phase::Read, Ordering::Relaxed);
+    }
+
+    fn families(&self) -> Vec<&dyn Engine> {
+        self.others.iter().map(|family| family as &dyn Engine).collect()
     }
 
     fn stats(&self) -> Vec<(String, serde_json::Value)> {

@@ -16,9 +16,11 @@ mod logs;
 mod pages;
 mod pairs;
 mod rocks;
+mod tail;
 
 use bench::{BenchArgs, Opener, Report, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rocks::Shape;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +32,10 @@ pub enum EngineName {
     Lavastore,
     /// RocksDB with values inline.
     Rocksdb,
+    /// RocksDB-IO of the vLSM paper: large tables, and no debt of compaction.
+    RocksdbIo,
+    /// RocksDB with small tables.
+    RocksdbSmall,
     /// RocksDB with values of 512 B or more in blob files.
     Blobdb,
     /// fjall with values of 512 B or more in blob files.
@@ -38,10 +44,13 @@ pub enum EngineName {
 
 impl EngineName {
     fn opener(self) -> Box<dyn Opener> {
+        let rocks = |blobs, shape| -> Box<dyn Opener> { Box::new(rocks::Rocks { blobs, shape }) };
         match self {
             EngineName::Lavastore => Box::new(bench::lava::Lava),
-            EngineName::Rocksdb => Box::new(rocks::Rocks { blobs: false }),
-            EngineName::Blobdb => Box::new(rocks::Rocks { blobs: true }),
+            EngineName::Rocksdb => rocks(false, Shape::Tuned),
+            EngineName::RocksdbIo => rocks(false, Shape::Paper),
+            EngineName::RocksdbSmall => rocks(false, Shape::SmallTables),
+            EngineName::Blobdb => rocks(true, Shape::Tuned),
             EngineName::Fjall => Box::new(fjall3::Fjall),
         }
     }
@@ -69,6 +78,8 @@ enum Command {
     Log(logs::LogCompareArgs),
     /// Alternating runs of several engines under a page server
     Pages(pages::PageCompareArgs),
+    /// Alternating runs of several engines at a part of the rate that RocksDB sustains
+    Tail(tail::TailCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
     Figures(figures::FiguresArgs),
     /// One run of a comparison
@@ -80,6 +91,9 @@ enum Command {
     /// One run of a comparison of page servers
     #[command(hide = true)]
     PagesChild { engine: pages::PageEngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of latencies under load
+    #[command(hide = true)]
+    TailChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
 }
 
 #[derive(Args)]
@@ -103,10 +117,12 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(&args),
         Command::Log(args) => logs::compare(&args),
         Command::Pages(args) => pages::compare(&args),
+        Command::Tail(args) => tail::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
         Command::LogChild { engine, dir, out, args } => logs::child(engine, &dir, &out, &args),
         Command::PagesChild { engine, dir, out, args } => pages::child(engine, &dir, &out, &args),
+        Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

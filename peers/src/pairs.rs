@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// From so many pairs on a figure may be called a claim.
-const CLAIM_PAIRS: usize = 3;
+pub const CLAIM_PAIRS: usize = 3;
 
 /// How often, where, and what becomes of it.
 #[derive(Args)]
 pub struct PairArgs {
     /// Runs of each engine
     #[arg(long, default_value_t = CLAIM_PAIRS)]
-    pairs: usize,
+    pub pairs: usize,
     /// Where the stores are made, one at a time, and removed again
     #[arg(long, default_value = "bench-data")]
-    dir: PathBuf,
+    pub dir: PathBuf,
     /// Write all reports and the ratios to this file
     #[arg(long)]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 }
 
 /// A figure of a report: its name, how to get it.
@@ -67,7 +67,7 @@ impl<R: Serialize + DeserializeOwned> Comparison<'_, R> {
     }
 
     /// One run in a child process. What earlier runs left dirty is written back first.
-    fn one_run(&self, args: &PairArgs, engine: &str, options: &impl Serialize) -> Result<R> {
+    pub fn one_run(&self, args: &PairArgs, engine: &str, options: &impl Serialize) -> Result<R> {
         let dir = WorkDir::fresh(&args.dir)?;
         let (store, out) = (dir.path().join("store"), dir.path().join("report.json"));
         std::fs::create_dir_all(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;

@@ -4,10 +4,12 @@ use bench::args::Codec;
 use bench::{Batch, Engine, EngineSettings, Opener, Result};
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, LruCacheOptions, Options, ReadOptions,
-    WaitForCompactOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, LruCacheOptions,
+    Options, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -23,27 +25,64 @@ const BLOB_READAHEAD_BYTES: u64 = 2 << 20;
 /// Two to this power are the shards of its cache.
 const CACHE_SHARD_BITS: i32 = 1;
 
+/// The paper's RocksDB-IO: bytes of a memtable and of a table; the first level is four of them.
+const PAPER_TABLE_BYTES: u64 = 64 << 20;
+/// How much larger each level is than the one above.
+const PAPER_MULTIPLIER: f64 = 8.0;
+/// Levels, level 0 included.
+const PAPER_LEVELS: i32 = 5;
+/// Bytes that wait for compaction at which writers are slowed down, and wait.
+const PAPER_DEBT_BYTES: usize = 64 << 20;
+/// Of a table as otherwise, one of [`Shape::SmallTables`] has one part in so many.
+const SMALL_PART: u64 = 8;
+
+/// What its tree looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As the guide advises.
+    Tuned,
+    /// RocksDB-IO, as vLSM (section 5) measured it.
+    Paper,
+    /// Tuned, with small tables.
+    SmallTables,
+}
+
 /// Opens RocksDB.
 pub struct Rocks {
     /// Large values in files of their own.
     pub blobs: bool,
+    /// Its tree.
+    pub shape: Shape,
 }
 
 impl Opener for Rocks {
     fn name(&self) -> String {
-        format!("RocksDB {VERSION}{}", if self.blobs { " BlobDB" } else { "" })
+        let (kind, more) = match (self.blobs, self.shape) {
+            (true, _) => ("", " BlobDB"),
+            (false, Shape::Tuned) => ("", ""),
+            (false, Shape::Paper) => ("-IO", ""),
+            (false, Shape::SmallTables) => ("", " small tables"),
+        };
+        format!("RocksDB{kind} {VERSION}{more}")
     }
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        let settings = &self.shaped(settings);
         let options = self.options(settings);
-        let db = DB::open(&options, dir)?;
-        Ok(Box::new(RocksEngine {
-            db,
+        let others: Vec<String> = (1..settings.families).map(|number| format!("family-{number}")).collect();
+        let names =
+            std::iter::once(rocksdb::DEFAULT_COLUMN_FAMILY_NAME).chain(others.iter().map(String::as_str));
+        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
+        let shared = Arc::new(Shared {
+            db: DB::open_cf_descriptors(&options, dir, families)?,
             settings: self.described(settings),
             sync: settings.sync,
             block_reads: AtomicU64::new(0),
             blob_reads: AtomicU64::new(0),
-        }))
+        });
+        let of_family = |family, others| RocksEngine { shared: shared.clone(), family, others };
+        let others = others.into_iter().map(|name| of_family(Some(name), Vec::new())).collect();
+        Ok(Box::new(of_family(None, others)))
     }
 }
 
@@ -65,6 +104,20 @@ impl Rocks {
         self.blobs && settings.min_blob_size > 0
     }
 
+    /// The settings with what the shape says otherwise.
+    fn shaped(&self, settings: &EngineSettings) -> EngineSettings {
+        let settings = settings.clone();
+        match self.shape {
+            Shape::Tuned => settings,
+            Shape::Paper => EngineSettings {
+                memtable_bytes: PAPER_TABLE_BYTES,
+                file_bytes: PAPER_TABLE_BYTES,
+                ..settings
+            },
+            Shape::SmallTables => EngineSettings { file_bytes: settings.file_bytes / SMALL_PART, ..settings },
+        }
+    }
+
     fn options(&self, settings: &EngineSettings) -> Options {
         // By default a small cache has 16 shards, each smaller than the filter block of a table: few shards instead.
         let mut cache = LruCacheOptions::default();
@@ -80,6 +133,7 @@ impl Rocks {
         table.set_format_version(6);
         let mut options = Options::default();
         options.create_if_missing(true);
+        options.create_missing_column_families(true);
         options.set_block_based_table_factory(&table);
         options.set_write_buffer_size(settings.memtable_bytes as usize);
         options.set_max_write_buffer_number(2);
@@ -89,6 +143,12 @@ impl Rocks {
         options.set_use_direct_reads(settings.direct_io);
         options.set_use_direct_io_for_flush_and_compaction(settings.direct_io);
         options.set_compression_type(codec(settings.compression));
+        if self.shape == Shape::Paper {
+            options.set_max_bytes_for_level_multiplier(PAPER_MULTIPLIER);
+            options.set_num_levels(PAPER_LEVELS);
+            options.set_soft_pending_compaction_bytes_limit(PAPER_DEBT_BYTES);
+            options.set_hard_pending_compaction_bytes_limit(PAPER_DEBT_BYTES);
+        }
         if settings.sync {
             options.set_recycle_log_file_num(4);
         }
@@ -125,6 +185,11 @@ impl Rocks {
                 if settings.sync { "synced, recycle_log_file_num 4" } else { "on, not synced" }.to_owned(),
             ),
         ];
+        if self.shape == Shape::Paper {
+            all.push(("max_bytes_for_level_multiplier", PAPER_MULTIPLIER.to_string()));
+            all.push(("num_levels", PAPER_LEVELS.to_string()));
+            all.push(("soft and hard pending_compaction_bytes_limit", PAPER_DEBT_BYTES.to_string()));
+        }
         if self.separates(settings) {
             all.push(("min_blob_size", settings.min_blob_size.to_string()));
             all.push(("blob_file_size", settings.blob_file_bytes.to_string()));
@@ -150,8 +215,19 @@ fn stall_ns(line: &str) -> u64 {
     (seconds.unwrap_or(0.0) * 1e9) as u64
 }
 
+/// How often writers were slowed down or waited, out of `Write Stall (count): memtable-limit-stops: 2, total-stops: 2`. The sums
+/// are left out, and what begins with `cf-`: it is counted under the limit, too.
+fn stall_counts(report: &str) -> BTreeMap<String, u64> {
+    let line = report.lines().find_map(|line| line.strip_prefix("Write Stall (count):")).unwrap_or_default();
+    let counts = line.split(',').filter_map(|pair| {
+        let (cause, count) = pair.trim().rsplit_once(": ")?;
+        Some((cause.to_owned(), count.parse().ok()?))
+    });
+    counts.filter(|(cause, _)| !cause.starts_with("total-") && !cause.starts_with("cf-")).collect()
+}
+
 /// An open RocksDB.
-struct RocksEngine {
+struct Shared {
     db: DB,
     settings: Vec<(String, String)>,
     sync: bool,
@@ -159,41 +235,97 @@ struct RocksEngine {
     blob_reads: AtomicU64,
 }
 
+/// One family of it.
+struct RocksEngine {
+    shared: Arc<Shared>,
+    /// Its name; none: the default one.
+    family: Option<String>,
+    /// The other families.
+    others: Vec<RocksEngine>,
+}
+
 impl RocksEngine {
     fn write_options(&self, durable: bool) -> WriteOptions {
         let mut options = WriteOptions::default();
-        options.set_sync(self.sync && durable);
+        options.set_sync(self.shared.sync && durable);
         options
     }
 
     fn property(&self, name: &str) -> String {
-        self.db.property_value(name).ok().flatten().unwrap_or_default()
+        self.shared.db.property_value(name).ok().flatten().unwrap_or_default()
+    }
+
+    /// The family, if it is not the default one.
+    fn other(&self) -> Result<Option<&ColumnFamily>> {
+        let Some(name) = &self.family else { return Ok(None) };
+        let found = self.shared.db.cf_handle(name);
+        found.map(Some).ok_or_else(|| format!("there is no column family {name}").into())
+    }
+
+    /// Of all families, by cause.
+    fn stall_counts(&self) -> BTreeMap<String, u64> {
+        let names = std::iter::once(rocksdb::DEFAULT_COLUMN_FAMILY_NAME);
+        let names = names.chain(self.others.iter().filter_map(|other| other.family.as_deref()));
+        let families = names.filter_map(|name| self.shared.db.cf_handle(name));
+        let mut all = BTreeMap::new();
+        for family in families {
+            let report = self.shared.db.property_value_cf(family, "rocksdb.cf-write-stall-stats");
+            for (cause, count) in stall_counts(&report.ok().flatten().unwrap_or_default()) {
+                *all.entry(cause).or_default() += count;
+            }
+        }
+        all
+    }
+
+    /// How long writers were made to wait.
+    fn stall(&self) -> String {
+        let text = self.property("rocksdb.dbstats");
+        text.lines().find(|line| line.starts_with("Cumulative stall")).unwrap_or_default().to_owned()
     }
 }
 
 impl Engine for RocksEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.db.put_opt(key, value, &self.write_options(true))?)
+        let (db, options) = (&self.shared.db, &self.write_options(true));
+        match self.other()? {
+            None => db.put_opt(key, value, options)?,
+            Some(family) => db.put_cf_opt(family, key, value, options)?,
+        }
+        Ok(())
     }
 
     fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
         let mut all = WriteBatch::default();
-        batch.iter().for_each(|(key, value)| all.put(key, value));
-        Ok(self.db.write_opt(all, &self.write_options(durable))?)
+        match self.other()? {
+            None => batch.iter().for_each(|(key, value)| all.put(key, value)),
+            Some(family) => batch.iter().for_each(|(key, value)| all.put_cf(family, key, value)),
+        }
+        Ok(self.shared.db.write_opt(all, &self.write_options(durable))?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.db.delete_opt(key, &self.write_options(true))?)
+        let (db, options) = (&self.shared.db, &self.write_options(true));
+        match self.other()? {
+            None => db.delete_opt(key, options)?,
+            Some(family) => db.delete_cf_opt(family, key, options)?,
+        }
+        Ok(())
     }
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        let found = self.db.get_pinned(key)?;
+        let found = match self.other()? {
+            None => self.shared.db.get_pinned(key)?,
+            Some(family) => self.shared.db.get_pinned_cf(family, key)?,
+        };
         Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut entries = self.db.raw_iterator_opt(ReadOptions::default());
+        let mut entries = match self.other()? {
+            None => self.shared.db.raw_iterator_opt(ReadOptions::default()),
+            Some(family) => self.shared.db.raw_iterator_cf_opt(family, ReadOptions::default()),
+        };
         entries.seek(start);
         let mut count = 0;
         while count < limit {
@@ -208,14 +340,18 @@ impl Engine for RocksEngine {
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(self.db.flush()?)
+        match self.other()? {
+            None => self.shared.db.flush()?,
+            Some(family) => self.shared.db.flush_cf(family)?,
+        }
+        Ok(())
     }
 
     fn settle(&self, timeout: Duration) -> Result<bool> {
         let mut options = WaitForCompactOptions::default();
         options.set_timeout(timeout.as_micros() as u64);
         // The one error of interest is the timeout, and a failed background job shows in the next call anyway.
-        Ok(self.db.wait_for_compact(&options).is_ok())
+        Ok(self.shared.db.wait_for_compact(&options).is_ok())
     }
 
     fn thread_begin(&self) {
@@ -225,19 +361,22 @@ impl Engine for RocksEngine {
 
     fn thread_end(&self) {
         let context = PerfContext::default();
-        self.block_reads.fetch_add(context.metric(PerfMetric::BlockReadCount), Ordering::Relaxed);
-        self.blob_reads.fetch_add(blob_reads(&context.report(true)), Ordering::Relaxed);
+        self.shared.block_reads.fetch_add(context.metric(PerfMetric::BlockReadCount), Ordering::Relaxed);
+        self.shared.blob_reads.fetch_add(blob_reads(&context.report(true)), Ordering::Relaxed);
     }
 
     fn stats(&self) -> Vec<(String, serde_json::Value)> {
-        let text = self.property("rocksdb.dbstats");
-        let stall = text.lines().find(|line| line.starts_with("Cumulative stall")).unwrap_or_default();
+        let stall = self.stall();
         let number = |name: &str| self.property(name).parse::<u64>().unwrap_or(0).into();
         let (blocks, blobs) =
-            (self.block_reads.load(Ordering::Relaxed), self.blob_reads.load(Ordering::Relaxed));
-        vec![
+            (self.shared.block_reads.load(Ordering::Relaxed), self.shared.blob_reads.load(Ordering::Relaxed));
+        let stall_ns = stall_ns(&stall);
+        let counts = self.stall_counts().into_iter();
+        let mut all: Vec<(String, serde_json::Value)> =
+            counts.map(|(cause, count)| (format!("stall_{cause}_count"), count.into())).collect();
+        all.extend([
             ("stall".to_owned(), stall.into()),
-            ("stall_ns".to_owned(), stall_ns(stall).into()),
+            ("stall_ns".to_owned(), stall_ns.into()),
             // Of threads that ended.
             ("get_device_reads".to_owned(), (blocks + blobs).into()),
             ("get_block_reads".to_owned(), blocks.into()),
@@ -248,15 +387,25 @@ impl Engine for RocksEngine {
             ("live_blob_bytes".to_owned(), number("rocksdb.live-blob-file-size")),
             ("blob_garbage_bytes".to_owned(), number("rocksdb.live-blob-file-garbage-size")),
             ("pending_compaction_bytes".to_owned(), number("rocksdb.estimate-pending-compaction-bytes")),
-        ]
+        ]);
+        all
+    }
+
+    fn families(&self) -> Vec<&dyn Engine> {
+        self.others.iter().map(|family| family as &dyn Engine).collect()
+    }
+
+    fn waits_ns(&self) -> Vec<(String, u64)> {
+        // By cause it counts, and does not time.
+        vec![("all".to_owned(), stall_ns(&self.stall()))]
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        self.settings.clone()
+        self.shared.settings.clone()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.db.cancel_all_background_work(true);
+        self.shared.db.cancel_all_background_work(true);
         Ok(())
     }
 }
@@ -271,5 +420,9 @@ mod tests {
         assert_eq!(stall_ns(""), 0);
         assert_eq!(blob_reads("block_read_count = 3, blob_read_count = 12, blob_read_byte = 7, "), 12);
         assert_eq!(blob_reads(""), 0);
+        let counts = "Write Stall (count): cf-l0-x: 1, l0-file-count-limit-delays: 4, memtable-limit-stops: 2, total-stops: 2";
+        let counted = stall_counts(counts).into_iter().collect::<Vec<_>>();
+        assert_eq!(counted, [("l0-file-count-limit-delays".into(), 4), ("memtable-limit-stops".into(), 2)]);
+        assert!(stall_counts("").is_empty());
     }
 }
