@@ -35,7 +35,7 @@ pub struct TailCompareArgs {
     bench: BenchArgs,
 }
 
-const FIGURES: [Figure<TailReport>; 14] = [
+const FIGURES: [Figure<TailReport>; 15] = [
     ("ops_per_s", |r| Some(r.ops_per_s)),
     ("write_p50_us", |r| Some(r.write.p50_us)),
     ("write_p99_us", |r| Some(r.write.p99_us)),
@@ -47,6 +47,7 @@ const FIGURES: [Figure<TailReport>; 14] = [
     ("read_max_us", |r| Some(r.read.max_us)),
     ("stall_windows_100ms", |r| Some(r.stall_windows_100ms as f64)),
     ("longest_without_progress_ms", |r| Some(r.longest_without_progress_ms as f64)),
+    ("process_bytes_per_user_byte", |r| r.process_bytes_per_user_byte),
     ("device_bytes_per_user_byte", |r| r.device_bytes_per_user_byte),
     ("space_peak_ratio", |r| Some(r.space_peak_ratio)),
     ("cpu_us_per_op", |r| Some(r.cpu_us_per_op)),
@@ -101,7 +102,7 @@ fn row(r: &TailReport) -> String {
     let ratio = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.2}"));
     let device = r.device_write.as_ref().map_or("-".to_owned(), |l| human_us(l.max_us));
     format!(
-        "{:<30} {:.0}/s due, {:.0}/s done{}  writes {}  reads {}  longest pause {} ms, {} windows  device bytes {}  space {:.2}  \
+        "{:<30} {:.0}/s due, {:.0}/s done{}  writes {}  reads {}  longest pause {} ms, {} windows  bytes {} (device {})  space {:.2}  \
          device's longest write {device}  waits {}",
         r.engine,
         r.rate_per_s,
@@ -111,6 +112,7 @@ fn row(r: &TailReport) -> String {
         times(&r.read),
         r.longest_without_progress_ms,
         r.stall_windows_100ms,
+        ratio(r.process_bytes_per_user_byte),
         ratio(r.device_bytes_per_user_byte),
         r.space_peak_ratio,
         r.waits(),

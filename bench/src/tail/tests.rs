@@ -1,10 +1,12 @@
 use super::*;
 use crate::args::Workload;
-use crate::host::WorkDir;
+use crate::engine::Batch;
+use crate::host::{WorkDir, wait_until};
 use crate::lava::Lava;
 use clap::Parser;
 use lavastore::Db;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
 #[derive(Parser)]
 struct Cli {
@@ -125,4 +127,106 @@ fn what_makes_no_sense_is_refused() {
     }
     let load = BenchArgs { workload: Workload::Load, ..args("--families 2") };
     assert!(load.check().unwrap_err().to_string().contains("--families is of tail alone"));
+}
+
+/// What becomes of one put.
+enum Becomes {
+    Failed,
+    /// It takes so long, nanoseconds.
+    Slow(u64),
+}
+
+/// LavaStore, but for one put, by its number; gets find nothing if there is none that is odd.
+struct Odd {
+    put: Option<(u64, Becomes)>,
+    puts: AtomicU64,
+}
+
+struct OddEngine {
+    store: Box<dyn Engine>,
+    odd: &'static Odd,
+}
+
+impl Opener for &'static Odd {
+    fn name(&self) -> String {
+        "an odd one".to_owned()
+    }
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(OddEngine { store: Lava.open(dir, settings)?, odd: self }))
+    }
+}
+
+impl Engine for OddEngine {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let number = self.odd.puts.fetch_add(1, Ordering::Relaxed);
+        match &self.odd.put {
+            Some((odd, Becomes::Failed)) if *odd == number => return Err("no more puts".into()),
+            Some((odd, Becomes::Slow(ns))) if *odd == number => wait_until(now_ns() + ns),
+            _ => {}
+        }
+        self.store.put(key, value)
+    }
+    fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
+        self.store.write(batch, durable)
+    }
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.store.delete(key)
+    }
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        Ok(self.odd.put.is_some() && self.store.get(key, value)?)
+    }
+    fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        self.store.scan(start, limit, visit)
+    }
+    fn flush(&self) -> Result<()> {
+        self.store.flush()
+    }
+    fn settle(&self, timeout: Duration) -> Result<bool> {
+        self.store.settle(timeout)
+    }
+    fn settings(&self) -> Vec<(String, String)> {
+        self.store.settings()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        self.store.close()
+    }
+}
+
+/// Puts before the measured phase: an eighth of the 2,000 keys.
+const FILLED: u64 = 250;
+
+#[test]
+fn a_client_that_fails_ends_the_run_of_all() {
+    static ODD: Odd = Odd { put: Some((FILLED + 20, Becomes::Failed)), puts: AtomicU64::new(0) };
+    let args = args("--read-share 0 --rate 1000 --load 100 --seconds 20");
+    assert_eq!(run(&args, &&ODD, fresh().path()).unwrap_err().to_string(), "no more puts");
+    let puts = ODD.puts.load(Ordering::Relaxed);
+    assert!((FILLED + 21..15_000).contains(&puts), "{puts} of 20,000");
+}
+
+#[test]
+fn all_that_was_due_while_one_was_slow_is_late() {
+    static ODD: Odd = Odd { put: Some((FILLED + 20, Becomes::Slow(300_000_000))), puts: AtomicU64::new(0) };
+    let args = args("--read-share 0 --threads 1 --rate 100 --load 100 --seconds 1");
+    let report = run(&args, &&ODD, fresh().path()).unwrap();
+    // 20 of 100 were due in the first 200 of 300 ms, and so waited for 100 ms or more.
+    assert!(report.write.p90_us >= 100_000.0, "{:?}", report.write);
+    assert!(report.longest_without_progress_ms >= 250 && report.write_stall_windows_100ms >= 1);
+}
+
+#[test]
+fn a_wrong_answer_ends_the_run() {
+    static ODD: Odd = Odd { put: None, puts: AtomicU64::new(0) };
+    let error = run(&args("--read-share 1 --rate 1000"), &&ODD, fresh().path()).unwrap_err().to_string();
+    assert!(error.starts_with("wrong answer: key user") && error.ends_with("is missing"), "{error}");
+    let puts = ODD.puts.load(Ordering::Relaxed);
+    assert_eq!(puts, 0, "a store that is only read is not written after loading");
+}
+
+#[test]
+fn an_engine_without_families_or_limits_says_so() {
+    static ODD: Odd = Odd { put: None, puts: AtomicU64::new(0) };
+    let error = |line| run(&args(line), &&ODD, fresh().path()).unwrap_err().to_string();
+    assert_eq!(error("--families 2"), "this engine has 1 of 2 families");
+    assert_eq!(error("--space-limit 4000000000"), "an odd one knows no space limit");
 }
