@@ -242,10 +242,10 @@ mod tests {
                     other.notify_progress();
                 });
                 let thread = spawner.spawn("works", io::Priority::Background, body).unwrap();
-                signals.wait_before(&env, until_ns, || is_there.load(Ordering::SeqCst));
+                signals.wait_before(env, until_ns, || is_there.load(Ordering::SeqCst));
                 assert!(is_there.load(Ordering::SeqCst) || env.clock.now_ns() >= until_ns);
                 assert!(thread.join());
-                signals.wait_before(&env, u64::MAX, || is_there.load(Ordering::SeqCst));
+                signals.wait_before(env, u64::MAX, || is_there.load(Ordering::SeqCst));
                 assert_eq!(signals.waiters.load(Ordering::SeqCst), 0);
             });
             ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
