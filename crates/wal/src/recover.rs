@@ -19,7 +19,7 @@ pub use read_only::{LaneRead, StagedPages, read_lane};
 
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
-use crate::walk::{READ_LEN, Walk};
+use crate::walk::{READ_LEN, Readers, Walk};
 use crate::{Chain, History, Lane, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
@@ -219,7 +219,7 @@ struct Partial {
 }
 
 struct Scan<'a> {
-    env: &'a Env,
+    readers: Readers<'a>,
     store: Uid,
     lane: Lane,
     staging: &'a Staging,
@@ -261,7 +261,7 @@ struct Cursor<'g> {
 impl<'a> Scan<'a> {
     fn new(env: &'a Env, store: Uid, staging: &'a Staging, replay: &'a mut OnBatch<'a>) -> Self {
         Scan {
-            env,
+            readers: Readers::new(env),
             store,
             lane: Lane::FIRST,
             staging,
@@ -301,7 +301,7 @@ impl<'a> Scan<'a> {
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let (len, unit) = (group.file.len(), self.unit());
-        let mut walk = Walk::ahead(self.env, &group.file, unit as usize, 0..len);
+        let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, 0..len);
         let mut offset = 0;
         while offset + unit <= len {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and

@@ -11,8 +11,9 @@ mod ahead;
 pub(crate) mod tests;
 
 use ahead::Ahead;
+pub(crate) use ahead::Readers;
 use base::Result;
-use io::{AlignedBuf, Env, InPlaceFile, PAGE};
+use io::{AlignedBuf, InPlaceFile, PAGE};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,10 +104,15 @@ impl<'f> Walk<'f> {
     }
 
     /// As [`Walk::new`], over a file that nobody writes meanwhile and that is looked at from `part.start` on to its end: with
-    /// threads that read ahead, if there are any.
-    pub fn ahead(env: &Env, file: &'f Arc<dyn InPlaceFile>, unit: usize, part: Range<u64>) -> Self {
+    /// threads that read ahead, if there are any. The last walk that they read for has been dropped.
+    pub fn ahead(
+        readers: &mut Readers<'_>,
+        file: &'f Arc<dyn InPlaceFile>,
+        unit: usize,
+        part: Range<u64>,
+    ) -> Self {
         let walk = Walk::new(&**file, unit, part);
-        Walk { ahead: Ahead::start(env, file, walk.windows), ..walk }
+        Walk { ahead: readers.begin(file, walk.windows), ..walk }
     }
 
     /// Moves the window to `offset`, if the page there is not in it.

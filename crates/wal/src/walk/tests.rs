@@ -6,7 +6,7 @@ use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
 use io::sim::SimEnv;
 use io::sim::threads::{Plan, Stuck};
-use io::{Access, Priority, Rng, Spawner, ThreadHandle};
+use io::{Access, Env, Priority, Rng, Spawner, ThreadHandle};
 use std::path::Path;
 use std::thread::ThreadId;
 
@@ -132,25 +132,34 @@ fn seen(mut walk: Walk<'_>, len: u64, mut rng: Rng, env: &Env) -> Vec<(u64, Vec<
     seen
 }
 
-/// A walk with threads and one without, over the same file. True if there was something that could not be read.
+/// Walks with threads and walks without, over the same files, one after the other. True if there was something that could not be read.
 fn compared(seed: u64) -> Result<bool, Stuck> {
     let sim = SimEnv::new(seed);
     let ran = sim.run_threads(&Plan::new(seed), move |env| {
         let mut rng = Rng::new(seed);
-        let pages = rng.range(1, 40);
-        let file = Arc::new(Flawed::any(filled(env, &mut rng, pages), &mut rng)) as Arc<dyn InPlaceFile>;
-        let (len, threads, unit) = (file.len(), rng.below(4), [512, PAGE][rng.below(2) as usize]);
-        let look = rng.fork();
-        let expected = seen(Walk::new(&*file, unit, 0..len), len, look.clone(), env);
-        let walk = Walk::ahead(&with_few(env, threads), &file, unit, 0..len);
-        let started = walk.ahead.is_some();
-        assert_eq!(started, threads > 0 && walk.windows.count() >= ahead::WINDOWS_MAX, "seed {seed}");
-        let found = seen(walk, len, look, env);
-        assert!(found == expected, "seed {seed}: {pages} pages, {threads} threads");
-        assert_eq!(Arc::strong_count(&file), 1, "seed {seed}: a thread has not ended");
-        started && expected.iter().any(|(.., failed)| failed.is_some())
+        let (threads, unit) = (rng.below(4), [512, PAGE][rng.below(2) as usize]);
+        let (few, mut failed) = (with_few(env, threads), false);
+        let mut readers = Readers::new(&few);
+        for _ in 0..rng.range(1, 4) {
+            let pages = rng.range(1, 40);
+            let file = Arc::new(Flawed::any(filled(env, &mut rng, pages), &mut rng)) as Arc<dyn InPlaceFile>;
+            let (len, look) = (file.len(), rng.fork());
+            let expected = seen(Walk::new(&*file, unit, 0..len), len, look.clone(), env);
+            let walk = Walk::ahead(&mut readers, &file, unit, 0..len);
+            let started = walk.ahead.is_some();
+            assert_eq!(started, threads > 0 && walk.windows.count() >= ahead::WINDOWS_MAX, "seed {seed}");
+            let found = seen(walk, len, look, env);
+            assert!(found == expected, "seed {seed}: {pages} pages, {threads} threads");
+            assert_eq!(Arc::strong_count(&file), 1, "seed {seed}: a thread has the file still");
+            failed |= started && expected.iter().any(|(.., failed)| failed.is_some());
+            env.fs.remove("/file".as_ref()).unwrap();
+        }
+        failed
     });
-    Ok(ran?.value)
+    let ran = ran?;
+    // One who walks, and two who read for all of it.
+    assert!(ran.threads <= 1 + ahead::READERS, "seed {seed}: {} threads", ran.threads);
+    Ok(ran.value)
 }
 
 #[test]
@@ -174,7 +183,8 @@ fn what_is_read_ahead_has_a_bound() {
             let inner = filled(env, &mut Rng::new(seed), 60);
             let flawed = Arc::new(Flawed::new(inner, Vec::new()));
             let file = flawed.clone() as Arc<dyn InPlaceFile>;
-            let mut walk = Walk::ahead(env, &file, PAGE, 0..file.len());
+            let mut readers = Readers::new(env);
+            let mut walk = Walk::ahead(&mut readers, &file, PAGE, 0..file.len());
             let mut filled = 0;
             for window in 0..walk.windows.count() {
                 walk.move_to(window * STEP).unwrap();
@@ -200,7 +210,8 @@ fn a_thread_that_panics_is_done_without() {
     let reads_for = Some(std::thread::current().id());
     let file = Arc::new(Flawed { reads_for, ..Flawed::new(inner.clone(), Vec::new()) });
     let file = file as Arc<dyn InPlaceFile>;
-    let mut walk = Walk::ahead(&env, &file, PAGE, 0..file.len());
+    let mut readers = Readers::new(&env);
+    let mut walk = Walk::ahead(&mut readers, &file, PAGE, 0..file.len());
     assert!(walk.ahead.is_some());
     for offset in (0..file.len()).step_by(PAGE) {
         let mut expected = [0; PAGE];
