@@ -29,6 +29,9 @@ use wal::{Lane, PreparedGroup, PriorGroup};
 
 /// Retained groups for each one that may wait to be used again.
 const RETAINED_PER_FREE: usize = 4;
+/// Bytes of those, at most, however long the lane is: what a fast device takes in a second, so that groups which become garbage together
+/// are used again together. What is over that is room for others.
+const FREE_BYTES_MAX: u64 = 1 << 30;
 
 /// What a file of the ballast is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,12 @@ impl Ballast {
 /// Bytes of the whole ballast where the longest group has `group_bytes`.
 pub fn ballast_bytes(group_bytes: u64) -> u64 {
     Ballast::ALL.iter().map(|part| part.len(group_bytes)).sum()
+}
+
+/// How many groups of `len` bytes may wait to be used again in a lane that has so many retained ones.
+fn free_of_retained(retained: usize, len: u64) -> usize {
+    let within = usize::try_from(FREE_BYTES_MAX / len.max(1)).unwrap_or(usize::MAX);
+    (retained / RETAINED_PER_FREE).min(within)
 }
 
 /// Who needs a group, and what may be used for it where there is no room for a new one.
@@ -447,8 +456,7 @@ impl GroupFiles {
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub(super) fn discard(&self, dropped: &[u64]) -> Result<()> {
         let is_bound = self.space.is_limited() || self.lane.retains();
-        let bound =
-            if is_bound { self.terms.free_groups_max.max(self.free_of_retained()) } else { usize::MAX };
+        let bound = if is_bound { self.terms.free_groups_max.max(self.free_max()) } else { usize::MAX };
         let surplus = self.recycle(dropped, bound);
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
@@ -468,8 +476,9 @@ impl GroupFiles {
 
     /// How many free groups a long lane of retained ones may have: groups become garbage several at a time, and each that is made anew is
     /// written twice, once with zeros. Where there is a limit they are room that is had ([`GroupFiles::give_free`]).
-    fn free_of_retained(&self) -> usize {
-        lock(&self.state).retained.len() / RETAINED_PER_FREE
+    fn free_max(&self) -> usize {
+        let state = lock(&self.state);
+        free_of_retained(state.retained.len(), state.pace.len(self.terms.group_bytes))
     }
 
     /// Moves dropped groups to the free list; returns the files that are too many or of another length than groups have
@@ -499,3 +508,6 @@ impl GroupFiles {
         (ltns, files)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,6 +65,24 @@ fn what_is_kept_is_read_after_a_reopen_and_not_at_open() {
     assert_eq!(machine.retained().len(), kept.len());
 }
 
+/// Groups become garbage several at a time: their files wait for the next groups, as many as are a quarter of those that are kept.
+#[test]
+fn files_of_freed_groups_wait_to_be_used_again() {
+    let sim = SimEnv::new(11);
+    let (mut machine, _) = filled(&sim, 24);
+    let files = || {
+        let listing = sim.env().fs.list(Path::new(DIR)).unwrap();
+        listing.iter().filter(|file| file.name.ends_with(".log")).count()
+    };
+    let (before, ltns) = (files(), machine.retained());
+    let kept = ltns.len() - 8;
+    ltns[kept..].iter().for_each(|ltn| machine.free(*ltn).unwrap());
+    assert_eq!((before - files(), kept / 4), (8 - 4, 4));
+    // Of few that are kept as many wait as of any lane.
+    ltns[4..kept].iter().for_each(|ltn| machine.free(*ltn).unwrap());
+    assert_eq!(before - files(), ltns.len() - 4 - terms().free_groups_max);
+}
+
 /// A group that is gone or damaged costs its records, and the store opens.
 #[test]
 fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
