@@ -391,7 +391,7 @@ fn a_volume_holds_logs() {
 fn keys_that_only_the_log_has_are_read_and_written() {
     use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch};
     let s = Scratch::new("log-both");
-    let logs = LogOptions { group_bytes: 1 << 20, ..LogOptions::default() };
+    let logs = LogOptions { group_bytes: Some(1 << 20), ..LogOptions::default() };
     let db = Db::open_with_logs(s.path("live"), &Options::default(), &logs).unwrap();
     let log = db.logs().unwrap().log("orders").unwrap();
     let mut stock = WriteBatch::new();

@@ -24,7 +24,7 @@ impl LogOpener for LavaLog {
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>> {
         // An append is durable by default.
         let mut options = LogOptions { space_limit: self.args.space_limit, ..LogOptions::default() };
-        options.group_bytes = self.args.group_bytes.unwrap_or(options.group_bytes);
+        options.group_bytes = self.args.group_bytes;
         let env = &self.site.env;
         let (store, keys) = match self.args.put_size {
             Some(put_size) => {
@@ -118,9 +118,9 @@ impl LogEngine for Logs {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let LogOptions { group_bytes, access, background_threads, garbage_percent, .. } = &self.options;
+        let LogOptions { access, background_threads, garbage_percent, .. } = &self.options;
         let all = [
-            ("group_bytes", group_bytes.to_string()),
+            ("group_bytes", self.options.longest_group().to_string()),
             ("access", format!("{access:?}")),
             ("background_threads", background_threads.to_string()),
             ("garbage_percent", garbage_percent.to_string()),

@@ -26,7 +26,7 @@ const TRIES: u64 = 5;
 
 /// Nothing is collected that is not dead, so that files stay.
 fn open(env: &Env, group_bytes: u64) -> LogStore {
-    let options = Options { group_bytes, garbage_percent: 100, ..Options::default() };
+    let options = Options { group_bytes: Some(group_bytes), garbage_percent: 100, ..Options::default() };
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
 }
 

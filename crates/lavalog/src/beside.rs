@@ -44,6 +44,12 @@ impl Beside {
         self.opened.as_ref()
     }
 
+    /// In a store that may have so many bytes: groups of logs are as long as suits that, unless the options say how long.
+    #[must_use]
+    pub fn below(self, limit: Option<u64>) -> Beside {
+        Beside { options: self.options.below(limit), ..self }
+    }
+
     /// What was opened.
     ///
     /// # Errors

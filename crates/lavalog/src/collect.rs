@@ -214,7 +214,7 @@ impl Copy {
     fn step(&mut self, core: &Core) -> Result<bool> {
         let begun = self.copied_bytes;
         self.grant.iter().for_each(|grant| grant.wrote(|| self.outputs.created()));
-        let most = STEP_BYTES.min(core.options.group_bytes / 8);
+        let most = STEP_BYTES.min(core.options.longest_group() / 8);
         while let Some(&log) = self.logs.get(self.at) {
             if self.copied_bytes - begun > most {
                 return Ok(true);
@@ -243,7 +243,7 @@ impl Copy {
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
         let is_trimmed = read(&core.logs).get(log).is_none_or(|log| log.trimmed_below() > 0);
-        let company = Company::of(self.outputs.generation(), live, is_trimmed, core.options.group_bytes);
+        let company = Company::of(self.outputs.generation(), live, is_trimmed, core.options.longest_group());
         let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
         for (source, row) in rows {
             bytes.clear();

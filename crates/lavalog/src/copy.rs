@@ -129,7 +129,7 @@ impl HeldFiles {
         core.sync()?;
         let groups = core.lane.to_retain();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
-        let (least, most) = (crate::options::GROUP_BYTES_MIN, core.options.group_bytes);
+        let (least, most) = (crate::options::GROUP_BYTES_MIN, core.options.longest_group());
         let group_bytes = (filled + SLACK_BYTES).next_multiple_of(io::PAGE as u64).clamp(least, most);
         let place = (Lane::LOG, core.options.access);
         let mut end = LaneCopy::new(copy, core.manifest.shared(), place, group_bytes, state.next_ltn);

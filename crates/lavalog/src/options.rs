@@ -12,8 +12,9 @@ pub struct Options {
     pub create_if_missing: bool,
     /// What the acknowledgement of a write promises that does not say so itself: `Durable` or `Buffered`. Default `Durable`.
     pub durability: Durability,
-    /// Bytes of a group of the log: the unit in which room is taken and given back. Default 256 MiB.
-    pub group_bytes: u64,
+    /// Bytes of a group of the log, at most: the unit in which room is taken and given back. `None`, the default: as long as suits the
+    /// space limit ([`Options::longest_group`]), 256 MiB where there is none.
+    pub group_bytes: Option<u64>,
     /// Whether the page cache lies between the engine and the device. Default: no.
     pub access: Access,
     /// Threads beside the one for the log. Default 1.
@@ -35,7 +36,7 @@ impl Default for Options {
         Options {
             create_if_missing: true,
             durability: Durability::Durable,
-            group_bytes: 256 << 20,
+            group_bytes: None,
             access: Access::Direct,
             background_threads: 1,
             garbage_percent: 50,
@@ -52,6 +53,18 @@ pub const GROUP_BYTES_MIN: u64 = 256 << 10;
 const GROUPS_MIN: u64 = 4;
 /// The longest one.
 pub const GROUP_BYTES_MAX: u64 = 4 << 30;
+/// The longest one of who does not say how long groups are to be.
+const GROUP_BYTES_DEFAULT: u64 = 256 << 20;
+/// It is at most this part of a limit: appends that wait at the limit wait for a whole group to become garbage, so that long groups make
+/// long pauses, and the reserve has two of them.
+const LIMIT_PART: u64 = 24;
+
+/// How long groups are at most where nobody says it: see [`Options::longest_group`].
+fn default_group(limit: Option<u64>) -> u64 {
+    let Some(limit) = limit else { return GROUP_BYTES_DEFAULT };
+    let part = (limit / LIMIT_PART).checked_ilog2().map_or(0, |log| 1 << log);
+    part.clamp(GROUP_BYTES_MIN, GROUP_BYTES_DEFAULT)
+}
 
 /// What is told to who asks for a write that is in no log.
 #[cold]
@@ -73,33 +86,56 @@ impl Options {
         if self.durability == Durability::Volatile {
             return Err(never_volatile());
         }
-        range("group_bytes", self.group_bytes, GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;
+        range("group_bytes", self.longest_group(), GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;
         range("background_threads", self.background_threads as u64, 1, 64)?;
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;
         range("open_files_max", self.open_files_max as u64, 8, 1 << 20)?;
         range("recent_bytes", self.recent_bytes as u64, 0, RECENT_BYTES_MAX)?;
         match self.space_limit {
             Some(limit) => {
-                range("space_limit", limit, self.overhead_bytes() + GROUPS_MIN * self.group_bytes, u64::MAX)
+                let least = self.overhead_bytes() + GROUPS_MIN * self.longest_group();
+                range("space_limit", limit, least, u64::MAX)
             }
             None => Ok(()),
         }
     }
 
+    /// The longest that a group gets, bytes: [`Options::group_bytes`], or else the largest power of two that is at most a twenty-fourth of
+    /// [`Options::space_limit`], from 256 KiB to 256 MiB.
+    ///
+    /// ```
+    /// use lavastore_lavalog::Options;
+    /// assert_eq!(Options::default().longest_group(), 256 << 20);
+    /// let limited = Options { space_limit: Some(2_000_000_000), ..Options::default() };
+    /// assert_eq!(limited.longest_group(), 64 << 20);
+    /// assert_eq!(Options { group_bytes: Some(1 << 20), ..limited }.longest_group(), 1 << 20);
+    /// ```
+    #[must_use]
+    pub fn longest_group(&self) -> u64 {
+        self.group_bytes.unwrap_or_else(|| default_group(self.space_limit))
+    }
+
+    /// With groups that suit a limit which is not the logs' own, where they were not said to be of some length.
+    pub(crate) fn below(&self, limit: Option<u64>) -> Options {
+        let group_bytes = self.group_bytes.unwrap_or_else(|| default_group(limit));
+        Options { group_bytes: Some(group_bytes), ..self.clone() }
+    }
+
     /// Bytes that are kept free or occupied under a limit, however little there is: see the module `space`.
     pub(crate) fn overhead_bytes(&self) -> u64 {
         let first = self.first_lane_terms().group_bytes;
-        let open_pages = (staging_len(self.group_bytes) + staging_len(first)) as u64;
+        let group = self.longest_group();
+        let open_pages = (staging_len(group) + staging_len(first)) as u64;
         let first_lane = 4 * first + ballast_bytes(first);
         let files = 2 * manifest_bytes(0) + EDITS_BYTES + 4 * OUTPUT_BYTES;
-        open_pages + first_lane + files + with_overhead(self.group_bytes) + self.group_bytes
+        open_pages + first_lane + files + with_overhead(group) + group
     }
 
     /// Of the lane of records.
     pub(crate) fn lane_terms(&self) -> LogTerms {
         LogTerms {
             access: self.access,
-            group_bytes: self.group_bytes,
+            group_bytes: self.longest_group(),
             free_groups_max: if self.space_limit.is_some() { 1 } else { 2 },
         }
     }
@@ -109,3 +145,6 @@ impl Options {
         LogTerms { access: self.access, group_bytes: shortest_bytes(GROUP_BYTES_MIN), free_groups_max: 1 }
     }
 }
+
+#[cfg(test)]
+mod tests;

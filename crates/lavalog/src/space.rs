@@ -69,20 +69,19 @@ impl Core {
     }
 
     fn demands(&self, roll_bytes: u64) -> Demands {
-        let manifest = &self.manifest;
+        let (manifest, group_bytes) = (&self.manifest, self.options.longest_group());
         manifest.set_roll_len(roll_bytes);
         let checkpoint: u64 = self.manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
-        let open_pages =
-            staging_len(self.options.group_bytes).saturating_sub(self.lane.wal().staging_len()) as u64;
+        let open_pages = staging_len(group_bytes).saturating_sub(self.lane.wal().staging_len()) as u64;
         let fixed_bytes = EDITS_BYTES
             + manifest.growth_bytes()
-            + self.options.group_bytes
+            + group_bytes
             + self.unwritten_index_bytes()
             + checkpoint
             + CHECKPOINTS as u64 * OUTPUT_BYTES
             + open_pages;
-        let pool_bytes = with_overhead(self.options.group_bytes);
-        Demands { fixed_bytes, pool_bytes, collected_bytes: self.options.group_bytes, ..Demands::default() }
+        let pool_bytes = with_overhead(group_bytes);
+        Demands { fixed_bytes, pool_bytes, collected_bytes: group_bytes, ..Demands::default() }
     }
 
     /// About what the index files will take of the groups that have none yet.
@@ -102,9 +101,9 @@ impl Core {
             garbage_percent,
             all_garbage_percent: garbage_percent,
             padded_groups: if self.is_short() { 0 } else { PADDED_GROUPS },
-            wanted_bytes: self.options.group_bytes,
-            second_bytes_min: if self.is_short() { 0 } else { self.options.group_bytes / SECOND_PART },
-            output_bytes: self.options.group_bytes,
+            wanted_bytes: self.options.longest_group(),
+            second_bytes_min: if self.is_short() { 0 } else { self.options.longest_group() / SECOND_PART },
+            output_bytes: self.options.longest_group(),
             room_bytes: self.space.job_bytes_max(),
             ..PickOptions::default()
         }

@@ -89,7 +89,7 @@ fn every_record_is_found_while_files_change_places_in_pieces() {
         let plan = Plan { patience_ns: 20_000_000_000, ..Plan::new(seed) };
         let ran = sim.run_threads(&plan, move |env| {
             let mut rng = Rng::new(seed);
-            let options = Options { group_bytes: 256 << 10, garbage_percent: 30, ..Options::default() };
+            let options = Options { group_bytes: Some(256 << 10), garbage_percent: 30, ..Options::default() };
             let store = LogStore::open(env, Path::new("/logs"), &options).unwrap();
             let logs = (0..LOGS).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
             let (written, is_done) = (AtomicU64::new(0), AtomicBool::new(false));

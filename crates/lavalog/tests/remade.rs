@@ -18,7 +18,7 @@ const LOGS: u64 = 3;
 const RECORDS: u64 = 600;
 
 fn options() -> Options {
-    Options { group_bytes: 256 << 10, garbage_percent: 40, ..Options::default() }
+    Options { group_bytes: Some(256 << 10), garbage_percent: 40, ..Options::default() }
 }
 
 fn bytes(log: u64, lsn: u64) -> Vec<u8> {

@@ -45,7 +45,8 @@ struct Shared {
 fn open(env: &Env) -> LogStore {
     // So few that some are read from memory and others, just written, are not.
     let recent_bytes = 20 << 10;
-    let options = Options { group_bytes: 256 << 10, garbage_percent: 30, recent_bytes, ..Options::default() };
+    let options =
+        Options { group_bytes: Some(256 << 10), garbage_percent: 30, recent_bytes, ..Options::default() };
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
 }
 

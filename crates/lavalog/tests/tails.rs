@@ -31,7 +31,7 @@ fn every_reader_is_woken_by_what_is_written_to_its_log() {
         let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };
         let ran = SimEnv::new(seed).run_threads(&plan, move |env| {
             let mut rng = Rng::new(seed);
-            let options = Options { group_bytes: 256 << 10, ..Options::default() };
+            let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
             let store = LogStore::open(env, Path::new("/logs"), &options).unwrap();
             let logs: Vec<LogHandle> = (0..3).map(|n| store.create_log(&n.to_string()).unwrap()).collect();
             let logs = Arc::new(logs);

@@ -134,7 +134,7 @@ impl LogStore {
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-with-{}", std::process::id()));
     /// use lavastore::{LogOptions, LogStore};
-    /// let options = LogOptions { group_bytes: 16 << 20, ..Default::default() };
+    /// let options = LogOptions { group_bytes: Some(16 << 20), ..Default::default() };
     /// let store = LogStore::open_with(&dir, &options)?;
     /// # drop(store);
     /// # std::fs::remove_dir_all(&dir).ok();

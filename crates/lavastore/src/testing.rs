@@ -45,7 +45,7 @@ pub fn store() -> Db {
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 pub fn log_store() -> LogStore {
-    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let options = LogOptions { group_bytes: Some(1 << 20), ..Default::default() };
     let opened = LogStore::open_in(&SimEnv::new(1).env(), "/logs", &options);
     opened.expect("a machine without faults has room for a new store")
 }
@@ -58,7 +58,7 @@ pub fn log_store() -> LogStore {
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 pub fn store_with_logs() -> Db {
-    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let options = LogOptions { group_bytes: Some(1 << 20), ..Default::default() };
     let opened = Db::open_with_logs_in(&SimEnv::new(1).env(), "/store", &Options::default(), &options);
     opened.expect("a machine without faults has room for a new store")
 }

@@ -4,7 +4,7 @@ use io::Rng;
 use lavastore::testing::{CrashKind, Policy, SimEnv, store, store_with_logs};
 use lavastore::{
     Db, Durability, Error, ErrorKind, LogBatch, LogOptions, LogRepairOptions, LogStore, Options,
-    RepairOptions, RepairReport, Result, WriteBatch, WriteOptions,
+    RepairOptions, RepairReport, Result, SpaceLimit, WriteBatch, WriteOptions,
 };
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ fn options() -> Options {
 }
 
 fn log_options() -> LogOptions {
-    LogOptions { group_bytes: 256 << 10, ..Default::default() }
+    LogOptions { group_bytes: Some(256 << 10), ..Default::default() }
 }
 
 fn open(machine: &SimEnv) -> Result<Db> {
@@ -108,6 +108,24 @@ fn misuse_is_refused() {
     positions.put(key, "what is this").unwrap();
     let told = applier.applied_lsn().unwrap_err();
     assert!(told.kind() == ErrorKind::Corruption && told.message().contains("no LSN"), "{told}");
+}
+
+#[test]
+fn groups_of_logs_suit_the_limit_of_the_store() {
+    let machine = SimEnv::new(3);
+    let limited =
+        Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), log_group_bytes: 64 << 10, ..options() };
+    let db = Db::open_with_logs_in(&machine.env(), "/store", &limited, &LogOptions::default()).unwrap();
+    let orders = db.logs().unwrap().log("orders").unwrap();
+    let mut longest = 0;
+    for lsn in 1..=120 {
+        orders.writing(&WriteOptions::buffered()).append(lsn, [7; 1 << 20]).unwrap();
+        let files = machine.env().fs.list("/store".as_ref()).unwrap().into_iter();
+        let groups = files.filter(|file| file.name.ends_with(".log"));
+        longest = groups.map(|file| file.len).max().unwrap_or(0).max(longest);
+    }
+    // By default, without a limit, they get as long as 256 MiB.
+    assert_eq!(longest, 32 << 20);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lavastore::{Durability, ErrorKind, Log, LogBatch, LogOptions, LogStore, Lsn,
 use std::time::Duration;
 
 fn options() -> LogOptions {
-    LogOptions { group_bytes: 1 << 20, ..Default::default() }
+    LogOptions { group_bytes: Some(1 << 20), ..Default::default() }
 }
 
 fn lsns(log: &Log, range: impl std::ops::RangeBounds<Lsn>) -> Vec<Lsn> {
@@ -178,7 +178,7 @@ fn what_is_of_another_store_is_refused_and_a_log_knows_what_it_is() {
 #[test]
 fn a_tail_is_woken_by_an_append_of_another_thread() {
     let dir = std::env::temp_dir().join(format!("lavastore-tail-{}", std::process::id()));
-    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let options = LogOptions { group_bytes: Some(1 << 20), ..Default::default() };
     let store = LogStore::open_with(&dir, &options).unwrap();
     let log = store.log("a").unwrap();
     let mut tail = log.scan(..);

@@ -27,7 +27,7 @@ type Machine = StateMachine<Types, Sets>;
 
 fn open_all(machine: &SimEnv) -> Result<(Store, LogStorage<Types>, Machine)> {
     let mut options = Options::default();
-    options.logs.group_bytes = 1 << 20;
+    options.logs.group_bytes = Some(1 << 20);
     let store = Store::open_in(&machine.env(), "/node", &options)?;
     let (log, state) = store.group("group", Sets)?;
     Ok((store, log, state))

@@ -54,7 +54,7 @@ fn entry(index: u64) -> Entry<Types> {
 
 fn open(env: &Env) -> (Store, Machine) {
     let mut options = Options::default();
-    options.logs.group_bytes = 256 << 10;
+    options.logs.group_bytes = Some(256 << 10);
     let store = Store::open_in(env, "/node", &options).unwrap();
     let (_, state) = store.group("group", Numbers).unwrap();
     (store, state)

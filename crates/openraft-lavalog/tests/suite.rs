@@ -32,7 +32,7 @@ type Machine = StateMachine<Types, Counts>;
 
 fn options() -> Options {
     let mut options = Options::default();
-    options.logs.group_bytes = 1 << 20;
+    options.logs.group_bytes = Some(1 << 20);
     options
 }
 

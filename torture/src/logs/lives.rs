@@ -52,7 +52,7 @@ impl Life {
         let mut options = options(&mut self.rng);
         options.space_limit = self.limit;
         if self.limit.is_none() && self.rng.one_in(4) {
-            options.group_bytes = 512 << 10;
+            options.group_bytes = Some(512 << 10);
         }
         room::watch(&self.sim);
         open(&self.sim, &options)

@@ -78,7 +78,7 @@ pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
 
 /// How the command line opens logs.
 pub fn options(create: bool) -> LogOptions {
-    LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() }
+    LogOptions { group_bytes: Some(GROUP_BYTES), create_if_missing: create, ..LogOptions::default() }
 }
 
 fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {

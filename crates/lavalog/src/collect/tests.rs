@@ -27,7 +27,7 @@ fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
 fn run(seed: u64, lag: u64) -> ([u64; 8], f64) {
     let sim = SimEnv::new(seed);
     sim.watch("/logs");
-    let options = Options { group_bytes: 256 << 10, space_limit: Some(LIMIT), ..Options::default() };
+    let options = Options { group_bytes: Some(256 << 10), space_limit: Some(LIMIT), ..Options::default() };
     let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
     let mut rng = io::Rng::new(seed);
     let logs: Vec<LogHandle> = (0..101).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();

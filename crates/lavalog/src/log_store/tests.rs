@@ -8,7 +8,7 @@ use io::sim::SimEnv;
 
 /// A store with three records in a group that is storage; and its index file.
 fn sealed() -> (LogStore, FileMeta) {
-    let options = Options { group_bytes: 256 << 10, ..Options::default() };
+    let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
     let store = LogStore::open(&SimEnv::new(1).env(), Path::new("/logs"), &options).unwrap();
     let log = store.create_log("a").unwrap();
     (1..=3).for_each(|lsn| log.append(lsn, &[7; 100], Durability::Durable).unwrap());

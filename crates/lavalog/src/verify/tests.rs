@@ -23,7 +23,7 @@ use store::commit::Durability;
 /// A store with two logs in groups that are storage, and a cold file.
 fn made() -> (SimEnv, LogStore) {
     let sim = SimEnv::new(3);
-    let options = Options { group_bytes: 256 << 10, recent_bytes: 0, ..Options::default() };
+    let options = Options { group_bytes: Some(256 << 10), recent_bytes: 0, ..Options::default() };
     let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
     let (kept, trimmed) = (store.log("kept").unwrap(), store.log("trimmed").unwrap());
     for lsn in 1..=900 {

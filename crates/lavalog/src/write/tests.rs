@@ -51,7 +51,7 @@ fn run(seed: u64) -> u64 {
     let sim = SimEnv::new(seed);
     let ran = sim.run_threads(&Plan::new(seed), move |env| {
         let mut rng = Rng::new(seed);
-        let options = Options { group_bytes: 256 << 10, garbage_percent: 20, ..Options::default() };
+        let options = Options { group_bytes: Some(256 << 10), garbage_percent: 20, ..Options::default() };
         let store = LogStore::open(env, Path::new("/logs"), &options).unwrap();
         let (groups, each) = (rng.range(4, 9), rng.range(1, 4));
         filled(&store, groups, each);

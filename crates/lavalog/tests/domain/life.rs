@@ -16,7 +16,7 @@ use std::path::Path;
 pub const DIR: &str = "/db";
 
 pub fn log_options() -> lavalog::Options {
-    lavalog::Options { group_bytes: 256 << 10, garbage_percent: 30, ..lavalog::Options::default() }
+    lavalog::Options { group_bytes: Some(256 << 10), garbage_percent: 30, ..lavalog::Options::default() }
 }
 
 pub fn kv_options() -> Options {

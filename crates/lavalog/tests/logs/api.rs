@@ -68,7 +68,7 @@ fn a_batch_that_cannot_be_is_refused_whole() {
     store.write(LogBatch::new().truncate_after(&b, 0).append(&b, 1, b"other"), Durability::Durable).unwrap();
     assert_eq!(b.read(1).unwrap().as_deref(), Some(&b"other"[..]));
     for wrong in [
-        Options { group_bytes: 1, ..options() },
+        Options { group_bytes: Some(1), ..options() },
         Options { garbage_percent: 0, ..options() },
         Options { background_threads: 0, ..options() },
         Options { durability: Durability::Volatile, ..options() },
@@ -231,7 +231,7 @@ fn an_option_out_of_its_range_is_refused_by_its_name() {
         Options { open_files_max: 1, ..Options::default() },
         Options { background_threads: 0, ..Options::default() },
         Options { garbage_percent: 101, ..Options::default() },
-        Options { group_bytes: 1, ..Options::default() },
+        Options { group_bytes: Some(1), ..Options::default() },
     ];
     for (options, name) in wrong.iter().zip(["recent_bytes", "open_files", "background", "garbage", "group"])
     {
@@ -255,7 +255,7 @@ fn a_store_with_other_handles_is_not_closed() {
 #[test]
 fn an_open_reads_each_index_file_and_the_first_page_of_each_group_once() {
     let sim = SimEnv::new(11);
-    let options = || Options { group_bytes: 256 << 10, garbage_percent: 100, ..Options::default() };
+    let options = || Options { group_bytes: Some(256 << 10), garbage_percent: 100, ..Options::default() };
     let open = || LogStore::open(&sim.env(), Path::new("/logs"), &options()).unwrap();
     let reads_at_open = |groups: u64| {
         let store = open();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub fn options() -> Options {
-    Options { group_bytes: 256 << 10, garbage_percent: 30, ..Options::default() }
+    Options { group_bytes: Some(256 << 10), garbage_percent: 30, ..Options::default() }
 }
 
 /// One log as it must be.

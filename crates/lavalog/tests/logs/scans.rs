@@ -8,7 +8,7 @@ use std::path::Path;
 const LEN: usize = 1000;
 
 fn open(sim: &SimEnv) -> LogStore {
-    let options = Options { group_bytes: 4 << 20, ..Options::default() };
+    let options = Options { group_bytes: Some(4 << 20), ..Options::default() };
     LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap()
 }
 

@@ -11,7 +11,7 @@ const LIMIT: u64 = 4 << 20;
 const LEN: usize = 1000;
 
 fn options() -> Options {
-    Options { group_bytes: 256 << 10, space_limit: Some(LIMIT), ..Options::default() }
+    Options { group_bytes: Some(256 << 10), space_limit: Some(LIMIT), ..Options::default() }
 }
 
 fn open(sim: &SimEnv) -> LogStore {

@@ -161,7 +161,7 @@ fn applied_key(slice: u64) -> Vec<u8> {
 /// Opens what a page server stands on. The only place that knows which stores there are.
 fn open_stores(dir: &Path) -> Result<(Db, LogStore), Error> {
     // Small groups, so that trims are seen to free files in a run of seconds.
-    let options = LogOptions { group_bytes: 16 << 20, ..LogOptions::default() };
+    let options = LogOptions { group_bytes: Some(16 << 20), ..LogOptions::default() };
     Ok((
         Db::open_with(dir.join("pages"), &Options::default())?,
         LogStore::open_with(dir.join("logs"), &options)?,

@@ -4,15 +4,16 @@ use super::Db;
 use crate::handle::Handle;
 use crate::log::LogsBeside;
 use crate::{
-    Applier, Env, Error, Family, Log, LogBatch, LogOptions, LogStore, Options, Result, WriteBatch,
-    WriteOptions,
+    Applier, Env, Error, Family, Log, LogBatch, LogOptions, LogStore, Options, Result, SpaceLimit,
+    WriteBatch, WriteOptions,
 };
 use std::path::Path;
 
 /// Keys and logs in one store: one directory, one lock, one limit of the space, one set of threads, and batches of both.
 impl Db {
     /// Opens a store with its logs, or makes one. Of the options of the logs, `background_threads` and `create_if_missing` are not
-    /// asked: those of the store count.
+    /// asked: those of the store count. Where [`LogOptions::group_bytes`] says nothing, groups of logs suit
+    /// [`Options::space_limit`].
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-with-logs-{}", std::process::id()));
@@ -54,7 +55,12 @@ impl Db {
         options: &Options,
         logs: &LogOptions,
     ) -> Result<Db> {
-        let mut guest = lavalog::Beside::new(logs)?;
+        let limit = match options.space_limit {
+            Some(SpaceLimit::Bytes(bytes)) => Some(bytes),
+            // It grows with the data.
+            Some(SpaceLimit::Ratio(_)) | None => None,
+        };
+        let mut guest = lavalog::Beside::new(logs)?.below(limit);
         let kv = lavakv::beside::open_with_records(env.clone(), path.as_ref(), options.clone(), &mut guest)?;
         let logs = LogsBeside::new(guest.store()?);
         Ok(Db { default: Family::new(Handle::of_default(&kv, Some(logs))) })

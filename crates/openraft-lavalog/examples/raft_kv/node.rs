@@ -24,7 +24,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 fn open(place: &Place, id: Id) -> lavastore::Result<(LogStorage<Types>, StateMachine<Types, Kv>)> {
     let mut options = Options::default();
     // Small groups, so that purged entries are seen to give back their room in a run of seconds.
-    options.logs.group_bytes = 4 << 20;
+    options.logs.group_bytes = Some(4 << 20);
     let store = Store::open_in(&Env::kernel(), place.node(id), &options)?;
     store.group("kv", Kv)
 }
