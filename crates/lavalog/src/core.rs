@@ -54,6 +54,8 @@ pub(crate) struct UnderWay {
     pub carried: BTreeMap<u64, SeqNo>,
     /// The group for which that engine was asked to write down what it has in memory.
     pub relieved: Option<u64>,
+    /// The groups up to this number are sealed as soon as they are closed: somebody asked for it.
+    pub seal_to: u64,
     /// What could be.
     pub to_collect: ToCollect,
     /// The groups whose rows are to be made again.

@@ -99,7 +99,7 @@ impl Background {
 
     fn find_moving(&self, below: JobClass) -> Option<Box<dyn Job>> {
         let core = &self.0;
-        if core.to_seal().is_some() {
+        if core.has_to_seal() {
             return Some(Box::new(Seal::new(core)));
         }
         if let Some(ltn) = core.to_relieve() {
@@ -118,7 +118,7 @@ impl Core {
     pub fn may_free(&self) -> bool {
         let is_moving = lock(&self.under_way).is_moving;
         let can_move = !self.context().health.out_of_space();
-        can_move && (is_moving || self.to_seal().is_some() || self.to_collect().is_some())
+        can_move && (is_moving || self.has_to_seal() || self.to_collect().is_some())
     }
 
     /// True if nothing is in doubt when a job met something at this file: it is nobody's before the job has come to its end, or is
@@ -142,8 +142,7 @@ impl Core {
 
     /// True if there is nothing left to do.
     pub fn is_settled(&self) -> bool {
-        let idle =
-            !lock(&self.under_way).is_moving && self.to_seal().is_none() && self.to_collect().is_none();
+        let idle = !lock(&self.under_way).is_moving && !self.has_to_seal() && self.to_collect().is_none();
         idle && !self.has_to_remake() && self.lanes().all(|log| log.task().is_none())
     }
 

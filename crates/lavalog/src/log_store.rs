@@ -286,7 +286,7 @@ impl LogStore {
     pub fn seal(&self) -> Result<()> {
         let core = self.core();
         core.check_writable()?;
-        core.lane.seal_active().map(drop).map_err(|e| match core.lane.wal().check() {
+        core.seal_active().map_err(|e| match core.lane.wal().check() {
             // The end of the group could not be written: that is no refusal, whatever it was.
             Err(failed) if failed.kind() == ErrorKind::Poisoned => {
                 core.context().health.poison(&failed);

@@ -1,11 +1,15 @@
-//! A group of the log becomes storage: it gets its index file, and a checkpoint that it is not needed for any more.
+//! Groups of the log become storage: each gets its index file, and all together a checkpoint that they are not needed for any more.
 //!
-//! The group is closed, and all that is in it is applied. Its index file is written from the recent records of memory, by log and
+//! A group is closed, and all that is in it is applied. Its index file is written from the recent records of memory, by log and
 //! LSN, then, in two copies, a checkpoint with names, trims, truncations and metadata, and one edit names both, takes the group out of what
 //! is replayed, and lets go of the checkpoint before. Operations go on meanwhile: what dies is taken out when the file is installed,
 //! and what the checkpoint has of operations behind the group is replayed once more and changes nothing.
 //!
-//! Groups are taken in their order. After a crash on the way the group is replayed as if nothing had been begun; files that no edit
+//! A checkpoint has all logs, however little of them is in the group. So where it is long beside a group, groups that are closed *wait* for
+//! others, until it is a small part of them all ([`CHECKPOINT_PART`]); an open replays what waits, which is no more than one group of
+//! the default length. Under a space limit, and where room is short, nothing waits, and each group is sealed alone: that takes the least.
+//!
+//! Groups are taken in their order. After a crash on the way the groups are replayed as if nothing had been begun; files that no edit
 //! names are removed at open.
 
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
@@ -28,6 +32,12 @@ use store::run::{Job, JobClass, Progress};
 const LOGS_IN_STEP: usize = 256;
 /// Logs that are only looked at while nobody changes any.
 const IDS_AT_ONCE: usize = 1024;
+
+/// Groups wait until both copies of the checkpoint are at most this part of what is sealed with it.
+const CHECKPOINT_PART: u64 = 64;
+/// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one.
+const WAITING_BYTES_MAX: u64 = 256 << 20;
+const WAITING_GROUPS_MAX: usize = 8;
 
 /// A file of the engine in the making, which is removed if it comes to nothing.
 pub(crate) struct NewFile {
@@ -59,17 +69,48 @@ impl Core {
         }
     }
 
-    /// The oldest group with something of this engine that is closed and has no index file.
-    pub fn to_seal(&self) -> Option<LaneGroup> {
+    /// True if closed groups are to get their index files now.
+    pub fn has_to_seal(&self) -> bool {
+        let groups = self.sealable();
+        let filled: u64 = groups.iter().map(|group| group.filled).sum();
+        let checkpoint: u64 = self.manifest.state().checkpoints().map(|file| file.len).sum();
+        let is_enough = filled >= WAITING_BYTES_MAX.min(CHECKPOINT_PART.saturating_mul(checkpoint))
+            || groups.len() >= WAITING_GROUPS_MAX;
+        let Some(first) = groups.first() else { return false };
+        is_enough || self.seals_alone() || first.ltn <= lock(&self.under_way).seal_to
+    }
+
+    /// True where room is short, or may be: then no group waits for others. Under a limit the room that is kept free has to do for index
+    /// files and a checkpoint as well, and the fewer of them come at once the better it does.
+    fn seals_alone(&self) -> bool {
+        let is_refused = self.context().health.out_of_space() || self.lane.files().ballast_is_short();
+        is_refused || self.space.has_own_limit() || self.space.is_short()
+    }
+
+    /// Closes the group that is written, and has all groups sealed that are closed, without waiting for others.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn seal_active(&self) -> Result<()> {
+        let active = self.lane.to_retain().last().map(|group| group.ltn);
+        let sealed = self.lane.seal_active().map(drop);
+        lock(&self.under_way).seal_to = active.unwrap_or_default();
+        sealed
+    }
+
+    /// The groups with something of this engine that are closed and have no index file, oldest first.
+    fn sealable(&self) -> Vec<LaneGroup> {
         let held = self.held_from();
-        self.closed().filter(|group| held.is_none_or(|ltn| group.ltn < ltn))
+        let mut groups = self.closed();
+        groups.retain(|group| held.is_none_or(|ltn| group.ltn < ltn));
+        groups
     }
 
     /// The oldest such group, if all that can be done for it is that the engine that opened the store writes down what it has in
     /// memory, and it was not asked for that yet.
     pub fn to_relieve(&self) -> Option<u64> {
         let held = self.held_from().filter(|_| self.roof.own().is_none())?;
-        let group = self.closed().filter(|group| group.ltn >= held)?;
+        let group = self.closed().into_iter().next().filter(|group| group.ltn >= held)?;
         (lock(&self.under_way).relieved != Some(group.ltn)).then_some(group.ltn)
     }
 
@@ -87,19 +128,21 @@ impl Core {
         under_way.carried.first_key_value().map(|(ltn, _)| *ltn)
     }
 
-    /// The oldest group of this engine's that is closed and has no index file.
-    fn closed(&self) -> Option<LaneGroup> {
-        let groups = self.lane.to_retain();
-        groups.into_iter().find(|group| {
+    /// The groups of this engine's that are closed and have no index file, oldest first.
+    fn closed(&self) -> Vec<LaneGroup> {
+        let mut groups = self.lane.to_retain();
+        groups.retain(|group| {
             let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
             is_ours && matches!(group.state, GroupState::Closed | GroupState::Passed)
-        })
+        });
+        groups
     }
 
-    /// The same, after the log has let go of it: what is in it is applied, and durable.
-    fn passed(&self) -> Result<Option<LaneGroup>> {
+    /// The oldest of them above a number that may be sealed, after the log has let go of it: what is in it is applied, and durable.
+    fn passed(&self, above: u64) -> Result<Option<LaneGroup>> {
+        let oldest = || self.sealable().into_iter().find(|group| group.ltn > above);
         for must_be in [false, true] {
-            let group = self.to_seal();
+            let group = oldest();
             if group.as_ref().is_none_or(|group| group.state == GroupState::Passed) {
                 return Ok(group);
             }
@@ -109,7 +152,7 @@ impl Core {
             }
             self.pass_closed()?;
         }
-        Ok(self.to_seal().filter(|group| group.state == GroupState::Passed))
+        Ok(oldest().filter(|group| group.state == GroupState::Passed))
     }
 
     /// Lets the log go of all groups before the one that is written.
@@ -135,7 +178,20 @@ pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(Log
 /// See the module.
 pub(crate) struct Seal {
     core: Arc<Core>,
+    /// How many groups there are in it at most.
+    most: usize,
     writing: Option<Writing>,
+    /// Groups whose index files are written, and not named yet.
+    indexed: Vec<Indexed>,
+}
+
+/// A group whose index file is written.
+struct Indexed {
+    group: LaneGroup,
+    seqs: (SeqNo, SeqNo),
+    logs: Vec<LogId>,
+    parts: Vec<(LogId, Part)>,
+    file: NewFile,
 }
 
 /// A group whose index file is being written, from the recent records of memory.
@@ -148,13 +204,6 @@ pub(crate) struct Writing {
     at: usize,
     index: Option<IndexFileWriter>,
     files: Vec<NewFile>,
-}
-
-impl Seal {
-    /// Of the oldest group that is not storage yet. The caller has claimed the right to move groups.
-    pub fn new(core: &Arc<Core>) -> Seal {
-        Seal { core: core.clone(), writing: None }
-    }
 }
 
 impl Writing {
@@ -224,17 +273,54 @@ impl Writing {
         Ok(add)
     }
 
+    /// Ends the index file of a group that is not storage yet.
+    fn end(&mut self) -> Result<Option<Indexed>> {
+        let Some(parts) = self.finish_index()? else { return Ok(None) };
+        let (group, seqs, logs) = (self.group.clone(), self.seqs, std::mem::take(&mut self.logs));
+        Ok(self.files.pop().map(|file| Indexed { group, seqs, logs, parts, file }))
+    }
+}
+
+impl Seal {
+    /// Of the oldest groups that are not storage yet. The caller has claimed the right to move groups.
+    pub fn new(core: &Arc<Core>) -> Seal {
+        let most = if core.seals_alone() { 1 } else { WAITING_GROUPS_MAX };
+        Seal { core: core.clone(), most, writing: None, indexed: Vec::new() }
+    }
+
+    /// Begins the next group, if one more may be in it.
+    fn begin(&mut self) -> Result<Option<Writing>> {
+        let last = self.indexed.last().map_or(0, |indexed| indexed.group.ltn);
+        let is_more = self.indexed.len() < self.most;
+        let Some(group) = is_more.then(|| self.core.passed(last)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
+        Writing::begin(&self.core, group, seqs).map(Some)
+    }
+
+    /// Writes the checkpoint, and names all.
     fn finish(&mut self) -> Result<()> {
         let core = self.core.clone();
-        let Some(parts) = self.finish_index()? else { return Ok(()) };
-        let floor = self.seqs.1 + 1;
-        self.files.push(core.checkpoint(floor)?);
+        let Some(floor) = self.indexed.last().map(|last| last.seqs.1 + 1) else { return Ok(()) };
+        let mut checkpoints = vec![core.checkpoint(floor)?];
         match core.checkpoint(floor) {
-            Ok(copy) => self.files.push(copy),
+            Ok(copy) => checkpoints.push(copy),
             // The room is wanted for what frees more; the next one has its copy again.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
-            Err(e) => return Err(e),
+            Err(e) => {
+                core.remove_unnamed(&checkpoints);
+                return Err(e);
+            }
         }
+        let named = self.name(floor, &checkpoints);
+        named.inspect_err(|_| core.remove_unnamed(&checkpoints))?;
+        core.job_found_room()?;
+        core.rolled()
+    }
+
+    fn name(&mut self, floor: SeqNo, checkpoints: &[NewFile]) -> Result<()> {
+        let core = self.core.clone();
         if !base::canary::is("log-index-file-not-in-the-directory") {
             core.files.sync_dir()?;
         }
@@ -242,38 +328,44 @@ impl Writing {
         if !base::canary::is("log-sealed-before-it-is-durable") {
             core.sync()?;
         }
-        let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
+        let indexed = &mut self.indexed;
+        let left_out = match base::canary::is("log-one-index-file-for-several-groups") {
+            true => indexed.len() - 1,
+            false => 0,
+        };
+        let index_files = indexed.iter().skip(left_out).map(|indexed| &indexed.file);
+        let add: Vec<FileMeta> = index_files.chain(checkpoints).map(|file| file.meta).collect();
         let old: Vec<FileMeta> = core.manifest.state().checkpoints().collect();
         let remove = old.iter().map(|file| file.number).collect();
-        let step = Step { floor: Some(floor), remove, add: add.clone() };
+        let step = Step { floor: Some(floor), remove, add };
+        let ltns: Vec<u64> = indexed.iter().map(|indexed| indexed.group.ltn).collect();
         // Once the edit is there the index follows it, whatever happens to files afterwards.
-        let files = std::mem::take(&mut self.files);
-        let named = core.lane.retain(&[self.group.ltn], |records| {
+        core.lane.retain(&ltns, |records| {
             core.manifest.commit(commit(step, records))?;
-            add.iter().for_each(|meta| core.rows.add(meta));
-            core.install(self.group.ltn, &self.logs, parts);
-            let needed_from = {
-                let kept = &mut lock(&core.under_way).kept;
-                kept.insert(self.group.ltn, self.seqs.0);
-                needed_from(kept, floor)
-            };
+            indexed.drain(..).for_each(|indexed| core.become_storage(indexed));
+            let needed_from = needed_from(&lock(&core.under_way).kept, floor);
             core.forget_truncations(needed_from);
-            add.iter().for_each(|file| core.may_collect(file, self.group.len));
             Ok(())
-        });
-        named.inspect_err(|_| core.remove_unnamed(&files))?;
-        core.counters.sealed_groups.add(1);
-        core.job_found_room()?;
+        })?;
+        core.counters.sealed_groups.add(ltns.len() as u64);
         // One that was lost is none to be removed.
         old.iter().try_for_each(|old| match core.files.remove(&old.name()) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed,
-        })?;
-        core.rolled()
+        })
     }
 }
 
 impl Core {
+    /// The index file of a group is named: it stands for the recent records of the group.
+    fn become_storage(&self, indexed: Indexed) {
+        let Indexed { group, seqs, logs, parts, file } = indexed;
+        self.rows.add(&file.meta);
+        self.install(group.ltn, &logs, parts);
+        lock(&self.under_way).kept.insert(group.ltn, seqs.0);
+        self.may_collect(&file.meta, group.len);
+    }
+
     /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
     pub fn rolled(&self) -> Result<()> {
         if self.manifest.should_roll() {
@@ -379,17 +471,17 @@ impl Job for Seal {
 
     fn step(&mut self) -> Result<Progress> {
         match &mut self.writing {
-            None => match self.core.passed()? {
-                Some(group) => {
-                    let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
-                    self.writing = Some(Writing::begin(&self.core, group, seqs)?);
+            None => {
+                self.writing = self.begin()?;
+                if self.writing.is_none() {
+                    return self.finish().map(|()| Progress::Done);
                 }
-                None => return Ok(Progress::Done),
-            },
+            }
             Some(writing) if !writing.is_written() => writing.write_some()?,
             Some(writing) => {
-                writing.finish()?;
-                return Ok(Progress::Done);
+                let indexed = writing.end()?;
+                self.indexed.extend(indexed);
+                self.writing = None;
             }
         }
         Ok(Progress::More)
@@ -399,6 +491,8 @@ impl Job for Seal {
         if let Some(mut writing) = self.writing.take() {
             writing.abandon();
         }
+        let files: Vec<NewFile> = self.indexed.drain(..).map(|indexed| indexed.file).collect();
+        self.core.remove_unnamed(&files);
     }
 }
 

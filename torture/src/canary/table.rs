@@ -559,7 +559,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     row(
         "log-sealed-before-it-is-durable",
         "log-crash",
-        Some(58),
+        Some(51),
         "the edit that makes a group storage comes before the operations are durable by which records are not in its index file",
     ),
     row(
@@ -567,6 +567,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "log-crash",
         Some(2),
         "an index file is named by an edit before its name is durable",
+    ),
+    row(
+        "log-one-index-file-for-several-groups",
+        "log-crash",
+        Some(1),
+        "of groups that become storage together one gets an index file",
     ),
     row(
         "log-index-file-leaves-out-a-record",

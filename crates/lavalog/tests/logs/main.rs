@@ -16,3 +16,4 @@ mod scans;
 mod space;
 mod strikes;
 mod verify;
+mod waits;

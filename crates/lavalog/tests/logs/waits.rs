@@ -1,0 +1,103 @@
+//! Where the checkpoint is long, groups that are closed wait for others before they become storage, and all have one checkpoint.
+
+use crate::model::options;
+use base::ErrorKind;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogHandle, LogStore, Options};
+use std::path::Path;
+
+const DIR: &str = "/logs";
+const LEN: usize = 2000;
+
+fn open(sim: &SimEnv, options: &Options) -> LogStore {
+    LogStore::open(&sim.env(), Path::new(DIR), options).unwrap()
+}
+
+/// So many logs, each with as much metadata as it may have: a checkpoint of 4 KiB for each.
+fn logs(store: &LogStore, count: u64) -> Vec<LogHandle> {
+    let log = |n| {
+        let log = store.create_log(&format!("log {n}")).unwrap();
+        log.set_metadata(&[7; 4 << 10], Durability::Buffered).unwrap();
+        log
+    };
+    (0..count).map(log).collect()
+}
+
+/// Bytes of checkpoints that are there, each in two copies.
+fn checkpoints(sim: &SimEnv) -> Vec<String> {
+    let files = sim.env().fs.list(Path::new(DIR)).unwrap().into_iter().map(|file| file.name);
+    files.filter(|name| name.ends_with(".e1-2")).collect()
+}
+
+fn append(logs: &[LogHandle], lsn: u64) {
+    logs.iter().for_each(|log| log.append(lsn, &[lsn as u8; LEN], Durability::Buffered).unwrap());
+}
+
+fn holds(store: &LogStore, count: u64, last: u64) {
+    for n in 0..count {
+        let log = store.open_log(&format!("log {n}")).unwrap();
+        let found: Vec<u64> = log.scan(0).map(|record| record.unwrap().0).collect();
+        assert_eq!(found, (1..=last).collect::<Vec<_>>(), "log {n}");
+        assert_eq!(log.read(last).unwrap(), Some(vec![last as u8; LEN]));
+    }
+}
+
+#[test]
+fn groups_wait_for_others_where_the_checkpoint_is_long_and_go_together() {
+    let sim = SimEnv::new(1);
+    let store = open(&sim, &options());
+    let logs = logs(&store, 20);
+    store.seal().unwrap();
+    store.settle().unwrap();
+    let (mut last, mut together, mut before) = (0, Vec::new(), checkpoints(&sim));
+    // Some 5 MB, 64 times the checkpoint with its copy, are more than eight groups of 256 KiB.
+    let mut sealed = store.statistics().sealed_groups;
+    while store.statistics().sealed_groups < 20 {
+        last += 1;
+        append(&logs, last);
+        store.settle().unwrap();
+        let (after, now) = (checkpoints(&sim), store.statistics().sealed_groups);
+        assert_eq!(after != before, now != sealed, "a checkpoint for each time that groups become storage");
+        if now != sealed {
+            together.push(now - sealed);
+        }
+        (before, sealed) = (after, now);
+    }
+    assert!(together.iter().all(|groups| *groups == 8), "{together:?} groups became storage together");
+    // Who asks for it does not wait.
+    last += 1;
+    append(&logs, last);
+    store.seal().unwrap();
+    store.settle().unwrap();
+    assert!(store.statistics().sealed_groups > sealed);
+    append(&logs, last + 1);
+    store.sync().unwrap();
+    // Nobody needs to know what waits: it is replayed.
+    for seed in 0..4 {
+        let kind = [CrashKind::ProcessKill, CrashKind::PowerLoss][seed as usize % 2];
+        holds(&open(&sim.crash(kind, seed), &options()), 20, last + 1);
+    }
+    holds(&store, 20, last + 1);
+}
+
+#[test]
+fn nothing_waits_where_room_is_short() {
+    let sim = SimEnv::new(2);
+    let limited = Options { space_limit: Some(6 << 20), ..options() };
+    sim.watch(DIR);
+    let store = open(&sim, &limited);
+    let logs = logs(&store, 20);
+    // Several times what the limit has room for, trimmed behind.
+    for lsn in 1..=600 {
+        append(&logs, lsn);
+        if lsn > 5 {
+            logs.iter().for_each(|log| log.trim(lsn - 5).unwrap());
+        }
+    }
+    let refused = (601..).find_map(|lsn| logs[0].append(lsn, &[1; LEN], Durability::Buffered).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    logs[0].trim(1 << 40).unwrap();
+    store.settle().unwrap();
+    logs[1].append(601, &[1; LEN], Durability::Buffered).unwrap();
+    assert!(sim.peak() <= 6 << 20, "{} bytes were occupied", sim.peak());
+}
