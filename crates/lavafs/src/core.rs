@@ -15,7 +15,9 @@
 //!
 //! Files never get the blocks that the journal needs to be dumped once, and before that to grow by as much and by a few
 //! of its units ([`Core::reserve`]); nor are names made that could not be dumped. Once the journal has grown into what a
-//! compaction needs, one is begun ([`Core::journal_is_short`]). So a full volume can always remove files.
+//! compaction needs, one is begun ([`Core::journal_is_short`]). So a full volume can always remove files. As long as the journal has some of
+//! the reserve, what is removed would only make up for that; so whoever finds no room then has the journal compacted first
+//! ([`crate::volume::Volume::allocate`]).
 
 use crate::alloc::FreeMap;
 use crate::layout::{self, BLOCK, Extent};

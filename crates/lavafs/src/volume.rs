@@ -295,39 +295,57 @@ impl Volume {
 
     // Room.
 
-    /// Blocks for a file. If there are not enough, but some would be free were the journal durable, it is made so.
+    /// Blocks for a file. If there are not enough, but some would be free were the journal durable, or shorter, it is made so.
     pub(crate) fn allocate(self: &Arc<Self>, blocks: u64, goal: Option<u32>) -> Result<Vec<Extent>> {
         let wanted = u32::try_from(blocks).ok();
-        for last_try in [false, true] {
-            let mut core = lock(&self.core);
-            if let Some(extents) = wanted.and_then(|blocks| core.allocate(blocks, goal)) {
-                return Ok(extents);
-            }
-            let (free, waits) = (core.available() * BLOCK, core.has_freeing());
-            drop(core);
-            if last_try || !waits {
-                let wanted = blocks.saturating_mul(BLOCK);
-                return Err(crate::core::no_space(format!(
-                    "{wanted} bytes are needed and {free} are free on the volume; remove files, or use a larger one"
-                )));
-            }
-            self.commit_all()?;
-        }
-        unreachable!("the last try returns")
+        let extents = self.make_room_for(|core| wanted.and_then(|blocks| core.allocate(blocks, goal)))?;
+        extents.ok_or_else(|| {
+            let (wanted, free) = (blocks.saturating_mul(BLOCK), lock(&self.core).available() * BLOCK);
+            crate::core::no_space(format!(
+                "{wanted} bytes are needed and {free} are free on the volume; remove files, or use a larger one"
+            ))
+        })
     }
 
     /// Refuses new names when there is no room to record them.
     pub(crate) fn check_room(self: &Arc<Self>) -> Result<()> {
-        if lock(&self.core).available() > 0 {
-            return Ok(());
+        let room = self.make_room_for(|core| (core.available() > 0).then_some(()))?;
+        room.ok_or_else(|| {
+            crate::core::no_space("the volume is full; remove files, or use a larger one".into())
+        })
+    }
+
+    /// Takes room, and where there is none, what can be had: blocks that are free once the journal is durable, then those by which the
+    /// journal has grown. `None`: that is not enough.
+    fn make_room_for<T>(self: &Arc<Self>, take: impl Fn(&mut Core) -> Option<T>) -> Result<Option<T>> {
+        let taken = |volume: &Volume| take(&mut lock(&volume.core));
+        if let Some(taken) = taken(self) {
+            return Ok(Some(taken));
         }
         if lock(&self.core).has_freeing() {
             self.commit_all()?;
+            if let Some(taken) = taken(self) {
+                return Ok(Some(taken));
+            }
         }
-        match lock(&self.core).available() {
-            0 => Err(crate::core::no_space("the volume is full; remove files, or use a larger one".into())),
-            _ => Ok(()),
+        if !self.journal_has_reserve() {
+            return Ok(None);
         }
+        self.compact_now()?;
+        Ok(taken(self))
+    }
+
+    /// True if blocks that files do not get are in the journal, where a compaction would set them free: as long as they are, what is
+    /// removed fills up the reserve, and nobody can use it. One that would set free too little is not worth a dump.
+    fn journal_has_reserve(&self) -> bool {
+        if base::canary::is("lavafs-journal-keeps-what-is-removed") {
+            return false;
+        }
+        let is_under_way = !lock(&self.upkeep.compaction).is_idle();
+        let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
+        let core = lock(&self.core);
+        let is_long = since_dump >= u64::from(core.journal_blocks) / 2;
+        core.free.blocks() < core.reserve() && (is_under_way || is_long)
     }
 
     /// Adds blocks to an open file, which had `allocated` of them and needs `needed`. The position of the operation that

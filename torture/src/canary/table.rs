@@ -405,6 +405,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(41),
         "a transaction says of the one before it that it was durable",
     ),
+    test(
+        "lavafs-journal-keeps-what-is-removed",
+        ("lavastore-lavafs", "--lib"),
+        "fs::tests::what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journal_is",
+        "on a full volume, what is removed makes up for what the journal took of the reserve, and no file gets it",
+    ),
     row("lavafs-dump-not-synced", "lavafs", Some(15), "the superblock leads to a dump that is not durable"),
     row(
         "log-group-identity-constant",

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{FormatOptions, MountOptions, format, mount};
 use io::CreateOptions;
-use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 
 /// Another thread has put a claim in line and not committed it yet. A hole in the same transaction could free the bytes that
 /// the claim speaks of: whoever replays it must be able to ask for them.
@@ -151,4 +151,55 @@ fn an_exact_file_never_takes_more_blocks_than_its_bytes_need() {
         drop(file);
         fs.remove(path).unwrap();
     }
+}
+
+/// The journal may grow into the blocks that files do not get. What is removed then is for files all the same, and not for making up for
+/// that: the journal is compacted for whoever needs room.
+#[test]
+fn what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journal_is() {
+    let sim = SimEnv::new(7);
+    let device = sim.device("/device", 400 * BLOCK).unwrap();
+    let small = FormatOptions {
+        unit_len: 8 * BLOCK,
+        small_unit_len: 2 * BLOCK,
+        journal_len: 4 * BLOCK,
+        ..FormatOptions::default()
+    };
+    format(&sim.env(), &*device, &small).unwrap();
+    let options = MountOptions {
+        compact_journal_at: 1 << 20,
+        write_buffer_len: BLOCK as usize,
+        ..MountOptions::default()
+    };
+    let fs = mount(&sim.env(), device, options).unwrap();
+    let write_file = |path: &str, bytes: &[u8]| {
+        let mut file = fs.create(Path::new(path), &CreateOptions::default())?;
+        file.append(bytes)?;
+        file.sync(io::SyncKind::Full)
+    };
+    let name = |n: u64| format!("/{n:04}");
+    let count = (0..).take_while(|n| write_file(&name(*n), &[7; 9000]).is_ok()).count() as u64;
+    let (mut into_reserve, mut next, before) = (0, count, fs.statistics());
+    for n in 1..60 {
+        for _ in 0..n % 23 {
+            fs.rename(Path::new("/0000"), Path::new("/zero")).unwrap();
+            fs.sync_dir(Path::new("/")).unwrap();
+            fs.rename(Path::new("/zero"), Path::new("/0000")).unwrap();
+            fs.sync_dir(Path::new("/")).unwrap();
+        }
+        fs.remove(Path::new(&name(n))).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        into_reserve += u64::from(fs.statistics().available_bytes == 0);
+        write_file(&name(n), b"one block").unwrap_or_else(|e| panic!("file {n} of {count}: {e}"));
+        // And full again.
+        next += (next..).take_while(|n| write_file(&name(*n), b"x").is_ok()).count() as u64;
+    }
+    let after = fs.statistics();
+    assert!(into_reserve > 3, "{into_reserve} times");
+    // A dump for each file that finds no room would be paid for by every write to a full volume.
+    let compactions = after.journal_compactions - before.journal_compactions;
+    assert!(compactions < 120, "{compactions} compactions");
+    let left = sim.crash(CrashKind::PowerLoss, 1);
+    let after = mount(&left.env(), left.device("/device", 0).unwrap(), MountOptions::default()).unwrap();
+    assert_eq!(after.read_all(Path::new(&name(1)), 1 << 20).unwrap(), b"one block");
 }

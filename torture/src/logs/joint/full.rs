@@ -28,7 +28,8 @@ impl Room for OfMachine {
         room::peak(sim).expect("the volume says what files occupy")
     }
 
-    /// On LavaFS one in a hundred stores refuses some: its own journal and blocks that are not free yet are in the way.
+    /// On LavaFS one in four hundred stores refuses some: each file of a job takes a block, and what the ballast gave is used up before the
+    /// jobs have freed what was trimmed.
     fn trims_pass(&self) -> bool {
         !machine::is_lavafs()
     }
