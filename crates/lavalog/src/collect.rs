@@ -17,7 +17,7 @@ use crate::lsn_set::{LsnSet, Size};
 use crate::manifest::{FileMeta, Role, Step, commit};
 use crate::pick::{Company, FileFacts, Pick};
 use base::sync::{lock, read, write};
-use base::{Error, HashMap, Result};
+use base::{Error, ErrorKind, HashMap, Result};
 use outputs::Outputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -280,7 +280,8 @@ impl Job for Collection {
 
     fn step(&mut self) -> Result<Progress> {
         let stepped = self.advance();
-        if stepped.as_ref().is_err_and(Error::is_corruption) {
+        let is_lost = |e: &Error| e.is_corruption() || e.kind() == ErrorKind::NotFound;
+        if stepped.as_ref().is_err_and(is_lost) {
             // What is damaged stays as it is; everything else goes on.
             let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = &self.pick;
             self.core.set_damaged(inputs);

@@ -176,15 +176,18 @@ impl Core {
     /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in, or may have been in; those of reading. Then `out` is as it was.
     pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         for _ in 0..MOVES_MAX {
-            let found = {
+            let (found, taken_in) = {
                 let logs = read(&self.logs);
                 let log = logs.log(log)?;
                 match log.admit(lsn)? {
-                    Some(found) => found,
+                    Some(found) => (found, logs.taken_in()),
                     None => return log.check_lost(lsn, lsn).map(|()| false),
                 }
             };
-            match self.row_of(log, lsn, found).and_then(|(source, row)| self.bytes_of(source, &row, out)) {
+            match self
+                .row_of(log, lsn, (found, taken_in))
+                .and_then(|(source, row)| self.bytes_of(source, &row, out))
+            {
                 // It was there a moment ago: it was moved, or has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 done => return done.map(|()| true).map_err(|e| self.judge(e)),
@@ -194,15 +197,15 @@ impl Core {
         Err(Error::new(ErrorKind::Busy, why))
     }
 
-    /// Where a record is, by what was found of it.
+    /// Where a record is, by what was found of it, and [`crate::logs::Logs::taken_in`] then.
     ///
     /// # Errors
     /// `NotFound` if it was moved meanwhile; those of reading.
-    pub fn row_of(&self, log: LogId, lsn: Lsn, found: Found) -> Result<(Source, Entry)> {
+    pub fn row_of(&self, log: LogId, lsn: Lsn, (found, taken_in): (Found, u64)) -> Result<(Source, Entry)> {
         match found {
             Found::Record(source, entry) => Ok((source, entry)),
             Found::Block(source, block) => {
-                let row = self.with_rows(source, || self.rows.entry(source, log, lsn, block))?;
+                let row = self.with_rows(source, taken_in, || self.rows.entry(source, log, lsn, block))?;
                 Ok((source, row))
             }
         }

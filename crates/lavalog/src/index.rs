@@ -239,6 +239,31 @@ impl LogIndex {
         whole
     }
 
+    /// True if a record is in the rows of a file.
+    pub fn is_in(&self, source: Source, lsn: Lsn) -> bool {
+        self.parts.of(lsn).is_some_and(|part| part.source() == source)
+    }
+
+    /// The index file of a group is lost, and `rows`, LSNs ascending, are those of the group that were alive a moment ago: what still is
+    /// becomes recent records again, as it was before the file was written. True if there is any. `None`, and nothing has changed, if some
+    /// of them are missing.
+    pub fn take_in(&mut self, ltn: u64, rows: &[Entry]) -> Option<bool> {
+        let source = Source::Group(ltn);
+        let part = rows.iter().find_map(|row| self.parts.of(row.lsn).filter(|part| part.source() == source));
+        let Some(low) = part.map(Part::low) else { return Some(false) };
+        let part = self.parts.take(source, low)?;
+        let mut recent = Recent::new(ltn);
+        for row in rows.iter().filter(|row| part.set().contains(row.lsn)) {
+            recent.insert(Item { lsn: row.lsn, seq: row.seq, at: row.at, len: row.len });
+        }
+        if recent.size != part.set().size() {
+            self.parts.insert(part);
+            return None;
+        }
+        push_tight(&mut self.recent, recent);
+        Some(true)
+    }
+
     /// Files were collected: what lived of them is in another one, which has `part` of this log, if it has anything. It stands for
     /// the parts of the inputs, as far as they are still alive. `inputs`: each with the lowest LSN that it had of the log. False if
     /// not all of the part is alive. `floor` as there.

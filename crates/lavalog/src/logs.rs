@@ -44,6 +44,8 @@ pub struct Logs {
     /// Logs that were deleted and have something in the index still: nobody finds them.
     deleted: Vec<Log>,
     ledger: Ledger,
+    /// How often the rows of a group were taken into memory: see [`Logs::taken_in`].
+    taken_in: u64,
 }
 
 /// What becomes of a log when files are collected.
@@ -287,6 +289,31 @@ impl Logs {
     /// No log has recent records in a group any more.
     pub fn installed(&mut self, ltn: u64) {
         self.in_group.remove(&ltn);
+    }
+
+    /// The index file of a group is lost: what is alive of some logs in it, of each by LSN, becomes recent records again. False if some of
+    /// it is missing; these logs are as they were. [`Logs::took_in`] once all were here.
+    pub fn take_in<'a>(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, &'a [Entry])>) -> bool {
+        let mut is_whole = true;
+        for (id, rows) in logs {
+            match self.logs.get_mut(&id).map(|log| log.take_in(ltn, rows)) {
+                Some(Some(true)) => self.in_group.entry(ltn).or_default().push(id),
+                Some(None) => is_whole = false,
+                Some(Some(false)) | None => {}
+            }
+        }
+        is_whole
+    }
+
+    /// No log leads to the lost index file of a group any more.
+    pub fn took_in(&mut self) {
+        self.taken_in += 1;
+    }
+
+    /// How often that was so. Who has found the block of a record, and sees another number after he has read it, may have read another file
+    /// in the place of the one that was meant.
+    pub fn taken_in(&self) -> u64 {
+        self.taken_in
     }
 
     /// Files were collected: for some of the logs that they have something of. [`Logs::forget`] them once all were here.

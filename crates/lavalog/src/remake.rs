@@ -2,8 +2,10 @@
 //!
 //! * **At open**, an index file that is gone or has no readable directory: the group is read and what is alive of it is in memory
 //!   again (`open`). From there a new index file is written as soon as a job is free, so that the next open reads no group for it.
-//! * **While the store runs**, a block that cannot be read: whoever meets it says so and waits for a job (for a bounded time), which
-//!   reads the file and, if it finds damage, the group. The directory says which records there were when the file was written, and of
+//! * **While the store runs**, an index file that is gone or has no readable directory: whoever meets that says so and waits for a job (for a
+//!   bounded time), which reads the group. What is alive is known, so its rows are taken into memory again, log by log, and a new file is
+//!   written from there. Its blocks lie elsewhere: who has found a block before that asks the index again ([`crate::logs::Logs::taken_in`]).
+//! * **While the store runs**, a block that cannot be read: whoever meets it waits as well, for a job that reads the file and, if it finds damage, the group. The directory says which records there were when the file was written, and of
 //!   several with one LSN that of the highest sequence was alive then, since it takes the place of the others. So the new file has
 //!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.
 //!
@@ -13,7 +15,7 @@
 //! One job at a time, with the right to move groups ([`crate::core::UnderWay`]), so that no file goes that it reads. It stands back where
 //! room is short: what frees room comes first.
 
-use crate::core::Core;
+use crate::core::{Core, LOGS_AT_ONCE};
 use crate::disk::directory::Directory;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::RowFile;
@@ -23,11 +25,11 @@ use crate::ops::{Op, Ops};
 use crate::seal::{NewFile, Writing};
 use crate::to_remake::Why;
 use crate::write::place_of;
-use base::sync::lock;
+use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use store::commit::{GroupState, LogCheck, LogFindings, LoggedBatch};
+use store::commit::{GroupState, LaneGroup, LogCheck, LogFindings, LoggedBatch};
 use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
@@ -52,13 +54,14 @@ impl Core {
         }
     }
 
-    /// Reads rows of a source. Of a group they are made again if they are damaged, and read once more.
+    /// Reads rows of a source, by what the index said when [`crate::logs::Logs::taken_in`] was this. Of a group they are made again if they
+    /// are damaged, and read once more.
     ///
     /// # Errors
-    /// Those of `read`: `Corruption` if they could not be made again.
-    pub fn with_rows<T>(&self, source: Source, read: impl Fn() -> Result<T>) -> Result<T> {
+    /// Those of `read`: `Corruption` if they could not be made again. `NotFound`: the index is to be asked again.
+    pub fn with_rows<T>(&self, source: Source, taken_in: u64, read: impl Fn() -> Result<T>) -> Result<T> {
         let number = self.rows.number(source);
-        match (read(), source, number) {
+        let rows = match (read(), source, number) {
             // Who only reads has nobody who makes them again.
             (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && self.reader().is_none() => {
                 if self.wait_for_rows(ltn, number) {
@@ -68,7 +71,12 @@ impl Core {
                 }
             }
             (rows, ..) => rows,
+        };
+        let is_same = base::sync::read(&self.logs).taken_in() == taken_in;
+        if is_same || base::canary::is("log-block-of-a-lost-file-trusted") {
+            return rows;
         }
+        Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
     }
 
     /// Has an index file made again. True if there is another one now.
@@ -122,10 +130,24 @@ pub(crate) struct Remake {
 /// How far it has come.
 enum At {
     Begin,
+    /// From the group, into memory.
+    Reading(Box<Reading>),
     /// From memory.
     Writing(Box<Writing>, FileMeta, u64),
     /// From the group.
     Mending(Box<Mending>),
+}
+
+/// An index file that is lost as a whole.
+struct Reading {
+    old: FileMeta,
+    group: LaneGroup,
+    scan: LogCheck,
+    found: LogFindings,
+    /// The sequences of the group.
+    seqs: Option<(SeqNo, SeqNo)>,
+    /// Of what was alive when it was read.
+    rows: BTreeMap<(LogId, Lsn), Entry>,
 }
 
 /// An index file with damaged blocks.
@@ -162,8 +184,7 @@ impl Remake {
         let core = &self.core;
         let first = lock(&core.under_way).to_remake.first();
         let Some((ltn, number, why)) = first else { return Ok(Stepped::Done) };
-        let is_group =
-            |group: &store::commit::LaneGroup| group.ltn == ltn && group.state == GroupState::Retained;
+        let is_group = |group: &LaneGroup| group.ltn == ltn && group.state == GroupState::Retained;
         let group = core.lane.groups().into_iter().find(is_group);
         let old = core.manifest.state().rows_of(Source::Group(ltn)).filter(|meta| meta.number == number);
         let (Some(mut group), Some(old)) = (group, old) else {
@@ -191,10 +212,23 @@ impl Remake {
                     output: None,
                 })),
                 Err(e) if !is_damage(&e) => return Err(e),
-                _ => {
-                    lock(&core.under_way).to_remake.done(ltn, number);
-                    return Ok(Stepped::More);
-                }
+                _ => match core.lane.scan(ltn) {
+                    Ok(scan) => At::Reading(Box::new(Reading {
+                        old,
+                        group,
+                        scan,
+                        found: LogFindings::default(),
+                        seqs: None,
+                        rows: BTreeMap::new(),
+                    })),
+                    // The group is lost as well.
+                    Err(e) if is_damage(&e) => {
+                        lock(&core.under_way).to_remake.done(ltn, number);
+                        core.context().signals.notify_progress();
+                        return Ok(Stepped::More);
+                    }
+                    Err(e) => return Err(e),
+                },
             },
         };
         Ok(Stepped::More)
@@ -203,6 +237,15 @@ impl Remake {
     fn advance(&mut self) -> Result<Stepped> {
         match &mut self.at {
             At::Begin => self.begin(),
+            At::Reading(reading) => {
+                if reading.read_some(&self.core)? {
+                    return Ok(Stepped::More);
+                }
+                let Some((group, seqs)) = reading.take_in(&self.core) else { return Ok(Stepped::GivenUp) };
+                let (old, group_len) = (reading.old, group.len);
+                self.at = At::Writing(Box::new(Writing::begin(&self.core, group, seqs)?), old, group_len);
+                Ok(Stepped::More)
+            }
             At::Writing(writing, old, group_len) => {
                 if writing.is_written() {
                     for new in writing.replace(old)? {
@@ -217,17 +260,68 @@ impl Remake {
     }
 
     fn give_up(&mut self) {
-        if let At::Mending(mending) = &mut self.at {
-            let (ltn, number) = (mending.ltn, mending.old.number);
-            mending.remove(&self.core);
-            lock(&self.core.under_way).to_remake.done(ltn, number);
-            self.core.context().signals.notify_progress();
-        }
+        let (ltn, number) = match &mut self.at {
+            At::Mending(mending) => {
+                mending.remove(&self.core);
+                (mending.ltn, mending.old.number)
+            }
+            At::Reading(reading) => (reading.group.ltn, reading.old.number),
+            At::Begin | At::Writing(..) => return,
+        };
+        lock(&self.core.under_way).to_remake.done(ltn, number);
+        self.core.context().signals.notify_progress();
     }
 }
 
 fn is_damage(e: &Error) -> bool {
     e.is_corruption() || e.kind() == ErrorKind::NotFound
+}
+
+impl Reading {
+    /// Reads a part of the group. False if that was the last.
+    fn read_some(&mut self, core: &Core) -> Result<bool> {
+        let (rows, seqs, source) = (&mut self.rows, &mut self.seqs, Source::Group(self.group.ltn));
+        let mut failed = None;
+        let is_wanted =
+            |log, lsn| read(&core.logs).get(log).is_some_and(|log| log.index().is_in(source, lsn));
+        let mut take = |batch: &LoggedBatch<'_>| {
+            if batch.tenant == TENANT {
+                *seqs = Some((seqs.map_or(batch.first_seq, |(first, _)| first), batch.last_seq));
+            }
+            failed = failed.take().or(take_rows(rows, batch, is_wanted).err());
+        };
+        let is_more = self.scan.step(&mut self.found, &mut take);
+        failed.map_or(Ok(is_more), Err)
+    }
+
+    /// The rows take the place of those of the file, in memory. `None`: pages of the group are damaged, and some rows are missing.
+    fn take_in(&mut self, core: &Core) -> Option<(LaneGroup, (SeqNo, SeqNo))> {
+        let seqs = self.seqs.filter(|_| self.found.errors.is_empty())?;
+        let ltn = self.group.ltn;
+        let rows: Vec<Entry> = std::mem::take(&mut self.rows).into_values().collect();
+        let mut logs = rows.chunk_by(|a, b| a.log == b.log);
+        loop {
+            let some: Vec<&[Entry]> = logs.by_ref().take(LOGS_AT_ONCE).collect();
+            if some.is_empty() {
+                break;
+            }
+            let some = some.into_iter().filter_map(|rows| Some((rows.first()?.log, rows)));
+            if !write(&core.logs).take_in(ltn, some) {
+                return None;
+            }
+        }
+        // From here on nobody finds a block of the lost file, and who has found one asks again: another file may take its place.
+        write(&core.logs).took_in();
+        let source = Source::Group(ltn);
+        {
+            let mut under_way = lock(&core.under_way);
+            under_way.to_remake.in_memory(ltn, self.old.number, seqs);
+            under_way.to_collect.remove(source);
+        }
+        core.rows.forget(source);
+        core.context().signals.notify_progress();
+        Some((LaneGroup { seqs: None, ..self.group.clone() }, seqs))
+    }
 }
 
 impl Mending {
@@ -368,7 +462,7 @@ impl Job for Remake {
             Ok(Stepped::More) => return Ok(Progress::More),
             Ok(Stepped::Done) => {}
             Ok(Stepped::GivenUp) => self.give_up(),
-            Err(e) if is_damage(&e) && matches!(self.at, At::Mending(_)) => self.give_up(),
+            Err(e) if is_damage(&e) && matches!(self.at, At::Mending(_) | At::Reading(_)) => self.give_up(),
             Err(e) => return Err(e),
         }
         Ok(Progress::Done)
@@ -378,7 +472,7 @@ impl Job for Remake {
         match &mut self.at {
             At::Writing(writing, ..) => writing.abandon(),
             At::Mending(mending) => mending.remove(&self.core),
-            At::Begin => {}
+            At::Begin | At::Reading(_) => {}
         }
     }
 }

@@ -146,7 +146,7 @@ impl Scan {
         let Some(mut from) = self.next else { return Ok(()) };
         for _ in 0..MOVES_MAX {
             let mut spans = Vec::new();
-            let lost = {
+            let (lost, taken_in) = {
                 let logs = read(&self.core.logs);
                 let log = logs.log(self.log)?;
                 let lost = log.first_lost(from).filter(|lost| *lost <= self.last);
@@ -154,7 +154,7 @@ impl Scan {
                     return log.check_lost(from, self.last);
                 }
                 log.index().spans(self.log, from, SPANS, &mut spans);
-                lost
+                (lost, logs.taken_in())
             };
             spans.retain(|span| span.first <= self.last && lost.is_none_or(|lost| span.first < lost));
             let Some(last) = spans.last().map(|span| span.last) else {
@@ -163,7 +163,7 @@ impl Scan {
             };
             // What may be lost is told when the scan comes there.
             let end = lost.map_or(self.last, |lost| lost - 1);
-            match self.read_spans(&spans, from, end) {
+            match self.read_spans((&spans, taken_in), from, end) {
                 // What was read before the error is handed out first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
                 // Something was moved since it was found, or has gone.
@@ -176,7 +176,7 @@ impl Scan {
         Err(Error::new(ErrorKind::Busy, why))
     }
 
-    fn read_spans(&mut self, spans: &[Span], from: Lsn, end: Lsn) -> Result<()> {
+    fn read_spans(&mut self, (spans, taken_in): (&[Span], u64), from: Lsn, end: Lsn) -> Result<()> {
         let (wanted, most) = self.ahead_bytes;
         self.ahead_bytes.0 = (2 * wanted).min(most);
         let mut left = wanted as u64;
@@ -186,7 +186,7 @@ impl Scan {
                 Found::Block(source, block) => {
                     let mut rows = {
                         let core = &self.core;
-                        core.with_rows(source, || core.rows.of(source)?.block(self.log, block))?
+                        core.with_rows(source, taken_in, || core.rows.of(source)?.block(self.log, block))?
                     };
                     let wanted = span.first.max(from)..=span.last.min(end);
                     rows.retain(|row| wanted.contains(&row.lsn));

@@ -29,8 +29,8 @@ use store::guest::{Carried, HostWrite};
 enum Admitted {
     /// All of it may be written.
     Yes,
-    /// The LSN of this operation is taken, by what was found there.
-    Taken(usize, Found),
+    /// The LSN of this operation is taken, by what was found there, with [`Logs::taken_in`].
+    Taken(usize, (Found, u64)),
 }
 
 /// What the operations before one have done to a log.
@@ -64,7 +64,7 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
                 before.appended.insert(lsn);
                 if let Some(found) = found.filter(|_| before.truncated_after.is_none_or(|after| lsn <= after))
                 {
-                    return Ok(Admitted::Taken(i, found));
+                    return Ok(Admitted::Taken(i, (found, logs.taken_in())));
                 }
             }
             Op::Trim { below, .. } => before.trimmed_below = before.trimmed_below.max(below),
@@ -83,7 +83,7 @@ enum Tried {
     /// It is in the log, and applied.
     Written(Ticket),
     /// The LSN of this operation is taken.
-    Taken(usize, Found),
+    Taken(usize, (Found, u64)),
     /// There is no group for a batch of so many bytes.
     NoGroup(usize),
 }
@@ -322,7 +322,7 @@ impl Core {
     ///
     /// # Errors
     /// `AlreadyExists` if other bytes are there; those of reading.
-    fn is_there(&self, op: &Op<'_>, found: Found) -> Result<bool> {
+    fn is_there(&self, op: &Op<'_>, found: (Found, u64)) -> Result<bool> {
         let Op::Append { log, lsn, bytes } = *op else { return Ok(false) };
         let mut there = Vec::new();
         let row = self.row_of(log, lsn, found);

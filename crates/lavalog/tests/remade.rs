@@ -1,5 +1,5 @@
-//! Rows that are damaged are made again from their group while many read by them, others append and trim, and files are collected:
-//! under every schedule of the threads each reader gets its record, whoever met the damage first.
+//! Rows that are damaged, or whose file is lost under the open store, are made again from their group while many read by them, others
+//! append and trim, and files are collected: under every schedule of the threads each reader gets its record, whoever met the damage first.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -98,7 +98,13 @@ fn every_reader_gets_its_record_while_rows_are_made_again() {
                 threads.push(spawner.spawn(&format!("reader-{n}"), Priority::Foreground, body).unwrap());
             }
             let log = store.open_log("log 0").unwrap();
+            let files = env.fs.list(Path::new(DIR)).unwrap();
+            let mut indexes = files.into_iter().map(|file| file.name).filter(|name| name.ends_with(".e1-1"));
             for below in 1..=20 {
+                if let Some(lost) = indexes.next().filter(|_| seed % 2 == 1 && rng.one_in(2)) {
+                    // It may have gone by itself.
+                    let _ = env.fs.remove(&io::fs::join(Path::new(DIR), &lost));
+                }
                 trimmed.store(below * 25, Ordering::SeqCst);
                 log.trim(below * 25).unwrap();
                 log.append(RECORDS + below, &bytes(0, RECORDS + below), Durability::Durable).unwrap();

@@ -580,6 +580,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(1),
         "of groups that become storage together one gets an index file",
     ),
+    test(
+        "log-block-of-a-lost-file-trusted",
+        ("lavastore-lavalog", "--lib"),
+        "log_store::tests::a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again",
+        "a block that was found in a lost index file is read in the one that took its place",
+    ),
     row(
         "log-index-file-leaves-out-a-record",
         "log-model",

@@ -47,6 +47,22 @@ fn a_floor_never_sinks() {
     assert!(e.message().contains("the floor") && manifest.state().floor == floor, "{e}");
 }
 
+/// Between the look at the index and the read of the block the file was lost and another has come, with other blocks in its places.
+#[test]
+fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
+    let (store, index) = sealed();
+    let (core, source) = (store.core(), index.source().unwrap());
+    let (_, directory) = RowFile::open(core.context(), &index).unwrap();
+    let rows = &directory.logs[0];
+    let then = base::sync::read(&core.logs).taken_in();
+    let read =
+        |taken_in| core.with_rows(source, taken_in, || core.rows.entry(source, rows.log, 1, rows.blocks[0]));
+    assert_eq!(read(then).unwrap().lsn, 1);
+    base::sync::write(&core.logs).took_in();
+    assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(read(then + 1).unwrap().lsn, 1);
+}
+
 /// As if a collection had moved it each time: the index leads to a file of rows that is not known any more.
 #[test]
 fn who_never_finds_a_record_where_it_was_is_told_to_read_again() {

@@ -327,6 +327,11 @@ impl Log {
         self.note_files(whole);
     }
 
+    /// See [`LogIndex::take_in`].
+    pub(super) fn take_in(&mut self, ltn: u64, rows: &[Entry]) -> Option<bool> {
+        self.index.take_in(ltn, rows)
+    }
+
     pub(super) fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) {
         let whole = self.index.relocate(inputs, part, self.trimmed_below, ledger);
         self.note_files(whole);

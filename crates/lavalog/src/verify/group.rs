@@ -30,6 +30,9 @@ use store::commit::{LogCheck, LogFindings, LoggedBatch};
 /// Blocks of rows that are kept at once.
 const BLOCKS_MAX: usize = 1024;
 
+/// A log, and the first and the last of some LSNs of it.
+type LogRun = (LogId, Lsn, Lsn);
+
 /// What leads to the records of a group.
 enum Rows {
     File { file: RowFile, directory: Directory, blocks: HashMap<(LogId, Lsn), Arc<Vec<Entry>>> },
@@ -47,6 +50,8 @@ pub(super) struct GroupCheck {
     /// The LSNs of blocks of rows that cannot be read: they are lost unless the group has them, from which the rows are made again.
     bad_blocks: Vec<(LogId, RangeInclusive<Lsn>, Error)>,
     losses: Losses,
+    /// What only the index file led to, which is lost: its rows are made again from the group, unless pages of that are damaged, too.
+    without_rows: Option<(Error, Vec<LogRun>)>,
     records: u64,
     record_bytes: u64,
     /// Records are appended to it: what is not in its file yet is nobody's to check.
@@ -60,7 +65,7 @@ pub(super) struct GroupCheck {
 impl GroupCheck {
     /// Of a group that is storage, by its index file. `None`: it cannot be read at all, which is told, or has gone.
     pub fn retained(core: &Core, meta: &FileMeta, ltn: u64, report: &mut VerifyReport) -> Option<GroupCheck> {
-        let mut losses = Losses::default();
+        let (mut losses, mut without_rows) = (Losses::default(), None);
         let (rows, left) = match open_rows(core, meta, ltn) {
             Ok(file) => {
                 let alive = |rows: &LogRows| (rows.log, alive_of(core, Source::Group(ltn), rows));
@@ -71,9 +76,14 @@ impl GroupCheck {
             Err(e) => {
                 let e = missing_is_damage(core, meta, e);
                 losses.note(&e);
-                // As long as the store is open: the next open makes the rows again from the group.
-                part_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
+                let mut runs = Vec::new();
+                part_runs(core, Source::Group(ltn), |log, first, last| runs.push((log, first, last)));
                 lost_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
+                if core.reader().is_some() {
+                    // Who only reads has nobody who makes them again.
+                    runs.drain(..).for_each(|(log, first, last)| losses.lose(&e, log, first, last));
+                }
+                without_rows = Some((e, runs));
                 (Rows::Memory, recent_lsns(core, ltn))
             }
         };
@@ -86,7 +96,7 @@ impl GroupCheck {
                 return None;
             }
         };
-        let mut group = GroupCheck::new(ltn, rows, check, left, losses);
+        let mut group = GroupCheck { without_rows, ..GroupCheck::new(ltn, rows, check, left, losses) };
         group.check_rows(report, meta.len);
         Some(group)
     }
@@ -114,6 +124,7 @@ impl GroupCheck {
             left,
             bad_blocks: Vec::new(),
             losses,
+            without_rows: None,
             records,
             record_bytes,
             is_active,
@@ -198,6 +209,9 @@ impl GroupCheck {
         }
         let pages_are_bad = !self.found.errors.is_empty();
         self.found.errors.iter().for_each(|(_, e)| self.losses.note(e));
+        if let Some((e, runs)) = self.without_rows.take().filter(|_| pages_are_bad) {
+            runs.into_iter().for_each(|(log, first, last)| self.losses.lose(&e, log, first, last));
+        }
         for (log, left) in std::mem::take(&mut self.left) {
             for run in left.runs() {
                 (run.first..=run.last()).for_each(|lsn| match bad_block(&self.bad_blocks, log, lsn) {

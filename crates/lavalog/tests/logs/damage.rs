@@ -170,6 +170,72 @@ fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_stor
     }
 }
 
+/// What a file system loses under a store that is open, or all of a file but its blocks: the group has the rows, and there is a new
+/// file by the time that somebody has asked for a record.
+#[test]
+fn an_index_file_that_is_lost_while_the_store_is_open_is_made_again() {
+    for (is_gone, scans) in [(true, false), (true, true), (false, false), (false, true)] {
+        let sim = made(9);
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        let indexes = files(&sim, ".e1-1");
+        for path in &indexes {
+            match is_gone {
+                true => sim.env().fs.remove(path).unwrap(),
+                false => {
+                    let len = sim.read_file(path).unwrap().len() as u64;
+                    sim.flip_bit(path, len - 90, 3).unwrap();
+                }
+            }
+        }
+        // Of one of them nobody asks for anything alive before it is changed.
+        store.open_log("trimmed").unwrap().truncate_after(1150, Durability::Buffered).unwrap();
+        store.open_log("kept").unwrap().append(1201, b"new", Durability::Durable).unwrap();
+        match scans {
+            true => assert_eq!(scanned(&store.open_log("kept").unwrap()), (1201, 0)),
+            false => assert_eq!(count(&store, "kept"), (1200, 0)),
+        }
+        assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (551, 0)));
+        let remade = store.statistics().remade_files;
+        assert!(remade > 0 && remade <= indexes.len() as u64, "{remade} of {indexes:?}");
+        store.settle().unwrap();
+        store.close().unwrap();
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        store.settle().unwrap();
+        // Those of which nothing was alive were left for this.
+        assert!(store.statistics().remade_files + remade <= indexes.len() as u64);
+        assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (551, 0)));
+        let verified = store.verify();
+        assert!(verified.damages.is_empty(), "{verified:?}");
+    }
+}
+
+/// Nobody reads what is collected before it is: the file is missed by the job.
+#[test]
+fn a_lost_index_file_stops_no_collection() {
+    let sim = made(10);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    files(&sim, ".e1-1").iter().for_each(|path| sim.env().fs.remove(path).unwrap());
+    store.open_log("trimmed").unwrap().trim(1150).unwrap();
+    store.settle().unwrap();
+    assert!(store.statistics().remade_files > 0);
+    store.open_log("trimmed").unwrap().append(1201, b"new", Durability::Durable).unwrap();
+    assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (51, 0)));
+}
+
+/// As with damaged blocks, the group may be damaged as well: its other records are there at the next open, and the file is not tried again.
+#[test]
+fn rows_of_a_damaged_group_are_not_made_again_while_the_store_runs() {
+    let sim = made(11);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    files(&sim, ".e1-1").iter().for_each(|path| sim.env().fs.remove(path).unwrap());
+    retained(&sim).iter().for_each(|path| sim.flip_bit(path, 7000, 3).unwrap());
+    let (_, damaged) = count(&store, "kept");
+    assert!(damaged > 0);
+    assert_eq!(count(&store, "kept").1, damaged);
+    assert_eq!(store.statistics().remade_files, 0);
+    store.open_log("kept").unwrap().append(1201, b"new", Durability::Durable).unwrap();
+}
+
 /// Of records with one LSN in a group the last is in its rows, also when they are made again.
 #[test]
 fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
