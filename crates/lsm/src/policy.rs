@@ -1,6 +1,6 @@
 //! Which files to compact next: pure functions of a version, the parameters of a policy and what is running.
 //!
-//! A [`CompactionPolicy`] is what gives a tree its shape. [`Leveled`] is the first; a family stores which one it has
+//! A [`CompactionPolicy`] is what gives a tree its shape. There are [`Leveled`] and [`Vlsm`]; a family stores which one it has
 //! ([`named`]). What only makes single files go down or be written anew is the same for all of them, and made of the
 //! [`Moves`] that a policy can make.
 //!
@@ -11,6 +11,7 @@
 //! * [`contract`]: the trait. `facts`: what it is asked with.
 //! * [`compaction`]: what it answers. `in_progress`: what keeps concurrent compactions of a family apart.
 //! * [`leveled`]: targets, scores, automatic picks.
+//! * [`vlsm`]: the same with narrow compactions and short chains of them.
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`relocation`]: values back into the order of their keys.
@@ -32,6 +33,7 @@ pub mod quiet;
 pub mod relocation;
 pub mod set_aside;
 mod sink;
+pub mod vlsm;
 
 pub use compaction::{Compaction, Reason};
 pub use contract::{CompactionPolicy, L0Load};
@@ -45,6 +47,7 @@ pub use manual::{ManualRange, ManualStep};
 pub use named::{Policies, PolicyChoice, TreeOptions};
 pub use relocation::{Relocation, RelocationOptions, RelocationStep};
 pub use set_aside::SetAside;
+pub use vlsm::parameters::{OverlapOf, Vlsm, VlsmOptions};
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,10 @@ pub enum Reason {
     L0Intra,
     /// A level is over its target.
     LevelBytes,
+    /// Level 0 cannot go down before its output level has sent something on.
+    Spill,
+    /// The same, and whatever could go meets more below it than it should.
+    PoorSpill,
     /// Somebody asked for it.
     Manual,
     /// Nobody writes, and it frees more than it writes.

@@ -9,7 +9,7 @@ use version::{Level, Version};
 
 /// Files with separated values are cut by what they stand for, but not below this many physical bytes: a tree of tiny
 /// files costs more in files than it saves in I/O.
-const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
+pub(super) const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
 /// How much more.
 const COMPENSATED_FACTOR: u64 = 4;
 
@@ -63,6 +63,16 @@ impl Cutter {
     }
 }
 
+impl Cutter {
+    /// True if an output has the size that it is to have.
+    pub(super) fn is_full(&self, open: OutputSize) -> bool {
+        open.raw_bytes >= self.file_bytes
+            && open.file_bytes >= self.physical_bytes_min
+            && (open.file_bytes >= self.physical_bytes_good
+                || open.raw_bytes / COMPENSATED_FACTOR >= self.file_bytes)
+    }
+}
+
 impl OutputCutter for Cutter {
     fn cut_before(&mut self, next_user_key: &[u8], open: OutputSize) -> bool {
         if open.is_empty {
@@ -72,11 +82,7 @@ impl OutputCutter for Cutter {
             self.overlap = self.overlap.saturating_add(file.len);
             self.at += 1;
         }
-        let full = open.raw_bytes >= self.file_bytes
-            && open.file_bytes >= self.physical_bytes_min
-            && (open.file_bytes >= self.physical_bytes_good
-                || open.raw_bytes / COMPENSATED_FACTOR >= self.file_bytes);
-        let cut = !open.is_empty && (full || self.overlap > self.overlap_max);
+        let cut = !open.is_empty && (self.is_full(open) || self.overlap > self.overlap_max);
         if cut {
             self.overlap = 0;
         }

@@ -10,7 +10,7 @@
 //! * `picker`: which files.
 
 pub mod parameters;
-mod picker;
+pub(super) mod picker;
 pub mod targets;
 
 use super::compaction::Compaction;

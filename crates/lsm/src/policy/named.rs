@@ -7,11 +7,14 @@
 
 use super::contract::CompactionPolicy;
 use super::leveled::parameters::Leveled;
+use super::vlsm::parameters::{Vlsm, VlsmOptions};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// The policy of families that do not say another.
 const LEVELED: &str = "leveled";
+/// Short chains of compactions.
+const VLSM: &str = "vlsm";
 
 /// The policy of a family, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ pub struct Policies(Vec<(&'static str, Make)>);
 
 impl Default for Policies {
     fn default() -> Self {
-        Policies(vec![(LEVELED, leveled)])
+        Policies(vec![(LEVELED, leveled), (VLSM, vlsm)])
     }
 }
 
@@ -78,6 +81,31 @@ impl Policies {
 }
 
 impl PolicyChoice {
+    /// A built-in policy with its defaults; `None` if there is none of this name.
+    ///
+    /// ```
+    /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
+    /// assert_eq!(PolicyChoice::named("leveled"), Some(PolicyChoice::default()));
+    /// assert_eq!(PolicyChoice::named("vlsm"), Some(PolicyChoice::vlsm(&VlsmOptions::default())));
+    /// assert_eq!(PolicyChoice::named("tiered"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<Self> {
+        [PolicyChoice::default(), PolicyChoice::vlsm(&VlsmOptions::default())]
+            .into_iter()
+            .find(|p| p.name == name)
+    }
+
+    /// vLSM: compactions are narrow and their chains short, so that nobody waits long for one.
+    ///
+    /// ```
+    /// use lavastore_lsm::policy::{PolicyChoice, VlsmOptions};
+    /// let policy = PolicyChoice::vlsm(&VlsmOptions::default());
+    /// assert_eq!((policy.name.as_str(), policy.version), ("vlsm", 1));
+    /// ```
+    pub fn vlsm(options: &VlsmOptions) -> Self {
+        PolicyChoice { name: VLSM.into(), version: 1, parameters: options.encode() }
+    }
+
     /// The error of a policy that does not serve this choice.
     pub fn unsupported(&self) -> Error {
         let text = format!("compaction policy {:?} version {} is not known here", self.name, self.version);
@@ -92,13 +120,12 @@ fn leveled(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn Compacti
     if !choice.parameters.is_empty() {
         return Err(Error::invalid("compaction policy \"leveled\" version 1 has no parameters"));
     }
-    Ok(Arc::new(Leveled {
-        l0_compaction_files: tree.l0_compaction_files,
-        level_base_bytes: tree.level_base_bytes,
-        level_multiplier: tree.level_multiplier,
-        levels: tree.levels,
-        file_bytes: tree.file_bytes,
-        compensated: tree.compensated,
-        ..Leveled::default()
-    }))
+    Ok(Arc::new(Leveled::of(tree)))
+}
+
+fn vlsm(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionPolicy>> {
+    if choice.version != 1 {
+        return Err(choice.unsupported());
+    }
+    Ok(Arc::new(Vlsm::new(VlsmOptions::decode(&choice.parameters)?, tree)))
 }

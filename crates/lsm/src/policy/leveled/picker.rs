@@ -26,17 +26,22 @@ struct Inputs {
     lower: Range<usize>,
 }
 
-pub(super) struct Picker<'a> {
+/// The compactions of one tree. Also what `vlsm` makes its own of.
+pub(in crate::policy) struct Picker<'a> {
     policy: &'a Leveled,
-    facts: Facts<'a>,
+    pub facts: Facts<'a>,
     pub targets: LevelTargets,
     /// Files of level 0 that have to stay there.
-    held: HashSet<u64>,
+    pub held: HashSet<u64>,
 }
 
 impl<'a> Picker<'a> {
     pub fn new(policy: &'a Leveled, facts: Facts<'a>) -> Self {
-        let targets = policy.level_targets(facts.version, facts.set_aside);
+        Self::with_targets(policy, facts, policy.level_targets(facts.version, facts.set_aside))
+    }
+
+    /// Where the levels are to hold something else.
+    pub fn with_targets(policy: &'a Leveled, facts: Facts<'a>, targets: LevelTargets) -> Self {
         let held = facts.set_aside.held(facts.version, targets.base_level);
         Picker { policy, facts, targets, held }
     }
@@ -76,12 +81,7 @@ impl<'a> Picker<'a> {
             taken.push(file.clone());
         }
         taken.reverse();
-        if taken.is_empty() {
-            return None;
-        }
-        let output = self.targets.base_level;
-        let inputs = Inputs { lower: self.lower_of(output, &taken), upper: taken };
-        self.build(0, output, inputs, reason)
+        self.merge_into((0, taken), self.targets.base_level, reason)
     }
 
     /// The numbers of the files of level 0 that `seed` meets, directly or over others.
@@ -204,6 +204,20 @@ impl<'a> Picker<'a> {
 
     fn allows(&self, output: usize, inputs: &Inputs) -> bool {
         self.facts.version.files(output)[inputs.lower.clone()].iter().all(|f| self.facts.is_free(f))
+    }
+
+    /// These neighbours (of level 0: these, with all that is older or held) and what they meet in `output`.
+    pub fn merge_into(
+        &self,
+        (level, upper): (usize, Vec<Arc<FileMeta>>),
+        output: usize,
+        reason: Reason,
+    ) -> Option<Compaction> {
+        let inputs = Inputs { lower: self.lower_of(output, &upper), upper };
+        if inputs.upper.is_empty() || !self.allows(output, &inputs) {
+            return None;
+        }
+        self.build(level, output, inputs, reason)
     }
 
     fn build(&self, level: usize, output: usize, inputs: Inputs, reason: Reason) -> Option<Compaction> {

@@ -23,13 +23,13 @@ use version::{FileMeta, Version};
 /// How much larger the base level may be where values are separated. A merge of level 0 into it reads about so many
 /// references for each new one: a few microseconds of work for a value of several kilobytes, against a tenth of the
 /// store as hidden garbage.
-const SEPARATED_BASE_FACTOR: u64 = 48;
+pub(in crate::policy) const SEPARATED_BASE_FACTOR: u64 = 48;
 
 /// Values count as separated where the tables of a level are at most this part of what the level stands for.
 const SEPARATED_PART: u64 = 16;
 
 /// Where values are separated level 0 stands for at most this part of the deepest level before it goes down.
-const SEPARATED_L0_PART: u64 = 5;
+pub(in crate::policy) const SEPARATED_L0_PART: u64 = 5;
 
 /// What the levels should hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ pub struct LevelTargets {
 
 /// What level 0 has to send down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Load {
-    files: usize,
-    bytes: u64,
+pub(in crate::policy) struct Load {
+    pub files: usize,
+    pub bytes: u64,
     /// What they count for the shape of the tree.
-    size: u64,
+    pub size: u64,
 }
 
 impl Leveled {
@@ -82,7 +82,7 @@ impl Leveled {
     }
 
     /// What the largest level below level 0 stands for, and whether nearly all of that is in vSSTs.
-    fn deepest(&self, version: &Version) -> (u64, bool) {
+    pub(in crate::policy) fn deepest(&self, version: &Version) -> (u64, bool) {
         let below = 1..=self.last_level();
         let largest = below.clone().map(|level| self.level_size(version, level)).max().unwrap_or(0);
         let tables = below.fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
@@ -127,12 +127,17 @@ impl Leveled {
         (load.files, load.bytes)
     }
 
-    fn all_of_l0(&self, version: &Version) -> Load {
+    pub(in crate::policy) fn all_of_l0(&self, version: &Version) -> Load {
         let (files, bytes) = (version.files(0).len(), version.level_bytes(0));
         Load { files, bytes, size: self.level_size(version, 0) }
     }
 
-    fn load_of(&self, version: &Version, set_aside: &SetAside, targets: &LevelTargets) -> Load {
+    pub(in crate::policy) fn load_of(
+        &self,
+        version: &Version,
+        set_aside: &SetAside,
+        targets: &LevelTargets,
+    ) -> Load {
         let held = set_aside.held(version, targets.base_level);
         if held.is_empty() {
             return self.all_of_l0(version);
@@ -195,7 +200,7 @@ impl Leveled {
 
     /// What a compaction of one file into `level` reads at most, physical bytes, as long as files are as long as they
     /// should be: what tables are cut by, and two more for the file itself and for what only begins within its range.
-    pub(super) fn width_of(&self, version: &Version, level: usize) -> u64 {
+    pub(in crate::policy) fn width_of(&self, version: &Version, level: usize) -> u64 {
         let tables = self.overlap_ratio_max.saturating_add(2);
         self.table_bytes(version, level).saturating_mul(tables)
     }

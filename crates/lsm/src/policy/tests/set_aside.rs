@@ -4,7 +4,7 @@ use super::*;
 
 const KEYS: u32 = 6_000;
 
-impl Store {
+impl<P: Shape> Store<P> {
     /// A key as a reader finds it: an error where a table that cannot be read may have it.
     fn read(&self, key: u32) -> Result<Option<SeqNo>, u64> {
         let user_key = user_key(key);
@@ -56,7 +56,7 @@ fn uniform(rng: &mut Rng) -> u32 {
 }
 
 /// A store in motion, some of whose tables of any level go bad.
-fn damaged(seed: u64, options: Leveled, count: u64) -> Store {
+fn damaged<P: Shape>(seed: u64, options: P, count: u64) -> Store<P> {
     let mut store = Store::new(seed, options);
     for _ in 0..40 {
         store.flush(100, 12, uniform);
@@ -80,11 +80,18 @@ fn damaged(seed: u64, options: Leveled, count: u64) -> Store {
 /// told to wait for what cannot go down.
 #[test]
 fn nothing_passes_a_table_that_cannot_be_read() {
+    let small = Leveled { level_multiplier: 2, level_base_bytes: 8 << 10, ..options(FileChoice::default()) };
+    nothing_passes_with(|seed| if seed % 3 == 0 { small.clone() } else { options(FileChoice::default()) });
+    nothing_passes_with(|seed| match seed % 3 {
+        0 => Vlsm { tree: small.clone(), ..short_chains() },
+        _ => short_chains(),
+    });
+}
+
+fn nothing_passes_with<P: Shape>(policy: impl Fn(u64) -> P) {
     let (mut lost_first, mut lost_last, mut sunk, mut most) = (0, 0, 0, 0);
     for seed in 0..24 {
-        let small =
-            Leveled { level_multiplier: 2, level_base_bytes: 8 << 10, ..options(FileChoice::default()) };
-        let options = if seed % 3 == 0 { small } else { options(FileChoice::default()) };
+        let options = policy(seed);
         let mut store = damaged(seed, options, 1 + seed % 3);
         lost_first += store.check_readable();
         for round in 0..80 {
@@ -113,7 +120,12 @@ fn nothing_passes_a_table_that_cannot_be_read() {
 /// A table of level 0 makes way as deep as it can, and what is newer finds a level between.
 #[test]
 fn a_table_of_level_0_sinks() {
-    let mut store = Store::new(5, options(FileChoice::default()));
+    sinks_with(options(FileChoice::default()));
+    sinks_with(short_chains());
+}
+
+fn sinks_with(policy: impl Shape) {
+    let mut store = Store::new(5, policy);
     for _ in 0..3 {
         store.flush(100, 0, uniform);
     }
@@ -133,7 +145,7 @@ fn a_table_of_level_0_sinks() {
     }
     let level = (0..7).find(|&l| store.version().files(l).iter().any(|f| f.number == number)).unwrap();
     assert!(level > 1, "{}", store.version().describe());
-    assert!(store.policy.level_targets(store.version(), &store.set_aside).base_level < level);
+    assert!(store.policy.targets(store.version(), &store.set_aside).base_level < level);
     assert!(store.version().files(0).len() < 8);
 }
 
@@ -141,8 +153,12 @@ fn a_table_of_level_0_sinks() {
 #[test]
 fn a_walk_passes_over_them() {
     for seed in 0..40 {
-        let mut store = damaged(seed, options(FileChoice::default()), 1 + seed % 4);
-        run_manual(&mut store, &mut ManualRange::new(None, None));
-        store.check_readable();
+        walk_passes_over(damaged(seed, options(FileChoice::default()), 1 + seed % 4));
+        walk_passes_over(damaged(seed, short_chains(), 1 + seed % 4));
     }
+}
+
+fn walk_passes_over<P: Shape>(mut store: Store<P>) {
+    run_manual(&mut store, &mut ManualRange::new(None, None));
+    store.check_readable();
 }

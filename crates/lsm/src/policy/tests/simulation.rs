@@ -1,0 +1,225 @@
+//! Bounds of `vlsm`, by a simulation: flushes come at a rate, jobs take as long as what they read and write is, and threads
+//! ask for them as the engine's do. What must hold:
+//!
+//! * a job reads no more than the policy states before it begins; from level 0 that is one run and level 1;
+//! * level 1 holds no more than its target and two runs, the deeper levels no more than an eighth over theirs and a few tables;
+//! * level 0 is never deeper than the number of tables that makes it go down, at four fifths of the rate that the tree sustains;
+//! * nothing starves: while flushes come as fast as they may, each level gets its turn, and the time between two jobs of level 0 is
+//!   that of a chain.
+//!
+//! The trees are real: entries, tables and versions, checked by reads and by the manifest's own checks.
+
+use super::*;
+
+/// Entries of a table of full size. Few, so that a hundred thousand flushes do not take long.
+const TABLE_ENTRIES: u64 = 16;
+/// Where flushes have to wait, if nothing else holds them back.
+const STOP: usize = 32;
+
+fn policy() -> Vlsm {
+    let table_bytes = TABLE_ENTRIES * ENTRY;
+    let tree = Leveled { file_bytes: table_bytes, level_base_bytes: 4 * table_bytes, ..Leveled::default() };
+    Vlsm { tree, options: VlsmOptions { table_bytes, ..VlsmOptions::default() } }
+}
+
+/// What was seen at worst.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worst {
+    /// Tables in level 0.
+    depth: usize,
+    /// Physical bytes of inputs, in full tables: of jobs from level 0, from level 1, and of deeper ones.
+    width: [f64; 3],
+    /// Level 1, and the deeper ones, over what they may hold, in full tables.
+    over: [f64; 2],
+    /// Time between two jobs of level 0 while there was something to do for one, in full tables of work.
+    wait: f64,
+    jobs: u64,
+    spills: u64,
+    poor: u64,
+}
+
+struct Machine {
+    store: Store<Vlsm>,
+    threads: usize,
+    now: u64,
+    /// When each running job ends.
+    ends: Vec<u64>,
+    last_l0: u64,
+    worst: Worst,
+}
+
+impl Machine {
+    fn new(seed: u64, threads: usize, policy: Vlsm) -> Self {
+        let store = Store::new(seed, policy);
+        Machine { store, threads, now: 0, ends: Vec::new(), last_l0: 0, worst: Worst::default() }
+    }
+
+    /// Threads without work ask for some, as the engine's do: all but one for any level, the last for level 0 alone.
+    fn ask(&mut self) {
+        while self.ends.len() < self.threads {
+            let deeper = self.ends.len() + 1 < self.threads || self.threads == 1;
+            let facts = self.store.facts();
+            let picked = if deeper { self.store.policy.levels(&facts) } else { self.store.policy.l0(&facts) };
+            let Some(c) = picked else { break };
+            self.judge(&c);
+            // What is merged is read and written; what is moved takes no time to speak of.
+            let work = if c.trivial_move { 1 } else { 2 * c.input_bytes() };
+            self.ends.push(self.now + work);
+            self.store.start(c);
+        }
+    }
+
+    fn judge(&mut self, c: &Compaction) {
+        let (policy, version) = (&self.store.policy, self.store.version());
+        let base = policy.level_targets(version, &SetAside::default()).base_level;
+        let full = policy.tree.file_bytes as f64;
+        let from = if c.level == 0 { 0 } else { 1 + usize::from(c.level > base) };
+        self.worst.width[from] = self.worst.width[from].max(c.input_bytes() as f64 / full);
+        assert!(c.input_bytes() <= policy.width_bytes(version, &SetAside::default()), "wider than stated");
+        self.worst.jobs += 1;
+        self.worst.spills += u64::from(matches!(c.reason, Reason::Spill | Reason::PoorSpill));
+        self.worst.poor += u64::from(c.reason == Reason::PoorSpill);
+        if c.level == 0 {
+            self.last_l0 = self.now;
+        }
+    }
+
+    /// Until `to`, or until a job ends.
+    fn advance(&mut self, to: u64) {
+        self.ask();
+        let next = (0..self.ends.len()).min_by_key(|&i| self.ends[i]).filter(|&i| self.ends[i] <= to);
+        let Some(i) = next else {
+            self.now = to;
+            return;
+        };
+        self.now = self.now.max(self.ends.remove(i));
+        let (c, version) = self.store.running.remove(i);
+        self.store.end(c, &version);
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let (policy, version) = (&self.store.policy, self.store.version());
+        let targets = policy.level_targets(version, &SetAside::default());
+        let (base, full) = (targets.base_level, policy.tree.file_bytes);
+        let over = |level: usize| {
+            let may = targets.bytes[level] as f64 * if level == base { 1.0 } else { 1.125 };
+            (version.level_compensated_bytes(level) as f64 - may) / full as f64
+        };
+        let deeper = (base + 1..7).map(over).fold(0.0, f64::max);
+        self.worst.over = [self.worst.over[0].max(over(base)), self.worst.over[1].max(deeper)];
+        self.worst.depth = self.worst.depth.max(version.files(0).len());
+        if policy.l0_wants_compaction(version, &SetAside::default()) {
+            let wait = (self.now - self.last_l0) as f64 / policy.tree.file_bytes as f64;
+            self.worst.wait = self.worst.wait.max(wait);
+        } else {
+            self.last_l0 = self.now;
+        }
+    }
+
+    /// See the module.
+    fn check(&self, name: &str) {
+        let (worst, factor) = (&self.worst, self.store.policy.factor() as f64);
+        assert!(worst.width[0] <= factor + 1.5, "{name}: level 0 and what it meets: {worst:?}");
+        assert!(worst.over[0] <= 2.0 && worst.over[1] <= 2.0 * self.threads as f64, "{name}: {worst:?}");
+        // Read and written; each of the deeper levels may have to send on a few times as much as came.
+        let chain = 2.0 * (worst.width[0] + 3.0 * (worst.width[1] + worst.width[2]));
+        assert!(worst.wait <= chain, "{name}: {chain} are a chain, level 0 waited for {}", worst.wait);
+    }
+
+    /// Until there is nothing to do.
+    fn rest(&mut self) {
+        self.ask();
+        while !self.ends.is_empty() {
+            self.advance(u64::MAX);
+            self.ask();
+        }
+    }
+
+    /// Flushes at intervals, or as fast as level 0 lets it. Returns how long that took.
+    fn write(
+        &mut self,
+        flushes: usize,
+        interval: Option<u64>,
+        mut key: &mut dyn FnMut(&mut Rng) -> u32,
+    ) -> u64 {
+        let (start, mut due) = (self.now, self.now);
+        for _ in 0..flushes {
+            due = self.now.max(due + interval.unwrap_or(0));
+            while self.now < due || self.store.version().files(0).len() >= STOP {
+                let to = if self.now < due { due } else { u64::MAX };
+                self.advance(to);
+            }
+            self.store.flush(TABLE_ENTRIES as usize, 0, &mut key);
+            self.look();
+        }
+        self.now - start
+    }
+}
+
+/// What writes do.
+type Keys = dyn Fn(&mut Rng, u64) -> u32;
+
+/// Fills a tree, writes as fast as it may, and then at four fifths of that.
+fn simulate(name: &str, flushes: usize, threads: usize, policy: Vlsm, keys: u32, key: &Keys) {
+    let mut machine = Machine::new(u64::from(keys) + threads as u64, threads, policy);
+    let mut n = 0;
+    let mut next = |rng: &mut Rng| {
+        n += 1;
+        key(rng, n)
+    };
+    machine.write(keys as usize / 8, None, &mut next);
+    machine.worst = Worst::default();
+    let first = flushes / 2;
+    let interval = machine.write(first, None, &mut next) / first as u64;
+    machine.store.check(keys);
+    machine.check(name);
+    let saturated = machine.worst;
+    machine.rest();
+    machine.worst = Worst::default();
+    machine.write(flushes - first, Some(interval * 5 / 4), &mut next);
+    machine.store.check(keys);
+    machine.check(name);
+    let full = machine.store.policy.tree.file_bytes;
+    let levels: Vec<usize> = (0..7).map(|level| machine.store.version().files(level).len()).collect();
+    let work = interval as f64 / full as f64;
+    let steady = machine.worst;
+    println!(
+        "{name}, {threads} threads, {work:.1} tables of work a flush, {levels:?}\n  {saturated:?}\n  {steady:?}"
+    );
+    let depth_max = machine.store.policy.tree.l0_compaction_files;
+    assert!(steady.depth <= depth_max, "{name}: level 0 had {} tables", steady.depth);
+}
+
+fn simulate_all(flushes: usize) {
+    const KEYS: u32 = 40_000;
+    let own = |overlap, growth_max| {
+        let policy = policy();
+        Vlsm { options: VlsmOptions { overlap, growth_max, ..policy.options }, ..policy }
+    };
+    let uniform = |rng: &mut Rng, _| rng.below(u64::from(KEYS)) as u32;
+    let skewed = |rng: &mut Rng, _| (rng.unit().powi(4) * f64::from(KEYS)) as u32;
+    // A stretch of a hundredth of the keys takes nine writes of ten, and moves.
+    let moving = |rng: &mut Rng, n: u64| match rng.one_in(10) {
+        true => rng.below(u64::from(KEYS)) as u32,
+        false => ((n / 50 + rng.below(u64::from(KEYS) / 100)) % u64::from(KEYS)) as u32,
+    };
+    let of_table = || own(OverlapOf::Table, 32);
+    simulate("uniform", flushes / 2, 1, of_table(), KEYS, &uniform);
+    simulate("uniform, f*M", flushes / 8, 2, own(OverlapOf::FullTable, 32), KEYS, &uniform);
+    simulate("skewed", flushes / 8, 2, of_table(), KEYS, &skewed);
+    simulate("moving", flushes / 8, 3, of_table(), KEYS, &moving);
+    simulate("moving, four levels", flushes / 8, 4, own(OverlapOf::Table, 8), KEYS, &moving);
+    simulate("small", flushes / 8, 2, of_table(), 1_000, &|rng, _| rng.below(1_000) as u32);
+}
+
+#[test]
+fn bounds_hold() {
+    simulate_all(8_000);
+}
+
+#[test]
+#[ignore = "takes minutes: a hundred thousand flushes"]
+fn bounds_hold_for_a_hundred_thousand_flushes() {
+    simulate_all(100_000);
+}

@@ -1,0 +1,355 @@
+//! What only `vlsm` does.
+
+use super::*;
+use crate::policy::vlsm::cutter::OverlapCutter;
+
+const MIB: u64 = 1 << 20;
+
+fn tree_options(file_bytes: u64) -> TreeOptions {
+    TreeOptions {
+        l0_compaction_files: 4,
+        level_base_bytes: 64 * MIB,
+        level_multiplier: 10,
+        levels: LEVELS_MAX,
+        file_bytes,
+        compensated: true,
+    }
+}
+
+fn default_policy() -> Vlsm {
+    Vlsm::new(VlsmOptions::default(), &tree_options(16 * MIB))
+}
+
+/// A table of `len` bytes on disk that stands for `stands_for`.
+fn table(number: u64, (low, high): (u32, u32), len: u64, stands_for: u64) -> Arc<FileMeta> {
+    Arc::new(FileMeta { len, raw_bytes: stands_for, ..(*file(number, low, high, number, 0)).clone() })
+}
+
+/// Level `level` of equal tables of `each` bytes, as many as make `bytes`.
+fn full_level(first: u64, bytes: u64, each: u64) -> Vec<Arc<FileMeta>> {
+    let file = |i: u64| table(first + i, (i as u32 * 10, i as u32 * 10 + 9), each, each);
+    (0..bytes / each).map(file).collect()
+}
+
+#[test]
+fn targets_keep_a_ninth_above_the_deepest_level() {
+    let policy = default_policy();
+    let with = |bytes: u64| {
+        let mut levels = vec![Vec::new(); 7];
+        levels[6] = full_level(1, bytes, 8 * MIB);
+        policy.level_targets(&Version::with_files(0, levels), &SetAside::default())
+    };
+    assert_eq!(with(0).base_level, 6);
+    assert_eq!(with(64 * MIB).base_level, 6, "no more than level 1 may hold");
+    let t = with(80 * MIB);
+    assert_eq!((t.base_level, t.bytes[5]), (5, 8 * MIB), "a tenth, and no less than a table");
+    let t = with(2000 * MIB);
+    assert_eq!((t.base_level, t.bytes[5]), (5, 64 * MIB), "level 2 may be 32 times as large as level 1");
+    let t = with(2080 * MIB);
+    assert_eq!((t.base_level, t.bytes[5], t.bytes[4]), (4, 208 * MIB, 208 * MIB / 10 / MIB * MIB + 838_860));
+    let above = |t: &LevelTargets| (t.base_level..6).map(|l| t.bytes[l]).sum::<u64>();
+    for bytes in (80..30_000).step_by(480) {
+        let t = with(bytes * MIB);
+        assert!(above(&t) * 100 <= 12 * bytes * MIB, "{bytes} MiB: {t:?}");
+        assert!(t.bytes[t.base_level] <= 64 * MIB, "{bytes} MiB: {t:?}");
+        let growth = if t.base_level == 5 { bytes * MIB } else { t.bytes[t.base_level + 1] } / (64 * MIB);
+        assert!(growth <= 32, "{bytes} MiB: {t:?}");
+    }
+}
+
+/// Level 0 goes down oldest first, no more than a table's worth at a time, whatever its tables are.
+#[test]
+fn level_0_is_a_queue() {
+    let policy = default_policy();
+    let taken = |level_0: Vec<Arc<FileMeta>>, below: u64| {
+        let mut levels = vec![level_0];
+        levels.resize(7, Vec::new());
+        levels[6] = full_level(100, below, 4 * MIB);
+        let version = Version::with_files(0, levels);
+        let c = free(&version, |facts| policy.l0(facts))?;
+        assert_eq!((c.level, c.reason), (0, Reason::L0Files));
+        Some(c.inputs[0].1.iter().map(|f| f.number).collect::<Vec<_>>())
+    };
+    let level_0 = |count: u64, len: u64, stands_for: u64| -> Vec<_> {
+        (1..=count).map(|number| table(number, (0, 99), len, stands_for)).collect()
+    };
+    assert_eq!(taken(level_0(1, 7 * MIB, 7 * MIB), 40 * MIB), Some(vec![1]), "a memtable of M");
+    assert_eq!(taken(level_0(3, 7 * MIB, 7 * MIB), 40 * MIB), Some(vec![1]), "the oldest alone");
+    assert_eq!(taken(level_0(3, 30 * MIB, 30 * MIB), 40 * MIB), Some(vec![1]), "however long it is");
+    assert_eq!(taken(level_0(3, MIB, MIB), 40 * MIB), None, "too little to go down");
+    assert_eq!(taken(level_0(4, MIB / 2, MIB / 2), 40 * MIB), Some(vec![4, 3, 2, 1]), "but they are many");
+    assert_eq!(taken(level_0(5, 3 * MIB, 3 * MIB), 40 * MIB), Some(vec![2, 1]), "up to M");
+    // Tables of references: 40 KB each, that stand for 16 MiB.
+    let references = |count| level_0(count, 40 << 10, 16 * MIB);
+    assert_eq!(taken(references(1), 4096 * MIB), None, "one alone rewrites nothing");
+    assert_eq!(taken(references(4), 4096 * MIB), Some(vec![4, 3, 2, 1]));
+    assert_eq!(taken(references(9), 4096 * MIB), Some(vec![6, 5, 4, 3, 2, 1]), "256 KiB of them");
+    assert_eq!(taken(references(2), 40 * MIB), Some(vec![1]), "a small store shall not hide so much");
+}
+
+/// The tables that a cutter makes of `keys`, each of so many bytes: entries, what each meets, and its bytes.
+fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u32>, u64)> {
+    let c = Compaction {
+        family: 0,
+        level: 0,
+        output_level: 1,
+        inputs: Vec::new(),
+        reason: Reason::L0Files,
+        trivial_move: false,
+        file_bytes: policy.tree.file_bytes,
+        overlap_max: 0,
+        compensated: true,
+        relocate_vssts: Vec::new(),
+        volume: 0,
+    };
+    let mut cutter = OverlapCutter::new(policy, &c, version);
+    let (mut outputs, mut open) = (Vec::new(), Vec::new());
+    for &key in keys {
+        let size = open.len() as u64 * bytes;
+        let size = OutputSize { raw_bytes: size, file_bytes: size, is_empty: open.is_empty() };
+        if cutter.cut_before(&user_key(key), size) {
+            outputs.push(std::mem::take(&mut open));
+        }
+        open.push(key);
+    }
+    outputs.push(open);
+    let with_met = |keys: Vec<u32>| {
+        let met = met_in(version, keys[0], keys[keys.len() - 1]);
+        (keys, met)
+    };
+    outputs.into_iter().map(with_met).collect()
+}
+
+/// Bytes of level 2 between two keys.
+fn met_in(version: &Version, low: u32, high: u32) -> u64 {
+    let met = version.overlapping(2, Some(&user_key(low)), Some(&user_key(high)));
+    met.iter().map(|f| f.len).sum()
+}
+
+fn with_level_2(files: Vec<Arc<FileMeta>>) -> Version {
+    Version::with_files(0, vec![vec![], vec![], files])
+}
+
+#[test]
+fn tables_of_level_1_end_where_their_overlap_says() {
+    let policy = default_policy();
+    let level_2 = |tables: u64| with_level_2(full_level(1, tables * 8 * MIB, 8 * MIB));
+    let lengths = |outputs: &[(Vec<u32>, u64)], bytes: u64| -> Vec<u64> {
+        outputs.iter().map(|(keys, _)| keys.len() as u64 * bytes / MIB).collect()
+    };
+    // As dense as level 2: each ends at its size, good.
+    let keys: Vec<u32> = (0..320).collect();
+    let outputs = cut(&policy, &level_2(32), &keys, MIB);
+    assert!(lengths(&outputs, MIB).iter().all(|&len| len <= 8), "{outputs:?}");
+    // A tenth as dense: the first 8 tables are more than 8 times what they meet them with, so it is poor, and ends at m.
+    let keys: Vec<u32> = (0..320).step_by(10).collect();
+    let outputs = cut(&policy, &level_2(32), &keys, MIB / 2);
+    assert_eq!(lengths(&outputs, MIB / 2), vec![4, 4, 4, 4], "{outputs:?}");
+    // A quarter as dense: good ones, which end before they would be poor, or at their size.
+    let outputs = cut(&policy, &level_2(32), &keys, 2 * MIB);
+    assert_eq!(lengths(&outputs, 2 * MIB), vec![8; 8], "{outputs:?}");
+    assert!(outputs.iter().all(|(keys, met)| *met <= 8 * keys.len() as u64 * 2 * MIB));
+    // Dense, and then nearly nothing: the dense part ends, good, before it enters more than it is worth.
+    let keys: Vec<u32> = (0..10).chain((10..320).step_by(10)).collect();
+    let outputs = cut(&policy, &level_2(32), &keys, MIB / 4);
+    assert_eq!((outputs[0].0.last(), outputs[0].1), (Some(&10), 16 * MIB), "{outputs:?}");
+    // What is not worth a table goes on, whatever it meets, as far as a job may be wide.
+    let keys: Vec<u32> = (0..1000).step_by(10).collect();
+    let outputs = cut(&policy, &level_2(100), &keys, 1 << 10);
+    let met: Vec<u64> = outputs.iter().map(|(_, met)| met / (8 * MIB)).collect();
+    assert_eq!(met, vec![34, 34, 32], "{outputs:?}");
+    // The other measure: as much as f full tables, however short the table.
+    let options = VlsmOptions { overlap: OverlapOf::FullTable, ..VlsmOptions::default() };
+    let policy = Vlsm::new(options, &tree_options(16 * MIB));
+    let outputs = cut(&policy, &level_2(100), &keys, 64 << 10);
+    assert!(outputs[..12].iter().all(|(_, met)| *met == 64 * MIB), "{outputs:?}");
+}
+
+/// Whatever lies below: no table is shorter than is worth a file but the last, or one that is as wide as may be; none meets more
+/// than that; and none that is good would be so with the next key.
+#[test]
+fn whatever_lies_below_tables_are_cut_by_the_rules() {
+    let (mut good, mut poor, mut wide) = (0, 0, 0);
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let mut options = VlsmOptions { poor_percent: 25 + rng.below(75) as u32, ..VlsmOptions::default() };
+        options.overlap = if seed % 2 == 0 { OverlapOf::Table } else { OverlapOf::FullTable };
+        options.growth_max = 2 + rng.below(30) as u32;
+        let policy = Vlsm::new(options, &tree_options(16 * MIB));
+        let (mut files, mut key) = (Vec::new(), 0);
+        for number in 1..2 + rng.below(100) {
+            let low = key + rng.below(30) as u32;
+            key = low + 1 + rng.below(40) as u32;
+            let len = 1 + rng.below(12 * MIB);
+            files.push(table(number, (low, key - 1), len, len));
+        }
+        let version = with_level_2(files);
+        let density = 1 + rng.below(12) as usize;
+        let keys: Vec<u32> = (0..key + 50).filter(|_| rng.below(density as u64) == 0).collect();
+        if keys.is_empty() {
+            continue;
+        }
+        let bytes = 1 + rng.below(MIB);
+        let outputs = cut(&policy, &version, &keys, bytes);
+        assert_eq!(outputs.iter().flat_map(|(keys, _)| keys).count(), keys.len());
+        let full = policy.tree.table_bytes(&version, 2);
+        let cap = policy.overlap_cap(&version, 1);
+        for (i, (keys, met)) in outputs.iter().enumerate() {
+            let own = keys.len() as u64 * bytes;
+            let is_last = i + 1 == outputs.len();
+            let is_good = *met <= policy.good_overlap(own, full);
+            let longest = version.overlapping(2, None, None).iter().map(|f| f.len).max().unwrap_or(0);
+            assert!(*met <= cap.max(longest * 2), "seed {seed}: {met} of {cap}");
+            let next_met = outputs.get(i + 1).map_or(0, |(next, _)| met_in(&version, keys[0], next[0]));
+            let is_wide = next_met > cap;
+            assert!(is_last || is_wide || own >= policy.least_bytes(), "seed {seed}: {own} bytes");
+            assert!(own <= policy.tree.file_bytes + bytes, "seed {seed}: {own} bytes");
+            let is_full = own >= policy.tree.file_bytes;
+            let ends_good = is_good && next_met > policy.good_overlap(own, full);
+            let ends_poor = own >= policy.poor_bytes();
+            assert!(
+                is_last || is_wide || is_full || ends_good || ends_poor,
+                "seed {seed}: ends for no reason"
+            );
+            (good, poor) = (good + u64::from(is_good), poor + u64::from(!is_good));
+            wide += u64::from(is_wide && !is_full && !ends_good && !ends_poor);
+        }
+    }
+    println!("{good} good ones, {poor} poor ones, {wide} cut for their width alone");
+    assert!(good > 1000 && poor > 50 && wide > 10);
+}
+
+/// What frees most for what it meets goes first; with nothing good, the best of the rest, and it is told.
+#[test]
+fn level_1_sends_on_what_frees_most_for_what_it_meets() {
+    let policy = default_policy();
+    let pick = |level_1: Vec<Arc<FileMeta>>| {
+        let mut levels = vec![Vec::new(); 7];
+        levels[5] = level_1;
+        levels[6] = full_level(1000, 1600 * MIB, 8 * MIB);
+        let version = Version::with_files(0, levels);
+        let c = free(&version, |facts| policy.levels(facts))?;
+        assert_eq!((c.level, c.output_level), (5, 6));
+        assert!(c.input_bytes() <= policy.width_bytes(&version, &SetAside::default()));
+        Some((c.reason, c.inputs[0].1.iter().map(|f| f.number).collect::<Vec<_>>()))
+    };
+    // 20 tables of 8 MiB are 160 MiB, the target is 64. Each meets ten, but one that meets three.
+    let mut level_1: Vec<_> =
+        (0..20).map(|i| table(i + 1, (i as u32 * 100, i as u32 * 100 + 99), 8 * MIB, 8 * MIB)).collect();
+    assert_eq!(pick(level_1.clone()), Some((Reason::PoorSpill, vec![1])));
+    level_1[7] = table(8, (705, 725), 8 * MIB, 8 * MIB);
+    assert_eq!(pick(level_1.clone()), Some((Reason::Spill, vec![8])));
+    // Two short neighbours in one table below are worth more together.
+    level_1[12] = table(13, (1201, 1203), 2 * MIB, 2 * MIB);
+    level_1.insert(13, table(21, (1204, 1208), 2 * MIB, 2 * MIB));
+    assert_eq!(pick(level_1), Some((Reason::Spill, vec![13, 21])));
+}
+
+/// A tree of either policy goes on under the other one.
+#[test]
+fn a_tree_changes_its_policy_while_it_runs() {
+    const KEYS: u32 = 20_000;
+    for seed in 0..6 {
+        let mut store = Store::new(seed, EitherPolicy { vlsm: short_chains(), is_vlsm: seed % 2 == 0 });
+        for round in 0..160 {
+            if round % 40 == 39 {
+                store.policy.is_vlsm ^= true;
+            }
+            store.flush(200, 10, |rng| rng.below(u64::from(KEYS)) as u32);
+            let leave = store.rng.below(3) as usize;
+            store.work(3, leave);
+        }
+        store.check(KEYS);
+        store.settle();
+        store.check(KEYS);
+        assert!(store.space_amplification() < 1.25, "seed {seed}: {}", store.space_amplification());
+    }
+}
+
+/// One or the other.
+#[derive(Debug)]
+struct EitherPolicy {
+    vlsm: Vlsm,
+    is_vlsm: bool,
+}
+
+impl EitherPolicy {
+    fn now(&self) -> &dyn Shape {
+        if self.is_vlsm { &self.vlsm } else { &self.vlsm.tree }
+    }
+}
+
+impl Shape for EitherPolicy {
+    fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
+        self.now().targets(version, set_aside)
+    }
+    fn highest_score(&self, facts: &Facts<'_>) -> f64 {
+        self.now().highest_score(facts)
+    }
+}
+
+impl CompactionPolicy for EitherPolicy {
+    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+        self.now().l0(facts)
+    }
+    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+        self.now().levels(facts)
+    }
+    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+        self.now().moves(facts)
+    }
+    fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {
+        self.now().cutter(compaction, version)
+    }
+    fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        self.now().width_bytes(version, set_aside)
+    }
+    fn l0_load(&self, version: &Version, set_aside: &SetAside) -> L0Load {
+        self.now().l0_load(version, set_aside)
+    }
+    fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool {
+        self.now().l0_wants_compaction(version, set_aside)
+    }
+}
+
+#[test]
+fn parameters_are_stored_and_checked() {
+    let policies = Policies::default();
+    let make = |parameters: Vec<u8>| {
+        let choice = PolicyChoice { parameters, ..PolicyChoice::vlsm(&VlsmOptions::default()) };
+        policies.make(&choice, &tree_options(16 * MIB)).map(drop).map_err(|e| e.to_string())
+    };
+    assert_eq!(PolicyChoice::vlsm(&VlsmOptions::default()).parameters, []);
+    let mut rng = Rng::new(1);
+    for _ in 0..200 {
+        let options = VlsmOptions {
+            table_bytes: (4 << 10) + rng.below(4 << 30),
+            poor_percent: 1 + rng.below(100) as u32,
+            level_1_tables: 1 + rng.below(1000) as u32,
+            growth_max: 2 + rng.below(999) as u32,
+            overlap: if rng.one_in(2) { OverlapOf::Table } else { OverlapOf::FullTable },
+        };
+        let options = VlsmOptions { table_bytes: options.table_bytes.min(4 << 30), ..options };
+        assert_eq!(VlsmOptions::decode(&options.encode()).unwrap(), options);
+        let mut spoilt = options.encode();
+        let at = rng.below(spoilt.len() as u64) as usize;
+        spoilt[at] ^= 1 << rng.below(8);
+        spoilt.truncate(spoilt.len() - rng.below(2) as usize);
+        let _ = make(spoilt);
+    }
+    assert!(make(vec![]).is_ok());
+    let told = |options: VlsmOptions| make(options.encode()).unwrap_err();
+    assert!(
+        told(VlsmOptions { growth_max: 1, ..VlsmOptions::default() })
+            .contains("growth_max = 1 is out of range")
+    );
+    assert!(told(VlsmOptions { table_bytes: 1, ..VlsmOptions::default() }).contains("table_bytes = 1"));
+    let small = VlsmOptions { poor_percent: 60, ..VlsmOptions::default() };
+    assert!(make([small.encode(), vec![0]].concat()).unwrap_err().contains("five numbers"));
+    assert!(make(vec![1]).is_err());
+    let newer = PolicyChoice { version: 2, ..PolicyChoice::vlsm(&VlsmOptions::default()) };
+    assert_eq!(policies.make(&newer, &tree_options(MIB)).unwrap_err().kind(), base::ErrorKind::Unsupported);
+    // A table is no longer than the family's.
+    assert_eq!(Vlsm::new(VlsmOptions::default(), &tree_options(MIB)).tree.file_bytes, MIB);
+    assert_eq!(default_policy().tree.file_bytes, 8 * MIB);
+}

@@ -1,0 +1,111 @@
+//! vLSM: short chains of compactions (Xanthakis et al., "vLSM: Low tail latency and I/O amplification in LSM-based KV
+//! stores"). What must be compacted before the next memtable finds room is a chain of jobs: level 0 into level 1, level 1
+//! into level 2, and so on. Leveled compaction makes the first of them wide, because it gathers level 0 into one merge. Here
+//!
+//! * **level 0 is a queue** ([`queue`]): the oldest of it goes down as soon as it is worth a merge, a table's worth at a time;
+//! * **level 1 is small** and of small tables, and level 2 may be `growth_max` times as large, so that the tree needs no more
+//!   levels than one that gathers ([`targets`]);
+//! * **tables of level 1 end where their overlap says** ([`cutter`]): so that some of them are cheap to merge, although the
+//!   next level is so much larger;
+//! * **what goes on from level 1** is what frees most for what it meets ([`spill`]).
+//!
+//! "Level 1" and "level 2" are the first two levels in use below level 0, wherever they lie: as in `leveled` the deepest one
+//! is always the last, and a level is added above. Below level 2 both policies are one, and all that makes single files go
+//! down or be written anew is the same: what is picked is made by the picker of `leveled`, with other targets.
+//!
+//! **Turns** ([`chain`]). Level 0 into level 1 takes nearly all tables of level 1, and level 1 into level 2 takes some of them: each
+//! claims what the other needs, and whichever were always tried first would starve the other. So a level that is over
+//! its bound has its turn before those above it, and then each of them adds no more than one run. While it is the turn of
+//! one, nothing above it begins, and what runs ends.
+//!
+//! **Bounds**, shown by `simulation`: level 1 holds its target and what two runs may add; a job between level 1 and level 2
+//! reads one run and what a table may meet ([`cutter`]).
+
+mod chain;
+pub mod cutter;
+pub mod parameters;
+mod queue;
+mod spill;
+pub mod targets;
+
+use super::compaction::Compaction;
+use super::contract::{CompactionPolicy, L0Load};
+use super::cutter::Cutter;
+use super::facts::{Facts, Moves};
+use super::leveled::picker::Picker;
+use super::set_aside::SetAside;
+use super::sink;
+use crate::OutputCutter;
+use cutter::OverlapCutter;
+use parameters::Vlsm;
+use version::Version;
+
+impl Vlsm {
+    fn picker<'a>(&'a self, facts: &Facts<'a>) -> Picker<'a> {
+        let targets = self.level_targets(facts.version, facts.set_aside);
+        Picker::with_targets(&self.tree, *facts, targets)
+    }
+}
+
+impl CompactionPolicy for Vlsm {
+    /// Of deeper levels, too: those that level 0 waits for.
+    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction> {
+        if let Some(compaction) = sink::sink(facts, self.tree.last_level()) {
+            return Some(compaction);
+        }
+        let picker = self.picker(facts);
+        let wanted = self.level_0_score(&picker) >= 1.0;
+        let next = if wanted { self.chain(&picker) } else { None };
+        next.or_else(|| picker.held_within_l0())
+    }
+
+    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction> {
+        if let Some(compaction) = sink::sink(facts, self.tree.last_level()) {
+            return Some(compaction);
+        }
+        let picker = self.picker(facts);
+        let deeper = || {
+            let wanted = self.scores_for(&picker).into_iter().take_while(|(_, score)| *score >= 1.0);
+            let below = wanted.filter(|(level, _)| *level > picker.targets.base_level);
+            below.into_iter().find_map(|(level, _)| picker.level(level))
+        };
+        self.chain(&picker).or_else(deeper).or_else(|| picker.held_within_l0())
+    }
+
+    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a> {
+        Box::new(self.picker(facts))
+    }
+
+    fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {
+        let output = compaction.output_level;
+        let is_first = output > 0 && (1..output).all(|level| version.files(level).is_empty());
+        match is_first && !version.files(output + 1).is_empty() {
+            true => Box::new(OverlapCutter::new(self, compaction, version)),
+            false => Box::new(Cutter::new(compaction, version)),
+        }
+    }
+
+    fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        let base = self.level_targets(version, set_aside).base_level;
+        // A run is enough to go on; walks and those who look for room take all of level 0.
+        let level_0 = version.level_bytes(0).saturating_add(version.level_bytes(base));
+        let level_1 = self.spill_width(version, base);
+        let deeper = (base + 2..=self.tree.last_level()).filter(|&level| !version.files(level).is_empty());
+        let below = deeper.map(|level| self.tree.width_of(version, level).min(version.level_bytes(level)));
+        let all = version.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes()));
+        below.max().unwrap_or(0).max(level_0).max(level_1).min(all)
+    }
+
+    fn l0_load(&self, version: &Version, set_aside: &SetAside) -> L0Load {
+        let load = match set_aside.is_empty() {
+            true => self.tree.all_of_l0(version),
+            false => self.tree.load_of(version, set_aside, &self.level_targets(version, set_aside)),
+        };
+        L0Load { files: load.files, bytes: load.bytes }
+    }
+
+    fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool {
+        let load = self.tree.load_of(version, set_aside, &self.level_targets(version, set_aside));
+        self.queue_score(version, load.files, load.size) >= 1.0
+    }
+}

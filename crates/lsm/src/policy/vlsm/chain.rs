@@ -1,0 +1,46 @@
+//! Whose turn it is: what has to be compacted before level 0 may go down, and then level 0.
+//!
+//! From the bottom up, a level that holds more than its bound has its turn first. The bound of level 1 is its target; the
+//! deeper ones may be an eighth over theirs, so that other threads have time to see to them and level 0 does not wait for all levels
+//! of the tree. As long as every level keeps its bound, a run from level 0 makes each level send on about one run: that is
+//! the chain, and its width and length are bounded.
+//!
+//! Where a level can send nothing on, because other jobs hold what it meets, the levels above it do not wait until it
+//! holds twice its target. What a table that cannot be read keeps where it is does not count.
+
+use super::parameters::Vlsm;
+use crate::policy::compaction::{Compaction, Reason};
+use crate::policy::leveled::picker::Picker;
+
+/// A deeper level may be this part of its target over it.
+const SLACK_PART: u64 = 8;
+
+impl Vlsm {
+    /// The next compaction of the chain.
+    pub(super) fn chain(&self, picker: &Picker<'_>) -> Option<Compaction> {
+        let base = picker.targets.base_level;
+        for level in (base..self.tree.last_level()).rev() {
+            let (bytes, target) = (self.movable_bytes(picker, level), picker.targets.bytes[level]);
+            let slack = if level == base { 0 } else { target / SLACK_PART };
+            if bytes <= target.saturating_add(slack) {
+                continue;
+            }
+            let next = match level == base {
+                true => self.spill(picker),
+                false => picker.level(level).map(|c| Compaction { reason: Reason::Spill, ..c }),
+            };
+            if next.is_some() || bytes / 2 > target {
+                return next;
+            }
+        }
+        if self.level_0_score(picker) < 1.0 { None } else { self.queued(picker) }
+    }
+
+    /// What a level holds, compensated bytes, without what is on its way down and what has to stay.
+    fn movable_bytes(&self, picker: &Picker<'_>, level: usize) -> u64 {
+        let facts = &picker.facts;
+        let files = facts.version.files(level).iter().enumerate();
+        let free = files.filter(|(i, f)| !facts.busy.has_file(f.number) && !facts.is_barred(level, *i, true));
+        free.fold(0, |sum: u64, (_, f)| sum.saturating_add(self.tree.size_of(f)))
+    }
+}

@@ -1,0 +1,105 @@
+//! Level 1 into level 2: what frees most for what it meets.
+//!
+//! What the tables meet is looked up anew, since level 2 has moved since they were cut. Neighbours go together, up to one
+//! run, where that is better than one of them alone: they share what they both enter. Good ones go before all others
+//! ([`Vlsm::good_overlap`]). With level 2 full there may be none, and then the best of the rest goes at once
+//! ([`Reason::PoorSpill`], which is counted): to wait for a better one would be to wait for level 0, which waits for room.
+
+use super::parameters::Vlsm;
+use crate::policy::compaction::{Compaction, Reason};
+use crate::policy::leveled::picker::Picker;
+use std::ops::Range;
+use std::sync::Arc;
+use version::{FileMeta, Version};
+
+/// Neighbours of level 1, and what it is worth to merge them.
+struct Candidate {
+    tables: Range<usize>,
+    is_good: bool,
+    /// Compensated bytes that level 1 gets rid of, for each physical byte read.
+    ratio: f64,
+}
+
+/// What tables of level 1 meet in level 2.
+struct Overlaps {
+    /// For each table.
+    met: Vec<Range<usize>>,
+    /// Physical bytes of level 2 before each of its tables, and of all.
+    before: Vec<u64>,
+}
+
+impl Overlaps {
+    fn of(version: &Version, level: usize) -> Self {
+        let below = version.files(level + 1);
+        let mut before = Vec::with_capacity(below.len() + 1);
+        before.push(0u64);
+        before.extend(below.iter().scan(0u64, |sum, f| {
+            *sum = sum.saturating_add(f.len);
+            Some(*sum)
+        }));
+        let mut from = 0;
+        let met = |f: &Arc<FileMeta>| {
+            from += below[from..].iter().take_while(|b| b.ends_before(f.smallest_user_key())).count();
+            // The next table may begin in the one that this one ends in.
+            from..from + below[from..].iter().take_while(|b| !b.starts_after(f.largest_user_key())).count()
+        };
+        Overlaps { met: version.files(level).iter().map(met).collect(), before }
+    }
+
+    fn bytes(&self, tables: &Range<usize>) -> u64 {
+        let (first, last) = (&self.met[tables.start], &self.met[tables.end - 1]);
+        self.before[last.end.max(first.start)] - self.before[first.start]
+    }
+}
+
+impl Vlsm {
+    /// Physical bytes that a compaction of level 1 reads at most.
+    pub(super) fn spill_width(&self, version: &Version, base: usize) -> u64 {
+        // Level 2 moves under what was cut: at either end a table more may reach into the range.
+        let ends = self.tree.table_bytes(version, base + 1).saturating_mul(2);
+        let met = self.overlap_cap(version, base).saturating_add(ends).min(version.level_bytes(base + 1));
+        met.saturating_add(self.run_bytes(version).min(version.level_bytes(base)))
+    }
+
+    /// The best of level 1 that can go into level 2 now.
+    pub(super) fn spill(&self, picker: &Picker<'_>) -> Option<Compaction> {
+        let base = picker.targets.base_level;
+        let files = picker.facts.version.files(base);
+        let mut candidates = self.candidates(picker);
+        candidates.sort_by(|a, b| b.is_good.cmp(&a.is_good).then(b.ratio.total_cmp(&a.ratio)));
+        candidates.into_iter().find_map(|of| {
+            let reason = if of.is_good { Reason::Spill } else { Reason::PoorSpill };
+            picker.merge_into((base, files[of.tables].to_vec()), base + 1, reason)
+        })
+    }
+
+    /// For each table that nobody works on: it, or it with those that follow, whichever is better.
+    fn candidates(&self, picker: &Picker<'_>) -> Vec<Candidate> {
+        let (version, base) = (picker.facts.version, picker.targets.base_level);
+        let files = version.files(base);
+        let overlaps = Overlaps::of(version, base);
+        let full = self.tree.table_bytes(version, base + 1);
+        let (run_bytes, cap) = (self.run_bytes(version), self.overlap_cap(version, base));
+        let from = |start: usize| {
+            let (mut stands_for, mut own) = (0u64, 0u64);
+            let mut best: Option<Candidate> = None;
+            for (i, file) in files.iter().enumerate().skip(start).take_while(|(_, f)| picker.facts.is_free(f))
+            {
+                stands_for = stands_for.saturating_add(self.tree.size_of(file));
+                own = own.saturating_add(file.len);
+                let tables = start..i + 1;
+                let met = overlaps.bytes(&tables);
+                if i > start && (stands_for > run_bytes || met > cap) {
+                    break;
+                }
+                let ratio = stands_for as f64 / own.saturating_add(met).max(1) as f64;
+                let is_good = met <= self.good_overlap(own, full);
+                if best.as_ref().is_none_or(|b| (is_good, ratio) > (b.is_good, b.ratio)) {
+                    best = Some(Candidate { tables, is_good, ratio });
+                }
+            }
+            best
+        };
+        (0..files.len()).filter_map(from).collect()
+    }
+}
