@@ -7,7 +7,7 @@ use crate::limit::SpaceLimit;
 use crate::record::Kind;
 use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
-use lavastore::Ablation;
+use lavastore::{Ablation, OverlapOf, PolicyChoice, VlsmOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tail::TailArgs;
@@ -68,6 +68,17 @@ pub enum Placement {
     Table,
     /// Once, into a segment that is log and value file in one.
     Log,
+}
+
+/// What decides which tables are compacted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Level 0 is gathered and merged into the next level at once.
+    #[default]
+    Leveled,
+    /// Level 0 is a queue, and tables of the next level end where their overlap says.
+    Vlsm,
 }
 
 /// Raw bytes of a store whose number of keys nobody gave: several times what the caches of a small machine hold back.
@@ -152,28 +163,35 @@ pub struct BenchArgs {
     /// Bytes of the block cache [default: 1/128 of the data, at least 8 MiB]
     #[arg(long)]
     pub cache_bytes: Option<u64>,
-    /// Bytes of one memtable (there are two)
-    #[arg(long, default_value_t = 16 << 20)]
-    pub memtable_bytes: u64,
-    /// Bytes of one table file
-    #[arg(long, default_value_t = 16 << 20)]
-    pub file_bytes: u64,
+    /// Bytes of one memtable (there are two) [default: 16 MiB; with --policy vlsm those of a table]
+    #[arg(long)]
+    pub memtable_bytes: Option<u64>,
+    /// Bytes of one table file [default: 16 MiB; with --policy vlsm 8 MiB]
+    #[arg(long)]
+    pub file_bytes: Option<u64>,
     /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are
     #[arg(long, default_value_t = 512)]
     pub min_blob_size: u64,
     /// Bytes of one file of such values [default: --file-bytes]
     #[arg(long)]
     pub blob_file_bytes: Option<u64>,
+    /// LavaStore: what decides which tables are compacted (`vlsm`: narrow compactions, short chains)
+    #[arg(long, value_enum, default_value_t)]
+    #[serde(default)]
+    pub policy: Policy,
+    /// LavaStore, policy vlsm: level 2 may be so many times as large as level 1 [default: the engine's]
+    #[arg(long)]
+    pub growth_max: Option<u32>,
+    /// LavaStore, policy vlsm: a good table of level 1 is measured against a full one, not against itself
+    #[arg(long)]
+    #[serde(default)]
+    pub overlap_of_full_table: bool,
     /// LavaStore: where such values go first [default: the engine's]
     #[arg(long, value_enum)]
     pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
-    /// LavaStore: compaction policy by its name [default: the engine's]
-    #[arg(long, value_name = "NAME")]
-    #[serde(default)]
-    pub policy: Option<String>,
     /// LavaStore: mechanisms to switch off, to measure what each is worth (a wrong name tells which there are)
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]
@@ -344,6 +362,36 @@ impl BenchArgs {
         self.cache_bytes.unwrap_or((self.live_bytes() / 128).max(8 << 20))
     }
 
+    /// Bytes of a table file.
+    pub fn file_len(&self) -> u64 {
+        let default = if self.policy == Policy::Vlsm { 8 << 20 } else { 16 << 20 };
+        self.file_bytes.unwrap_or(default)
+    }
+
+    /// Bytes of a memtable.
+    pub fn memtable_len(&self) -> u64 {
+        self.memtable_bytes.unwrap_or(if self.policy == Policy::Vlsm { self.file_len() } else { 16 << 20 })
+    }
+
+    /// Bytes of a file of separated values.
+    pub fn blob_file_len(&self) -> u64 {
+        self.blob_file_bytes.unwrap_or(self.file_bytes.unwrap_or(16 << 20))
+    }
+
+    /// The compaction policy with its parameters.
+    pub fn policy(&self) -> PolicyChoice {
+        let defaults = VlsmOptions::default();
+        match self.policy {
+            Policy::Leveled => PolicyChoice::default(),
+            Policy::Vlsm => PolicyChoice::vlsm(&VlsmOptions {
+                table_bytes: self.file_len(),
+                growth_max: self.growth_max.unwrap_or(defaults.growth_max),
+                overlap: if self.overlap_of_full_table { OverlapOf::FullTable } else { defaults.overlap },
+                ..defaults
+            }),
+        }
+    }
+
     /// The same options with what the defaults came to, for the report.
     pub fn resolved(&self) -> BenchArgs {
         let (puts, gets) = (self.client_kind() == Kind::Put, self.client_kind() != Kind::Put);
@@ -356,7 +404,9 @@ impl BenchArgs {
             warmup: gets.then(|| self.warm_up().0),
             write_mb_per_s: (self.writer_mb_per_s() > 0.0).then(|| self.writer_mb_per_s()),
             cache_bytes: Some(self.cache_budget()),
-            blob_file_bytes: Some(self.blob_file_bytes.unwrap_or(self.file_bytes)),
+            memtable_bytes: Some(self.memtable_len()),
+            file_bytes: Some(self.file_len()),
+            blob_file_bytes: Some(self.blob_file_len()),
             ..self.clone()
         }
     }

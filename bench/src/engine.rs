@@ -4,7 +4,7 @@ use crate::Result;
 use crate::args::{BenchArgs, Codec, Placement};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
-use lavastore::Ablation;
+use lavastore::{Ablation, PolicyChoice};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ pub struct EngineSettings {
     pub min_blob_size: u64,
     /// Bytes of one file of such values.
     pub blob_file_bytes: u64,
+    /// LavaStore: what decides which tables are compacted.
+    pub policy: PolicyChoice,
     /// LavaStore: where such values go first.
     pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
     pub gc_ratio_percent: Option<u32>,
     /// Families of keys; those behind the first are in [`Engine::families`].
     pub families: u64,
-    /// LavaStore: the compaction policy.
-    pub policy: Option<String>,
     /// LavaStore: mechanisms switched off.
     pub ablation: Ablation,
     /// The store may occupy so many bytes; an engine that does not know limits ignores it, see
@@ -63,18 +63,18 @@ impl EngineSettings {
         // Of several families each gets its part, down to a size below which a memtable is none; its tree begins
         // accordingly smaller, and a table is no larger than the first level.
         let memtable_bytes = match families {
-            1 => args.memtable_bytes,
-            _ => (args.memtable_bytes / families).max(MEMTABLE_LEN_MIN.min(args.memtable_bytes)),
+            1 => args.memtable_len(),
+            _ => (args.memtable_len() / families).max(MEMTABLE_LEN_MIN.min(args.memtable_len())),
         };
         Ok(EngineSettings {
             sync: args.sync,
             families,
-            policy: args.policy.clone(),
             cache_bytes: args.cache_budget(),
             memtable_bytes,
-            file_bytes: args.file_bytes.min(memtable_bytes * LEVEL_BASE_MEMTABLES),
+            file_bytes: args.file_len().min(memtable_bytes * LEVEL_BASE_MEMTABLES),
+            policy: args.policy(),
             min_blob_size: args.min_blob_size,
-            blob_file_bytes: args.blob_file_bytes.unwrap_or(args.file_bytes),
+            blob_file_bytes: args.blob_file_len(),
             placement: args.placement,
             gc_ratio_percent: args.gc_ratio_percent,
             ablation: args.ablation()?,

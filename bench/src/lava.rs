@@ -6,8 +6,8 @@ use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener}
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, PolicyChoice, SpaceLimit,
-    ValuePlacement, WriteBatch, WriteOptions, Writer,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, SpaceLimit, ValuePlacement,
+    WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -72,11 +72,8 @@ fn options(settings: &EngineSettings) -> Options {
                 Some(Placement::Table) => ValuePlacement::Table,
                 Some(Placement::Log) => ValuePlacement::Log,
             },
+            policy: settings.policy.clone(),
             gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
-            policy: match &settings.policy {
-                None => defaults.family.policy,
-                Some(name) => PolicyChoice { name: name.clone(), ..PolicyChoice::default() },
-            },
             ..defaults.family
         },
         ablation: settings.ablation,
@@ -101,9 +98,9 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("level_base_bytes", family.level_base_bytes.to_string()),
         ("min_blob_size", family.min_blob_size.to_string()),
         ("vsst_bytes", family.vsst_bytes.to_string()),
+        ("policy", format!("{} {:?}", family.policy.name, family.policy.parameters)),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
-        ("policy", family.policy.name.clone()),
         ("ablation", format!("{:?}", options.ablation)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -20,7 +20,7 @@ use crate::Result;
 use crate::output::usage;
 use crate::status::{self, Status};
 use clap::Args;
-use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Options};
+use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Options, PolicyChoice};
 use place::Place;
 use std::path::PathBuf;
 
@@ -149,6 +149,13 @@ pub struct FamilyArgs {
     /// Compress with none, lz4 or zstd [default: as the family has it; none if new]
     #[arg(long, value_name = "CODEC", value_parser = codec)]
     compression: Option<Compression>,
+    /// What decides which tables are compacted: leveled or vlsm [default: as the family has it; leveled if new]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Option<PolicyChoice>,
+}
+
+fn policy(name: &str) -> Result<PolicyChoice, String> {
+    PolicyChoice::named(name).ok_or_else(|| "it is leveled or vlsm".to_owned())
 }
 
 fn codec(name: &str) -> Result<Compression, String> {
@@ -163,6 +170,7 @@ impl FamilyArgs {
         let options = FamilyOptions {
             min_blob_size: self.min_blob_size.unwrap_or(own.min_blob_size),
             compression: self.compression.unwrap_or(own.compression),
+            policy: self.policy.clone().unwrap_or(own.policy),
             ..own
         };
         Ok(family.set_options(&options)?)

@@ -52,7 +52,7 @@ pub use context::options::{
 };
 pub use context::stats::Statistics;
 pub use db::Db;
-pub use lsm::policy::PolicyChoice;
+pub use lsm::policy::{OverlapOf, PolicyChoice, VlsmOptions};
 pub use plan::requests::GcRequest;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::{ReadAt, ReadOptions};

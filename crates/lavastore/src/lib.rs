@@ -234,7 +234,7 @@ pub use lavalog::{
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
+pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, ValuePlacement, VlsmOptions};
 
 /// ```
 /// use lavastore::{Durability, WriteOptions};

@@ -156,12 +156,13 @@ fn prometheus(db: Option<PathBuf>, file: Option<&Path>) -> Result<()> {
 fn options_of(store: &Db, family: &str) -> Map<String, Value> {
     let Ok(family) = store.open_family(family) else { return Map::new() };
     let own = family.options();
-    let all: [(&str, Value); 5] = [
+    let all: [(&str, Value); 6] = [
         ("compression", own.compression.name().into()),
         ("min_blob_size", own.min_blob_size.into()),
         ("vsst_bytes", own.vsst_bytes.into()),
         ("gc_ratio_percent", own.gc_ratio_percent.into()),
         ("file_bytes", own.file_bytes.into()),
+        ("policy", own.policy.name.into()),
     ];
     all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }

@@ -14,6 +14,8 @@ pub(crate) struct Drain {
     pub flush: Rate,
     /// Bytes that leave level 0.
     pub l0: Rate,
+    /// Bytes that must leave the next levels before level 0 may send them more, where a policy has it so.
+    pub spills: Rate,
     /// Bytes that collections free.
     pub gc: Rate,
     /// The bound on what jobs write.
@@ -31,6 +33,7 @@ impl Drain {
         Drain {
             flush: Rate::default(),
             l0: Rate::default(),
+            spills: Rate::default(),
             gc: Rate::default(),
             limit: RateLimit::new(limit_bytes_per_s),
             flush_progress_bytes: statistic::AtomicU64::default(),
@@ -48,6 +51,17 @@ impl Drain {
     pub fn left_to_flush(&self, backlog: u64) -> u64 {
         let written = self.flush_progress_bytes.load(Ordering::Relaxed);
         backlog.saturating_sub(written).max(backlog / FLUSH_END_PART)
+    }
+
+    /// How fast level 0 is drained, with what has to be done before each time: the two take turns, so their times add up. 0 if
+    /// nothing was measured.
+    pub fn l0_bytes_per_s(&self) -> u64 {
+        match (self.l0.get(), self.spills.get()) {
+            (l0, 0) | (l0 @ 0, _) => l0,
+            (l0, spills) => {
+                (u128::from(l0) * u128::from(spills) / (u128::from(l0) + u128::from(spills))) as u64
+            }
+        }
     }
 
     /// No collection starts until as many have ended the pause as have begun it.

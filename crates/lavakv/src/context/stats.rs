@@ -65,6 +65,10 @@ counters! {
     compactions,
     /// Compactions that only moved a file down.
     compaction_moves,
+    /// Compactions that level 0 waited for, because the levels below it were full (compaction policy `vlsm`).
+    compaction_spills,
+    /// Those of them that took what meets more in the next level than it should, because nothing better was there.
+    compaction_poor_spills,
     /// Compactions that put values back in the order of keys (relocation).
     relocations,
     /// Bytes of vSSTs read by these.

@@ -104,7 +104,7 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
         memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
         backlog: writes.drain.left_to_flush(memory.backlog()),
         flush_bytes_per_s: writes.drain.flush.get(),
-        l0_bytes_per_s: writes.drain.l0.get(),
+        l0_bytes_per_s: writes.drain.l0_bytes_per_s(),
         gc_bytes_per_s: writes.drain.gc.get(),
         ..Default::default()
     };

@@ -264,7 +264,15 @@ impl CompactionJob {
         if from_l0 > 0 && c.output_level > 0 && !c.trivial_move {
             jobs.drain.l0.record(from_l0, jobs.context.env.clock.now_ns() - self.start_ns);
         }
+        let (spills, is_poor) = (c.reason == Reason::Spill, c.reason == Reason::PoorSpill);
+        if (spills || is_poor) && !c.trivial_move {
+            let above = c.input_files().filter(|(level, _)| *level == c.level);
+            let bytes = above.map(|(_, f)| f.raw_bytes).sum();
+            jobs.drain.spills.record(bytes, jobs.context.env.clock.now_ns() - self.start_ns);
+        }
         jobs.context.stats.compactions.add(1);
+        jobs.context.stats.compaction_spills.add(u64::from(spills || is_poor));
+        jobs.context.stats.compaction_poor_spills.add(u64::from(is_poor));
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
         jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
@@ -289,7 +297,8 @@ impl Job for CompactionJob {
     fn class(&self) -> JobClass {
         match (self.compaction.level, self.compaction.reason) {
             (_, Reason::Relocation) => JobClass::Gc,
-            (0, _) => JobClass::L0,
+            // Level 0 waits for these.
+            (0, _) | (_, Reason::Spill | Reason::PoorSpill) => JobClass::L0,
             _ => JobClass::Compaction,
         }
     }
