@@ -3,8 +3,8 @@
 use crate::state::Change;
 use io::Rng;
 use lavastore::{
-    Ablation, Access, Compression, Durability, FamilyOptions, Options, PolicyChoice, SpaceLimit, SpacePolicy,
-    ValuePlacement,
+    Ablation, Access, Compression, Durability, FamilyOptions, Options, OverlapOf, PolicyChoice, SpaceLimit,
+    SpacePolicy, ValuePlacement, VlsmOptions,
 };
 use std::time::Duration;
 
@@ -37,8 +37,23 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
             &mut rng.clone(),
             &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
         ),
-        policy: PolicyChoice::default(),
+        policy: policy(rng),
     }
+}
+
+/// Either policy, so that it changes between opens; `vlsm` with tables so small that its levels fill.
+fn policy(rng: &Rng) -> PolicyChoice {
+    let mut aside = aside(rng, 0x706f_6c69_6379);
+    if aside.one_in(2) {
+        return PolicyChoice::default();
+    }
+    PolicyChoice::vlsm(&VlsmOptions {
+        table_bytes: pick(&mut aside, &[4 << 10, 4 << 10, 8 << 10, 8 << 20]),
+        poor_percent: pick(&mut aside, &[1, 50, 100]),
+        level_1_tables: pick(&mut aside, &[1, 2, 8]),
+        growth_max: pick(&mut aside, &[2, 4, 32]),
+        overlap: pick(&mut aside, &[OverlapOf::Table, OverlapOf::FullTable]),
+    })
 }
 
 /// What was added to the draws later is drawn aside, so that seeds on record go on drawing what they drew.
@@ -169,7 +184,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -194,6 +209,8 @@ pub(crate) fn describe(options: &Options) -> String {
         f.vsst_bytes,
         f.gc_ratio_percent,
         f.value_placement,
+        f.policy.name,
+        f.policy.parameters,
         options.space_limit,
         options.space_policy,
         options.ablation

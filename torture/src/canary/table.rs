@@ -496,6 +496,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(3),
         "a get goes on to older tables behind one that cannot be opened",
     ),
+    test(
+        "full-levels-have-no-turn",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::simulation::bounds_hold",
+        "under vlsm level 0 goes down however full the levels below are",
+    ),
+    test(
+        "oldest-of-the-queue-left-behind",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::random_flushes_converge",
+        "under vlsm a table of level 0 goes down before an older one",
+    ),
     row(
         "damaged-table-passed-in-level-0",
         "damage",

@@ -1,6 +1,7 @@
 //! A family says which compaction policy it has: one of another shape than `leveled` gives its tree that shape, and a store
 //! opens whose family has one that is not known.
 
+mod short_chains;
 mod tiered;
 
 use crate::common::*;

@@ -73,20 +73,22 @@ impl VlsmOptions {
         if bytes.is_empty() {
             return Ok(VlsmOptions::default());
         }
+        let fault =
+            || Error::invalid("compaction policy \"vlsm\" version 1: its parameters are five numbers");
         let mut r = Reader::new(bytes);
-        let table_bytes = within("table_bytes", r.varint()?, 4 << 10, 4 << 30)?;
-        let mut small = |name, low, high| Ok::<u32, Error>(within(name, r.varint()?, low, high)? as u32);
-        let (poor_percent, level_1_tables) =
-            (small("poor_percent", 1, 100)?, small("level_1_tables", 1, 1000)?);
-        let growth_max = small("growth_max", 2, 1000)?;
-        let overlap = match small("overlap", 0, 1)? {
+        let mut number = |name, low, high| within(name, r.varint().map_err(|_| fault())?, low, high);
+        let table_bytes = number("table_bytes", 4 << 10, 4 << 30)?;
+        let poor_percent = number("poor_percent", 1, 100)? as u32;
+        let level_1_tables = number("level_1_tables", 1, 1000)? as u32;
+        let growth_max = number("growth_max", 2, 1000)? as u32;
+        let overlap = match number("overlap", 0, 1)? {
             0 => OverlapOf::Table,
             _ => OverlapOf::FullTable,
         };
-        if !r.rest().is_empty() {
-            return Err(Error::invalid("compaction policy \"vlsm\": its parameters are five numbers"));
+        match r.rest() {
+            [] => Ok(VlsmOptions { table_bytes, poor_percent, level_1_tables, growth_max, overlap }),
+            _ => Err(fault()),
         }
-        Ok(VlsmOptions { table_bytes, poor_percent, level_1_tables, growth_max, overlap })
     }
 }
 

@@ -1,0 +1,92 @@
+//! The policy `vlsm` under whole stores.
+
+use crate::common::*;
+use lavastore_lavakv::sim::{CrashKind, SimEnv};
+use lavastore_lavakv::{Db, FamilyOptions, Options, OverlapOf, PolicyChoice, ReadOptions, VlsmOptions};
+
+/// So small that a few hundred keys fill several levels.
+fn vlsm(overlap: OverlapOf) -> PolicyChoice {
+    let table_bytes = 8 << 10;
+    PolicyChoice::vlsm(&VlsmOptions {
+        table_bytes,
+        level_1_tables: 2,
+        growth_max: 4,
+        overlap,
+        ..VlsmOptions::default()
+    })
+}
+
+fn with(policy: PolicyChoice, min_blob_size: usize) -> Options {
+    let family = FamilyOptions { policy, min_blob_size, level_multiplier: 4, ..small_family() };
+    Options { family, ..small() }
+}
+
+/// Each open has the other policy. Writes, deletes, deletes of ranges, snapshots, values that are separated and collected, crashes:
+/// what is read is right, the tree goes on, and all of it goes into one level when that is asked for.
+#[test]
+fn policies_take_turns_at_reopen() {
+    let mut spills = 0;
+    for seed in 0..8 {
+        let mut sim = SimEnv::new(seed);
+        let min_blob_size = [0, 64][seed as usize % 2];
+        let overlap = [OverlapOf::Table, OverlapOf::FullTable][seed as usize / 2 % 2];
+        let mut model = Model::new();
+        for round in 0..8 {
+            let policy = if (round + seed) % 2 == 0 { vlsm(overlap) } else { PolicyChoice::default() };
+            let db = Db::open_in(env(&sim), DIR, with(policy.clone(), min_blob_size)).unwrap();
+            assert_eq!(db.default_column_family().options().policy, policy, "switched by the open");
+            assert!(contents(&db) == model, "seed {seed} round {round}");
+            let (old, snapshot) = (model.clone(), db.snapshot());
+            let from = round * 700 % 2000;
+            fill(&db, &mut model, from..from + 1500, round);
+            for i in (from..from + 1500).step_by(5) {
+                db.delete(&key(i)).unwrap();
+                model.remove(&key(i));
+            }
+            let (low, high) = (key(from + 300), key(from + 400));
+            db.delete_range(&low, &high).unwrap();
+            let deleted = low..high;
+            model.retain(|k, _| !deleted.contains(k));
+            db.flush().unwrap();
+            if round % 3 == 2 {
+                settle(&db);
+            }
+            assert!(contents(&db) == model, "seed {seed} round {round}");
+            let options = ReadOptions { snapshot: Some(snapshot), ..Default::default() };
+            let then: Model = db.iter(options).unwrap().entries().collect::<Result<_, _>>().unwrap();
+            assert!(then == old, "seed {seed} round {round}: of the snapshot");
+            if round == 5 {
+                db.compact_range(db.default_column_family(), None, None).unwrap();
+                assert_eq!(super::levels(&db, "default").len(), 1, "{}", db.describe());
+                assert!(contents(&db) == model, "seed {seed}");
+            }
+            assert!(db.verify().unwrap().errors.is_empty());
+            let stats = db.stats();
+            assert!(stats.compaction_poor_spills <= stats.compaction_spills, "{stats:?}");
+            spills += stats.compaction_spills;
+            drop(db);
+            if round % 2 == 1 {
+                sim = sim.crash(CrashKind::ProcessKill, seed);
+            }
+        }
+    }
+    assert!(spills > 100, "{spills} compactions of what level 0 waits for");
+}
+
+/// A store that is filled and left alone holds no more above its deepest level than it should, and its level 0 is empty or nearly so.
+#[test]
+fn a_tree_of_short_chains_comes_to_rest() {
+    let sim = SimEnv::new(1);
+    let db = Db::open_in(env(&sim), DIR, with(vlsm(OverlapOf::Table), 0)).unwrap();
+    let mut model = Model::new();
+    for round in 0..6 {
+        fill(&db, &mut model, 0..4000, round);
+    }
+    db.flush().unwrap();
+    settle(&db);
+    let levels = super::levels(&db, "default");
+    assert!(levels.len() >= 2, "several levels: {levels:?}");
+    assert!(contents(&db) == model);
+    let stats = db.stats();
+    assert!(stats.compaction_spills > 10, "{stats:?}");
+}
