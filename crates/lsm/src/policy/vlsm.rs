@@ -86,10 +86,11 @@ impl CompactionPolicy for Vlsm {
     }
 
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
-        let base = self.level_targets(version, set_aside).base_level;
+        let targets = self.level_targets(version, set_aside);
+        let base = targets.base_level;
         // A run is enough to go on; walks and those who look for room take all of level 0.
         let level_0 = version.level_bytes(0).saturating_add(version.level_bytes(base));
-        let level_1 = self.spill_width(version, base);
+        let level_1 = self.spill_width(version, &targets);
         let deeper = (base + 2..=self.tree.last_level()).filter(|&level| !version.files(level).is_empty());
         let below = deeper.map(|level| self.tree.width_of(version, level).min(version.level_bytes(level)));
         let all = version.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes()));
@@ -105,7 +106,8 @@ impl CompactionPolicy for Vlsm {
     }
 
     fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool {
-        let load = self.tree.load_of(version, set_aside, &self.level_targets(version, set_aside));
-        self.queue_score(version, load.files, load.size) >= 1.0
+        let targets = self.level_targets(version, set_aside);
+        let load = self.tree.load_of(version, set_aside, &targets);
+        self.queue_score(version, &targets, (load.files, load.size)) >= 1.0
     }
 }

@@ -5,7 +5,6 @@
 
 use crate::policy::cutter::PHYSICAL_BYTES_MIN;
 use crate::policy::leveled::parameters::Leveled;
-use crate::policy::leveled::targets::SEPARATED_L0_PART;
 use crate::policy::named::TreeOptions;
 use base::codec::{Reader, put_varint};
 use base::{Error, Result};
@@ -147,15 +146,5 @@ impl Vlsm {
     /// density that is full meets F tables, one more that it enters last, and another that it ends in.
     pub(in crate::policy) fn overlap_cap(&self, version: &Version, level: usize) -> u64 {
         self.tree.table_bytes(version, level + 1).saturating_mul(self.growth_max() + 2)
-    }
-
-    /// What level 0 sends down at once, compensated bytes: M, or what makes a table that is worth a file where values are
-    /// separated and tables are short; but not so much of a small store that writers would pay for what it hides.
-    pub(super) fn run_bytes(&self, version: &Version) -> u64 {
-        let (stands_for, bytes) = (self.tree.level_size(version, 0), version.level_bytes(0).max(1));
-        let worth = u128::from(self.least_bytes()) * u128::from(stands_for) / u128::from(bytes);
-        let most = self.tree.deepest(version).0 / SEPARATED_L0_PART;
-        let worth = u64::try_from(worth).unwrap_or(u64::MAX).min(most);
-        self.tree.file_bytes.max(worth)
     }
 }

@@ -11,7 +11,7 @@ impl Vlsm {
     /// The oldest of level 0 into level 1.
     pub(super) fn queued(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let version = picker.facts.version;
-        let (run_bytes, base) = (self.run_bytes(version), picker.targets.base_level);
+        let (run_bytes, base) = (self.run_bytes(version, &picker.targets), picker.targets.base_level);
         let (mut run, mut bytes) = (Vec::new(), 0u64);
         let (mut low, mut high) = (None, None);
         // What a damaged table keeps here meets nothing of the rest that is older.

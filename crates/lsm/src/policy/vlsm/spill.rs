@@ -8,6 +8,7 @@
 use super::parameters::Vlsm;
 use crate::policy::compaction::{Compaction, Reason};
 use crate::policy::leveled::picker::Picker;
+use crate::policy::leveled::targets::LevelTargets;
 use std::ops::Range;
 use std::sync::Arc;
 use version::{FileMeta, Version};
@@ -54,11 +55,12 @@ impl Overlaps {
 
 impl Vlsm {
     /// Physical bytes that a compaction of level 1 reads at most.
-    pub(super) fn spill_width(&self, version: &Version, base: usize) -> u64 {
+    pub(super) fn spill_width(&self, version: &Version, targets: &LevelTargets) -> u64 {
+        let base = targets.base_level;
         // Level 2 moves under what was cut: at either end a table more may reach into the range.
         let ends = self.tree.table_bytes(version, base + 1).saturating_mul(2);
         let met = self.overlap_cap(version, base).saturating_add(ends).min(version.level_bytes(base + 1));
-        met.saturating_add(self.run_bytes(version).min(version.level_bytes(base)))
+        met.saturating_add(self.run_bytes(version, targets).min(version.level_bytes(base)))
     }
 
     /// The best of level 1 that can go into level 2 now.
@@ -79,7 +81,7 @@ impl Vlsm {
         let files = version.files(base);
         let overlaps = Overlaps::of(version, base);
         let full = self.tree.table_bytes(version, base + 1);
-        let (run_bytes, cap) = (self.run_bytes(version), self.overlap_cap(version, base));
+        let (run_bytes, cap) = (self.run_bytes(version, &picker.targets), self.overlap_cap(version, base));
         let from = |start: usize| {
             let (mut stands_for, mut own) = (0u64, 0u64);
             let mut best: Option<Candidate> = None;

@@ -6,7 +6,12 @@
 //! than F times what level 1 may hold, a level is added above. A store that is no larger than level 1 may be has one level.
 //! A level in use stays in use: when a store shrinks, or comes from `leveled` with more levels than it would have here.
 //!
-//! Where values are separated level 1 may be as large as in [`leveled`](crate::policy::leveled::targets): its tables are short.
+//! Where values are separated level 1 may be as large as in [`leveled`](crate::policy::leveled::targets), but its tables, which are
+//! short, come to no more than f times M on disk.
+//!
+//! **A run** is what level 0 sends down at once: M, or an f-th of level 1 where that is larger, so that what is merged
+//! writes no more than f bytes for each of its own. That is so where values are separated; then it is also what makes a table
+//! that is worth a file, but no more than a fifth of the store, for which writers would pay.
 //!
 //! **Scores** are bytes over target, as in `leveled`; of level 0: the larger of files over `l0_compaction_files`, and bytes
 //! over half of a run. (Half, for a memtable of M makes a table that is a little shorter.)
@@ -14,8 +19,9 @@
 use super::parameters::Vlsm;
 use crate::policy::facts::Facts;
 use crate::policy::leveled::picker::Picker;
-use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR};
+use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPARATED_L0_PART};
 use crate::policy::set_aside::SetAside;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
@@ -25,7 +31,7 @@ impl Vlsm {
         let last = self.tree.last_level();
         let multiplier = self.tree.level_multiplier.max(2);
         let (largest, separated) = self.tree.deepest(version);
-        let level_1_max = self.level_1_max(separated);
+        let level_1_max = self.level_1_max(version, separated);
         let at = |level: usize| (level..last).fold(largest, |bytes, _| bytes / multiplier);
         let mut base = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
         let grown = |base: usize| match base == last {
@@ -48,18 +54,36 @@ impl Vlsm {
     }
 
     /// What level 1 holds at most.
-    fn level_1_max(&self, separated: bool) -> u64 {
+    fn level_1_max(&self, version: &Version, separated: bool) -> u64 {
         let tables = self.tree.file_bytes.saturating_mul(self.factor());
-        match separated {
-            true => self.tree.level_base_bytes.saturating_mul(SEPARATED_BASE_FACTOR).max(tables),
-            false => tables,
+        if !separated {
+            return tables;
         }
+        let most = self.tree.level_base_bytes.saturating_mul(SEPARATED_BASE_FACTOR);
+        self.stands_for(version, 1..=self.tree.last_level(), tables).min(most).max(tables)
+    }
+
+    /// What so many bytes of tables stand for in these levels.
+    fn stands_for(&self, version: &Version, levels: RangeInclusive<usize>, bytes: u64) -> u64 {
+        let sum = |of: &dyn Fn(usize) -> u64| levels.clone().map(|level| u128::from(of(level))).sum::<u128>();
+        let tables = sum(&|level| version.level_bytes(level)).max(1);
+        let all = sum(&|level| self.tree.level_size(version, level));
+        u64::try_from(u128::from(bytes) * all / tables).unwrap_or(u64::MAX)
+    }
+
+    /// A run, compensated bytes.
+    pub(super) fn run_bytes(&self, version: &Version, targets: &LevelTargets) -> u64 {
+        let base = targets.base_level;
+        let level_1 = self.tree.level_size(version, base).min(targets.bytes[base]);
+        let fifth = self.tree.deepest(version).0 / SEPARATED_L0_PART;
+        let worth_a_file = self.stands_for(version, 0..=0, self.least_bytes());
+        self.tree.file_bytes.max(level_1 / self.factor()).max(worth_a_file.min(fifth))
     }
 
     /// How much level 0 wants to go down: from 1 on it does.
-    pub(super) fn queue_score(&self, version: &Version, files: usize, bytes: u64) -> f64 {
-        let by_files = files as f64 / self.tree.l0_compaction_files.max(1) as f64;
-        by_files.max(2.0 * bytes as f64 / self.run_bytes(version) as f64)
+    pub(super) fn queue_score(&self, version: &Version, targets: &LevelTargets, load: (usize, u64)) -> f64 {
+        let by_files = load.0 as f64 / self.tree.l0_compaction_files.max(1) as f64;
+        by_files.max(2.0 * load.1 as f64 / self.run_bytes(version, targets) as f64)
     }
 
     /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
@@ -78,8 +102,7 @@ impl Vlsm {
     }
 
     pub(super) fn level_0_score(&self, picker: &Picker<'_>) -> f64 {
-        let (files, bytes) = self.free(picker, 0);
-        self.queue_score(picker.facts.version, files, bytes)
+        self.queue_score(picker.facts.version, &picker.targets, self.free(picker, 0))
     }
 
     /// Files that are not on their way down, nor have to stay in level 0, and what they stand for.
