@@ -113,6 +113,18 @@ impl PolicyChoice {
     }
 }
 
+fn of_tree(tree: &TreeOptions) -> Leveled {
+    Leveled {
+        l0_compaction_files: tree.l0_compaction_files,
+        level_base_bytes: tree.level_base_bytes,
+        level_multiplier: tree.level_multiplier,
+        levels: tree.levels,
+        file_bytes: tree.file_bytes,
+        compensated: tree.compensated,
+        ..Leveled::default()
+    }
+}
+
 fn leveled(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionPolicy>> {
     if choice.version != 1 {
         return Err(choice.unsupported());
@@ -120,12 +132,12 @@ fn leveled(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn Compacti
     if !choice.parameters.is_empty() {
         return Err(Error::invalid("compaction policy \"leveled\" version 1 has no parameters"));
     }
-    Ok(Arc::new(Leveled::of(tree)))
+    Ok(Arc::new(of_tree(tree)))
 }
 
 fn vlsm(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionPolicy>> {
     if choice.version != 1 {
         return Err(choice.unsupported());
     }
-    Ok(Arc::new(Vlsm::new(VlsmOptions::decode(&choice.parameters)?, tree)))
+    Ok(Arc::new(Vlsm::new(VlsmOptions::decode(&choice.parameters)?, of_tree(tree))))
 }

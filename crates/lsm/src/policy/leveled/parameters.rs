@@ -1,7 +1,6 @@
 //! What leveled compaction can be told, and the sizes that follow from it.
 
 use crate::policy::compaction::PHYSICAL_BYTES_GOOD;
-use crate::policy::named::TreeOptions;
 use base::limits::LEVELS_MAX;
 use version::{FileMeta, Version};
 
@@ -64,19 +63,6 @@ impl Default for Leveled {
 }
 
 impl Leveled {
-    /// For a family.
-    pub fn of(tree: &TreeOptions) -> Self {
-        Leveled {
-            l0_compaction_files: tree.l0_compaction_files,
-            level_base_bytes: tree.level_base_bytes,
-            level_multiplier: tree.level_multiplier,
-            levels: tree.levels,
-            file_bytes: tree.file_bytes,
-            compensated: tree.compensated,
-            ..Leveled::default()
-        }
-    }
-
     /// The deepest level.
     pub(crate) fn last_level(&self) -> usize {
         self.levels.clamp(2, LEVELS_MAX) - 1

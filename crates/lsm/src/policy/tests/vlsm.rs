@@ -17,7 +17,7 @@ fn tree_options(file_bytes: u64) -> TreeOptions {
 }
 
 fn default_policy() -> Vlsm {
-    Vlsm::new(VlsmOptions::default(), &tree_options(16 * MIB))
+    Vlsm::new(VlsmOptions::default(), Leveled::default())
 }
 
 /// A table of `len` bytes on disk that stands for `stands_for`.
@@ -85,6 +85,32 @@ fn level_0_is_a_queue() {
     assert_eq!(taken(references(4), 4096 * MIB), Some(vec![4, 3, 2, 1]));
     assert_eq!(taken(references(9), 4096 * MIB), Some(vec![6, 5, 4, 3, 2, 1]), "256 KiB of them");
     assert_eq!(taken(references(2), 40 * MIB), Some(vec![1]), "a small store shall not hide so much");
+}
+
+/// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
+#[test]
+fn runs_of_references_are_worth_what_they_rewrite() {
+    let policy = default_policy();
+    let below = |number: u64| {
+        let at = number as u32 * 10;
+        table(number, (at, at + 9), MIB, 24 * MIB)
+    };
+    for tables in [8, 40, 64] {
+        let mut levels = vec![Vec::new(); 7];
+        levels[0] = (900..940).map(|number| table(number, (0, 9_999), 360 << 10, 8 * MIB)).collect();
+        levels[6] = (1..=tables).map(below).collect();
+        let version = Version::with_files(0, levels);
+        let targets = policy.level_targets(&version, &SetAside::default());
+        assert_eq!(targets.base_level, 6, "{tables}: as many references as inline values: f times M");
+        let c = free(&version, |facts| policy.l0(facts)).unwrap();
+        let run: u64 = c.inputs[0].1.iter().map(|f| f.len).sum();
+        assert!(run * 10 >= tables * MIB, "{tables}: {run} bytes for {tables} MiB");
+        assert!(run * 5 <= tables * MIB, "{tables}: {run} bytes hide too much");
+    }
+    let mut levels = vec![Vec::new(); 7];
+    levels[6] = (1..=80).map(below).collect();
+    let targets = policy.level_targets(&Version::with_files(0, levels), &SetAside::default());
+    assert_eq!((targets.base_level, targets.bytes[5]), (5, 192 * MIB));
 }
 
 /// The tables that a cutter makes of `keys`, each of so many bytes: entries, what each meets, and its bytes.
@@ -160,7 +186,7 @@ fn tables_of_level_1_end_where_their_overlap_says() {
     assert_eq!(met, vec![34, 34, 32], "{outputs:?}");
     // The other measure: as much as f full tables, however short the table.
     let options = VlsmOptions { overlap: OverlapOf::FullTable, ..VlsmOptions::default() };
-    let policy = Vlsm::new(options, &tree_options(16 * MIB));
+    let policy = Vlsm::new(options, Leveled::default());
     let outputs = cut(&policy, &level_2(100), &keys, 64 << 10);
     assert!(outputs[..12].iter().all(|(_, met)| *met == 64 * MIB), "{outputs:?}");
 }
@@ -175,7 +201,7 @@ fn whatever_lies_below_tables_are_cut_by_the_rules() {
         let mut options = VlsmOptions { poor_percent: 25 + rng.below(75) as u32, ..VlsmOptions::default() };
         options.overlap = if seed % 2 == 0 { OverlapOf::Table } else { OverlapOf::FullTable };
         options.growth_max = 2 + rng.below(30) as u32;
-        let policy = Vlsm::new(options, &tree_options(16 * MIB));
+        let policy = Vlsm::new(options, Leveled::default());
         let (mut files, mut key) = (Vec::new(), 0);
         for number in 1..2 + rng.below(100) {
             let low = key + rng.below(30) as u32;
@@ -350,6 +376,9 @@ fn parameters_are_stored_and_checked() {
     let newer = PolicyChoice { version: 2, ..PolicyChoice::vlsm(&VlsmOptions::default()) };
     assert_eq!(policies.make(&newer, &tree_options(MIB)).unwrap_err().kind(), base::ErrorKind::Unsupported);
     // A table is no longer than the family's.
-    assert_eq!(Vlsm::new(VlsmOptions::default(), &tree_options(MIB)).tree.file_bytes, MIB);
+    assert_eq!(
+        Vlsm::new(VlsmOptions::default(), Leveled { file_bytes: MIB, ..Leveled::default() }).tree.file_bytes,
+        MIB
+    );
     assert_eq!(default_policy().tree.file_bytes, 8 * MIB);
 }

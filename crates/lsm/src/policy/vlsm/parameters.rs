@@ -5,7 +5,6 @@
 
 use crate::policy::cutter::PHYSICAL_BYTES_MIN;
 use crate::policy::leveled::parameters::Leveled;
-use crate::policy::named::TreeOptions;
 use base::codec::{Reader, put_varint};
 use base::{Error, Result};
 use version::Version;
@@ -109,10 +108,10 @@ pub struct Vlsm {
 }
 
 impl Vlsm {
-    /// For a family.
-    pub fn new(options: VlsmOptions, tree: &TreeOptions) -> Self {
+    /// In a tree that is otherwise as `tree` has it; its tables are no longer than there.
+    pub fn new(options: VlsmOptions, tree: Leveled) -> Self {
         let table_bytes = options.table_bytes.min(tree.file_bytes).max(1);
-        let tree = Leveled { file_bytes: table_bytes, ..Leveled::of(tree) };
+        let tree = Leveled { file_bytes: table_bytes, ..tree };
         Vlsm { tree, options: VlsmOptions { table_bytes, ..options } }
     }
 
