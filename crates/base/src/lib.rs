@@ -9,6 +9,7 @@
 //! * [`completion`]: what is known later, as a future.
 //! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced block is caught.
 //! * [`hash`]: the hash of keys (filters), and hash maps without hidden randomness.
+//! * [`histogram`]: how values are distributed, counted by many threads.
 //! * [`iter`]: the iterator over internal keys that memtables, tables and merges implement.
 //! * [`range_del`]: range tombstones and their fragments.
 //! * [`compression`]: the codecs' names (the code behind them lives in `table`).
@@ -24,6 +25,7 @@ pub mod compression;
 pub mod dependency;
 pub mod error;
 pub mod hash;
+pub mod histogram;
 pub mod iter;
 pub mod key;
 pub mod limits;

@@ -6,6 +6,8 @@
 //! * [`sim`]: simulated, seeded and single-threaded; it records every operation and can produce any legal crash state
 //!   and any fault.
 //!
+//! [`timing`]: how long operations take, by that clock.
+//!
 //! An engine that runs on an `Env` whose [`Env::spawner`] is `None` must not wait for another thread: whatever it waits
 //! for, it has to do itself (its scheduler runs a job instead of sleeping).
 
@@ -20,6 +22,7 @@ mod read_only;
 mod readable;
 mod rng;
 pub mod sim;
+pub mod timing;
 
 pub use batch::{FileRead, read_files};
 pub use buf::{AlignedBuf, PAGE};

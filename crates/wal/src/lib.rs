@@ -13,7 +13,7 @@
 //! it. `docs/format/wal.md` has the byte map and the argument.
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
-//! where), `tenant` (whose batches are), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
+//! where), `tenant` (whose batches are), `commit` (who writes, and when it is durable), `counters` (what was done, how long it took), [`recover`](mod@recover) (after a restart), `staging` (the
 //! pages that a crash left in the staging file), [`place`] (a part of a batch, read alone), `lane` (several logs in one store), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
 //! as it can be read), [`dump`] (a group as text).
 //!
@@ -23,6 +23,7 @@
 
 pub mod check;
 mod commit;
+mod counters;
 pub mod dump;
 mod groups;
 mod lane;
@@ -38,6 +39,7 @@ mod tenant;
 pub mod wal;
 mod walk;
 
+pub use counters::{Times, WalStats};
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
 pub use lane::Lane;
@@ -49,7 +51,7 @@ pub use recover::{
 };
 pub use staging::newest_staged_group;
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
-pub use wal::{Position, Wal, WalOptions, WalStats};
+pub use wal::{Position, Wal, WalOptions};
 
 /// The name of the staging file of the first lane, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";

@@ -7,6 +7,7 @@
 
 use crate::check::StagedEnd;
 use crate::commit::{Commit, Frontier, Token, Turn};
+use crate::counters::{Counters, Times, WalStats, add};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
 use crate::staging::STAGING_LEN_MAX;
@@ -15,7 +16,7 @@ use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
 use base::completion::Completion;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
-use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
+use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Clock, Env, PAGE};
 use std::path::Path;
@@ -58,40 +59,6 @@ pub struct Position {
     pub lpn: u64,
 }
 
-/// What the log did since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WalStats {
-    /// Batches appended.
-    pub batches: u64,
-    /// Their payload, bytes.
-    pub payload_bytes: u64,
-    /// Bytes of pages handed to the group files.
-    pub written_bytes: u64,
-    /// Writes that made themselves durable.
-    pub durable_writes: u64,
-    /// Writes that did not.
-    pub writes: u64,
-    /// Data syncs of group files.
-    pub syncs: u64,
-    /// Times an append found the ring full and wrote it out itself.
-    pub inline_write_outs: u64,
-    /// Groups closed.
-    pub rolls: u64,
-    /// The number of the next page.
-    pub next_lpn: u64,
-    /// All pages below are durable.
-    pub durable_end: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    written_bytes: statistic::AtomicU64,
-    durable_writes: statistic::AtomicU64,
-    writes: statistic::AtomicU64,
-    syncs: statistic::AtomicU64,
-    inline_write_outs: statistic::AtomicU64,
-}
-
 /// The write-ahead log of a store.
 #[derive(Debug)]
 pub struct Wal {
@@ -111,6 +78,7 @@ pub struct Wal {
     /// Changed under `order`.
     closed: AtomicBool,
     counters: Counters,
+    times: Times,
 }
 
 /// Poisons the log if the thread panics while it changes the tail: half a batch may stand there.
@@ -122,10 +90,6 @@ impl Drop for PanicGuard<'_> {
             self.0.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it appended to the log"));
         }
     }
-}
-
-fn add(counter: &statistic::AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 impl Wal {
@@ -175,6 +139,7 @@ impl Wal {
             buf: Mutex::new(AlignedBuf::zeroed(PAGE)),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
+            times: Times::new(env),
         })
     }
 
@@ -216,6 +181,17 @@ impl Wal {
     ) -> Result<(Position, Place)> {
         assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
         let header = batch_header(tenant, payload, first_seq, last_seq)?;
+        self.times.append.time(|| self.append_in_order(tenant, payload, header, durability, witness_edit))
+    }
+
+    fn append_in_order(
+        &self,
+        tenant: TenantId,
+        payload: &[&[u8]],
+        header: BatchHeader,
+        durability: Durability,
+        witness_edit: u64,
+    ) -> Result<(Position, Place)> {
         let _order = lock(&self.order);
         self.check()?;
         let _guard = PanicGuard(&self.commit);
@@ -302,6 +278,10 @@ impl Wal {
         mut tail: MutexGuard<'a, Tail>,
         pages: u64,
     ) -> Result<MutexGuard<'a, Tail>> {
+        if tail.has_slots(pages, self.commit.frontier.written_end()) {
+            return Ok(tail);
+        }
+        let begun = self.times.ring_full.begin();
         while !tail.has_slots(pages, self.commit.frontier.written_end()) {
             let (next_lpn, needed) = (tail.next_lpn(), tail.ring.must_be_written(pages));
             drop(tail);
@@ -316,6 +296,7 @@ impl Wal {
             }
             tail = lock(&self.tail);
         }
+        self.times.ring_full.end(begun);
         Ok(tail)
     }
 
@@ -334,7 +315,9 @@ impl Wal {
                 assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
                 let begun_ns = self.clock.now_ns();
                 let outcome = self.make_durable(&token, end);
-                token.took(self.clock.now_ns().saturating_sub(begun_ns));
+                let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
+                token.took(took_ns);
+                self.times.sync.record_ns(took_ns);
                 token.finish(outcome)
             }
         }
@@ -726,21 +709,21 @@ impl Wal {
         self.persist_watermark_in_order().map(drop)
     }
 
+    /// How long appends and syncs take.
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
     /// Counters.
     pub fn stats(&self) -> WalStats {
-        let load = |counter: &statistic::AtomicU64| counter.load(Ordering::Relaxed);
         let tail = lock(&self.tail);
         WalStats {
             batches: tail.batches,
             payload_bytes: tail.payload_bytes,
-            written_bytes: load(&self.counters.written_bytes),
-            durable_writes: load(&self.counters.durable_writes),
-            writes: load(&self.counters.writes),
-            syncs: load(&self.counters.syncs),
-            inline_write_outs: load(&self.counters.inline_write_outs),
             rolls: tail.rolls,
             next_lpn: tail.next_lpn(),
             durable_end: self.commit.frontier.durable_end(),
+            ..self.counters.read()
         }
     }
 }

@@ -1,0 +1,305 @@
+//! How values are distributed: how long operations take, how large jobs are.
+//!
+//! A [`Histogram`] is counted up by many threads at once; what was read of it is a [`Distribution`], a plain value.
+//!
+//! **Buckets.** As in an HDR histogram: each power of two is cut into [`SUB_BUCKETS`] buckets of equal width, and below that many
+//! each value has its own. So a bucket is at most a sixteenth of its values wide, whatever they are, and what is told of a
+//! quantile is at most so much too high and never too low. Values from 2^44 on (five hours in nanoseconds, 16 TiB) are in the
+//! last bucket; the largest value is kept exactly.
+//!
+//! **Cost.** To record is to add to a bucket and to a sum, both relaxed, in a stripe that few other threads have: no lock, no
+//! allocation, about ten nanoseconds (`io/examples/timing_cost`). What costs is to ask the clock, twice. Where an operation takes
+//! no longer than that it is sampled: [`Histogram::turn`] picks [`EACH_FIRST`] of a stripe and then one of each [`ONE_IN`], which counts
+//! for all of them. Which one is not the same in each run of so many, or a program with a rhythm would always meet the same.
+//!
+//! Invariants: buckets only grow; the sum of a stripe's buckets is the number of values that it was told, each by its weight. Who
+//! reads while others record sees some of what they record at the moment.
+
+use crate::sync::statistic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Buckets for each power of two.
+pub const SUB_BUCKETS: u64 = 1 << SUB_BITS;
+const SUB_BITS: u32 = 4;
+/// The largest value that has a bucket of its own size.
+const VALUE_MAX: u64 = (1 << 44) - 1;
+const BUCKETS: usize = 656;
+
+/// Of what is sampled, so many of a stripe are all recorded first: who does little is told all of it.
+pub const EACH_FIRST: u64 = 256;
+/// And then one of so many.
+pub const ONE_IN: u64 = 1 << ONE_IN_BITS;
+const ONE_IN_BITS: u32 = 6;
+
+/// Stripes of what many threads record at once.
+const STRIPES: usize = 8;
+
+/// The bucket of a value.
+fn bucket_of(value: u64) -> usize {
+    let value = value.min(VALUE_MAX);
+    let shift = u64::BITS - 1 - SUB_BITS - (value | SUB_BUCKETS).leading_zeros();
+    ((shift << SUB_BITS) as usize) + (value >> shift) as usize
+}
+
+/// The largest value of a bucket.
+fn upper_of(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket / SUB_BUCKETS).saturating_sub(1);
+    ((bucket - shift * SUB_BUCKETS + 1) << shift) - 1
+}
+
+/// Which stripe a thread has: they are given out in turn.
+fn stripe_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static STRIPE: usize = NEXT.fetch_add(1, Relaxed);
+    }
+    // A thread that comes to its end may have no place of its own any more.
+    STRIPE.try_with(|stripe| *stripe).unwrap_or(0)
+}
+
+/// What a few threads count. Apart from the next one, so that no two share a line of the processor's cache.
+#[repr(align(128))]
+struct Stripe {
+    /// How often it was asked whose turn it is.
+    turns: AtomicU64,
+    sum: AtomicU64,
+    max: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+/// Values, counted by how large they are. See the module.
+///
+/// ```
+/// use lavastore_base::histogram::Histogram;
+/// let waits = Histogram::rare();
+/// [10, 20, 1_000_000].into_iter().for_each(|ns| waits.record(ns));
+/// let seen = waits.read();
+/// assert_eq!((seen.count(), seen.max(), seen.quantile(0.5)), (3, 1_000_000, 20));
+/// ```
+pub struct Histogram {
+    stripes: Box<[Stripe]>,
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.read().fmt(f)
+    }
+}
+
+impl Histogram {
+    /// For what many threads do at once. 42 KiB.
+    ///
+    /// ```
+    /// assert!(lavastore_base::histogram::Histogram::frequent().read().is_empty());
+    /// ```
+    pub fn frequent() -> Histogram {
+        Histogram::of(STRIPES)
+    }
+
+    /// For what happens a few thousand times in a second at most. 5 KiB.
+    ///
+    /// ```
+    /// assert!(lavastore_base::histogram::Histogram::rare().read().is_empty());
+    /// ```
+    pub fn rare() -> Histogram {
+        Histogram::of(1)
+    }
+
+    fn of(stripes: usize) -> Histogram {
+        let stripe = || Stripe {
+            turns: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            max: AtomicU64::new(0),
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        Histogram { stripes: (0..stripes).map(|_| stripe()).collect() }
+    }
+
+    fn stripe(&self) -> &Stripe {
+        match &*self.stripes {
+            [only] => only,
+            stripes => &stripes[stripe_of_thread() % stripes.len()],
+        }
+    }
+
+    /// For how many the next value is to count: 0 if it need not be recorded, nor measured. See the module.
+    ///
+    /// ```
+    /// use lavastore_base::histogram::{EACH_FIRST, Histogram, ONE_IN};
+    /// let times = Histogram::frequent();
+    /// let counted: u64 = (0..EACH_FIRST + 10 * ONE_IN).map(|_| times.turn()).sum();
+    /// assert_eq!(counted, EACH_FIRST + 10 * ONE_IN);
+    /// ```
+    pub fn turn(&self) -> u64 {
+        let stripe = self.stripe();
+        // Not one operation of the processor: two threads of a stripe may have the same turn, which costs some accuracy.
+        let turn = stripe.turns.load(Relaxed);
+        stripe.turns.store(turn + 1, Relaxed);
+        if turn < EACH_FIRST {
+            return 1;
+        }
+        let chosen = (turn >> ONE_IN_BITS).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - ONE_IN_BITS);
+        if turn % ONE_IN == chosen { ONE_IN } else { 0 }
+    }
+
+    /// One value.
+    ///
+    /// ```
+    /// let widths = lavastore_base::histogram::Histogram::rare();
+    /// widths.record(4096);
+    /// assert_eq!(widths.read().sum(), 4096);
+    /// ```
+    pub fn record(&self, value: u64) {
+        self.record_weighted(value, 1);
+    }
+
+    /// A value that counts for `weight`.
+    ///
+    /// ```
+    /// let times = lavastore_base::histogram::Histogram::rare();
+    /// times.record_weighted(100, 32);
+    /// assert_eq!((times.read().count(), times.read().sum()), (32, 3200));
+    /// ```
+    pub fn record_weighted(&self, value: u64, weight: u64) {
+        let stripe = self.stripe();
+        stripe.buckets[bucket_of(value)].fetch_add(weight, Relaxed);
+        stripe.sum.fetch_add(value.min(VALUE_MAX).saturating_mul(weight), Relaxed);
+        // Nearly never: to look costs less than to write.
+        if value > stripe.max.load(Relaxed) {
+            stripe.max.fetch_max(value, Relaxed);
+        }
+    }
+
+    /// What was recorded so far, by all threads.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_base::histogram::Histogram::rare().read().count(), 0);
+    /// ```
+    pub fn read(&self) -> Distribution {
+        let mut all = Distribution::default();
+        for stripe in &self.stripes {
+            let mut buckets: Vec<u64> = stripe.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+            let used = buckets.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+            buckets.truncate(used);
+            let (sum, max) = (stripe.sum.load(Relaxed), stripe.max.load(Relaxed));
+            all.merge(&Distribution { buckets, sum, max });
+        }
+        all
+    }
+}
+
+/// What was read of a [`Histogram`], or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    /// Counts, up to the last one that is not 0.
+    buckets: Vec<u64>,
+    sum: u64,
+    max: u64,
+}
+
+impl Distribution {
+    /// How many values there are.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_base::histogram::Distribution::default().count(), 0);
+    /// ```
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// True if there are none.
+    ///
+    /// ```
+    /// assert!(lavastore_base::histogram::Distribution::default().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Their sum, to which each adds 2^44 at most.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_base::histogram::Distribution::default().sum(), 0);
+    /// ```
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// The largest one, exactly; 0 if there is none.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_base::histogram::Distribution::default().max(), 0);
+    /// ```
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Their mean; 0 if there are none.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_base::histogram::Distribution::default().mean(), 0);
+    /// ```
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count()).unwrap_or(0)
+    }
+
+    /// A value below or at which so large a part of them is (0.99: all but a hundredth): at most a sixteenth above the least there
+    /// is, never below it. 0 if there are none.
+    ///
+    /// ```
+    /// let times = lavastore_base::histogram::Histogram::rare();
+    /// (1..=1000).for_each(|ns| times.record(ns));
+    /// let p99 = times.read().quantile(0.99);
+    /// assert!((990..990 + 990 / 16).contains(&p99));
+    /// ```
+    pub fn quantile(&self, part: f64) -> u64 {
+        let count = self.count();
+        let rank = ((part.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1));
+        let mut below = 0u64;
+        for (bucket, n) in self.buckets.iter().enumerate() {
+            below = below.saturating_add(*n);
+            if below >= rank {
+                // The last bucket has all that is larger.
+                return if bucket + 1 == BUCKETS { self.max } else { upper_of(bucket).min(self.max) };
+            }
+        }
+        self.max
+    }
+
+    /// How many are at most `bound`. Exact where a bucket ends there, as at one less than a power of two; elsewhere those of the
+    /// bucket it is in are left out.
+    ///
+    /// ```
+    /// let times = lavastore_base::histogram::Histogram::rare();
+    /// [5, 1023, 1024].into_iter().for_each(|ns| times.record(ns));
+    /// assert_eq!(times.read().at_most(1023), 2);
+    /// ```
+    pub fn at_most(&self, bound: u64) -> u64 {
+        let buckets = self.buckets.iter().enumerate().filter(|(bucket, _)| upper_of(*bucket) <= bound);
+        buckets.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// Takes in what another one has.
+    ///
+    /// ```
+    /// use lavastore_base::histogram::{Distribution, Histogram};
+    /// let times = Histogram::rare();
+    /// times.record(7);
+    /// let mut both = times.read();
+    /// both.merge(&times.read());
+    /// assert_eq!((both.count(), both.sum(), both.max()), (2, 14, 7));
+    /// ```
+    pub fn merge(&mut self, other: &Distribution) {
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (own, others) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own = own.saturating_add(*others);
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! How long operations of one kind take: a histogram, and the clock that is asked for it.
+//!
+//! A look at the clock takes 20 to 50 ns and two of them are needed, so a get that finds its key in memory would take a quarter longer
+//! for being timed. [`Timing::sampled`] times a part of what is frequent and lets that count for all
+//! ([`base::histogram::Histogram::turn`] says which part); [`Timing::each`] is for what takes many microseconds. In simulation a look
+//! costs nothing and moves nothing, and everything is timed: what is counted there does not depend on which thread it was.
+
+use crate::{Clock, Env};
+use base::histogram::{Distribution, Histogram};
+use std::sync::Arc;
+
+/// See the module.
+///
+/// ```
+/// use lavastore_io::{Env, timing::Timing};
+/// let gets = Timing::sampled(&Env::kernel());
+/// let answer = gets.time(|| 42);
+/// assert_eq!((answer, gets.read().count()), (42, 1));
+/// ```
+#[derive(Debug)]
+pub struct Timing {
+    clock: Arc<dyn Clock>,
+    histogram: Histogram,
+    is_sampled: bool,
+}
+
+/// An operation that has begun, and for how many it counts.
+#[derive(Debug)]
+#[must_use = "it is recorded when it ends"]
+pub struct Begun {
+    at_ns: u64,
+    weight: u64,
+}
+
+impl Timing {
+    /// Of operations that many threads do at once, and that may take less than a microsecond.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// assert!(Timing::sampled(&Env::kernel()).read().is_empty());
+    /// ```
+    pub fn sampled(env: &Env) -> Timing {
+        let histogram = Histogram::frequent();
+        Timing { clock: env.clock.clone(), histogram, is_sampled: !env.is_simulated() }
+    }
+
+    /// Of operations that are few and long.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let flushes = Timing::each(&Env::kernel());
+    /// flushes.record_ns(7_000_000);
+    /// assert_eq!(flushes.read().max(), 7_000_000);
+    /// ```
+    pub fn each(env: &Env) -> Timing {
+        Timing { clock: env.clock.clone(), histogram: Histogram::rare(), is_sampled: false }
+    }
+
+    /// An operation begins. The clock is asked if it is one that counts.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let puts = Timing::sampled(&Env::kernel());
+    /// let begun = puts.begin();
+    /// puts.end(begun);
+    /// assert_eq!(puts.read().count(), 1);
+    /// ```
+    #[inline]
+    pub fn begin(&self) -> Begun {
+        let weight = if self.is_sampled { self.histogram.turn() } else { 1 };
+        Begun { at_ns: if weight > 0 { self.clock.now_ns() } else { 0 }, weight }
+    }
+
+    /// The same of one that is long enough to be timed in any case.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let puts = Timing::sampled(&Env::kernel());
+    /// (0..1000).for_each(|_| puts.end(puts.begin_long()));
+    /// assert_eq!(puts.read().count(), 1000);
+    /// ```
+    pub fn begin_long(&self) -> Begun {
+        Begun { at_ns: self.clock.now_ns(), weight: 1 }
+    }
+
+    /// It has come to its end.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let puts = Timing::each(&Env::kernel());
+    /// puts.end(puts.begin());
+    /// assert_eq!(puts.read().count(), 1);
+    /// ```
+    #[inline]
+    pub fn end(&self, begun: Begun) {
+        if begun.weight > 0 {
+            let ns = self.clock.now_ns().saturating_sub(begun.at_ns);
+            self.histogram.record_weighted(ns, begun.weight);
+        }
+    }
+
+    /// Does something that is such an operation.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// assert_eq!(Timing::sampled(&Env::kernel()).time(|| 7), 7);
+    /// ```
+    #[inline]
+    pub fn time<T>(&self, operation: impl FnOnce() -> T) -> T {
+        let begun = self.begin();
+        let out = operation();
+        self.end(begun);
+        out
+    }
+
+    /// One that was timed by who has the timestamps.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let syncs = Timing::each(&Env::kernel());
+    /// syncs.record_ns(80_000);
+    /// assert_eq!(syncs.read().sum(), 80_000);
+    /// ```
+    pub fn record_ns(&self, ns: u64) {
+        self.histogram.record(ns);
+    }
+
+    /// Nanoseconds, by how many operations took so long.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// assert_eq!(Timing::each(&Env::kernel()).read().count(), 0);
+    /// ```
+    pub fn read(&self) -> Distribution {
+        self.histogram.read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::SimEnv;
+    use base::histogram::{EACH_FIRST, ONE_IN};
+
+    #[test]
+    fn simulated_time_is_told_exactly_and_of_every_operation() {
+        let sim = SimEnv::new(1);
+        let times = Timing::sampled(&sim.env());
+        for i in 0..2000 {
+            times.time(|| sim.advance_ns(i));
+        }
+        let told = times.read();
+        assert_eq!((told.count(), told.sum(), told.max()), (2000, 1999 * 1000, 1999));
+    }
+
+    #[test]
+    fn on_the_machine_a_part_counts_for_all_and_long_ones_each() {
+        let times = Timing::sampled(&Env::kernel());
+        (0..EACH_FIRST + 100 * ONE_IN).for_each(|_| times.time(|| ()));
+        assert_eq!(times.read().count(), EACH_FIRST + 100 * ONE_IN);
+        (0..10).for_each(|_| times.end(times.begin_long()));
+        assert_eq!(times.read().count(), EACH_FIRST + 100 * ONE_IN + 10);
+    }
+}

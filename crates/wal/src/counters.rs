@@ -1,0 +1,77 @@
+//! What the log did since it was started, and how long that took. Counted relaxed: any value a moment old will do.
+
+use base::sync::statistic::{AtomicU64, Ordering};
+use io::Env;
+use io::timing::Timing;
+
+/// What the log did since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalStats {
+    /// Batches appended.
+    pub batches: u64,
+    /// Their payload, bytes.
+    pub payload_bytes: u64,
+    /// Bytes of pages handed to the group files.
+    pub written_bytes: u64,
+    /// Writes that made themselves durable.
+    pub durable_writes: u64,
+    /// Writes that did not.
+    pub writes: u64,
+    /// Data syncs of group files.
+    pub syncs: u64,
+    /// Times an append found the ring full and wrote it out itself.
+    pub inline_write_outs: u64,
+    /// Groups closed.
+    pub rolls: u64,
+    /// The number of the next page.
+    pub next_lpn: u64,
+    /// All pages below are durable.
+    pub durable_end: u64,
+}
+
+/// What is counted without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub written_bytes: AtomicU64,
+    pub durable_writes: AtomicU64,
+    pub writes: AtomicU64,
+    pub syncs: AtomicU64,
+    pub inline_write_outs: AtomicU64,
+}
+
+impl Counters {
+    /// What of the statistics is counted here.
+    pub fn read(&self) -> WalStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WalStats {
+            written_bytes: load(&self.written_bytes),
+            durable_writes: load(&self.durable_writes),
+            writes: load(&self.writes),
+            syncs: load(&self.syncs),
+            inline_write_outs: load(&self.inline_write_outs),
+            ..WalStats::default()
+        }
+    }
+}
+
+/// So many more.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// How long it takes to append a batch, to make what was appended durable, and to wait for room in the ring.
+#[derive(Debug)]
+pub struct Times {
+    /// A batch into pages, and into the staging file if it is to survive the process. With the wait for the ring.
+    pub append: Timing,
+    /// Pages onto the device: by whoever does it for all who wait.
+    pub sync: Timing,
+    /// The ring was full, and was written out first.
+    pub ring_full: Timing,
+}
+
+impl Times {
+    pub(crate) fn new(env: &Env) -> Times {
+        Times { append: Timing::sampled(env), sync: Timing::each(env), ring_full: Timing::each(env) }
+    }
+}
