@@ -3,7 +3,7 @@
 //!
 //! * `options`, `ablation`: what a user asks for, checked.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
-//! * `event`, `stats`: what is told and counted. `drain`: how fast what writers fill is drained.
+//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained.
 //!
 //! It knows of no file and no key, and everything may know it.
 
@@ -14,6 +14,7 @@ pub(crate) mod fit;
 pub(crate) mod options;
 pub(crate) mod sizes;
 pub(crate) mod stats;
+pub(crate) mod times;
 
 use base::{Error, ErrorKind};
 use event::{Event, StallCause};
@@ -25,6 +26,7 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use store::volumes::Location;
+use times::Times;
 
 /// See the module.
 pub(crate) struct Context {
@@ -33,6 +35,7 @@ pub(crate) struct Context {
     /// How much smaller than they were given these are.
     pub fit: Fit,
     pub stats: Stats,
+    pub times: Times,
 }
 
 impl std::fmt::Debug for Context {
@@ -52,7 +55,8 @@ impl Context {
     /// `options` as they were given, `fit` as the volume wants it.
     pub fn new(env: &Env, location: Location, options: Options, fit: Fit) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
-        Context { store, options: fit.store(&options), fit, stats: Stats::default() }
+        let times = Times::new(&store.env);
+        Context { store, options: fit.store(&options), fit, stats: Stats::default(), times }
     }
 
     /// What of it is the store's.
@@ -81,6 +85,7 @@ impl Context {
         self.stats.stalls.add(1);
         self.stats.stall_ns.add(ns);
         self.stats.stall_ns_max.max(ns);
+        self.times.waited(cause, ns);
         match cause {
             StallCause::Memory => self.stats.stall_memory_ns.add(ns),
             StallCause::L0 => self.stats.stall_l0_ns.add(ns),

@@ -25,6 +25,7 @@ use crate::write::write_path::WriteOp;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, ValueKind};
 use io::Env;
+use io::timing::Timing;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +132,10 @@ impl Db {
             return self.change(family, ValueKind::Value, key, value, options);
         }
         let (family, terms) = (self.own(family)?, self.writable(options)?);
-        large_value::put(&self.engine().writes, family, key, value, terms)
+        let begun = self.engine().context.times.put.begin_long();
+        let put = large_value::put(&self.engine().writes, family, key, value, terms);
+        self.engine().context.times.put.end(begun);
+        put
     }
 
     /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
@@ -239,12 +243,18 @@ impl Db {
 
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
         let (engine, (durability, patience)) = (self.engine(), self.writable(options)?);
-        match &payload {
+        let times = &engine.context.times;
+        let timing = match &payload {
+            Payload::Batch(_) => &times.write_batch,
+            Payload::One(_, change) if change.kind == ValueKind::Value => &times.put,
+            Payload::One(..) => &times.delete,
+        };
+        timed(timing, durability, || match &payload {
             Payload::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
                 large_value::write_batch(&engine.writes, batch, (durability, patience))
             }
             _ => WriteOp::new(&engine.writes, payload, durability).run(patience),
-        }
+        })
     }
 
     /// The store's jobs, once it serves: see [`Engine::serve`].
@@ -285,7 +295,7 @@ impl Db {
 
     /// Reads a key of a family, with options.
     pub fn get_opt(&self, family: &ColumnFamily, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
-        self.read(family, key, options.at())?.run()
+        self.get_at(family, key, options.at())
     }
 
     /// As [`Db::get_opt`], with what it needs of the options only.
@@ -293,7 +303,7 @@ impl Db {
     /// # Errors
     /// Those of [`Db::get_opt`].
     pub fn get_at(&self, family: &ColumnFamily, key: &[u8], at: ReadAt<'_>) -> Result<Option<Value>> {
-        self.read(family, key, at)?.run()
+        self.engine().context.times.get.time(|| self.read(family, key, at)?.run())
     }
 
     /// The value of a key in tables, whatever memory has of it: what survives a loss of memory and log.
@@ -338,8 +348,10 @@ impl Db {
         len: usize,
         at: ReadAt<'_>,
     ) -> Result<Option<Vec<u8>>> {
-        let content = self.read(family, key, at)?.find()?;
-        content.map(|content| value_reader::range_of(&content, offset, len)).transpose()
+        self.engine().context.times.get.time(|| {
+            let content = self.read(family, key, at)?.find()?;
+            content.map(|content| value_reader::range_of(&content, offset, len)).transpose()
+        })
     }
 
     fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {
@@ -618,6 +630,14 @@ impl Db {
             None => Err(still_open(others, snapshots, iterators)),
         }
     }
+}
+
+/// Does a write. One that waits for the device takes so long that each is timed.
+fn timed<T>(timing: &Timing, durability: Durability, write: impl FnOnce() -> T) -> T {
+    let begun = if durability == Durability::Durable { timing.begin_long() } else { timing.begin() };
+    let out = write();
+    timing.end(begun);
+    out
 }
 
 fn gone(family: &Family) -> Error {

@@ -42,6 +42,7 @@ pub use ::io::{Access, Env};
 pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
 pub use admin::dump;
 pub use admin::space_report::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use base::histogram::Distribution;
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo, limits};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
@@ -51,6 +52,7 @@ pub use context::options::{
     DamagedFiles, Durability, FamilyOptions, Options, SpaceLimit, SpacePolicy, ValuePlacement, WriteOptions,
 };
 pub use context::stats::Statistics;
+pub use context::times::Histograms;
 pub use db::Db;
 pub use lsm::policy::{OverlapOf, PolicyChoice, VlsmOptions};
 pub use plan::requests::GcRequest;

@@ -146,7 +146,7 @@ pub(crate) fn begin(
         first: log.shared().clone(),
     };
     let served = guest.begin(ground, relieve)?;
-    log.set_guest(served.copies);
+    log.set_guest(&served);
     scheduler.join(served.work);
     Ok(())
 }

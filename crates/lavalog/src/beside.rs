@@ -14,7 +14,7 @@ use base::{Error, Result};
 use std::sync::Arc;
 use store::commit::{LogTerms, LoggedBatch};
 use store::context::Context;
-use store::guest::{Ground, Guest, Relieve, Served};
+use store::guest::{Ground, Guest, GuestTimes, Relieve, Served};
 use store::manifest::{Engines, Manifest};
 
 /// A store of logs that is to be opened by another engine.
@@ -87,6 +87,8 @@ impl Guest for Beside {
         let core = restored.begin(&self.options, ground, roof)?;
         self.opened = Some(LogStore::on(core.clone()));
         let copies = Arc::new(CoreCopies::of(&core));
-        Ok(Served { work: Arc::new(Background(core)), copies })
+        let timed = core.clone();
+        let times: GuestTimes = Arc::new(move || timed.operations());
+        Ok(Served { work: Arc::new(Background(core)), copies, times })
     }
 }

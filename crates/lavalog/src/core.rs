@@ -14,10 +14,12 @@ use crate::options::Options;
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::tails::Tails;
+use crate::times::Times;
 use crate::to_collect::ToCollect;
 use crate::to_remake::ToRemake;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
+use io::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::Store;
@@ -73,7 +75,7 @@ pub(crate) fn needed_from(kept: &BTreeMap<u64, SeqNo>, replay_from: SeqNo) -> Se
 }
 
 /// What was done since the store was opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counters {
     /// Records appended.
     pub appends: Counter,
@@ -87,6 +89,23 @@ pub(crate) struct Counters {
     pub copied_bytes: Counter,
     /// Index files that were made again.
     pub remade_files: Counter,
+    /// How long it took.
+    pub times: Times,
+}
+
+impl Counters {
+    pub fn new(env: &Env) -> Counters {
+        let count = Counter::default;
+        Counters {
+            appends: count(),
+            append_bytes: count(),
+            sealed_groups: count(),
+            collected_files: count(),
+            copied_bytes: count(),
+            remade_files: count(),
+            times: Times::new(env),
+        }
+    }
 }
 
 /// Who drives what is not of the lane of records.
@@ -175,6 +194,10 @@ impl Core {
     /// # Errors
     /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in, or may have been in; those of reading. Then `out` is as it was.
     pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
+        self.counters.times.read.time(|| self.read_where_it_is(log, lsn, out))
+    }
+
+    fn read_where_it_is(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         for _ in 0..MOVES_MAX {
             let (found, taken_in) = {
                 let logs = read(&self.logs);

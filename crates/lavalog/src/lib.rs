@@ -15,7 +15,7 @@
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
-//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records.
+//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records; `times`: how long operations take.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -52,6 +52,7 @@ mod seal;
 mod space;
 pub mod space_report;
 mod tails;
+mod times;
 mod to_collect;
 mod to_remake;
 pub mod verify;

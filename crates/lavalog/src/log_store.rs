@@ -8,6 +8,7 @@ use crate::options::Options;
 use crate::scan::Scan;
 use crate::space_report::Space;
 use crate::verify::{self, VerifyReport};
+use base::histogram::Distribution;
 use base::sync::{Mutex, rank, read};
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -52,7 +53,7 @@ impl Drop for Inner {
 const NO_ROOM_NS: u64 = 1_000_000_000;
 
 /// What a store of logs did and has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Logs.
     pub logs: u64,
@@ -78,6 +79,10 @@ pub struct Statistics {
     pub log_writes: u64,
     /// Bytes of these.
     pub log_written_bytes: u64,
+    /// Nanoseconds of each kind of operation, since: `record_append` (all batches that are written), `record_append_async`,
+    /// `record_read`, `record_scan` (the next record), `record_log_append` and `record_log_sync`. What does not wait for the device is
+    /// sampled.
+    pub operations: Vec<(&'static str, Distribution)>,
 }
 
 impl LogStore {
@@ -244,6 +249,7 @@ impl LogStore {
             remade_files: core.counters.remade_files.get(),
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
+            operations: core.operations(),
         }
     }
 

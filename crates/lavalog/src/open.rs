@@ -237,6 +237,7 @@ impl Restored {
         let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max);
         let next_seq = next_seq.max(manifest.state().floor).max(1);
         let damaged = damaged.into_iter().collect();
+        let counters = Counters::new(&files.context().env);
         let core = Core {
             files,
             space,
@@ -252,7 +253,7 @@ impl Restored {
                 tails: Tails::default(),
             },
             under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
-            counters: Counters::default(),
+            counters,
         };
         if core.reader().is_none() {
             core.remove_strangers()?;

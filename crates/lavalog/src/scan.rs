@@ -82,6 +82,13 @@ impl Scan {
     /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in, or may have been in ([`Scan::skip_to`] goes
     /// behind it); those of reading.
     pub fn read_next(&mut self) -> Result<Option<Record>> {
+        let begun = self.core.counters.times.scan.begin();
+        let next = self.next_of_those_ahead();
+        self.core.counters.times.scan.end(begun);
+        next
+    }
+
+    fn next_of_those_ahead(&mut self) -> Result<Option<Record>> {
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }

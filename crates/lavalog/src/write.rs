@@ -95,8 +95,10 @@ impl Core {
     /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
     /// of the log.
     pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
-        let ticket = self.submit(ops, durability)?;
-        self.sync_if(durability, ticket)
+        self.counters.times.write(durability, || {
+            let ticket = self.submit(ops, durability)?;
+            self.sync_if(durability, ticket)
+        })
     }
 
     /// As [`Core::write`] of a durable batch, without waiting: it is seen, and not durable yet.
@@ -104,7 +106,8 @@ impl Core {
     /// # Errors
     /// As there; those of a device that failed later are told by the completion.
     pub fn write_async(&self, ops: &[Op<'_>]) -> Result<Completion> {
-        Ok(self.lane.when_durable(self.submit(ops, Durability::Durable)?))
+        let times = &self.counters.times;
+        Ok(self.lane.when_durable(times.append_async.time(|| self.submit(ops, Durability::Durable))?))
     }
 
     /// Puts operations into the log, and applies them. What makes them durable; none if nothing was ever written.

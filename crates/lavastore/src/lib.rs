@@ -330,6 +330,20 @@ pub use lavakv::EngineSpace;
 pub use lavakv::{CacheStats, SegmentStats, Statistics};
 
 /// ```
+/// use lavastore::{Distribution, Histograms, StallCause};
+/// # let db = lavastore::testing::store();
+/// db.put("key", "value")?;
+/// let histograms: Histograms = db.stats().histograms;
+/// let puts: &Distribution = histograms.operation("put").expect("is timed");
+/// println!("{} puts, 99 % within {} ns, the longest took {} ns", puts.count(), puts.quantile(0.99), puts.max());
+/// let waits = histograms.waits_for(StallCause::Memory).expect("is timed");
+/// assert!(waits.is_empty(), "nobody waited for memory");
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Distribution, Histograms};
+
+/// ```
 /// use lavastore::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 /// # let db = lavastore::testing::store();
 /// let all = GcRequest { until_percent: Some(0) };

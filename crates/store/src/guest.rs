@@ -35,6 +35,7 @@ use crate::manifest::{Engines, LogGroupMeta, Manifest, State};
 use crate::run::Work;
 use crate::space::SpaceBudget;
 use base::codec::{Reader, put_varint};
+use base::histogram::Distribution;
 use base::{Result, SeqNo};
 use std::sync::Arc;
 
@@ -137,7 +138,12 @@ pub struct Served {
     pub work: Arc<dyn Work>,
     /// What it brings into a copy.
     pub copies: Arc<dyn Copies>,
+    /// How long its operations take.
+    pub times: GuestTimes,
 }
+
+/// Says how long operations took, nanoseconds by name: for the host, which tells of the whole store.
+pub type GuestTimes = Arc<dyn Fn() -> Vec<(&'static str, Distribution)> + Send + Sync>;
 
 /// See the module.
 pub trait Guest {

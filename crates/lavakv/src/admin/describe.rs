@@ -1,8 +1,11 @@
 //! Counters, and a few lines about the shape of the store.
 
+use crate::context::event::StallCause;
 use crate::context::stats::Statistics;
+use crate::context::times::Histograms;
 use crate::work::jobs::{self, Jobs};
 use std::fmt::Write;
+use wal::Wal;
 
 /// Counters, with those that other parts keep.
 pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
@@ -15,7 +18,19 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
     jobs.context.stats.files_removed.set(jobs.files.removed());
     let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
-    jobs.context.stats.read()
+    Statistics { histograms: histograms(jobs), ..jobs.context.stats.read() }
+}
+
+/// The same of histograms: those of the log, of which a full ring is something that writers wait for, and of an engine beside this one.
+fn histograms(jobs: &Jobs) -> Histograms {
+    let mut all = jobs.context.times.read();
+    if let Some(times) = jobs.log.get().map(Wal::times) {
+        all.operations.extend([("log_append", times.append.read()), ("log_sync", times.sync.read())]);
+        let for_log = all.waits.iter_mut().find(|(cause, _)| *cause == StallCause::Log.name());
+        for_log.into_iter().for_each(|(_, waits)| waits.merge(&times.ring_full.read()));
+    }
+    all.operations.extend(jobs.log.guest_times());
+    all
 }
 
 /// A line for each family and level.

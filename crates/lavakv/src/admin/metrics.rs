@@ -1,9 +1,11 @@
 //! Counters and gauges as text for Prometheus, in its exposition format 0.0.4.
 //!
 //! Every number of [`Space`], [`Statistics`] and [`CacheStats`] is there, with its unit at the end of its name: `_bytes`,
-//! `_seconds`, `_ratio`; counters end in `_total`, and nothing else does; each sample names its store. The structs are taken
+//! `_seconds`, `_ratio`; counters end in `_total`, and nothing else does; each sample names its store. Histograms: see `histograms`. The structs are taken
 //! apart field by field, so that a new field cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
 //! program gives.
+
+mod histograms;
 
 use crate::admin::space_report::{FamilySpace, Holder, LevelSpace, Space};
 use crate::context::stats::Statistics;
@@ -48,11 +50,16 @@ impl Page {
         let mut head = Some(format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} {kind}\n"));
         for (labels, value) in samples {
             self.text.push_str(&head.take().unwrap_or_default());
-            let labels = [("store", &self.store[..])].into_iter().chain(labels);
-            let labels: Vec<String> =
-                labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
-            let _ = writeln!(self.text, "lavastore_{name}{{{}}} {}", labels.join(","), value.text());
+            self.sample(name, labels, &value);
         }
+    }
+
+    /// One line.
+    fn sample(&mut self, name: &str, labels: Vec<(&'static str, &str)>, value: &Value) {
+        let labels = [("store", &self.store[..])].into_iter().chain(labels);
+        let labels: Vec<String> =
+            labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
+        let _ = writeln!(self.text, "lavastore_{name}{{{}}} {}", labels.join(","), value.text());
     }
 
     fn gauges<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
@@ -73,18 +80,29 @@ fn escaped(text: &str) -> String {
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
     let space = crate::admin::space_report::space(jobs)?;
     let store = jobs.context.dir.display().to_string();
-    Ok(text(store, &space, &crate::admin::describe::statistics(jobs), &jobs.files.cache.stats()))
+    let statistics = crate::admin::describe::statistics(jobs);
+    // Taken with the counters: who looks at two pages divides what they gained by what passed between.
+    let clock_ns = jobs.context.now_ns();
+    let mut page = page(store, &space, &statistics, &jobs.files.cache.stats());
+    put_clock(&mut page, clock_ns);
+    Ok(page.text)
 }
 
-fn text(store: String, space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {
+/// The time of the page. Monotonic, from some moment of the process on.
+fn put_clock(page: &mut Page, clock_ns: u64) {
+    page.gauge("clock_seconds", "The process's clock when these were read.", Value::Seconds(clock_ns));
+}
+
+fn page(store: String, space: &Space, statistics: &Statistics, cache: &CacheStats) -> Page {
     let mut page = Page { text: String::new(), store };
     put_space(&mut page, space);
     put_holders(&mut page, &space.holders);
     put_families(&mut page, &space.families);
     put_levels(&mut page, &space.families);
     put_statistics(&mut page, statistics);
+    histograms::put(&mut page, &statistics.histograms);
     put_cache(&mut page, cache);
-    page.text
+    page
 }
 
 fn put_space(page: &mut Page, space: &Space) {

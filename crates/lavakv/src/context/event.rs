@@ -31,6 +31,32 @@ impl StallCause {
             StallCause::Space => "space",
         }
     }
+
+    /// All of them, in order.
+    pub const ALL: [StallCause; 6] = [
+        StallCause::Memory,
+        StallCause::L0,
+        StallCause::Levels,
+        StallCause::Log,
+        StallCause::Garbage,
+        StallCause::Space,
+    ];
+
+    /// What it is called in statistics and metrics.
+    ///
+    /// ```
+    /// assert_eq!(lavastore_lavakv::StallCause::Memory.name(), "memory");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            StallCause::Memory => "memory",
+            StallCause::L0 => "l0",
+            StallCause::Levels => "levels",
+            StallCause::Log => "log",
+            StallCause::Garbage => "garbage",
+            StallCause::Space => "space",
+        }
+    }
 }
 
 /// A table or value file that cannot be read, or not all of it.

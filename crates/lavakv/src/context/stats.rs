@@ -1,5 +1,6 @@
 //! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
 
+use super::times::Histograms;
 use store::context::Counter;
 
 macro_rules! counters {
@@ -8,6 +9,8 @@ macro_rules! counters {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Statistics {
             $($(#[doc = $doc])* pub $name: u64,)*
+            /// How long operations took and writers waited, and how large compactions were.
+            pub histograms: Histograms,
         }
 
         impl Statistics {
@@ -30,7 +33,7 @@ macro_rules! counters {
 
         impl Stats {
             pub fn read(&self) -> Statistics {
-                Statistics { $($name: self.$name.get(),)* }
+                Statistics { $($name: self.$name.get(),)* histograms: Histograms::default() }
             }
         }
     };

@@ -6,13 +6,14 @@
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::files::Files;
+use base::histogram::Distribution;
 use base::sync::OnceLock;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
 use store::commit::{LogTerms, Need, TenantId};
-use store::guest::Copies;
+use store::guest::{Copies, GuestTimes, Served};
 use store::manifest::EngineId;
 use store::space::SpaceBudget;
 use version::State;
@@ -28,8 +29,8 @@ pub(crate) struct Log {
     space: Arc<SpaceBudget>,
     /// The lane of a guest that keeps records, in a store that was opened with one.
     records: Option<Arc<store::commit::Log>>,
-    /// What that guest brings into a checkpoint.
-    copies: OnceLock<Arc<dyn Copies>>,
+    /// What that guest brings into a checkpoint, and what it times.
+    guest: OnceLock<(Arc<dyn Copies>, GuestTimes)>,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     over_bound: AtomicBool,
 }
@@ -57,7 +58,7 @@ impl Log {
             context: context.clone(),
             space: space.clone(),
             records,
-            copies: OnceLock::new(),
+            guest: OnceLock::new(),
             over_bound: AtomicBool::new(false),
         }
     }
@@ -73,13 +74,19 @@ impl Log {
     }
 
     /// The guest serves. Once.
-    pub fn set_guest(&self, copies: Arc<dyn Copies>) {
-        self.copies.set(copies).unwrap_or_else(|_| unreachable!("a store is opened once"));
+    pub fn set_guest(&self, served: &Served) {
+        let guest = (served.copies.clone(), served.times.clone());
+        self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store is opened once"));
     }
 
     /// What the guest brings into a checkpoint, if there is one.
     pub fn guest(&self) -> Option<&Arc<dyn Copies>> {
-        self.copies.get()
+        self.guest.get().map(|(copies, _)| copies)
+    }
+
+    /// How long the operations of the guest took, nanoseconds by name.
+    pub fn guest_times(&self) -> Vec<(&'static str, Distribution)> {
+        self.guest.get().map_or_else(Vec::new, |(_, times)| times())
     }
 
     /// A lane, if the store was opened with it.

@@ -119,6 +119,23 @@ impl DbIterator {
         })
     }
 
+    fn seek_by(&mut self, forward: bool, seek: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
+        self.forward = forward;
+        let begun = self.tree.context.times.seek.begin();
+        let out = seek(self.inner());
+        self.tree.context.times.seek.end(begun);
+        out
+    }
+
+    fn step_by(&mut self, forward: bool, step: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
+        self.must_stand()?;
+        self.forward = forward;
+        let begun = self.tree.context.times.next.begin();
+        let out = step(self.inner());
+        self.tree.context.times.next.end(begun);
+        out
+    }
+
     fn inner(&mut self) -> &mut Prefetch {
         self.inner.as_mut().expect("present until dropped")
     }
@@ -133,8 +150,7 @@ impl DbIterator {
     /// # Errors
     /// Those of reading, after which it stands nowhere.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.forward = true;
-        self.inner().seek_to_first()
+        self.seek_by(true, Prefetch::seek_to_first)
     }
 
     /// Moves to the last key.
@@ -142,8 +158,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.forward = false;
-        self.inner().seek_to_last()
+        self.seek_by(false, Prefetch::seek_to_last)
     }
 
     /// Moves to the first key at or after `key`.
@@ -151,8 +166,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.forward = true;
-        self.inner().seek(key)
+        self.seek_by(true, |inner| inner.seek(key))
     }
 
     /// Moves to the last key at or before `key`.
@@ -160,8 +174,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.forward = false;
-        self.inner().seek_for_prev(key)
+        self.seek_by(false, |inner| inner.seek_for_prev(key))
     }
 
     /// Moves to the next key.
@@ -170,9 +183,7 @@ impl DbIterator {
     /// `InvalidArgument` if it stands nowhere; the errors of reading otherwise, after which it stands nowhere.
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
-        self.must_stand()?;
-        self.forward = true;
-        self.inner().next()
+        self.step_by(true, Prefetch::next)
     }
 
     /// Moves to the previous key.
@@ -180,9 +191,7 @@ impl DbIterator {
     /// # Errors
     /// As [`DbIterator::next`].
     pub fn prev(&mut self) -> Result<()> {
-        self.must_stand()?;
-        self.forward = false;
-        self.inner().prev()
+        self.step_by(false, Prefetch::prev)
     }
 
     /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the

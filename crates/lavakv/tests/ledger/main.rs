@@ -7,6 +7,7 @@ mod common;
 mod holders;
 mod metrics;
 mod scan;
+mod times;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

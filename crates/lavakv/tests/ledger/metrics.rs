@@ -66,20 +66,46 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
             present = name.to_owned();
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
-            assert!(name == present && ["gauge", "counter"].contains(&kind), "{line}");
+            assert!(name == present && ["gauge", "counter", "histogram"].contains(&kind), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             assert!(types.insert(name.to_owned(), kind.to_owned()).is_none());
         } else {
             let (name, mut labels, value) = sample(line);
             assert_eq!(labels.remove(0), ("store".to_owned(), DIR.to_owned()), "{line}");
-            assert_eq!(name, present, "{line}");
-            assert!(types.contains_key(&name), "{line}");
+            // The samples of a histogram have names of their own.
+            let of = |end: &&str| types[&present] == "histogram" && name == format!("{present}{end}");
+            let end = ["_bucket", "_sum", "_count"].into_iter().find(of);
+            assert!(name == present && types[&present] != "histogram" || end.is_some(), "{line}");
+            assert_eq!(end == Some("_bucket"), labels.iter().any(|(label, _)| label == "le"), "{line}");
             assert!(series.insert((name.clone(), labels.clone())), "twice: {line}");
             samples.push((name, labels, value));
         }
     }
-    assert!(types.keys().all(|name| samples.iter().any(|(n, ..)| n == name)));
+    let is_of = |name: &str, kind: &str, sample: &str| match kind {
+        "histogram" => sample.strip_prefix(name) == Some("_count"),
+        _ => name == sample,
+    };
+    assert!(types.iter().all(|(name, kind)| samples.iter().any(|(n, ..)| is_of(name, kind, n))));
+    histograms_add_up(&types, &samples);
     (types, samples)
+}
+
+/// The buckets of a histogram grow with their bounds, and the last is the number of all.
+fn histograms_add_up(types: &BTreeMap<String, String>, samples: &[Sample]) {
+    for name in types.iter().filter(|(_, kind)| *kind == "histogram").map(|(name, _)| name) {
+        for (_, labels, count) in samples.iter().filter(|(n, ..)| *n == format!("{name}_count")) {
+            let buckets = samples.iter().filter(|(n, of, _)| {
+                *n == format!("{name}_bucket") && of.iter().filter(|(label, _)| label != "le").eq(labels)
+            });
+            let bound = |of: &[(String, String)]| -> f64 {
+                let le = &of.iter().find(|(label, _)| label == "le").unwrap().1;
+                le.replace("+Inf", "inf").parse().unwrap()
+            };
+            let rows: Vec<(f64, f64)> = buckets.map(|(_, of, value)| (bound(of), *value)).collect();
+            assert!(rows.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{name} {labels:?}: {rows:?}");
+            assert_eq!(rows.last(), Some(&(f64::INFINITY, *count)), "{name} {labels:?}");
+        }
+    }
 }
 
 #[test]
@@ -124,6 +150,16 @@ fn metrics_parse_and_are_those_of_the_store() {
         stats.fields().len() - 3 + 6,
         "all of statistics but one maximum and two gauges, and six of the cache"
     );
+    let of_put = |end: &str| find(&format!("operation_seconds_{end}"), &[("operation", "put")]);
+    let puts = stats.histograms.operation("put").unwrap();
+    assert_eq!((of_put("count"), puts.count()), (3003.0, 3003), "in simulation each is timed");
+    assert_eq!(of_put("sum"), puts.sum() as f64 / 1e9);
+    let width = &stats.histograms.compaction_width;
+    assert_eq!(find("compaction_width_bytes_sum", &[]), stats.compaction_bytes_read as f64);
+    assert_eq!(width.count(), stats.compactions - stats.compaction_moves);
+    assert_eq!(stats.histograms.compaction_chain.count(), width.count());
+    let waits: u64 = stats.histograms.waits.iter().map(|(_, waits)| waits.sum()).sum();
+    assert_eq!(waits, stats.stall_ns, "nobody waited for the ring of the log in simulation");
     drop(snapshots);
 }
 

@@ -68,6 +68,12 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         }
     }
 
+    /// How many compactions in a row are due, from one of `level` on: that one, the one of the level below if that has too much
+    /// as well, and so on. It is told of, and nothing follows from it.
+    fn chain_len(&self, _facts: &Facts<'_>, _level: usize) -> usize {
+        1
+    }
+
     /// The compaction that is likely to free most for what it writes, where room is short. If there is none, a table of
     /// the deepest level that is `released`: it may hold what was kept for a snapshot that is gone.
     fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {

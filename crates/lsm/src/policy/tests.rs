@@ -8,6 +8,7 @@ use std::sync::Arc;
 use version::{Edit, Record, State};
 use version::{FileMeta, Version};
 
+mod chain;
 mod set_aside;
 mod simulation;
 mod vlsm;

@@ -17,7 +17,7 @@ use crate::tree::retained::{CountedTable, Counting};
 use base::sync::lock;
 use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
-use lsm::policy::{Compaction, CompactionPolicy, Reason};
+use lsm::policy::{Compaction, CompactionPolicy, Facts, InProgress, Reason};
 use lsm::{
     Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, Sources, Step,
     TableSource, Visibility,
@@ -48,6 +48,8 @@ pub(crate) struct CompactionJob {
     /// The snapshots that it keeps entries for.
     kept_for: Vec<SeqNo>,
     start_ns: u64,
+    /// How many compactions in a row were due when it began.
+    chain: u64,
     /// With the names that its inputs use, and those it will write (see `jobs::gc`). Dropped last.
     claim: Claim,
 }
@@ -100,7 +102,10 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let claim = Claim::new(jobs, move |set| set.ended(&held)).with(pins, grant);
     let jobs = jobs.clone();
     Some(Box::new(move || {
+        let facts =
+            Facts { version: &version, set_aside: &family.tables_set_aside(), busy: &InProgress::default() };
         Box::new(CompactionJob {
+            chain: policy.chain_len(&facts, compaction.level) as u64,
             number,
             inputs: files.iter().map(|f| f.number).collect(),
             version: Arc::new(values::outline(&version, &files, &compaction.relocate_vssts)),
@@ -269,6 +274,12 @@ impl CompactionJob {
             let above = c.input_files().filter(|(level, _)| *level == c.level);
             let bytes = above.map(|(_, f)| f.raw_bytes).sum();
             jobs.drain.spills.record(bytes, jobs.context.env.clock.now_ns() - self.start_ns);
+        }
+        if !c.trivial_move {
+            let times = &jobs.context.times;
+            times.compaction.record_ns(jobs.context.now_ns() - self.start_ns);
+            times.compaction_width.record(c.input_bytes());
+            times.compaction_chain.record(self.chain);
         }
         jobs.context.stats.compactions.add(1);
         jobs.context.stats.compaction_spills.add(u64::from(spills || is_poor));

@@ -269,6 +269,7 @@ impl Unit {
         let now_ns = jobs.context.env.clock.now_ns();
         let took_ns = now_ns - self.start_ns.unwrap_or(now_ns);
         jobs.drain.flush.record(self.bytes as u64, took_ns);
+        jobs.context.times.flush.record_ns(took_ns);
         // What a short flush takes are its syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;

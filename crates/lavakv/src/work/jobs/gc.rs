@@ -150,6 +150,7 @@ impl GcJob {
             let together = lock(&jobs.in_progress).running.collections.max(1) as u64;
             jobs.drain.gc.record(freed * together, jobs.context.env.clock.now_ns() - self.start_ns);
         }
+        jobs.context.times.collection.record_ns(jobs.context.now_ns() - self.start_ns);
         jobs.context.stats.gc_runs.add(1);
         jobs.context.stats.gc_bytes_written.add(output_bytes);
         jobs.context.stats.gc_bytes_freed.add(freed);

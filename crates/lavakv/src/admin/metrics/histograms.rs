@@ -1,0 +1,100 @@
+//! Histograms as Prometheus has them: counts up to bounds, their sum, their number; beside each a gauge of the largest value, which
+//! a histogram of Prometheus does not tell.
+//!
+//! The bounds of times and bytes are those below powers of two, where buckets of the engine end, so that the counts are exact. One
+//! that is empty has its number and sum alone: a store that never waited takes few lines.
+
+use super::{Page, Value};
+use crate::context::times::Histograms;
+use base::histogram::Distribution;
+
+/// Times are told from 256 ns to 69 s, by powers of two.
+const TIME_BITS: std::ops::RangeInclusive<u32> = 8..=36;
+/// Widths of compactions from 64 KiB to 1 TiB.
+const BYTE_BITS: std::ops::RangeInclusive<u32> = 16..=40;
+/// A chain is no longer than a tree is deep.
+const CHAIN_MAX: u64 = 8;
+
+/// What values are, and where they are cut.
+struct Scale {
+    bounds: Vec<u64>,
+    value: fn(u64) -> Value,
+}
+
+impl Scale {
+    fn times() -> Scale {
+        Scale { bounds: TIME_BITS.map(|bits| (1 << bits) - 1).collect(), value: Value::Seconds }
+    }
+
+    fn bytes() -> Scale {
+        Scale { bounds: BYTE_BITS.map(|bits| (1 << bits) - 1).collect(), value: Value::Count }
+    }
+
+    fn levels() -> Scale {
+        Scale { bounds: (1..=CHAIN_MAX).collect(), value: Value::Count }
+    }
+}
+
+/// A label with its value, and what is told of it.
+type Row<'a> = (Option<(&'static str, &'a str)>, &'a Distribution);
+
+/// All of them.
+pub(super) fn put(page: &mut Page, histograms: &Histograms) {
+    let Histograms { operations, waits, compaction_width, compaction_chain } = histograms;
+    put_all(
+        page,
+        ("operation_seconds", "operation_max_seconds"),
+        (
+            "Time of operations by kind; gets, moves of iterators and writes that are not durable by samples.",
+            "The longest of them.",
+        ),
+        &operations.iter().map(|(name, times)| (Some(("operation", *name)), times)).collect::<Vec<_>>(),
+        &Scale::times(),
+    );
+    put_all(
+        page,
+        ("wait_seconds", "wait_max_seconds"),
+        ("Waits of writers by what they waited for.", "The longest of them."),
+        &waits.iter().map(|(cause, times)| (Some(("cause", *cause)), times)).collect::<Vec<_>>(),
+        &Scale::times(),
+    );
+    put_all(
+        page,
+        ("compaction_width_bytes", "compaction_width_max_bytes"),
+        ("What compactions read, moves left out.", "The widest of them."),
+        &[(None, compaction_width)],
+        &Scale::bytes(),
+    );
+    put_all(
+        page,
+        ("compaction_chain_levels", "compaction_chain_max_levels"),
+        ("Compactions in a row that were due when one of them began, itself included.", "The longest chain."),
+        &[(None, compaction_chain)],
+        &Scale::levels(),
+    );
+}
+
+/// One histogram with all its rows, and the gauge of the largest values.
+fn put_all(page: &mut Page, names: (&str, &str), helps: (&str, &str), rows: &[Row<'_>], scale: &Scale) {
+    let (name, help) = (names.0, helps.0);
+    page.text.push_str(&format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} histogram\n"));
+    for (label, seen) in rows {
+        let count = seen.count();
+        let bounds = scale.bounds.iter().filter(|_| count > 0);
+        for bound in bounds {
+            let le = (scale.value)(*bound).text();
+            let labels = label.iter().copied().chain([("le", &le[..])]).collect();
+            page.sample(&format!("{name}_bucket"), labels, &Value::Count(seen.at_most(*bound)));
+        }
+        let labels = label.iter().copied().chain([("le", "+Inf")]).collect();
+        page.sample(&format!("{name}_bucket"), labels, &Value::Count(count));
+        page.sample(&format!("{name}_sum"), label.iter().copied().collect(), &(scale.value)(seen.sum()));
+        page.sample(&format!("{name}_count"), label.iter().copied().collect(), &Value::Count(count));
+    }
+    let largest =
+        rows.iter().map(|(label, seen)| (label.iter().copied().collect(), (scale.value)(seen.max())));
+    page.gauges(names.1, helps.1, largest);
+}
+
+#[cfg(test)]
+mod tests;

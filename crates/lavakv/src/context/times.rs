@@ -1,0 +1,125 @@
+//! How long operations take and writers wait, and how large compactions are: live histograms, read together into [`Histograms`].
+//!
+//! Gets, moves of iterators and writes that do not wait for the device take less than a microsecond each, so they are sampled
+//! ([`io::timing`]): the first 256 of a thread are timed, then one in 64, which counts for 64. Everything else is timed each time,
+//! by timestamps that its caller has anyway: durable writes, waits, jobs, syncs of the log.
+
+use super::event::StallCause;
+use base::histogram::{Distribution, Histogram};
+use io::Env;
+use io::timing::Timing;
+
+/// What was read of a store's histograms, all since it was opened.
+///
+/// ```no_run
+/// use lavastore_lavakv::Db;
+/// let db = Db::open("/var/lib/example")?;
+/// for (operation, times) in db.stats().histograms.operations {
+///     println!("{operation}: {} of them, 99 % within {} ns", times.count(), times.quantile(0.99));
+/// }
+/// # Ok::<(), lavastore_lavakv::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histograms {
+    /// Nanoseconds of each kind of operation: `put`, `delete`, `write_batch`, `get`, `seek`, `next` (moves of iterators, in both
+    /// directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
+    /// (`record_append` and others, of logs).
+    pub operations: Vec<(&'static str, Distribution)>,
+    /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `log`, `garbage`, `space`.
+    pub waits: Vec<(&'static str, Distribution)>,
+    /// Bytes that each compaction read (its *width*). What only moved a file is not counted.
+    pub compaction_width: Distribution,
+    /// Of each of these, how many compactions in a row were due when it began, itself included: its level, the one below, and
+    /// so on (its *chain*).
+    pub compaction_chain: Distribution,
+}
+
+impl Histograms {
+    /// Nanoseconds of a kind of operation.
+    ///
+    /// ```no_run
+    /// # let db = lavastore_lavakv::Db::open("/var/lib/example")?;
+    /// assert!(db.stats().histograms.operation("get").is_some());
+    /// # Ok::<(), lavastore_lavakv::Error>(())
+    /// ```
+    pub fn operation(&self, name: &str) -> Option<&Distribution> {
+        self.operations.iter().find(|(of, _)| *of == name).map(|(_, times)| times)
+    }
+
+    /// Nanoseconds of the waits for something.
+    ///
+    /// ```no_run
+    /// # use lavastore_lavakv::StallCause;
+    /// # let db = lavastore_lavakv::Db::open("/var/lib/example")?;
+    /// assert!(db.stats().histograms.waits_for(StallCause::Memory).is_some());
+    /// # Ok::<(), lavastore_lavakv::Error>(())
+    /// ```
+    pub fn waits_for(&self, cause: StallCause) -> Option<&Distribution> {
+        self.waits.iter().find(|(of, _)| *of == cause.name()).map(|(_, times)| times)
+    }
+}
+
+/// The live ones.
+#[derive(Debug)]
+pub(crate) struct Times {
+    pub put: Timing,
+    pub delete: Timing,
+    pub write_batch: Timing,
+    pub get: Timing,
+    pub seek: Timing,
+    pub next: Timing,
+    pub flush: Timing,
+    pub compaction: Timing,
+    pub collection: Timing,
+    pub compaction_width: Histogram,
+    pub compaction_chain: Histogram,
+    /// In the order of [`StallCause::ALL`].
+    waits: [Histogram; StallCause::ALL.len()],
+}
+
+impl Times {
+    pub fn new(env: &Env) -> Times {
+        let (short, long) = (|| Timing::sampled(env), || Timing::each(env));
+        Times {
+            put: short(),
+            delete: short(),
+            write_batch: short(),
+            get: short(),
+            seek: short(),
+            next: short(),
+            flush: long(),
+            compaction: long(),
+            collection: long(),
+            compaction_width: Histogram::rare(),
+            compaction_chain: Histogram::rare(),
+            waits: std::array::from_fn(|_| Histogram::rare()),
+        }
+    }
+
+    /// A writer waited so long.
+    pub fn waited(&self, cause: StallCause, ns: u64) {
+        self.waits[cause as usize].record(ns);
+    }
+
+    /// What was recorded so far.
+    pub fn read(&self) -> Histograms {
+        let operations = [
+            ("put", &self.put),
+            ("delete", &self.delete),
+            ("write_batch", &self.write_batch),
+            ("get", &self.get),
+            ("seek", &self.seek),
+            ("next", &self.next),
+            ("flush", &self.flush),
+            ("compaction", &self.compaction),
+            ("collection", &self.collection),
+        ];
+        let waits = StallCause::ALL.into_iter().zip(&self.waits);
+        Histograms {
+            operations: operations.into_iter().map(|(name, timing)| (name, timing.read())).collect(),
+            waits: waits.map(|(cause, waits)| (cause.name(), waits.read())).collect(),
+            compaction_width: self.compaction_width.read(),
+            compaction_chain: self.compaction_chain.read(),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+use super::*;
+
+/// A tree in which these levels have so many tables of 40 entries, over keys that only they have.
+fn tree(levels: &[(u32, u32)]) -> Store {
+    let mut store = Store::new(1, options(FileChoice::MinOverlap));
+    for (level, tables) in levels {
+        for table in 0..*tables {
+            let entry = |i| Entry { key: level * 1_000_000 + table * 100 + i, seq: 1, tombstone: false };
+            let meta = store.table((0..40).map(entry).collect());
+            store.apply(vec![Record::AddFile { family: 0, level: *level, meta }]);
+        }
+    }
+    store
+}
+
+/// A chain goes on as long as the next level has too much, and no further than that.
+#[test]
+fn a_chain_is_as_long_as_levels_in_a_row_have_too_much() {
+    // Targets from the largest level, the last one, up: 64 kB at least. A table has 4 kB.
+    let chain = |levels: &[(u32, u32)], from| {
+        let store = tree(levels);
+        let targets = store.policy.level_targets(store.version(), &store.set_aside);
+        (targets.base_level, store.policy.chain_len(&store.facts(), from))
+    };
+    assert_eq!(chain(&[(0, 1), (6, 10)], 0), (6, 1), "the last level never has too much");
+    assert_eq!(chain(&[(0, 1), (5, 10), (6, 100)], 0), (5, 1), "within its target");
+    assert_eq!(chain(&[(0, 1), (5, 40), (6, 100)], 0), (5, 2), "the base level is full as well");
+    let two = [(0, 1), (4, 40), (5, 400), (6, 1000)];
+    assert_eq!(chain(&two, 0), (4, 3));
+    assert_eq!(chain(&two, 4), (4, 2));
+    assert_eq!(chain(&two, 5), (4, 1));
+    assert_eq!(chain(&[(0, 1), (4, 10), (5, 400), (6, 1000)], 0), (4, 1), "the chain breaks at level 4");
+}
