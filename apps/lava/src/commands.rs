@@ -12,9 +12,11 @@ pub mod inspect;
 pub mod keys;
 pub mod log;
 pub mod log_repair;
+pub mod metrics_page;
 pub mod place;
 pub mod repair;
 pub mod space;
+pub mod watch;
 
 use crate::Result;
 use crate::output::usage;

@@ -1,6 +1,6 @@
 //! Metrics are those of the process that has the store open.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
 mod common;
 
@@ -8,6 +8,7 @@ use common::*;
 use lavastore::{Db, Options};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn counter(text: &str, name: &str) -> u64 {
     let line = text.lines().find(|line| line.starts_with(&format!("lavastore_{name}{{")));
@@ -70,4 +71,126 @@ fn counters_are_those_of_the_running_process_and_go_up() {
     s.fails(8, &["stats", "--prometheus"]);
     assert!(!s.path("db").join("METRICS").exists());
     s.fails(2, &["stats", "--metrics-file", "x"]);
+}
+
+/// A store that is open here, with a page of metrics that tells of some work.
+fn working(s: &Scratch) -> Db {
+    let options = Options { metrics_file: Some("METRICS".into()), ..Options::default() };
+    let db = Db::open_with(s.path("db"), &options).unwrap();
+    work(&db);
+    db.sync().unwrap();
+    db.flush().unwrap();
+    wait_for(|| {
+        std::fs::read_to_string(s.path("db").join("METRICS"))
+            .is_ok_and(|page| counter(&page, "flushes_total") > 0)
+    });
+    db
+}
+
+fn work(db: &Db) {
+    for i in 0..500u32 {
+        db.put(i.to_be_bytes(), vec![7; 1000]).unwrap();
+        db.get(i.to_be_bytes()).unwrap();
+    }
+}
+
+fn wait_for(mut done: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it did not come");
+}
+
+#[test]
+fn the_process_that_has_the_store_is_watched() {
+    let s = Scratch::new("watch");
+    s.ok(&["put", "k", "v"]);
+    let nobody = s.fails(8, &["stat", "--watch", "--count", "1"]);
+    assert!(nobody.contains("no running process") && nobody.contains("metrics_file"), "{nobody}");
+    assert!(!s.ok(&["stat"]).contains("operations"), "nobody tells");
+
+    let db = working(&s);
+    let text = s.ok(&["stat", "--watch", "--count", "3", "--interval", "0.05"]);
+    let blocks: Vec<&str> = text.split("\n\n").filter(|block| !block.is_empty()).collect();
+    assert_eq!(blocks.len(), 3, "{text}");
+    for block in blocks {
+        for part in
+            ["operations", "  put ", "  log_sync ", "waits of writers", "level 0", "garbage", "on disk"]
+        {
+            assert!(block.contains(part), "{part} is not in {block}");
+        }
+        assert!(!block.contains('\x1b'), "no terminal: {block}");
+    }
+    // Rates come with the second page.
+    let rated = |line: &str| {
+        let view = json(line);
+        assert!(
+            view["operations"]["get"]["count"].is_number() && view["waits"]["l0"]["max_seconds"].is_number()
+        );
+        assert!(
+            view["levels"].is_array() && view["space"]["on_disk_bytes"].as_f64().unwrap() > 0.0,
+            "{line}"
+        );
+        view["per_second"]["changes"].as_f64().is_some_and(|rate| rate > 0.0)
+    };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                work(&db);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let _stop = bench::host::StopOnDrop(&stop);
+        let lines = s.ok(&["stat", "--watch", "--json", "--count", "30", "--interval", "0.5"]);
+        assert!(lines.lines().any(rated), "{lines}");
+        assert_eq!(lines.lines().count(), 30);
+    });
+
+    let stat = s.ok(&["stat"]);
+    assert!(stat.contains("the process that has the store open") && stat.contains("  put "), "{stat}");
+    let stat = json(&s.ok(&["stat", "--json"]));
+    assert!(stat["process"]["operations"]["put"]["p99_seconds"].as_f64().unwrap() > 0.0, "{stat}");
+    assert!(stat["process"]["compaction_chain"]["count"].is_number(), "{stat}");
+    db.close().unwrap();
+    s.fails(8, &["stat", "--watch"]);
+}
+
+#[test]
+fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
+    let s = Scratch::new("watch-ends");
+    let db = working(&s);
+    let watch = || {
+        let mut command = lava(&s.0);
+        command.args(["stat", "--watch", "--interval", "0.05", "--db", "db"]).stderr(Stdio::piped());
+        command
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = watch().stdout(writer).output().unwrap();
+    assert_eq!((unread.status.code(), unread.stderr.len()), (Some(0), 0), "nobody reads");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    assert_eq!(watch().stdout(full).output().unwrap().status.code(), Some(6));
+
+    let child = watch().stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    db.close().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(8), "{told}");
+    assert!(told.contains("no running process") && told.lines().count() == 1, "{told}");
+
+    for wrong in [
+        &["--watch", "--prometheus"][..],
+        &["--watch", "--interval", "0"],
+        &["--watch", "--interval", "soon"],
+        &["--watch", "--count", "0"],
+        &["--interval", "1"],
+        &["--count", "1"],
+    ] {
+        s.fails(2, &[&["stat"], wrong].concat());
+    }
 }

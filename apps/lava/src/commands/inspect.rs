@@ -1,7 +1,9 @@
 //! `stat`, `verify`, `dump`.
 
+use super::metrics_page::MetricsPage;
 use super::place::Place;
 use super::space::{family_json, family_text, space_json};
+use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
@@ -26,22 +28,47 @@ pub struct ReportArgs {
 /// Options of `stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// Print JSON
+    /// Print JSON; with --watch a line for each look
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
     /// Print the text that Prometheus reads, as the process wrote it that has the store open (Options::metrics_file)
-    #[arg(long)]
+    #[arg(long, group = "process")]
     prometheus: bool,
+    /// Show again and again what that process does: rates, times, waits by cause, levels, garbage, space
+    #[arg(long, group = "process")]
+    watch: bool,
+    /// Seconds from one look to the next [default: 5, as often as a process tells anything new]
+    #[arg(long, value_name = "SECONDS", requires = "watch", value_parser = seconds)]
+    interval: Option<Duration>,
+    /// Look so often, and end
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
     /// The file into which that process writes [default: METRICS in the directory of the store]
-    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    #[arg(long, value_name = "FILE", requires = "process")]
     metrics_file: Option<PathBuf>,
+}
+
+/// How often somebody may want to look.
+const INTERVAL_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
+const INTERVAL: Duration = Duration::from_secs(5);
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| INTERVAL_SECONDS.contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "it is a number of seconds, 0.05 to 3600".to_owned())
 }
 
 /// Shows column families with their options, the shape of the tree and counters.
 pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     if args.prometheus {
-        return prometheus(db, args.metrics_file.as_deref());
+        return prometheus(&Metrics::of(db, args.metrics_file.as_deref())?);
     }
+    if args.watch {
+        let metrics = Metrics::of(db, args.metrics_file.as_deref())?;
+        let interval = args.interval.unwrap_or(INTERVAL);
+        let how = watch::Watch { interval, count: args.count, json: args.json };
+        return watch::watch(&how, || Ok((metrics.read()?, metrics.age())));
+    }
+    let process = process(db.clone())?;
     let halves = Halves::open(db)?;
     let keys = halves.keys.as_ref().map(StatOfKeys::of).transpose()?;
     let (logs, logs_whole) = halves.logs(|store| Ok(store.stats()))?.unzip();
@@ -49,11 +76,23 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     if let Some(logs) = &logs {
         report["logs"] = log::stats_json(logs);
     }
+    if let Some((view, age)) = &process {
+        report["process"] = view.json();
+        report["process"]["age_seconds"] = age.map(|age| age.as_secs_f64()).into();
+    }
     output::report(args.json, &report, || {
         let mut text = keys.as_ref().map(StatOfKeys::text).unwrap_or_default();
         if let Some(logs) = &logs {
             text.push_str(if text.is_empty() { "" } else { "\n" });
             text.push_str(&log::stats_text(logs));
+        }
+        if let Some((view, age)) = &process {
+            let age = age.map_or(String::new(), |age| format!(", {} s ago", age.as_secs()));
+            let _ = write!(
+                text,
+                "\nthe process that has the store open, since it did so{age}\n{}",
+                view.times_text()
+            );
         }
         text
     })?;
@@ -120,35 +159,60 @@ const METRICS_LEN_MAX: usize = 64 << 20;
 /// Metrics that old are no longer rewritten, or very slowly: whoever reads them should know.
 const METRICS_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Prints the metrics of the process that has the store open: counters are those of a process, and this one has none to tell.
-fn prometheus(db: Option<PathBuf>, file: Option<&Path>) -> Result<()> {
-    let (env, file) = match file {
-        Some(file) => (Env::kernel(), file.to_owned()),
-        None => {
-            let Place { env, dir } = Place::to_read(&directory(db)?)?;
-            (env, dir.join(METRICS))
+/// The file of metrics of the process that has the store open: counters are those of a process, and this one has none to tell.
+struct Metrics {
+    env: Env,
+    file: PathBuf,
+}
+
+impl Metrics {
+    fn of(db: Option<PathBuf>, file: Option<&Path>) -> Result<Metrics> {
+        if let Some(file) = file {
+            return Ok(Metrics { env: Env::kernel(), file: file.to_owned() });
         }
-    };
-    let read = env.fs.read_all(&file, METRICS_LEN_MAX).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => failure(
-            Status::NotFound,
-            format!(
-                "no running process keeps metrics of the store in {}: a program does with Options::metrics_file, and \
-                 serves them itself with Db::metrics",
-                file.display()
+        let Place { env, dir } = Place::to_read(&directory(db)?)?;
+        Ok(Metrics { env, file: dir.join(METRICS) })
+    }
+
+    /// The page of the moment.
+    fn read(&self) -> Result<Vec<u8>> {
+        self.env.fs.read_all(&self.file, METRICS_LEN_MAX).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => failure(
+                Status::NotFound,
+                format!(
+                    "no running process keeps metrics of the store in {}: a program does with Options::metrics_file, \
+                     and serves them itself with Db::metrics",
+                    self.file.display()
+                ),
             ),
-        ),
-        _ => e.into(),
-    })?;
-    let age = std::fs::metadata(&file).and_then(|found| found.modified()).map(|at| at.elapsed());
-    if let Ok(Ok(age)) = age
-        && age > METRICS_AGE_MAX
-    {
+            _ => e.into(),
+        })
+    }
+
+    /// How old it is, in a directory of the machine.
+    fn age(&self) -> Option<Duration> {
+        std::fs::metadata(&self.file).and_then(|found| found.modified()).ok()?.elapsed().ok()
+    }
+}
+
+/// What the process that has the store open tells of itself, if it does.
+fn process(db: Option<PathBuf>) -> Result<Option<(View, Option<Duration>)>> {
+    let metrics = Metrics::of(db, None)?;
+    // Whatever is wrong with them is no reason to say nothing of the store.
+    let Ok(page) = metrics.read() else { return Ok(None) };
+    let page = MetricsPage::parse(&String::from_utf8_lossy(&page));
+    Ok(Some((View::of(None, &page), metrics.age())))
+}
+
+/// Prints the metrics as they are.
+fn prometheus(metrics: &Metrics) -> Result<()> {
+    let page = metrics.read()?;
+    if let Some(age) = metrics.age().filter(|age| *age > METRICS_AGE_MAX) {
         let seconds = age.as_secs();
         output::tell(&format!("these metrics are {seconds} s old: the process that wrote them may be gone"));
     }
     let mut out = output::stdout();
-    out.write_all(&read)?;
+    out.write_all(&page)?;
     Ok(out.flush()?)
 }
 

@@ -1,0 +1,296 @@
+//! `stat --watch`: what the process does that has the store open, again and again; and the part of `stat` that comes from there.
+//!
+//! It reads the file of metrics of that process ([`lavastore::Options::metrics_file`]), which is rewritten every few seconds, and opens
+//! nothing of the store. What happened between two pages is divided by the time that passed between them by the clock of the pages
+//! themselves: looks in between show the last page again.
+
+use super::metrics_page::{Histogram, MetricsPage};
+use crate::Result;
+use crate::output;
+use bench::report::{human_bytes, human_count, human_us};
+use lavastore::Env;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Counters of which the rate is told: their metric, what they are called, whether they are bytes.
+const RATES: [(&str, &str, bool); 11] = [
+    ("write_entries_total", "changes", false),
+    ("user_bytes_written_total", "written", true),
+    ("gets_total", "gets", false),
+    ("wal_bytes_written_total", "log", true),
+    ("wal_syncs_total", "log syncs", false),
+    ("flush_bytes_written_total", "flush", true),
+    ("compaction_bytes_read_total", "compaction reads", true),
+    ("compaction_bytes_written_total", "compaction writes", true),
+    ("gc_bytes_read_total", "collection reads", true),
+    ("gc_bytes_written_total", "collection writes", true),
+    ("gc_bytes_freed_total", "collection frees", true),
+];
+
+/// What is told of space and garbage: the metric, what it is called.
+const SIZES: [(&str, &str); 8] = [
+    ("space_total_bytes", "on disk"),
+    ("space_limit_bytes", "limit"),
+    ("volume_available_bytes", "available"),
+    ("space_values_bytes", "values"),
+    ("family_garbage_bytes", "garbage"),
+    ("family_hidden_garbage_bytes", "hidden garbage"),
+    ("space_wal_in_use_bytes", "log in use"),
+    ("memtable_bytes", "memtables"),
+];
+
+/// How long things of one kind took, in seconds.
+struct Times {
+    name: String,
+    /// Of the time between two pages, or since the store was opened.
+    seen: Histogram,
+    per_second: Option<f64>,
+    /// The longest since the store was opened.
+    max: f64,
+}
+
+impl Times {
+    /// All kinds of a metric, by the values of a label.
+    fn all(pages: &Pages<'_>, (metric, max, label): (&str, &str, &str)) -> Vec<Times> {
+        let counts = format!("{metric}_count");
+        let names = pages.now.labels(&counts, label);
+        let one = |name: &str| Times {
+            name: name.to_owned(),
+            seen: pages.histogram(metric, Some((label, name))),
+            per_second: pages.seconds.map(|s| pages.histogram(metric, Some((label, name))).count / s),
+            max: pages.now.sum_of(max, label, name),
+        };
+        names.into_iter().map(one).collect()
+    }
+
+    fn json(&self) -> Value {
+        let quantile = |part| self.seen.quantile(part, self.max);
+        json!({
+            "count": self.seen.count, "per_second": self.per_second, "mean_seconds": self.seen.mean(),
+            "p50_seconds": quantile(0.5), "p90_seconds": quantile(0.9), "p99_seconds": quantile(0.99),
+            "p999_seconds": quantile(0.999), "max_seconds": self.max,
+        })
+    }
+}
+
+/// One page, and the one before it.
+struct Pages<'a> {
+    before: Option<&'a MetricsPage>,
+    now: &'a MetricsPage,
+    /// What passed between them.
+    seconds: Option<f64>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(before: Option<&'a MetricsPage>, now: &'a MetricsPage) -> Pages<'a> {
+        let passed = before.map(|before| clock_of(now) - clock_of(before));
+        // A clock that went back is that of another process.
+        let seconds = passed.filter(|passed| *passed > 0.0);
+        Pages { before: before.filter(|_| seconds.is_some()), now, seconds }
+    }
+
+    fn histogram(&self, name: &str, of: Option<(&str, &str)>) -> Histogram {
+        let now = self.now.histogram(name, of);
+        self.before.map_or_else(|| now.clone(), |before| now.since(&before.histogram(name, of)))
+    }
+
+    fn rate(&self, name: &str) -> Option<f64> {
+        let (before, seconds) = self.before.zip(self.seconds)?;
+        Some((self.now.sum(name) - before.sum(name)).max(0.0) / seconds)
+    }
+}
+
+fn clock_of(page: &MetricsPage) -> f64 {
+    page.sum("clock_seconds")
+}
+
+/// What is shown of a page.
+pub struct View {
+    store: String,
+    seconds: Option<f64>,
+    rates: Vec<(&'static str, bool, Option<f64>)>,
+    operations: Vec<Times>,
+    waits: Vec<Times>,
+    /// Width in bytes, and chain, of compactions: with the largest ever.
+    compactions: [(Histogram, f64); 2],
+    /// Files and bytes of each level, all families together.
+    levels: Vec<(String, f64, f64)>,
+    /// The deepest level 0 of a family.
+    l0_files_max: f64,
+    sizes: Vec<(&'static str, f64)>,
+}
+
+impl View {
+    /// Of what happened between two pages; without the first of them of all since the store was opened.
+    pub fn of(before: Option<&MetricsPage>, now: &MetricsPage) -> View {
+        let pages = Pages::new(before, now);
+        let compactions = [
+            ("compaction_width_bytes", "compaction_width_max_bytes"),
+            ("compaction_chain_levels", "compaction_chain_max_levels"),
+        ];
+        let level = |level: &str| {
+            let sum = |name: &str| now.sum_of(name, "level", level);
+            (level.to_owned(), sum("level_files"), sum("level_bytes"))
+        };
+        let l0_files = now.by("level_files", "level").filter(|(level, _)| *level == "0").map(|(_, n)| n);
+        let mut levels: Vec<_> = now.labels("level_files", "level").into_iter().map(level).collect();
+        levels.sort_by_key(|(level, ..)| level.parse::<u64>().unwrap_or(u64::MAX));
+        View {
+            store: now.store.clone(),
+            seconds: pages.seconds,
+            rates: RATES.map(|(metric, name, bytes)| (name, bytes, pages.rate(metric))).into(),
+            operations: Times::all(&pages, ("operation_seconds", "operation_max_seconds", "operation")),
+            waits: Times::all(&pages, ("wait_seconds", "wait_max_seconds", "cause")),
+            compactions: compactions.map(|(name, max)| (pages.histogram(name, None), now.sum(max))),
+            l0_files_max: l0_files.fold(0.0, f64::max),
+            levels,
+            sizes: SIZES.map(|(metric, name)| (name, now.sum(metric))).into(),
+        }
+    }
+
+    /// For a program.
+    pub fn json(&self) -> Value {
+        let key = |name: &str| name.replace(' ', "_");
+        let times = |all: &[Times]| -> Map<String, Value> {
+            all.iter().map(|times| (times.name.clone(), times.json())).collect()
+        };
+        let rates: Map<String, Value> = self
+            .rates
+            .iter()
+            .map(|(name, bytes, rate)| (key(name) + if *bytes { "_bytes" } else { "" }, json!(rate)))
+            .collect();
+        let levels = self.levels.iter().map(|(level, files, bytes)| {
+            json!({ "level": level.parse::<u64>().unwrap_or(0), "files": files, "bytes": bytes })
+        });
+        let sizes: Map<String, Value> =
+            self.sizes.iter().map(|(name, bytes)| (key(name) + "_bytes", json!(bytes))).collect();
+        let [width, chain] = &self.compactions;
+        let of = |(seen, max): &(Histogram, f64)| json!({ "count": seen.count, "mean": seen.mean(), "p99": seen.quantile(0.99, *max), "max": max });
+        json!({
+            "store": self.store, "seconds": self.seconds, "per_second": rates, "operations": times(&self.operations),
+            "waits": times(&self.waits), "compaction_width_bytes": of(width), "compaction_chain": of(chain),
+            "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
+        })
+    }
+
+    /// Times of operations and waits, for a person.
+    pub fn times_text(&self) -> String {
+        let mut text = String::new();
+        table(&mut text, "operations", &self.operations);
+        table(&mut text, "waits of writers", &self.waits);
+        let [(width, widest), (chain, longest)] = &self.compactions;
+        let _ = writeln!(
+            text,
+            "compactions read     {} each, {} at most; {:.1} in a row, {longest:.0} at most",
+            bytes_text(width.mean()),
+            bytes_text(*widest),
+            chain.mean()
+        );
+        text
+    }
+
+    /// All of it, for a person, of a page so old.
+    fn text(&self, age: Option<Duration>) -> String {
+        let mut text = match self.seconds {
+            Some(seconds) => format!("{}: {seconds:.1} s", self.store),
+            None => format!("{}: since it was opened; rates come with the next page", self.store),
+        };
+        let age = age.map_or(String::new(), |age| format!(", as of {} s ago", age.as_secs()));
+        let _ = writeln!(text, "{age}");
+        for pair in self.rates.chunks(2).filter(|_| self.seconds.is_some()) {
+            for (name, is_bytes, rate) in pair {
+                let rate = rate.unwrap_or(0.0);
+                let rate = if *is_bytes { bytes_text(rate) } else { human_count(rate as u64) };
+                let _ = write!(text, "{name:<20} {:<18}", rate + "/s");
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        text.push_str(&self.times_text());
+        for (level, files, bytes) in &self.levels {
+            let _ = writeln!(text, "level {level:<14} {files:.0} files, {}", bytes_text(*bytes));
+        }
+        let _ = writeln!(text, "deepest level 0      {:.0} files", self.l0_files_max);
+        for pair in self.sizes.chunks(2) {
+            for (name, bytes) in pair {
+                let _ = write!(text, "{name:<20} {:<18}", bytes_text(*bytes));
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn bytes_text(bytes: f64) -> String {
+    human_bytes(bytes as u64)
+}
+
+/// Those of which there were any.
+fn table(text: &mut String, title: &str, all: &[Times]) {
+    let mut any = all.iter().filter(|times| times.seen.count > 0.0).peekable();
+    let of = if any.peek().is_none() { ": none" } else { "" };
+    let head = format!("{title}{of}");
+    match of {
+        "" => drop(writeln!(
+            text,
+            "{head:<20} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "number", "per s", "mean", "P50", "P99", "longest"
+        )),
+        _ => drop(writeln!(text, "{head}")),
+    }
+    for times in any {
+        let us = |seconds: f64| human_us(seconds * 1e6);
+        let rate = times.per_second.map_or_else(|| "-".to_owned(), |rate| human_count(rate as u64));
+        let _ = writeln!(
+            text,
+            "  {:<18} {:>12} {rate:>10} {:>10} {:>10} {:>10} {:>10}",
+            times.name,
+            human_count(times.seen.count as u64),
+            us(times.seen.mean()),
+            us(times.seen.quantile(0.5, times.max)),
+            us(times.seen.quantile(0.99, times.max)),
+            us(times.max)
+        );
+    }
+}
+
+/// How often, and as what.
+pub struct Watch {
+    pub interval: Duration,
+    /// How many looks; `None`: until somebody ends it, or the process closes the store.
+    pub count: Option<u64>,
+    pub json: bool,
+}
+
+/// Shows what `read` returns, the page of the moment with its age, again and again. Its error ends that.
+pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>) -> Result<()> {
+    let clear = !how.json && console::Term::stdout().is_term();
+    let (mut before, mut now): (Option<MetricsPage>, Option<MetricsPage>) = (None, None);
+    let clock = Env::kernel().clock;
+    for look in 0.. {
+        let (bytes, age) = read()?;
+        let page = MetricsPage::parse(&String::from_utf8_lossy(&bytes));
+        if now.as_ref().is_none_or(|now| clock_of(now) != clock_of(&page)) {
+            before = now.replace(page);
+        }
+        let Some(now) = &now else { break };
+        let view = View::of(before.as_ref(), now);
+        let mut out = output::stdout();
+        if how.json {
+            writeln!(out, "{}", view.json())?;
+        } else {
+            let start = if clear { "\x1b[H\x1b[2J" } else { "" };
+            write!(out, "{start}{}{}", view.text(age), if clear { "" } else { "\n" })?;
+        }
+        out.flush()?;
+        drop(out);
+        if how.count.is_some_and(|count| look + 1 >= count) {
+            break;
+        }
+        clock.sleep_ns(how.interval.as_nanos().try_into().unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
