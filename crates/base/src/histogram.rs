@@ -16,6 +16,7 @@
 //! reads while others record sees some of what they record at the moment.
 
 use crate::sync::statistic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
 
 /// Buckets for each power of two.
 pub const SUB_BUCKETS: u64 = 1 << SUB_BITS;
@@ -48,20 +49,29 @@ fn upper_of(bucket: usize) -> u64 {
 }
 
 /// Which stripe a thread has: they are given out in turn.
+#[inline]
 fn stripe_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static STRIPE: usize = NEXT.fetch_add(1, Relaxed);
+        // Known when it is compiled, so that to read it is one load.
+        static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
     }
-    // A thread that comes to its end may have no place of its own any more.
-    STRIPE.try_with(|stripe| *stripe).unwrap_or(0)
+    let stripe = STRIPE.get();
+    if stripe != usize::MAX {
+        return stripe;
+    }
+    let given = NEXT.fetch_add(1, Relaxed) % STRIPES;
+    STRIPE.set(given);
+    given
 }
 
 /// What a few threads count. Apart from the next one, so that no two share a line of the processor's cache.
 #[repr(align(128))]
 struct Stripe {
-    /// How often it was asked whose turn it is.
-    turns: AtomicU64,
+    /// So many more are not recorded before the next one is.
+    left: AtomicU64,
+    /// How many were.
+    recorded: AtomicU64,
     sum: AtomicU64,
     max: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
@@ -78,6 +88,28 @@ struct Stripe {
 /// ```
 pub struct Histogram {
     stripes: Box<[Stripe]>,
+}
+
+impl Stripe {
+    /// The weight of the one that is recorded now. Which one of the next run is, and so how many are not until then, is known by
+    /// the number of the run.
+    #[cold]
+    fn take_turn(&self) -> u64 {
+        let recorded = self.recorded.load(Relaxed);
+        self.recorded.store(recorded + 1, Relaxed);
+        let place = |run: u64| run.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - ONE_IN_BITS);
+        match (recorded + 1).checked_sub(EACH_FIRST) {
+            None => 1,
+            Some(0) => {
+                self.left.store(place(1), Relaxed);
+                1
+            }
+            Some(run) => {
+                self.left.store(ONE_IN - 1 - place(run) + place(run + 1), Relaxed);
+                ONE_IN
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Histogram {
@@ -107,7 +139,8 @@ impl Histogram {
 
     fn of(stripes: usize) -> Histogram {
         let stripe = || Stripe {
-            turns: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
             sum: AtomicU64::new(0),
             max: AtomicU64::new(0),
             buckets: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -115,10 +148,11 @@ impl Histogram {
         Histogram { stripes: (0..stripes).map(|_| stripe()).collect() }
     }
 
+    #[inline]
     fn stripe(&self) -> &Stripe {
         match &*self.stripes {
             [only] => only,
-            stripes => &stripes[stripe_of_thread() % stripes.len()],
+            stripes => &stripes[stripe_of_thread()],
         }
     }
 
@@ -130,16 +164,16 @@ impl Histogram {
     /// let counted: u64 = (0..EACH_FIRST + 10 * ONE_IN).map(|_| times.turn()).sum();
     /// assert_eq!(counted, EACH_FIRST + 10 * ONE_IN);
     /// ```
+    #[inline]
     pub fn turn(&self) -> u64 {
         let stripe = self.stripe();
-        // Not one operation of the processor: two threads of a stripe may have the same turn, which costs some accuracy.
-        let turn = stripe.turns.load(Relaxed);
-        stripe.turns.store(turn + 1, Relaxed);
-        if turn < EACH_FIRST {
-            return 1;
+        // Not one operation of the processor: two threads of a stripe may count the same, which costs some accuracy.
+        let left = stripe.left.load(Relaxed);
+        if left > 0 {
+            stripe.left.store(left - 1, Relaxed);
+            return 0;
         }
-        let chosen = (turn >> ONE_IN_BITS).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - ONE_IN_BITS);
-        if turn % ONE_IN == chosen { ONE_IN } else { 0 }
+        stripe.take_turn()
     }
 
     /// One value.

@@ -1,6 +1,6 @@
 //! How long operations of one kind take: a histogram, and the clock that is asked for it.
 //!
-//! A look at the clock takes 20 to 50 ns and two of them are needed, so a get that finds its key in memory would take a quarter longer
+//! A look at the clock takes 20 to 50 ns and two of them are needed, so a get that finds its key in memory would take a sixth longer
 //! for being timed. [`Timing::sampled`] times a part of what is frequent and lets that count for all
 //! ([`base::histogram::Histogram::turn`] says which part); [`Timing::each`] is for what takes many microseconds. In simulation a look
 //! costs nothing and moves nothing, and everything is timed: what is counted there does not depend on which thread it was.

@@ -230,30 +230,27 @@ fn bytes_text(bytes: f64) -> String {
 
 /// Those of which there were any.
 fn table(text: &mut String, title: &str, all: &[Times]) {
-    let mut any = all.iter().filter(|times| times.seen.count > 0.0).peekable();
-    let of = if any.peek().is_none() { ": none" } else { "" };
-    let head = format!("{title}{of}");
-    match of {
-        "" => drop(writeln!(
-            text,
-            "{head:<20} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "number", "per s", "mean", "P50", "P99", "longest"
-        )),
-        _ => drop(writeln!(text, "{head}")),
+    let any: Vec<&Times> = all.iter().filter(|times| times.seen.count > 0.0).collect();
+    if any.is_empty() {
+        let _ = writeln!(text, "{title}: none");
+        return;
     }
+    let columns = ["number", "per s", "mean", "P50", "P99", "longest"];
+    let columns: String = columns.iter().map(|column| format!(" {column:>11}")).collect();
+    let _ = writeln!(text, "{title:<20}{columns}");
     for times in any {
         let us = |seconds: f64| human_us(seconds * 1e6);
         let rate = times.per_second.map_or_else(|| "-".to_owned(), |rate| human_count(rate as u64));
-        let _ = writeln!(
-            text,
-            "  {:<18} {:>12} {rate:>10} {:>10} {:>10} {:>10} {:>10}",
-            times.name,
+        let told = [
             human_count(times.seen.count as u64),
+            rate,
             us(times.seen.mean()),
             us(times.seen.quantile(0.5, times.max)),
             us(times.seen.quantile(0.99, times.max)),
-            us(times.max)
-        );
+            us(times.max),
+        ];
+        let columns: String = told.iter().map(|column| format!(" {column:>11}")).collect();
+        let _ = writeln!(text, "  {:<18}{columns}", times.name);
     }
 }
 

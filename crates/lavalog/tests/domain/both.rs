@@ -49,6 +49,38 @@ fn each_finds_what_it_wrote_after_a_close_and_after_a_crash() {
     }
 }
 
+/// Operations on logs are told with those on keys by the engine that has the store, and by the store of logs itself.
+#[test]
+fn the_times_of_both_are_told() {
+    let sim = SimEnv::new(6);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    for n in 1..=10_u64 {
+        log.append(n, &[7; 100], Durability::Durable).unwrap();
+        drop(log.append_async(100 + n, &[7; 100]).unwrap());
+    }
+    log.append(11, b"buffered", Durability::Buffered).unwrap();
+    (1..=5).for_each(|n| drop(log.read(n).unwrap()));
+    assert_eq!(log.scan(1).filter(|record| record.is_ok()).count(), 21);
+    db.put(b"k", b"v").unwrap();
+    let told = logs.statistics().operations;
+    let count = |name: &str| told.iter().find(|(of, _)| *of == name).unwrap().1.count();
+    assert_eq!((count("record_append"), count("record_append_async")), (11, 10));
+    // The last call finds that there is no more.
+    assert_eq!((count("record_read"), count("record_scan")), (5, 22));
+    assert!(count("record_log_append") >= 21 && count("record_log_sync") >= 10, "{told:?}");
+    let all = db.stats().histograms;
+    for (name, times) in &told {
+        assert_eq!(all.operation(name), Some(times), "{name}");
+    }
+    assert_eq!(all.operation("put").unwrap().count(), 1);
+    let metrics = db.metrics().unwrap();
+    assert!(
+        metrics.contains("operation_seconds_count{store=\"/db\",operation=\"record_append\"} 11"),
+        "{metrics}"
+    );
+}
+
 #[test]
 fn one_alone_leaves_the_other_as_it_was() {
     let sim = SimEnv::new(2);

@@ -42,6 +42,8 @@ fn buffered_appends_touch_no_file_until_the_ring_is_full() {
     }
     append(&mut caller, 150);
     assert_eq!(caller.wal.stats().inline_write_outs, 1);
+    let waits = caller.wal.times().ring_full.read();
+    assert!(waits.count() == 1 && waits.max() > 0, "the wait is told: {waits:?}");
     assert_eq!(writes(&caller), (0, 1, 0), "one run of three pages makes room enough");
     assert_eq!(caller.wal.stats().durable_end, 0);
 }
