@@ -87,8 +87,10 @@ impl Guest for Beside {
         let core = restored.begin(&self.options, ground, roof)?;
         self.opened = Some(LogStore::on(core.clone()));
         let copies = Arc::new(CoreCopies::of(&core));
-        let timed = core.clone();
-        let times: GuestTimes = Arc::new(move || timed.operations());
+        // Weak: the host holds it, and this engine what the host has.
+        let timed = Arc::downgrade(&core);
+        let times: GuestTimes =
+            Arc::new(move || timed.upgrade().map_or_else(Vec::new, |core| core.operations()));
         Ok(Served { work: Arc::new(Background(core)), copies, times })
     }
 }
