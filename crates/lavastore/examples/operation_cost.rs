@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let options = Options { memory_bytes: 1 << 30, memtable_bytes: 512 << 20, ..Options::default() };
     let db = Db::open_with(&dir, &options)?;
     let family = db.default_family().clone();
-    let buffered = WriteOptions { durability: Some(Durability::Buffered) };
+    let buffered = WriteOptions { durability: Some(Durability::Buffered), ..WriteOptions::default() };
     for (name, options) in [("put, volatile", WriteOptions::volatile()), ("put, buffered", buffered)] {
         least(&env, name, |i| family.writing(&options).put(key(i), b"a value of some bytes"))?;
     }

@@ -115,7 +115,7 @@ fn every_wait_of_a_writer_is_in_the_histogram_of_its_cause() {
             *met |= !stats.histograms.waits_for(cause).unwrap().is_empty();
         }
     }
-    let [memory, _, _, garbage, space] = causes;
+    let [memory, _, _, _, garbage, space] = causes;
     assert!(memory && garbage && space, "{causes:?}");
 }
 

@@ -84,10 +84,7 @@ impl CompactionPolicy for Leveled {
 
     fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {
         let targets = self.level_targets(facts.version, facts.set_aside);
-        let scores = self.scores_for(facts, &targets);
-        let is_due = |level: &usize| scores.iter().any(|(of, score)| of == level && *score >= 1.0);
-        let below = if level == 0 { targets.base_level } else { level + 1 };
-        1 + (below..self.last_level()).take_while(is_due).count()
+        self.due_in_a_row(&targets, &self.scores_for(facts, &targets), level)
     }
 
     fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool {

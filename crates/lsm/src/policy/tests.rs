@@ -278,6 +278,8 @@ impl<P: Shape> Store<P> {
         assert!(self.busy.is_empty());
         let high = self.policy.highest_score(&self.facts());
         assert!(high < 1.0, "{high}: {}", self.version().describe());
+        let excess = self.policy.excess_bytes(self.version(), &self.set_aside);
+        assert_eq!(excess, 0, "nothing is to be done: {}", self.version().describe());
     }
 
     fn write_amplification(&self) -> f64 {

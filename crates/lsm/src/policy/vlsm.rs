@@ -111,6 +111,11 @@ impl CompactionPolicy for Vlsm {
         self.queue_score(version, &targets, (load.files, load.size)) >= 1.0
     }
 
+    fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {
+        let picker = self.picker(facts);
+        self.tree.due_in_a_row(&picker.targets, &self.scores_for(&picker), level)
+    }
+
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let targets = self.level_targets(version, set_aside);
         let load = self.tree.load_of(version, set_aside, &targets);

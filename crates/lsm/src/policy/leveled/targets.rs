@@ -187,6 +187,18 @@ impl Leveled {
         debt as u64
     }
 
+    /// How many compactions are due one after the other, from one of `level` on.
+    pub(in crate::policy) fn due_in_a_row(
+        &self,
+        targets: &LevelTargets,
+        scores: &[(usize, f64)],
+        level: usize,
+    ) -> usize {
+        let is_due = |level: &usize| scores.iter().any(|(of, score)| of == level && *score >= 1.0);
+        let below = if level == 0 { targets.base_level } else { level + 1 };
+        1 + (below..self.last_level()).take_while(is_due).count()
+    }
+
     /// Physical bytes of tables below level 0 that lie above the targets of their levels.
     pub(in crate::policy) fn excess_over(&self, version: &Version, targets: &LevelTargets) -> u64 {
         (targets.base_level..self.last_level()).fold(0, |sum: u64, level| {

@@ -1,7 +1,7 @@
 use super::*;
 
 /// A tree in which these levels have so many tables of 40 entries, over keys that only they have.
-fn tree(levels: &[(u32, u32)]) -> Store {
+fn tree(levels: &[(u32, u32)]) -> Store<Leveled> {
     let mut store = Store::new(1, options(FileChoice::MinOverlap));
     for (level, tables) in levels {
         for table in 0..*tables {
