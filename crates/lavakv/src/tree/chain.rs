@@ -23,7 +23,7 @@ const SPAN_NS_MAX: u64 = 10 * SPAN_NS;
 /// Excess of so many tables is nothing to hurry for, however small the store.
 const SLACK_FILES: u64 = 8;
 /// Percent are of what the family keeps, and of at least so many targets of the first level.
-const BASES_MIN: u64 = 8;
+const BASES_MIN: u64 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
