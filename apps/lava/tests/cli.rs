@@ -189,6 +189,14 @@ fn how_values_are_stored_changes_and_stays_as_it_was_said() {
     assert_eq!(options(&s)["compression"], "zstd");
     s.ok(&["verify"]);
     s.fails(2, &["import", files[0].to_str().unwrap(), "--min-blob-size", "5"]);
+    assert_eq!(options(&s)["policy"], "leveled");
+    s.ok(&["compact", "--policy", "vlsm"]);
+    s.ok(&["put", "small", "value"]);
+    s.ok(&["del", "small"]);
+    assert_eq!((&options(&s)["policy"], s.ok(&["scan"]).into_bytes()), (&Value::from("vlsm"), expected));
+    s.fails(2, &["compact", "--policy", "tiered"]);
+    s.ok(&["compact", "--policy", "leveled"]);
+    assert_eq!(options(&s)["policy"], "leveled");
     s.ok(&["import", files[0].to_str().unwrap(), "--family", "other", "--compression", "lz4"]);
     assert_eq!(json(&s.ok(&["stat", "--json"]))["families"][1]["options"]["compression"], "lz4");
 }

@@ -33,6 +33,25 @@ fn a_stream_is_a_function_of_the_seed() {
     }
 }
 
+/// What the policy says of sizes is what nobody else said; an older report that says nothing of a policy was of `leveled`.
+#[test]
+fn sizes_follow_the_policy() {
+    let sizes = |line: &str| {
+        let args = args(line).resolved();
+        (args.memtable_len() >> 20, args.file_len() >> 20, args.blob_file_len() >> 20, args.policy().name)
+    };
+    assert_eq!(sizes("load"), (16, 16, 16, "leveled".into()));
+    assert_eq!(sizes("load --policy vlsm"), (8, 8, 16, "vlsm".into()));
+    assert_eq!(sizes("load --policy vlsm --file-bytes 33554432"), (32, 32, 32, "vlsm".into()));
+    assert_eq!(sizes("load --policy vlsm --memtable-bytes 1048576"), (1, 8, 16, "vlsm".into()));
+    let (plain, told) = (args("load --policy vlsm"), args("load --policy vlsm --growth-max 8"));
+    assert_ne!(plain.policy(), told.policy());
+    let mut report = serde_json::to_value(args("load")).unwrap();
+    report.as_object_mut().unwrap().remove("policy");
+    let old: BenchArgs = serde_json::from_value(report).unwrap();
+    assert_eq!(old.policy().name, "leveled");
+}
+
 #[test]
 fn loading_writes_every_key_once_over_all_threads() {
     let space = Space::new(&args("load --num 1003 --value-size 10"));
