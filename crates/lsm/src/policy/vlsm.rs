@@ -2,18 +2,18 @@
 //! stores"). What must be compacted before the next memtable finds room is a chain of jobs: level 0 into level 1, level 1
 //! into level 2, and so on. Leveled compaction makes the first of them wide, because it gathers level 0 into one merge. Here
 //!
-//! * **level 0 is a queue** ([`queue`]): the oldest of it goes down as soon as it is worth a merge, a table's worth at a time;
+//! * **level 0 is a queue** (`queue`): the oldest of it goes down as soon as it is worth a merge, a table's worth at a time;
 //! * **level 1 is small** and of small tables, and level 2 may be `growth_max` times as large, so that the tree needs no more
 //!   levels than one that gathers ([`targets`]);
 //! * **tables of level 1 end where their overlap says** ([`cutter`]): so that some of them are cheap to merge, although the
 //!   next level is so much larger;
-//! * **what goes on from level 1** is what frees most for what it meets ([`spill`]).
+//! * **what goes on from level 1** is what frees most for what it meets (`spill`).
 //!
 //! "Level 1" and "level 2" are the first two levels in use below level 0, wherever they lie: as in `leveled` the deepest one
 //! is always the last, and a level is added above. Below level 2 both policies are one, and all that makes single files go
 //! down or be written anew is the same: what is picked is made by the picker of `leveled`, with other targets.
 //!
-//! **Turns** ([`chain`]). Level 0 into level 1 takes nearly all tables of level 1, and level 1 into level 2 takes some of them: each
+//! **Turns** (`chain`). Level 0 into level 1 takes nearly all tables of level 1, and level 1 into level 2 takes some of them: each
 //! claims what the other needs, and whichever were always tried first would starve the other. So a level that is over
 //! its bound has its turn before those above it, and then each of them adds no more than one run. While it is the turn of
 //! one, nothing above it begins, and what runs ends.

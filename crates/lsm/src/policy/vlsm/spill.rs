@@ -2,7 +2,7 @@
 //!
 //! What the tables meet is looked up anew, since level 2 has moved since they were cut. Neighbours go together, up to one
 //! run, where that is better than one of them alone: they share what they both enter. Good ones go before all others
-//! ([`Vlsm::good_overlap`]). With level 2 full there may be none, and then the best of the rest goes at once
+//! (`Vlsm::good_overlap`). With level 2 full there may be none, and then the best of the rest goes at once
 //! ([`Reason::PoorSpill`], which is counted): to wait for a better one would be to wait for level 0, which waits for room.
 
 use super::parameters::Vlsm;
