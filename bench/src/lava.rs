@@ -6,8 +6,8 @@ use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener}
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, SpaceLimit, ValuePlacement,
-    WriteBatch, WriteOptions, Writer,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, PolicyChoice, SpaceLimit,
+    ValuePlacement, WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -82,6 +82,14 @@ fn options(settings: &EngineSettings) -> Options {
     }
 }
 
+/// Its name, and its parameters if it has any.
+fn described_policy(policy: &PolicyChoice) -> String {
+    match policy.parameters.as_slice() {
+        [] => policy.name.clone(),
+        parameters => format!("{} {parameters:?}", policy.name),
+    }
+}
+
 fn described(options: &Options) -> Vec<(String, String)> {
     let family = &options.family;
     let all = [
@@ -98,7 +106,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("level_base_bytes", family.level_base_bytes.to_string()),
         ("min_blob_size", family.min_blob_size.to_string()),
         ("vsst_bytes", family.vsst_bytes.to_string()),
-        ("policy", format!("{} {:?}", family.policy.name, family.policy.parameters)),
+        ("policy", described_policy(&family.policy)),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
         ("ablation", format!("{:?}", options.ablation)),

@@ -97,12 +97,6 @@ fn each_family_has_its_part_of_keys_and_memory() {
 }
 
 #[test]
-fn a_policy_that_nobody_knows_is_refused() {
-    let error = run(&args("--policy none-of-ours"), &Lava, fresh().path()).unwrap_err();
-    assert!(error.to_string().contains("none-of-ours"), "{error}");
-}
-
-#[test]
 fn threads_are_parted_as_the_operations_are() {
     let parted: Vec<u64> = [0.1, 0.5, 0.9].map(|share| readers(4, share)).into();
     assert_eq!(parted, [1, 2, 3]);

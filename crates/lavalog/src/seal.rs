@@ -35,6 +35,8 @@ const IDS_AT_ONCE: usize = 1024;
 
 /// Groups wait until both copies of the checkpoint are at most this part of what is sealed with it.
 const CHECKPOINT_PART: u64 = 64;
+/// Nothing waits for a checkpoint that is no longer than this with its copy: what is replayed at open is worth less when it is damaged.
+const CHECKPOINT_SHORT_BYTES: u64 = 64 << 10;
 /// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one.
 const WAITING_BYTES_MAX: u64 = 256 << 20;
 const WAITING_GROUPS_MAX: usize = 8;
@@ -73,18 +75,24 @@ impl Core {
     pub fn has_to_seal(&self) -> bool {
         let groups = self.sealable();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
-        let checkpoint: u64 = self.manifest.state().checkpoints().map(|file| file.len).sum();
-        let is_enough = filled >= WAITING_BYTES_MAX.min(CHECKPOINT_PART.saturating_mul(checkpoint))
+        let is_enough = filled
+            >= WAITING_BYTES_MAX.min(CHECKPOINT_PART.saturating_mul(self.checkpoint_bytes()))
             || groups.len() >= WAITING_GROUPS_MAX;
         let Some(first) = groups.first() else { return false };
         is_enough || self.seals_alone() || first.ltn <= lock(&self.under_way).seal_to
     }
 
-    /// True where room is short, or may be: then no group waits for others. Under a limit the room that is kept free has to do for index
+    /// Bytes of the checkpoint with its copy.
+    fn checkpoint_bytes(&self) -> u64 {
+        self.manifest.state().checkpoints().map(|file| file.len).sum()
+    }
+
+    /// True where the checkpoint is short, or room is, or may be: then no group waits for others. Under a limit the room that is kept free has to do for index
     /// files and a checkpoint as well, and the fewer of them come at once the better it does.
     fn seals_alone(&self) -> bool {
         let is_refused = self.context().health.out_of_space() || self.lane.files().ballast_is_short();
-        is_refused || self.space.has_own_limit() || self.space.is_short()
+        let is_short = self.checkpoint_bytes() <= CHECKPOINT_SHORT_BYTES;
+        is_short || is_refused || self.space.has_own_limit() || self.space.is_short()
     }
 
     /// Closes the group that is written, and has all groups sealed that are closed, without waiting for others.

@@ -20,9 +20,17 @@ pub(super) fn on_time<T>(sleep: impl FnOnce() -> T) -> T {
     let usual = NonZeroU64::new(calls::timer_slack_ns()).filter(|usual| *usual > NonZeroU64::MIN);
     let Some(usual) = usual else { return sleep() };
     calls::set_timer_slack(NonZeroU64::MIN);
-    let out = sleep();
-    calls::set_timer_slack(usual);
-    out
+    let _usual = UsualSlack(usual);
+    sleep()
+}
+
+/// Gives the thread its slack back, whatever ends the sleep.
+struct UsualSlack(NonZeroU64);
+
+impl Drop for UsualSlack {
+    fn drop(&mut self) {
+        calls::set_timer_slack(self.0);
+    }
 }
 
 /// The system's clocks.

@@ -122,7 +122,7 @@ pub enum Event {
     StallOverBudget {
         /// What it waited for longest: the link of the chain that is short.
         cause: StallCause,
-        /// All that it waited.
+        /// What it had waited by then, all in all.
         wait_ns: u64,
     },
     /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.

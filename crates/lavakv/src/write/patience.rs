@@ -5,8 +5,9 @@
 //!
 //! * The call says how long it may wait ([`crate::WriteOptions::wait_at_most`], at once with `no_wait`): a write that would have to
 //!   wait longer fails with `Busy`, and nothing of it is written or placed. Where the engine knows beforehand how long it would take (the
-//!   price of a write: [`super::throttle`]) the write fails at once, and owes nothing.
-//! * It says nothing: the write waits. What is over [`crate::Options::stall_budget`] is counted and told, once for each operation.
+//!   price of a write: [`super::throttle`]) the write fails at once; a write that fails owes nothing.
+//! * It says nothing: the write waits. When it has waited for [`crate::Options::stall_budget`], that is counted and told, once for each
+//!   operation.
 //! * An operation is one call of the API: of a stream, each piece.
 
 use super::WritePath;
@@ -39,7 +40,6 @@ impl Patience {
 
     /// The next operation of the same kind begins now: another piece of a stream.
     pub fn renew(&mut self, context: &Context) {
-        self.end(context);
         *self = Patience::new(context, self.at_most);
     }
 
@@ -57,24 +57,25 @@ impl Patience {
         // What is paid for was granted: see `Payment`.
         let is_price = matches!(need, Need::Time(..));
         if !is_price && begun_ns >= self.until_ns() {
+            if matches!(need, Need::Space { .. }) {
+                // Nobody waits for it any more.
+                writes.space.write_waits_for(0);
+            }
             return Err(busy(cause));
         }
         writes.wait(need, self.until_ns());
         let ns = writes.context.now_ns().saturating_sub(begun_ns);
+        let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        let was_within = self.waited_ns <= budget_ns;
         self.waited_ns = self.waited_ns.saturating_add(ns);
         if self.longest.is_none_or(|(_, longest)| ns > longest) {
             self.longest = Some((cause, ns));
         }
-        Ok(())
-    }
-
-    /// The operation has ended: a wait over the budget is counted and told.
-    pub fn end(&self, context: &Context) {
-        let budget_ns = u64::try_from(context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
-        if let Some((cause, _)) = self.longest.filter(|_| self.waited_ns > budget_ns) {
-            context.stats.stalls_over_budget.add(1);
-            context.tell(&Event::StallOverBudget { cause, wait_ns: self.waited_ns });
+        if let Some((cause, _)) = self.longest.filter(|_| was_within && self.waited_ns > budget_ns) {
+            writes.context.stats.stalls_over_budget.add(1);
+            writes.context.tell(&Event::StallOverBudget { cause, wait_ns: self.waited_ns });
         }
+        Ok(())
     }
 }
 

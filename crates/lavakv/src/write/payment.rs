@@ -4,7 +4,7 @@
 use super::WritePath;
 use super::need::Need;
 use super::patience::{Patience, busy};
-use super::throttle::Pressure;
+use super::throttle::{Charged, Pressure};
 use crate::context::event::StallCause;
 use crate::tree::family::{Family, ReadState};
 use base::Result;
@@ -18,6 +18,8 @@ pub(crate) struct Payment {
     frees: bool,
     /// It goes neither through memory nor through level 0.
     aside: bool,
+    /// What it was charged, nanoseconds.
+    charged_ns: u64,
     /// What it waited for, and how long.
     slept: Option<(StallCause, u64)>,
 }
@@ -35,13 +37,13 @@ pub(crate) enum Paid {
 impl Payment {
     /// For so many bytes of a write.
     pub fn of_write(bytes: u64, frees: bool) -> Payment {
-        Payment { left_bytes: bytes, frees, aside: false, slept: None }
+        Payment { left_bytes: bytes, frees, aside: false, charged_ns: 0, slept: None }
     }
 
     /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
     fn of_segment(bytes: u64) -> Payment {
         let bytes = if base::canary::is("segments-pay-nothing") { 0 } else { bytes };
-        Payment { left_bytes: bytes, frees: false, aside: true, slept: None }
+        Payment { left_bytes: bytes, frees: false, aside: true, charged_ns: 0, slept: None }
     }
 
     /// Pays what it can, if it can all be paid before `until_ns`.
@@ -57,10 +59,11 @@ impl Payment {
                 break;
             }
             let charged = writes.pacer.charge(writes.context.now_ns(), self.left_bytes, rate, until_ns);
-            let Some((paid, sleep_ns)) = charged else {
+            let Some(Charged { bytes: paid, cost_ns, sleep_ns }) = charged else {
                 self.book(writes);
                 return Ok(Paid::NotInTime(cause));
             };
+            self.charged_ns += cost_ns;
             let first_only = base::canary::is("writes-pay-for-their-first-piece");
             self.left_bytes = if first_only { 0 } else { self.left_bytes - paid };
             if sleep_ns > 0 {
@@ -71,6 +74,11 @@ impl Payment {
         }
         self.book(writes);
         Ok(Paid::All)
+    }
+
+    /// The write came to nothing: it owes nothing.
+    pub fn refund(&mut self, writes: &WritePath) {
+        writes.pacer.refund(std::mem::take(&mut self.charged_ns));
     }
 
     fn book(&mut self, writes: &WritePath) {
@@ -90,7 +98,10 @@ impl WritePath {
             match payment.pay(self, std::slice::from_ref(family), patience.until_ns())? {
                 Paid::All => return Ok(()),
                 Paid::Needs(need) => patience.wait(self, &need)?,
-                Paid::NotInTime(cause) => return Err(busy(cause)),
+                Paid::NotInTime(cause) => {
+                    payment.refund(self);
+                    return Err(busy(cause));
+                }
             }
         }
     }
@@ -113,6 +124,11 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
     }
     let limited = writes.space.has_own_limit();
     families.iter().for_each(|family| family.look(|read_state| add(&mut p, read_state, limited)));
+    // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
+    let health = &writes.context.health;
+    if p.excess_percent > 0 && (health.out_of_space() || health.is_stuck(writes.context.now_ns())) {
+        p.excess_percent = 0;
+    }
     // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
     // keep.
     if p.garbage_over_percent > 0 && writes.drain.gc_is_paused() {

@@ -138,6 +138,17 @@ impl Pressure {
     }
 }
 
+/// What a writer was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charged {
+    /// Bytes that are paid for.
+    pub bytes: u64,
+    /// What they cost, nanoseconds.
+    pub cost_ns: u64,
+    /// How long it should sleep before it goes on; 0: not at all.
+    pub sleep_ns: u64,
+}
+
 /// Collects the delays of writes until they are worth a sleep. One for all writers.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
@@ -147,21 +158,38 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Charges as many of `bytes` as [`PIECE_NS_MAX`] is enough for at `rate` bytes per second. Returns how many that are,
-    /// and how long the writer should sleep before it goes on (0: not at all). `None`: at this rate all of `bytes` could not be paid for
-    /// before `until_ns`, and nothing was charged. What is not worth a sleep is no wait.
-    pub fn charge(&self, now_ns: u64, bytes: u64, rate: u64, until_ns: u64) -> Option<(u64, u64)> {
+    /// and how long the writer should sleep before it goes on (0: not at all).
+    ///
+    /// A writer that cannot wait beyond `until_ns` is refused (`None`), and not charged, if what others owe is not paid by then: what is not
+    /// worth a sleep is no wait. Else all of its bytes are charged at once, and whoever comes behind waits for what it did not.
+    pub fn charge(&self, now_ns: u64, bytes: u64, rate: u64, until_ns: u64) -> Option<Charged> {
         let rate = u128::from(rate.max(RATE_FLOOR));
         let whole_ns = u64::try_from(u128::from(bytes) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
         let piece = bytes.min((rate * u128::from(PIECE_NS_MAX) / 1_000_000_000) as u64);
         let cost_ns = (u128::from(piece) * 1_000_000_000 / rate) as u64;
         let mut free_at_ns = lock(&self.free_at_ns);
-        let paid_at_ns = (*free_at_ns).max(now_ns.saturating_sub(CREDIT_NS)).saturating_add(whole_ns);
-        if paid_at_ns >= until_ns.max(now_ns).saturating_add(SLEEP_NS_MIN) {
+        let begins_ns = (*free_at_ns).max(now_ns.saturating_sub(CREDIT_NS));
+        let until_ns = until_ns.max(now_ns);
+        if begins_ns >= until_ns.saturating_add(SLEEP_NS_MIN) {
             return None;
+        }
+        let paid_at_ns = begins_ns.saturating_add(whole_ns);
+        if paid_at_ns >= until_ns.saturating_add(SLEEP_NS_MIN) {
+            *free_at_ns = paid_at_ns;
+            let left_ns = until_ns - now_ns;
+            let sleep_ns = if left_ns < SLEEP_NS_MIN { 0 } else { left_ns };
+            return Some(Charged { bytes, cost_ns: whole_ns, sleep_ns });
         }
         *free_at_ns = (*free_at_ns).max(now_ns.saturating_sub(CREDIT_NS)).saturating_add(cost_ns);
         let ahead_ns = free_at_ns.saturating_sub(now_ns);
-        Some((piece, if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns }))
+        let sleep_ns = if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns };
+        Some(Charged { bytes: piece, cost_ns, sleep_ns })
+    }
+
+    /// What was charged for a write that came to nothing.
+    pub fn refund(&self, cost_ns: u64) {
+        let mut free_at_ns = lock(&self.free_at_ns);
+        *free_at_ns = free_at_ns.saturating_sub(cost_ns);
     }
 }
 
@@ -240,7 +268,8 @@ mod tests {
                 now += 2_000;
                 let mut left = len;
                 while left > 0 {
-                    let (paid, sleep_ns) = pacer.charge(now, left, rate, u64::MAX).unwrap();
+                    let Charged { bytes: paid, sleep_ns, .. } =
+                        pacer.charge(now, left, rate, u64::MAX).unwrap();
                     assert!(paid > 0);
                     left -= paid;
                     now += sleep_ns;
@@ -257,7 +286,10 @@ mod tests {
     #[test]
     fn a_price_that_has_fallen_is_paid_from_the_next_piece_on() {
         let pacer = Pacer::default();
-        let charge = |now, bytes, rate| pacer.charge(now, bytes, rate, u64::MAX).unwrap();
+        let charge = |now, bytes, rate| {
+            let charged = pacer.charge(now, bytes, rate, u64::MAX).unwrap();
+            (charged.bytes, charged.sleep_ns)
+        };
         let (paid, sleep_ns) = charge(0, 1 << 30, RATE_FLOOR);
         assert!(paid < 1000 && sleep_ns <= PIECE_NS_MAX + SLEEP_NS_MIN);
         let (paid, _) = charge(sleep_ns, 1 << 20, 10 << 30);
@@ -267,22 +299,29 @@ mod tests {
 
     /// Who may not wait so long is told at once, and owes nothing: else refused writes would hold up all others.
     #[test]
-    fn who_cannot_wait_for_the_price_is_not_charged() {
+    fn who_cannot_wait_for_what_others_owe_is_not_charged() {
         let (pacer, rate, second) = (Pacer::default(), 10 << 20, 1_000_000_000);
         let free_at_ns = || *lock(&pacer.free_at_ns);
-        assert_eq!(pacer.charge(second, 1 << 20, rate, second), None, "100 ms");
-        assert_eq!(pacer.charge(second, 1 << 20, rate, second + 50_000_000), None);
-        assert_eq!(free_at_ns(), 0);
-        let (paid, sleep_ns) = pacer.charge(second, 1 << 20, rate, second + 100_000_000).unwrap();
-        assert!(paid < 1 << 20 && sleep_ns > 0, "it has begun to pay");
+        let first = pacer.charge(second, 1 << 20, rate, second).unwrap();
+        assert_eq!(
+            (first.bytes, first.cost_ns, first.sleep_ns),
+            (1 << 20, 100_000_000, 0),
+            "nobody owes anything"
+        );
         let owed = free_at_ns();
         assert!((0..1000).all(|_| pacer.charge(second, 1000, rate, second).is_none()));
+        assert!(pacer.charge(second, 1000, rate, second + 50_000_000).is_none());
         assert_eq!(free_at_ns(), owed);
+        let patient = pacer.charge(second, 1 << 20, rate, second + 120_000_000).unwrap();
         assert_eq!(
-            pacer.charge(2 * second, 200, rate, 2 * second),
-            Some((200, 0)),
-            "no wait is needed any more"
+            (patient.bytes, patient.sleep_ns),
+            (1 << 20, 120_000_000),
+            "and the rest is for those behind it"
         );
+        pacer.refund(patient.cost_ns);
+        assert_eq!(free_at_ns(), owed, "it came to nothing");
+        let later = pacer.charge(2 * second, 200, rate, 2 * second).unwrap();
+        assert_eq!((later.bytes, later.sleep_ns), (200, 0), "no wait is needed any more");
     }
 }
 
@@ -302,12 +341,12 @@ mod loom_tests {
                 let pacer = pacer.clone();
                 thread::spawn(move || {
                     (0..2)
-                        .map(|_| pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().0)
+                        .map(|_| pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().bytes)
                         .sum::<u64>()
                 })
             };
             let paid =
-                pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().0 + other.join().unwrap();
+                pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap().bytes + other.join().unwrap();
             assert_eq!(
                 (paid, *lock(&pacer.free_at_ns)),
                 (3 << 10, 3 * (1 << 10) * 1_000_000_000 / (10 << 20))

@@ -148,7 +148,10 @@ impl<'a> WriteOp<'a> {
     /// Drives the steps to the end, and waits between them.
     pub fn run(mut self, mut patience: Patience) -> Result<()> {
         let outcome = self.run_with(&mut patience);
-        patience.end(&self.writes.context);
+        if let (Err(_), Stage::Start(payment)) = (&outcome, &mut self.stage) {
+            // Nothing of it is logged: others must not wait for what it would have paid.
+            payment.refund(self.writes);
+        }
         outcome
     }
 

@@ -397,12 +397,15 @@ fn the_file_of_metrics_keeps_the_limit() {
     }
     assert!(!page(&s).is_empty() && files_like(&s.sim, "METRICS").len() == 1);
     (0..n / 3).for_each(|k| s.delete(k));
-    let again = fill_up(&mut s, n, 3000);
-    assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());
+    // What was deleted is found out when tables are merged: the first turn may be before that.
+    turn(&s);
     let before = s.db.stats().metrics_write_errors;
     turn(&s);
-    assert!(page(&s) != second, "it is written again");
+    assert!(page(&s) != second, "it is written again: {}", s.db.stats().metrics_write_errors - before);
     assert_eq!((s.db.stats().metrics_write_errors, s.db.stats().background_errors), (before, 0));
+    let again = fill_up(&mut s, n, 3000);
+    assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());
+    turn(&s);
     assert!(s.sim.peak() <= limit, "{} of {limit} bytes", s.sim.peak());
     s.check(options);
 }

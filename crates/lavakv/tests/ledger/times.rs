@@ -77,6 +77,7 @@ fn waits_agree(stats: &Statistics, heard: &Heard) {
     let counters = [
         stats.stall_memory_ns,
         stats.stall_l0_ns,
+        stats.stall_levels_ns,
         stats.stall_log_ns,
         stats.stall_garbage_ns,
         stats.stall_space_ns,
