@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup, TenantId};
 use store::run::{Job, JobClass, Progress};
+use store::space::EDITS_BYTES;
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
@@ -80,6 +81,12 @@ impl Core {
             || groups.len() >= WAITING_GROUPS_MAX;
         let Some(first) = groups.first() else { return false };
         is_enough || self.seals_alone() || first.ltn <= lock(&self.under_way).seal_to
+    }
+
+    /// True unless a limit is so near that the manifest would pass it.
+    fn has_room_for_edits(&self) -> bool {
+        let used = self.space.used_bytes().saturating_add(EDITS_BYTES);
+        !self.space.has_own_limit() || used <= self.space.limit_bytes()
     }
 
     /// Bytes of the checkpoint with its copy.
@@ -313,6 +320,8 @@ impl Seal {
         let Some(floor) = self.indexed.last().map(|last| last.seqs.1 + 1) else { return Ok(()) };
         let mut checkpoints = vec![core.checkpoint(floor)?];
         match core.checkpoint(floor) {
+            // The edit that names them takes room as well, and nobody may refuse it any more.
+            Ok(copy) if !core.has_room_for_edits() => core.remove_unnamed(&[copy]),
             Ok(copy) => checkpoints.push(copy),
             // The room is wanted for what frees more; the next one has its copy again.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}

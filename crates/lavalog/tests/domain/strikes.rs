@@ -141,7 +141,7 @@ impl Past {
                 assert_eq!(find(&db, &logs), life.now, "at the limit");
             }
             let most = room.peak(&sim);
-            assert!(most <= limit, "{most} bytes were occupied of {limit}");
+            assert!(most <= limit, "seed {seed}: {most} bytes were occupied of {limit}");
             if life.done.refused_of_both > 3 {
                 break;
             }
