@@ -85,6 +85,11 @@ impl Store {
             |damage: &Damage| files_of(damage).any(|path| path.contains("/MANIFEST") || path.is_empty());
         let is_gone =
             is_any(&|damage| damage.text.ends_with("sst erased") || damage.text.ends_with(".log erased"));
+        // The lock file is empty: what is exchanged with it is gone.
+        let is_gone = is_gone
+            || is_any(&|damage| {
+                damage.other.is_some() && files_of(damage).any(|path| path.ends_with("/LOCK"))
+            });
         let is_named = is_any(&|damage| damage.other.is_some() && is_manifest(damage));
         let is_unknown = is_named || is_any(&is_manifest) && is_gone;
         Ok(((self.closed || !is_end) && !is_unknown).then_some(all))
