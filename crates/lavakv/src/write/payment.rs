@@ -30,7 +30,7 @@ pub(crate) enum Paid {
     All,
     /// It needs this for the next piece.
     Needs(Need),
-    /// It would take longer than it may.
+    /// What others owe takes longer than it may wait.
     NotInTime(StallCause),
 }
 
@@ -46,7 +46,7 @@ impl Payment {
         Payment { left_bytes: bytes, frees: false, aside: true, charged_ns: 0, slept: None }
     }
 
-    /// Pays what it can, if it can all be paid before `until_ns`.
+    /// Pays what it can, if what others owe is paid before `until_ns` (see [`super::throttle::Pacer::charge`]).
     pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
         if self.slept.is_some() {
             writes.context.health.check().inspect_err(|_| self.book(writes))?;
@@ -125,8 +125,7 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
     let limited = writes.space.has_own_limit();
     families.iter().for_each(|family| family.look(|read_state| add(&mut p, read_state, limited)));
     // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
-    let health = &writes.context.health;
-    if p.excess_percent > 0 && (health.out_of_space() || health.is_stuck(writes.context.now_ns())) {
+    if p.is_slow_for_levels() && writes.context.health.is_stuck(writes.context.now_ns()) {
         p.excess_percent = 0;
     }
     // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files

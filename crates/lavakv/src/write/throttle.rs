@@ -101,6 +101,11 @@ impl Pressure {
         known.unwrap_or(self.flush_bytes_per_s / 4).max(RATE_FLOOR) as f64
     }
 
+    /// True if writers are slowed down for what lies above the targets of the levels.
+    pub fn is_slow_for_levels(&self) -> bool {
+        self.excess_percent > EXCESS_SLOW_PERCENT
+    }
+
     /// The part that concerns what goes neither through memory nor through L0.
     pub fn of_space(self) -> Pressure {
         Pressure { backlog: 0, l0_files: 0, excess_percent: 0, ..self }
@@ -125,7 +130,7 @@ impl Pressure {
             (rate, StallCause::Garbage)
         });
         let is_priced = !base::canary::is("levels-below-the-first-cost-nothing");
-        let levels = (self.excess_percent > EXCESS_SLOW_PERCENT && is_priced).then(|| {
+        let levels = (self.is_slow_for_levels() && is_priced).then(|| {
             let over = self.excess_percent - EXCESS_SLOW_PERCENT;
             (balanced(self.absorbed_per_s(), over, EXCESS_BALANCE_PERCENT), StallCause::Levels)
         });

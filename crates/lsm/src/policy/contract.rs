@@ -62,10 +62,16 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// levels have above their targets. Compactions that the policy wants change it, and nothing does if it is 0: writers
     /// are slowed down by it ([`L0Load`] says how deep level 0 is, this how far all levels are behind).
     fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
-        match self.l0_wants_compaction(version, set_aside) {
+        let level_0 = match self.l0_wants_compaction(version, set_aside) {
             true => self.l0_load(version, set_aside).bytes,
             false => 0,
-        }
+        };
+        level_0.saturating_add(self.excess_below_l0_bytes(version, set_aside))
+    }
+
+    /// What of that lies below level 0; 0 for a policy that has no targets there.
+    fn excess_below_l0_bytes(&self, _version: &Version, _set_aside: &SetAside) -> u64 {
+        0
     }
 
     /// How many compactions in a row are due, from one of `level` on: that one, the one of the level below if that has too much

@@ -91,10 +91,7 @@ impl CompactionPolicy for Leveled {
         self.l0_wants(version, set_aside, &self.level_targets(version, set_aside))
     }
 
-    fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
-        let targets = self.level_targets(version, set_aside);
-        let wanted = self.l0_wants(version, set_aside, &targets);
-        let level_0 = if wanted { self.l0_load_of(version, set_aside).1 } else { 0 };
-        level_0.saturating_add(self.excess_over(version, &targets))
+    fn excess_below_l0_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        self.excess_over(version, &self.level_targets(version, set_aside))
     }
 }

@@ -116,11 +116,7 @@ impl CompactionPolicy for Vlsm {
         self.tree.due_in_a_row(&picker.targets, &self.scores_for(&picker), level)
     }
 
-    fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
-        let targets = self.level_targets(version, set_aside);
-        let load = self.tree.load_of(version, set_aside, &targets);
-        let wanted = self.queue_score(version, &targets, (load.files, load.size)) >= 1.0;
-        let level_0 = if wanted { load.bytes } else { 0 };
-        level_0.saturating_add(self.tree.excess_over(version, &targets))
+    fn excess_below_l0_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        self.tree.excess_over(version, &self.level_targets(version, set_aside))
     }
 }
