@@ -349,9 +349,15 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a volatile batch over families is flushed family by family",
     ),
     row(
+        "refused-after-it-was-logged",
+        "sched",
+        None,
+        "a write that may not wait is refused when only the device is waited for: it is in the log, and seen",
+    ),
+    row(
         "flush-picked-while-families-freeze",
         "sched-crash",
-        Some(30),
+        Some(654),
         "a flush begins with one family of a volatile batch, while the other is still to be frozen",
     ),
     row("block-checksum-ignored", "flip", Some(1), "blocks are believed whatever their checksum says"),

@@ -49,6 +49,8 @@ pub(crate) struct Story {
     pub guests: Vec<Guest>,
     /// A call of the file system failed by plan.
     pub faulted: bool,
+    /// Batches that were not to wait and were refused: they are there, with no changes.
+    pub refused: u64,
     /// What the engine did.
     pub counts: Vec<(&'static str, u64)>,
 }

@@ -9,7 +9,9 @@ use crate::plan::{self, pick};
 use crate::state::{Change, Entries};
 use io::{Priority, Rng};
 use lavastore::testing::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore::{Db, Durability, Env, Family, GcRequest, Options, Snapshot, WriteBatch, WriteOptions};
+use lavastore::{
+    Db, Durability, Env, ErrorKind, Family, GcRequest, Options, Snapshot, WriteBatch, WriteOptions,
+};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -192,7 +194,11 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
         shared.excused(check_at_rest(&shared.db, &shared.env, DIR.as_ref(), false))?;
     }
     crate::tally::add(&shared.db);
-    shared.story().counts = crate::tally::take().collect();
+    let mut story = shared.story();
+    let refused = ("batches that did not wait", story.refused);
+    story.counts =
+        crate::tally::take().chain([refused].into_iter().filter(|(_, count)| *count > 0)).collect();
+    drop(story);
     let shared = Arc::into_inner(shared).ok_or("another thread is left")?;
     let Shared { db, mirror, sim, story, shape, .. } = shared;
     drop(mirror);
@@ -243,11 +249,21 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         let begun = shared.now();
         let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
         shared.story().writers[writer].push(batch_begun);
-        let written = shared
-            .db
-            .writing(&WriteOptions { durability: Some(durability), ..WriteOptions::default() })
-            .write(&batch);
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+        // Without a draw: what else a seed does stays as it is.
+        let waits = !shared.story().writers[writer].len().is_multiple_of(4);
+        let options = if waits { options } else { options.no_wait() };
+        let written = shared.db.writing(&options).write(&batch);
         let now = shared.now();
+        if !waits && written.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) {
+            // Nothing of it may ever be seen, and it promises nothing of those before it.
+            let mut story = shared.story();
+            story.refused += 1;
+            let batch = story.writers[writer].last_mut().ok_or("it was pushed")?;
+            (batch.ended, batch.durability) = (Some(now), Durability::Volatile);
+            batch.changes.clear();
+            continue;
+        }
         {
             let mut story = shared.story();
             let batch = story.writers[writer].last_mut().ok_or("it was pushed")?;

@@ -51,6 +51,9 @@ impl Patience {
     /// Waits for what a step needs, as long as it may. An error: not that long, and nothing of the write was logged.
     pub fn wait(&mut self, writes: &WritePath, need: &Need) -> Result<()> {
         let Some(cause) = need.cause() else {
+            if self.until_ns.is_some() && base::canary::is("refused-after-it-was-logged") {
+                return Err(busy(StallCause::Log));
+            }
             return Ok(());
         };
         let begun_ns = writes.context.now_ns();

@@ -337,6 +337,24 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
+    /// What comes to nothing is given back, and no more than that, whoever is charged meanwhile.
+    #[test]
+    fn loom_a_refund_takes_nothing_of_others() {
+        check(3, || {
+            let pacer = Arc::new(Pacer::default());
+            let other = {
+                let pacer = pacer.clone();
+                thread::spawn(move || {
+                    let charged = pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap();
+                    pacer.refund(charged.cost_ns);
+                })
+            };
+            let kept = pacer.charge(CREDIT_NS, 1 << 10, 10 << 20, u64::MAX).unwrap();
+            other.join().unwrap();
+            assert_eq!(*lock(&pacer.free_at_ns), kept.cost_ns);
+        });
+    }
+
     /// Two writers at once pay for the bytes of both.
     #[test]
     fn loom_no_charge_is_lost() {
