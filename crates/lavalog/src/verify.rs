@@ -40,6 +40,9 @@ use store::volumes::Volume;
 /// How often what is alive is counted anew because operations went on meanwhile.
 const COUNTS_MAX: u32 = 5;
 
+/// The longest wait for the index, where a job that has named a file stands still.
+const INDEX_WAIT_NS: u64 = 1_000_000_000;
+
 /// What is still to be checked.
 enum Part {
     Manifest,
@@ -128,6 +131,7 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         Part::File(meta) => match meta.role {
             Role::Checkpoint => check_checkpoint(core, &meta, report),
             Role::Index { ltn } => {
+                wait_for_index(core, &meta, ltn);
                 return GroupCheck::retained(core, &meta, ltn, report).map(|g| Reading::Group(Box::new(g)));
             }
             Role::Cold { .. } => {
@@ -153,6 +157,13 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         }
     }
     None
+}
+
+/// The manifest names an index file a moment before the index leads to it, log by log: until then nothing in it would be found alive.
+fn wait_for_index(core: &Core, meta: &FileMeta, ltn: u64) {
+    let follows = || lock(&core.under_way).kept.contains_key(&ltn) || !is_there(core, meta.number);
+    let until_ns = core.context().now_ns().saturating_add(INDEX_WAIT_NS);
+    core.context().wait_before(until_ns, follows);
 }
 
 fn check_manifest(core: &Core, report: &mut VerifyReport) {
