@@ -36,8 +36,9 @@ const IDS_AT_ONCE: usize = 1024;
 
 /// Groups wait until both copies of the checkpoint are at most this part of what is sealed with it.
 const CHECKPOINT_PART: u64 = 64;
-/// Nothing waits for a checkpoint that is no longer than this with its copy: what is replayed at open is worth less when it is damaged.
-const CHECKPOINT_SHORT_BYTES: u64 = 64 << 10;
+/// Nothing waits for a checkpoint that is no longer, with its copy, than this part of the longest group (64 KiB by default): what is
+/// replayed at open is worth less when it is damaged.
+const CHECKPOINT_SHORT_PART: u64 = 4096;
 /// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one.
 const WAITING_BYTES_MAX: u64 = 256 << 20;
 const WAITING_GROUPS_MAX: usize = 8;
@@ -98,7 +99,7 @@ impl Core {
     /// files and a checkpoint as well, and the fewer of them come at once the better it does.
     fn seals_alone(&self) -> bool {
         let is_refused = self.context().health.out_of_space() || self.lane.files().ballast_is_short();
-        let is_short = self.checkpoint_bytes() <= CHECKPOINT_SHORT_BYTES;
+        let is_short = self.checkpoint_bytes() <= self.options.longest_group() / CHECKPOINT_SHORT_PART;
         is_short || is_refused || self.space.has_own_limit() || self.space.is_short()
     }
 
