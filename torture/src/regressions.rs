@@ -35,6 +35,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ),
     ("log-flip", 28, "a truncated record came back when the rows of its group were made again"),
     ("log-flip", 40, "the same"),
+    (
+        "log-repair",
+        880_042,
+        "a truncation that a group has still made a repair forget how far its log went, and not tell what was lost behind it",
+    ),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),

@@ -33,7 +33,7 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The record of a log was trimmed, or would be if it came now.
     Trimmed,
-    /// Another process (or handle) holds the store.
+    /// Another process (or handle) holds the store, or what of it only one may have.
     Locked,
     /// The store was written by a newer release, or the combination of options is not supported.
     Unsupported,

@@ -17,6 +17,7 @@ use crate::tails::Tails;
 use crate::times::Times;
 use crate::to_collect::ToCollect;
 use crate::to_remake::ToRemake;
+use base::sync::atomic::AtomicU64;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::Env;
@@ -48,6 +49,8 @@ pub(crate) struct Order {
 pub(crate) struct UnderWay {
     /// A group gets its index file, or files are collected: one at a time, since both move groups.
     pub is_moving: bool,
+    /// So many wait for the right to do so, in the foreground: no job takes it before them ([`crate::hold`]).
+    pub waiting_holds: usize,
     /// What could not be collected, because something of it is damaged. It stays as it is.
     pub damaged: BTreeSet<Source>,
     /// The groups that are storage, each with the lowest sequence in it; 0, if its index file could not be read, which knows it.
@@ -62,6 +65,8 @@ pub(crate) struct UnderWay {
     pub to_collect: ToCollect,
     /// The groups whose rows are to be made again.
     pub to_remake: ToRemake,
+    /// The logs that somebody applies ([`crate::applying`]).
+    pub applied: BTreeSet<LogId>,
 }
 
 /// Truncations from this sequence on are remembered, with `kept` as in [`UnderWay`]: those before it apply to nothing that could be
@@ -144,6 +149,8 @@ pub(crate) struct Followers {
     pub recent: RwLock<Recent, rank::RecentRecords>,
     /// Who waits for records.
     pub tails: Tails,
+    /// How many truncations and deletions were applied: who has read ahead before one of them looks whether it was of his log.
+    pub removals: AtomicU64,
 }
 
 /// See the module.

@@ -2,7 +2,8 @@
 //! comes or goes. Appends go on.
 //!
 //! It is the right to move groups, which a job has otherwise ([`crate::core::UnderWay`]): whoever wants to see all files at one
-//! moment takes it in the place of a job, and gives it back.
+//! moment takes it in the place of a job, and gives it back. As long as somebody waits for it no job takes it: where one follows the other
+//! without a pause a checkpoint would never begin.
 
 use crate::core::Core;
 use base::Result;
@@ -19,7 +20,7 @@ impl Core {
     /// # Errors
     /// What stopped the store.
     pub fn hold(self: &Arc<Self>) -> Result<Hold> {
-        let context = self.context();
+        let (context, _waits) = (self.context(), Waits::new(self));
         context.wait_until(|| {
             if let Err(e) = context.health.check_sound() {
                 return Some(Err(e));
@@ -27,6 +28,24 @@ impl Core {
             let was_moving = std::mem::replace(&mut lock(&self.under_way).is_moving, true);
             (!was_moving).then(|| Ok(Hold(self.clone())))
         })
+    }
+}
+
+/// Somebody waits for a hold.
+struct Waits<'c>(&'c Core);
+
+impl<'c> Waits<'c> {
+    fn new(core: &'c Core) -> Waits<'c> {
+        lock(&core.under_way).waiting_holds += 1;
+        Waits(core)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.under_way).waiting_holds -= 1;
+        // If nothing came of it, jobs go on.
+        self.0.context().signals.notify_work();
     }
 }
 

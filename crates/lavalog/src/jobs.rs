@@ -5,7 +5,7 @@ use crate::core::{Core, Roof};
 use crate::remake::Remake;
 use crate::seal::Seal;
 use base::sync::lock;
-use base::{Error, ErrorKind};
+use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use store::Store;
 use store::commit::{Log, Task};
@@ -23,7 +23,7 @@ impl Job for LogJob {
         JobClass::Log
     }
 
-    fn step(&mut self) -> base::Result<Progress> {
+    fn step(&mut self) -> Result<Progress> {
         self.log.run(self.task)?;
         Ok(Progress::Done)
     }
@@ -33,6 +33,9 @@ impl Job for LogJob {
 
 /// After so long the engine that opened the store is asked again, if it could not be asked.
 const ASK_AGAIN_NS: u64 = 1_000_000;
+
+/// With more closed groups than this a store of logs is not open before they are storage.
+const WAITING_AT_OPEN_MAX: usize = 16;
 
 /// Asks the engine that opened the store to write down what it has in memory, so that a group can become storage.
 struct Relief {
@@ -45,7 +48,7 @@ impl Job for Relief {
         JobClass::Flush
     }
 
-    fn step(&mut self) -> base::Result<Progress> {
+    fn step(&mut self) -> Result<Progress> {
         let Roof::Host(relieve, _) = &self.core.roof else { return Ok(Progress::Done) };
         if !relieve() {
             // A writer is at it, perhaps for as long as a sync takes: to ask again at once would be to spin until he has done.
@@ -85,9 +88,7 @@ impl Background {
     /// A job that moves groups, if none does.
     fn moving_job(&self, below: JobClass) -> Option<Box<dyn Job>> {
         let core = &self.0;
-        if core.context().health.must_wait(core.context().now_ns())
-            || std::mem::replace(&mut lock(&core.under_way).is_moving, true)
-        {
+        if core.context().health.must_wait(core.context().now_ns()) || !core.claim_moving() {
             return None;
         }
         let job = self.find_moving(below);
@@ -114,6 +115,44 @@ impl Background {
 }
 
 impl Core {
+    /// Takes the right to move groups for a job. False if somebody has it, or waits for it.
+    fn claim_moving(&self) -> bool {
+        let mut under_way = lock(&self.under_way);
+        let is_wanted = under_way.waiting_holds > 0 && !base::canary::is("log-jobs-overtake-holds");
+        !is_wanted && !std::mem::replace(&mut under_way.is_moving, true)
+    }
+
+    /// Keeps the groups that wait for an index file within their bound: processes that live for one command never get to the end of a job in
+    /// the background, and each leaves a group that the next one has to replay. To be called before there are workers.
+    ///
+    /// # Errors
+    /// Those of the log and of the file system, but for what passes by itself: then jobs do it.
+    pub fn bound_waiting(self: &Arc<Self>) -> Result<()> {
+        let mut before = usize::MAX;
+        let mut is_over = || {
+            let waiting = self.waiting_groups();
+            // What another engine needs of them stays.
+            waiting > WAITING_AT_OPEN_MAX && waiting < std::mem::replace(&mut before, waiting)
+        };
+        while !base::canary::is("log-waiting-groups-unbounded") && is_over() {
+            lock(&self.under_way).is_moving = true;
+            let mut seal = Seal::new(self);
+            loop {
+                match seal.step() {
+                    Ok(Progress::Done) => break,
+                    Ok(_) => {}
+                    Err(e) => {
+                        seal.abandon();
+                        let passes =
+                            e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e);
+                        return if passes { Ok(()) } else { Err(e) };
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// True if something is under way, or could be, that frees room.
     pub fn may_free(&self) -> bool {
         let is_moving = lock(&self.under_way).is_moving;
@@ -192,3 +231,6 @@ impl Work for Background {
         self.0.counters.appends.get()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,11 @@
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
-//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records; `times`: how long operations take.
+//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records; `times`: how long operations take; `applying`: who makes a state from a log.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
+mod applying;
 mod beside;
 pub mod checkpoint;
 pub mod cold;
@@ -58,6 +59,7 @@ mod to_remake;
 pub mod verify;
 mod write;
 
+pub use applying::Applying;
 pub use beside::Beside;
 pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};

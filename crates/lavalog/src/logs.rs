@@ -208,6 +208,11 @@ impl Logs {
         }
     }
 
+    /// The last LSN of a log is at least this: for repair.
+    pub(crate) fn reach_last(&mut self, id: LogId, last: Lsn) {
+        self.logs.get_mut(&id).iter_mut().for_each(|log| log.reach(last));
+    }
+
     fn check_deleted(&self, id: LogId) -> Result<()> {
         if id < self.next_id {
             return Ok(());

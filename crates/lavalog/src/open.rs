@@ -21,6 +21,7 @@ use crate::recent::Recent;
 use crate::seal::parts_of;
 use crate::tails::Tails;
 use crate::write::place_of;
+use base::sync::atomic::AtomicU64;
 use base::sync::{Mutex, RwLock, write};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env};
@@ -251,6 +252,7 @@ impl Restored {
             followers: Followers {
                 recent: RwLock::new(Recent::new(options.recent_bytes)),
                 tails: Tails::default(),
+                removals: AtomicU64::new(0),
             },
             under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
             counters,
@@ -263,7 +265,11 @@ impl Restored {
         core.set_lost();
         core.may_collect_all();
         core.refresh_space();
-        Ok(Arc::new(core))
+        let core = Arc::new(core);
+        if core.reader().is_none() {
+            core.bound_waiting()?;
+        }
+        Ok(core)
     }
 }
 

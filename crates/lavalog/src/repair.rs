@@ -31,7 +31,7 @@ use crate::beside::Beside;
 use crate::log_store::LogStore;
 use crate::manifest::LavaLog;
 use crate::options::Options;
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, Result, SeqNo};
 use io::Env;
 use known::Known;
 use sources::Sources;
@@ -141,6 +141,10 @@ impl GuestRepair for RepairBeside {
             (self.report, self.found) = (report, Some((sources, known)));
         }
         Ok(lost_end)
+    }
+
+    fn in_files_below(&self) -> SeqNo {
+        self.found.as_ref().map_or(0, |(_, known)| known.passed_below)
     }
 
     fn guest(&mut self) -> &mut dyn Guest {

@@ -1,8 +1,9 @@
 //! Records of a log in the order of their LSNs, and waiting for those to come.
 //!
 //! A scan keeps no lock and pins nothing: it asks the index for the next spans, reads what they lead to, and asks again where that was
-//! moved. So it sees every record that was there when it began and was not trimmed or truncated before the scan came to it, and of
-//! those that came meanwhile each above where it stands.
+//! moved. So it sees every record that was there when it began and was not truncated before the scan came to it (nor trimmed, unless it was
+//! read ahead by then), and of those that came meanwhile each above where it stands. What was read ahead and truncated since is not handed
+//! out: others may be in its places.
 //!
 //! Records are read ahead: few at first, and twice as many each time, up to a bound. Those that lie one behind another in a group
 //! (`store::commit::ReadAhead`) or in a cold file come with one request of the device.
@@ -11,6 +12,7 @@ use crate::cold::ColdFile;
 use crate::core::Core;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Span};
+use base::sync::atomic::Ordering;
 use base::sync::read;
 use base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
@@ -45,6 +47,8 @@ pub struct Scan {
     last: Lsn,
     /// Records that were read and not handed out.
     ahead: VecDeque<Record>,
+    /// What [`crate::core::Followers::removals`] and [`crate::logs::Log::truncated`] were before these were looked for.
+    before: (u64, u64),
     /// Bytes of them that are read the next time, and at most.
     ahead_bytes: (usize, usize),
     files: ReadAhead,
@@ -60,6 +64,7 @@ impl Scan {
             next,
             last,
             ahead: VecDeque::new(),
+            before: (0, 0),
             ahead_bytes: (0, 0),
             files: ReadAhead::new(0),
         };
@@ -89,6 +94,7 @@ impl Scan {
     }
 
     fn next_of_those_ahead(&mut self) -> Result<Option<Record>> {
+        self.let_go_of_truncated();
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }
@@ -149,8 +155,27 @@ impl Scan {
         self.next = self.next.map(|next| next.max(lsn));
     }
 
+    fn removals(&self) -> u64 {
+        self.core.followers.removals.load(Ordering::Acquire)
+    }
+
+    /// Forgets what was read ahead if something of the log was truncated since, or the log deleted.
+    fn let_go_of_truncated(&mut self) {
+        let removals = self.removals();
+        if self.ahead.is_empty() || removals == self.before.0 || base::canary::is("log-scan-reads-truncated")
+        {
+            return;
+        }
+        let truncated = read(&self.core.logs).get(self.log).map(|log| log.truncated());
+        match truncated.filter(|truncated| *truncated == self.before.1) {
+            Some(_) => self.before.0 = removals,
+            None => self.ahead.clear(),
+        }
+    }
+
     fn read_ahead(&mut self) -> Result<()> {
         let Some(mut from) = self.next else { return Ok(()) };
+        self.before.0 = self.removals();
         for _ in 0..MOVES_MAX {
             let mut spans = Vec::new();
             let (lost, taken_in) = {
@@ -161,6 +186,7 @@ impl Scan {
                     return log.check_lost(from, self.last);
                 }
                 log.index().spans(self.log, from, SPANS, &mut spans);
+                self.before.1 = log.truncated();
                 (lost, logs.taken_in())
             };
             spans.retain(|span| span.first <= self.last && lost.is_none_or(|lost| span.first < lost));

@@ -39,8 +39,9 @@ const CHECKPOINT_PART: u64 = 64;
 /// Nothing waits for a checkpoint that is no longer, with its copy, than this part of the longest group (64 KiB by default): what is
 /// replayed at open is worth less when it is damaged.
 const CHECKPOINT_SHORT_PART: u64 = 4096;
-/// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one.
-const WAITING_BYTES_MAX: u64 = 256 << 20;
+/// Nothing waits once so many bytes do, or so many groups: they are replayed at open, and their records are in memory one by one. It is a group
+/// of the default length, but for what the last batch leaves free at its end.
+const WAITING_BYTES_MAX: u64 = (256 << 20) - (17 << 20);
 const WAITING_GROUPS_MAX: usize = 8;
 
 /// A file of the engine in the making, which is removed if it comes to nothing.
@@ -122,6 +123,11 @@ impl Core {
         groups
     }
 
+    /// How many of them there are.
+    pub fn waiting_groups(&self) -> usize {
+        self.sealable().len()
+    }
+
     /// The oldest such group, if all that can be done for it is that the engine that opened the store writes down what it has in
     /// memory, and it was not asked for that yet.
     pub fn to_relieve(&self) -> Option<u64> {
@@ -173,9 +179,10 @@ impl Core {
 
     /// Lets the log go of all groups before the one that is written.
     fn pass_closed(&self) -> Result<()> {
-        let (groups, held) = (self.lane.to_retain(), self.held_from());
-        // All that is in a closed group was applied under the lock of the order.
+        let groups = self.lane.to_retain();
+        // All that is in a closed group was applied under the lock of the order, and what it carries noted.
         drop(lock(&self.order));
+        let held = self.held_from();
         let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
         let closed = closed.filter(|group| held.is_none_or(|ltn| group.ltn < ltn));
         let last = closed.filter_map(|group| group.seqs.as_ref()?.last(TENANT)).max();

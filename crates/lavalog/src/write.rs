@@ -19,6 +19,7 @@ use crate::logs::{GroupPlace, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{self, Batch, Op};
 use crate::options::never_volatile;
+use base::sync::atomic::Ordering;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
@@ -303,9 +304,15 @@ impl Core {
         let mut logs = write(&self.logs);
         for ((seq, op), offset) in (first_seq + own..).zip(ops).zip(offsets) {
             logs.apply(seq, &op, place_of(place.at(offset))).inspect_err(|e| health.poison(e))?;
-            if let Op::Append { bytes, .. } = op {
-                self.counters.appends.add(1);
-                self.counters.append_bytes.add(bytes.len() as u64);
+            match op {
+                Op::Append { bytes, .. } => {
+                    self.counters.appends.add(1);
+                    self.counters.append_bytes.add(bytes.len() as u64);
+                }
+                Op::TruncateAfter { .. } | Op::Delete { .. } => {
+                    self.followers.removals.fetch_add(1, Ordering::Release);
+                }
+                _ => {}
             }
         }
         Ok(Tried::Written(ticket))

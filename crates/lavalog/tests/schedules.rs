@@ -178,3 +178,86 @@ fn no_schedule_loses_a_record_that_was_promised() {
     }
     assert!(first.is_some() || sealed > 10, "{sealed} groups became storage");
 }
+
+/// Threads that want to apply one log: one has it at a time, the others are refused, and each gets it when it is free.
+#[test]
+fn one_applies_a_log_at_a_time() {
+    let mut refused = 0;
+    for seed in 0..40 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, |env| {
+            let store = open(env);
+            store.create_log("log").unwrap();
+            // Who is at it, and how many were refused.
+            let shared = Arc::new((store.clone(), Mutex::<(u64, u64), rank::Outside>::default()));
+            let spawner = env.spawner.clone().unwrap();
+            let mut threads = Vec::new();
+            for n in 0..3 {
+                let shared = shared.clone();
+                let body = Box::new(move || {
+                    let (store, at_it) = &*shared;
+                    for _ in 0..3 {
+                        match store.open_log("log").unwrap().applying() {
+                            Ok(applying) => {
+                                lock(at_it).0 += 1;
+                                assert_eq!(lock(at_it).0, 1, "two apply the log");
+                                lock(at_it).0 -= 1;
+                                drop(applying);
+                            }
+                            Err(e) => {
+                                assert_eq!(e.kind(), base::ErrorKind::Locked, "{e}");
+                                lock(at_it).1 += 1;
+                            }
+                        }
+                    }
+                });
+                threads.push(spawner.spawn(&format!("applier-{n}"), Priority::Foreground, body).unwrap());
+            }
+            assert!(threads.into_iter().all(|thread| thread.join()));
+            let (_, at_it) = Arc::into_inner(shared).unwrap();
+            drop(store.open_log("log").unwrap().applying().unwrap());
+            store.close().unwrap();
+            lock(&at_it).1
+        });
+        refused += ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+    }
+    assert!(refused > 10, "{refused} were refused");
+}
+
+/// Somebody scans a log while it is truncated and written anew: once that has returned nothing of the old is handed out any more.
+#[test]
+fn no_scan_hands_out_what_a_truncation_took_before() {
+    let mut after = 0;
+    for seed in 0..60 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, |env| {
+            let store = open(env);
+            let log = store.create_log("log").unwrap();
+            (1..=12).for_each(|lsn| log.append(lsn, b"old", Durability::Buffered).unwrap());
+            let is_new = Arc::new(Mutex::<bool, rank::Outside>::default());
+            let (own, truncated) = (is_new.clone(), log.clone());
+            let body = Box::new(move || {
+                truncated.truncate_after(3, Durability::Buffered).unwrap();
+                (4..=12).for_each(|lsn| truncated.append(lsn, b"new", Durability::Buffered).unwrap());
+                *lock(&own) = true;
+            });
+            let spawner = env.spawner.clone().unwrap();
+            let thread = spawner.spawn("truncates", Priority::Foreground, body).unwrap();
+            let (mut scan, mut after) = (log.scan(0), 0);
+            loop {
+                let must_be_new = *lock(&is_new);
+                let Some((lsn, bytes)) = scan.read_next().unwrap() else { break };
+                if must_be_new && lsn > 3 {
+                    assert_eq!(bytes, b"new", "record {lsn}");
+                    after += 1;
+                }
+            }
+            assert!(thread.join());
+            drop((scan, log));
+            store.close().unwrap();
+            after
+        });
+        after += ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+    }
+    assert!(after > 10, "{after} records were read after the truncation");
+}

@@ -22,8 +22,8 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 /// After a crash, and after a close, the state is as some record left it: [`Applier::next_lsn`] says where to go on. Records below
 /// [`Applier::flushed_lsn`] are not needed for that any more ([`Applier::trim_log`]); [`Db::flush`](crate::Db::flush) brings it up to
 /// what was applied. Records are applied in the order of their LSNs, and by one thread at
-/// a time: [`Applier::apply`] takes the applier for itself, and there should be one for each log. The positions are in the family
-/// `lavastore.applied`.
+/// a time: [`Applier::apply`] takes the applier for itself, and a log has one: as long as that lives another is refused as `Locked`. The
+/// positions are in the family `lavastore.applied`.
 ///
 /// ```
 /// use lavastore::WriteBatch;
@@ -51,12 +51,14 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 #[must_use = "it applies nothing by itself"]
 pub struct Applier {
     positions: Family,
+    /// No other applier has the log.
+    _alone: lavalog::Applying,
     log: Log,
 }
 
 impl Applier {
-    pub(crate) fn new(positions: Family, log: Log) -> Applier {
-        Applier { positions, log }
+    pub(crate) fn new(positions: Family, log: Log) -> Result<Applier> {
+        Ok(Applier { positions, _alone: log.inner().applying()?, log })
     }
 
     fn key(&self) -> [u8; 8] {

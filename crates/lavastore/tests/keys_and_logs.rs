@@ -289,6 +289,26 @@ fn a_close_keeps_what_was_applied_and_a_log_that_is_made_again_begins_anew() {
     assert_eq!(applier.applied_lsn().unwrap(), None, "another log");
 }
 
+/// Two appliers of one log would apply records twice.
+#[test]
+fn a_log_has_one_applier_at_a_time() {
+    let db = store_with_logs();
+    let logs = db.logs().unwrap();
+    let (orders, other) = (logs.log("orders").unwrap(), logs.log("other").unwrap());
+    let mut first = db.applier(&orders).unwrap();
+    first.apply(1, &one("k", "v")).unwrap();
+    let told = db.applier(&logs.log("orders").unwrap()).unwrap_err();
+    assert!(
+        told.kind() == ErrorKind::Locked && told.message().contains("log orders has an applier"),
+        "{told}"
+    );
+    drop(db.applier(&other).unwrap());
+    drop(first);
+    assert_eq!(db.applier(&orders).unwrap().applied_lsn().unwrap(), Some(1));
+    logs.delete_log("orders").unwrap();
+    assert_eq!(db.applier(&orders).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 fn repair(machine: &SimEnv, dry_run: bool) -> Result<RepairReport> {
     let options = RepairOptions { options: options(), logs: log_options(), dry_run };
     Db::repair_in(&machine.env(), "/store", &machine.env(), "/repaired", &options)
@@ -531,4 +551,117 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
     let options = RepairOptions { logs: limited, ..RepairOptions::default() };
     let told = Db::repair_in(&machine.env(), "/store", &machine.env(), "/other", &options).unwrap_err();
     assert_eq!(told.kind(), ErrorKind::InvalidArgument);
+}
+
+/// What batches of both wrote is in tables once their groups are storage: of what was deleted since, tables may say nothing any more. Without a
+/// manifest those batches are not replayed; and what others may bring back is told.
+#[test]
+fn a_repair_without_a_manifest_brings_no_key_back_that_was_deleted() {
+    for (count, keeps_one) in [(300, false), (300, true), (20, false), (20, true)] {
+        let machine = SimEnv::new(21);
+        let mut db = open(&machine).unwrap();
+        let (mut jobs, mut logs) = (db.family("jobs").unwrap(), db.logs().unwrap());
+        let orders = logs.log("orders").unwrap();
+        for n in 1..=count {
+            let mut batch = WriteBatch::new();
+            batch.family(&jobs).put(format!("job {n:04}"), "x".repeat(2000));
+            db.write_with_logs(&batch, LogBatch::new().append(&orders, n, "a job")).unwrap();
+        }
+        db.flush().unwrap();
+        drop(orders);
+        if count > 20 {
+            drop((jobs, logs));
+            db.close().unwrap();
+            db = open(&machine).unwrap();
+            (jobs, logs) = (db.family("jobs").unwrap(), db.logs().unwrap());
+            // All groups that there were are storage then.
+            logs.settle().unwrap();
+        }
+        (u64::from(keeps_one) + 1..=count).for_each(|n| jobs.delete(format!("job {n:04}")).unwrap());
+        db.flush().unwrap();
+        jobs.compact_range(..).unwrap();
+        drop((jobs, logs));
+        db.close().unwrap();
+        // The groups of LavaKV's own lane with the deletes go.
+        for _ in 0..2 {
+            let db = open(&machine).unwrap();
+            db.put("another", "key").unwrap();
+            db.flush().unwrap();
+            db.close().unwrap();
+        }
+        files(&machine, "MANIFEST").iter().for_each(|path| machine.erase(path).unwrap());
+        let report = repair(&machine, false).unwrap();
+        let db = open_repaired(&machine);
+        let found = db.family("jobs").unwrap().iter().count();
+        let is_told = report.keys.lost.iter().any(|lost| lost.may_come_back);
+        let what = format!("{count} jobs, one kept: {keeps_one}: {:?}", report.keys);
+        assert!(found == usize::from(keeps_one) || is_told && count == 20, "{found}, {what}");
+        assert_eq!(is_told, count == 20 && !keeps_one, "{what}");
+        assert_eq!(db.get("another").unwrap().as_deref(), Some(&b"key"[..]));
+        assert_eq!(db.logs().unwrap().open_log("orders").unwrap().scan(..).count(), count as usize);
+    }
+}
+
+/// The end of LavaKV's own lane is torn, or lost: only a batch of both that came later, in the other lane, tells which.
+#[test]
+fn a_lost_end_before_a_batch_of_both_is_told() {
+    let machine = SimEnv::new(22);
+    let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..Default::default() };
+    let db = Db::open_with_logs_in(&machine.env(), "/store", &roomy, &log_options()).unwrap();
+    let orders = db.logs().unwrap().log("orders").unwrap();
+    (0..20).for_each(|n| db.put(format!("alone {n:02}"), "x".repeat(3000)).unwrap());
+    db.write_with_logs(&one("both", "value"), LogBatch::new().append(&orders, 1, "value")).unwrap();
+    let machine = machine.crash(CrashKind::PowerLoss, 1);
+    let report = repair(&machine.fork(1), false).unwrap();
+    assert!(report.is_lossless(), "nothing is damaged: {report:?}");
+    let mut told = 0;
+    for path in files(&machine, ".log") {
+        for at in (0..64 << 10).step_by(4096) {
+            let damaged = machine.fork(at);
+            if damaged.overwrite(&path, at, &[0; 4096]).is_err() {
+                continue;
+            }
+            let report = repair(&damaged, false).unwrap();
+            let db = open_repaired(&damaged);
+            if db.get("both").unwrap().is_none() {
+                continue;
+            }
+            let missing = (0..20).filter(|n| db.get(format!("alone {n:02}")).unwrap().is_none()).count();
+            let is_told = report.keys.lost.iter().any(|lost| lost.sequences.is_some());
+            assert_eq!(missing > 0, is_told, "{missing} are missing, damage at {at} of {path:?}: {report:?}");
+            told += u64::from(is_told);
+        }
+    }
+    assert!(told > 5, "{told}");
+}
+
+/// A group whose successor was collected ends somewhere: without a manifest nobody takes what is behind for lost.
+#[test]
+fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
+    let machine = SimEnv::new(23);
+    let db = open(&machine).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let logs = db.logs().unwrap();
+    let (kept, gone) = (logs.log("kept").unwrap(), logs.log("gone").unwrap());
+    for n in 1..=40u64 {
+        kept.append(n, vec![1; 30_000]).unwrap();
+        if n % 10 == 5 {
+            (0..20).for_each(|i| gone.append(n * 100 + i, vec![2; 30_000]).unwrap());
+        }
+    }
+    logs.settle().unwrap();
+    gone.trim(u64::MAX - 10).unwrap();
+    logs.settle().unwrap();
+    assert!(logs.stats().collected_files > 0);
+    drop((kept, gone, logs));
+    db.close().unwrap();
+    files(&machine, "MANIFEST").iter().for_each(|path| machine.erase(path).unwrap());
+    let report = repair(&machine, false).unwrap();
+    let of_logs = report.logs.as_ref().unwrap();
+    assert_eq!(of_logs.logs.iter().map(|log| log.records).sum::<u64>(), 40, "{of_logs:?}");
+    assert!(
+        of_logs.lost_batches.is_empty() && of_logs.logs.iter().all(|log| log.gaps.is_empty()),
+        "{of_logs:?}"
+    );
 }

@@ -12,7 +12,7 @@ use crate::files::unfinished::{self, Mark, Work};
 use crate::guest::Guest;
 use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
-use base::{Error, ErrorKind, Result, Uid};
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{Access, Env, FileLock, ReadFile};
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -194,6 +194,10 @@ pub trait GuestRepair {
     /// # Errors
     /// `Unsupported` if a newer release wrote any of it; those of listing the directory. Damage is none.
     fn look(&mut self, places: &Places<'_>, judged: &Judged) -> Result<Option<Error>>;
+
+    /// Batches of its lane below this sequence of its own carry nothing that the host has not in files: a file of the guest's says so, which is
+    /// begun only when the host's floor has passed them. 0: nothing says it. After [`GuestRepair::look`].
+    fn in_files_below(&self) -> SeqNo;
 
     /// With which the new store is opened.
     fn guest(&mut self) -> &mut dyn Guest;

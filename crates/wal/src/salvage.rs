@@ -74,6 +74,9 @@ pub struct LogGap {
     pub after_seq: SeqNo,
     /// The first sequence behind it; `None`: it is not known what the log held there.
     pub before_seq: Option<SeqNo>,
+    /// It is only known that the next group does not go on from where the one before ends, and nothing lists what was between them: in a lane
+    /// of records these may be groups that were collected.
+    pub between_groups: bool,
 }
 
 /// A log that was looked through.
@@ -83,6 +86,8 @@ pub struct SalvagedLog {
     pub store: Uid,
     /// The highest edit of the manifest that a page saw durable.
     pub witness_edit: u64,
+    /// The oldest group goes on from one that is gone.
+    pub begins_late: bool,
     lane: Lane,
     files: Vec<LogFile>,
     /// Of the files of groups that are kept as storage, those that have no page of them.
@@ -102,8 +107,8 @@ enum Step {
     Staged { ltn: u64, lpn: u64 },
     /// The group at this index begins: half a batch before it was cut off by a recovery.
     Group(usize),
-    /// A page that was durable is missing.
-    Gap { file: usize, index: u64 },
+    /// A page that was durable is missing. `between`: see [`LogGap::between_groups`].
+    Gap { file: usize, index: u64, between: bool },
 }
 
 /// The log as far as it was put in order.
@@ -123,7 +128,7 @@ impl Run {
             // It may never have had a page: then the next one does not continue it. If there is no next one, only a
             // file that was cut tells that something was there.
             if is_last && group.is_cut {
-                self.steps.push(Step::Gap { file: group.file, index: 0 });
+                self.steps.push(Step::Gap { file: group.file, index: 0, between: false });
             }
             return true;
         };
@@ -135,7 +140,7 @@ impl Run {
         let Some(before) = passed.iter().find(|group| group.ltn == header.prev_ltn) else { return true };
         let is_missing = before.any.is_none() && self.end_lpn < self.durable_end;
         if is_missing {
-            self.steps.push(Step::Gap { file: before.file, index: 0 });
+            self.steps.push(Step::Gap { file: before.file, index: 0, between: false });
         }
         self.end_lpn < self.durable_end
     }
@@ -215,8 +220,11 @@ pub fn salvage(
     };
     let silent = groups.iter().filter(is_silent).map(|group| group.file).collect();
     let owners = groups.iter().map(|group| group.owner).collect();
+    let first = groups.iter().find_map(|group| group.any);
+    let begins_late = first.is_some_and(|header| header.prev_ltn > 0);
+    let (witness_edit, steps) = (0, Vec::new());
     let mut log =
-        SalvagedLog { store, witness_edit: 0, lane, files, silent, owners, staging, steps: Vec::new() };
+        SalvagedLog { store, witness_edit, begins_late, lane, files, silent, owners, staging, steps };
     log.arrange(&groups);
     Ok(log)
 }
@@ -406,7 +414,6 @@ impl SalvagedLog {
 
     /// The steps of one group. False if the log ends in it.
     fn group(&self, i: usize, group: &Group, is_last: bool, run: &mut Run) -> bool {
-        let gap = |index: u64| Step::Gap { file: group.file, index };
         let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { return true };
         let (durable_end, mut used) = (run.durable_end, run.used);
         let Run { end_lpn, steps, .. } = run;
@@ -414,6 +421,12 @@ impl SalvagedLog {
         let staged_last = self.staging.of_group(group.owner, group.ltn).last().map(|page| page.header.lpn);
         let last_found = group.pages.keys().next_back().copied().max(staged_last).unwrap_or(first_lpn);
         let end = group.end.unwrap_or_else(|| last_found.saturating_add(1).max(durable_end.max(first_lpn)));
+        let is_listed = self.files.get(group.file).is_some_and(|log| log.listed.is_some());
+        let ends_anywhere = self.lane.retains() && !is_listed && !is_last && group.end.is_none();
+        let gap = |lpn: u64| {
+            let between = ends_anywhere && lpn > last_found;
+            Step::Gap { file: group.file, index: lpn - first_lpn, between }
+        };
         let mut in_gap = false;
         let mut lpn = first_lpn;
         while lpn < end {
@@ -437,7 +450,7 @@ impl SalvagedLog {
                 return false;
             } else {
                 if !in_gap {
-                    steps.push(gap(index));
+                    steps.push(gap(lpn));
                 }
                 (used, in_gap) = (None, true);
                 // Pages that are not there are passed at once.
@@ -450,7 +463,7 @@ impl SalvagedLog {
             *end_lpn = lpn;
         }
         if group.is_cut && is_last && group.end.is_none() {
-            steps.push(gap(end - first_lpn));
+            steps.push(gap(end));
         }
         run.used = used;
         true
@@ -546,7 +559,7 @@ impl Batches<'_> {
                 self.owner = log.owners.get(i).copied().unwrap_or(self.owner);
                 self.assembly.forget();
             }
-            Step::Gap { file, index } => self.gap(log.missing(file, index)),
+            Step::Gap { file, index, between } => self.gap(log.missing(file, index), between),
             Step::Page { file, index, lpn, used } => {
                 let Some(LogFile { file: Some(open), path, .. }) = log.files.get(file) else {
                     return Ok(true);
@@ -558,7 +571,7 @@ impl Batches<'_> {
                 let done = match read {
                     Ok(()) => self.page(Fragments::new(bytes, self.owner, lpn), &place, replay),
                     Err(e) => {
-                        self.gap(e.at_file(path).at_offset(place.offset));
+                        self.gap(e.at_file(path).at_offset(place.offset), false);
                         Ok(())
                     }
                 };
@@ -574,11 +587,16 @@ impl Batches<'_> {
         Ok(true)
     }
 
-    fn gap(&mut self, error: Error) {
+    fn gap(&mut self, error: Error, between_groups: bool) {
         self.assembly.forget();
         // Gaps without a batch between them are one.
-        if self.gaps.last().is_none_or(|gap| gap.before_seq.is_some()) {
-            self.gaps.push(LogGap { error, after_seq: self.last_seq, before_seq: None });
+        match self.gaps.last_mut().filter(|gap| gap.before_seq.is_none()) {
+            Some(last) if last.between_groups => (last.error, last.between_groups) = (error, between_groups),
+            Some(_) => {}
+            None => {
+                let after_seq = self.last_seq;
+                self.gaps.push(LogGap { error, after_seq, before_seq: None, between_groups });
+            }
         }
     }
 
@@ -594,7 +612,7 @@ impl Batches<'_> {
                 Ok(Some(whole)) => whole,
                 Ok(None) => continue,
                 Err(e) => {
-                    self.gap(here(e));
+                    self.gap(here(e), false);
                     continue;
                 }
             };
@@ -604,7 +622,8 @@ impl Batches<'_> {
                 continue;
             }
             if first_seq <= self.last_seq {
-                self.gap(here(Error::corruption("a batch in the log has sequences of one before it")));
+                let why = Error::corruption("a batch in the log has sequences of one before it");
+                self.gap(here(why), false);
                 continue;
             }
             if let Some(gap) = self.gaps.last_mut() {

@@ -604,6 +604,42 @@ pub(crate) const CANARIES: &[Canary] = &[
         "log_store::tests::a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again",
         "a block that was found in a lost index file is read in the one that took its place",
     ),
+    test(
+        "log-jobs-overtake-holds",
+        ("lavastore-lavalog", "--lib"),
+        "jobs::tests::no_job_overtakes_who_waits_for_a_hold",
+        "the next job takes the right to move groups before who waits for it, so that a checkpoint of a busy store never begins",
+    ),
+    test(
+        "log-waiting-groups-unbounded",
+        ("lavastore-lavalog", "--test logs"),
+        "short_lives::what_short_lives_leave_to_be_replayed_is_bounded",
+        "processes that live for one command leave ever more groups to be replayed",
+    ),
+    test(
+        "repair-replays-what-tables-had",
+        ("lavastore", "--test keys_and_logs"),
+        "a_repair_without_a_manifest_brings_no_key_back_that_was_deleted",
+        "a repair without a manifest replays batches of both whose keys were in tables, and were deleted since",
+    ),
+    test(
+        "repair-takes-a-lost-end-for-a-torn-one",
+        ("lavastore", "--test keys_and_logs"),
+        "a_lost_end_before_a_batch_of_both_is_told",
+        "changes that are lost before a batch of both that is there are not told",
+    ),
+    test(
+        "log-scan-reads-truncated",
+        ("lavastore-lavalog", "--test logs"),
+        "scans::a_scan_hands_out_nothing_that_was_truncated_before_it_came_there",
+        "a scan hands out what it has read ahead and what was truncated since",
+    ),
+    test(
+        "log-applied-by-two",
+        ("lavastore-lavalog", "--test schedules"),
+        "one_applies_a_log_at_a_time",
+        "a log that somebody applies is given to another one as well",
+    ),
     row(
         "log-index-file-leaves-out-a-record",
         "log-model",

@@ -1,7 +1,9 @@
 //! The log as LavaKV's changes lie in it: in its own lane, and in what batches of a guest's carry in the lane of records.
 //!
 //! The two are merged by sequence, as an open does it ([`crate::records`]): of the lane of records one page is read ahead, no more. With
-//! a manifest only those of its groups are read that an open would replay; what groups carry that are kept as storage is in tables.
+//! a manifest only those of its groups are read that an open would replay; what groups carry that are kept as storage is in tables. Without
+//! one all groups are read, and the guest's files tell up to where that is so ([`Lanes::are_in_files_below`]): what is in tables, or was before
+//! it was deleted, is not replayed.
 //!
 //! **What is lost.** A gap in one lane lies between two batches of LavaKV's in that lane. But what was logged between these two may be in the
 //! other lane, and is there; lost are at most the sequences that no lane has. Nothing below the floors of all families is lost: that is in
@@ -27,6 +29,8 @@ pub(super) struct Lanes {
     own: SalvagedLog,
     /// The lane of records, and whose batches there may carry some.
     records: Option<(SalvagedLog, TenantId)>,
+    /// What the guest's batches below this sequence of its own carry is in tables, or came of what was.
+    in_files_below: SeqNo,
 }
 
 /// A batch that was carried: where it ends, its first sequence, its bytes.
@@ -46,11 +50,19 @@ impl Lanes {
     ) -> Result<Lanes> {
         let own = open_lane(env, dir, (Lane::FIRST, Groups::All), state, store)?;
         if state.is_some() && guest.is_none() {
-            return Ok(Lanes { own, records: None });
+            return Ok(Lanes { own, records: None, in_files_below: 0 });
         }
         let store = store.or_else(|| (!own.is_empty()).then_some(own.store));
         let records = open_lane(env, dir, (Lane::LOG, Groups::Replayed), state, store)?;
-        Ok(Lanes { own, records: Some((records, guest.and_then(tenant).unwrap_or_default())) })
+        let records = Some((records, guest.and_then(tenant).unwrap_or_default()));
+        Ok(Lanes { own, records, in_files_below: 0 })
+    }
+
+    /// What comes below this sequence of the guest's is not replayed: see [`store::repair::GuestRepair::in_files_below`].
+    pub fn are_in_files_below(&mut self, seq: SeqNo) {
+        if !base::canary::is("repair-replays-what-tables-had") {
+            self.in_files_below = seq;
+        }
     }
 
     /// The highest edit of the manifest that a page saw durable.
@@ -74,7 +86,7 @@ impl Lanes {
     /// Those of `take`.
     pub fn each(&self, take: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
         let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
-        let mut carried = Ahead { batches, read: VecDeque::new() };
+        let mut carried = Ahead { batches, in_files_below: self.in_files_below, read: VecDeque::new() };
         let gaps = self.own.replay(TENANT, &mut |place, first_seq, payload| {
             carried.below(first_seq, take)?;
             take(place, first_seq, payload)
@@ -98,16 +110,32 @@ impl Lanes {
         Ok(last)
     }
 
-    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there.
-    /// `own`: the gaps of its own lane. `floor`: what comes before it is in tables.
+    /// The first sequence of its own lane, if there were groups before: what they had is in tables, or was deleted since. `None`: there were
+    /// none.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn begins_late(&self) -> Result<Option<SeqNo>> {
+        let mut first = SeqNo::MAX;
+        self.own.replay(TENANT, &mut |_, first_seq, _| {
+            first = first.min(first_seq);
+            Ok(())
+        })?;
+        Ok(Some(first).filter(|_| self.own.begins_late))
+    }
+
+    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there; and what
+    /// is missing at the end of its own lane, from `end` on; `None`: that is known to be whole. `own`: the gaps of its own lane. `floor`: what
+    /// comes before it is in tables.
     ///
     /// # Errors
     /// `Corruption` of a batch that nobody can have written.
-    pub fn gaps(&self, mut own: Vec<LogGap>, floor: SeqNo) -> Result<Vec<LogGap>> {
+    pub fn gaps(&self, mut own: Vec<LogGap>, floor: SeqNo, end: Option<SeqNo>) -> Result<Vec<LogGap>> {
         let Some((records, tenant)) = &self.records else { return Ok(own) };
-        let mut all = gaps_of_records(records, *tenant)?;
+        let mut all = gaps_of_records(records, *tenant, self.in_files_below)?;
+        let end = end.map(|from| self.missing_end(own.iter().chain(&all), from)).transpose()?.flatten();
         if own.is_empty() && all.is_empty() {
-            return Ok(own);
+            return Ok(end.into_iter().collect());
         }
         let (mut of_own, mut of_records) = (Missing::between(&own), Missing::between(&all));
         let mut next = 1;
@@ -125,7 +153,47 @@ impl Lanes {
         of_own.narrow(&mut own, 1);
         of_records.narrow(&mut all, floor);
         own.extend(all);
+        own.extend(end);
         Ok(own)
+    }
+
+    /// What is missing behind the last batch of its own lane and before one that is carried, as the hull of it. The lane says nothing of it: its
+    /// end cannot be told from a torn one. But all that was logged before what is carried was durable, and sequences have no holes. So what
+    /// is missing is lost, or was volatile. `told`: gaps that are told anyway. `from`: what comes before may be in tables, and of that nothing
+    /// is said.
+    fn missing_end<'g>(
+        &self,
+        told: impl Iterator<Item = &'g LogGap> + Clone,
+        from: SeqNo,
+    ) -> Result<Option<LogGap>> {
+        let Some((records, tenant)) = &self.records else { return Ok(None) };
+        let (mut next, mut at) = (from, None);
+        self.own.replay(TENANT, &mut |place, first_seq, payload| {
+            next = next.max(first_seq + SeqNo::from(batch::decode(payload)?.1));
+            at = Some(place.clone());
+            Ok(())
+        })?;
+        let is_told = |first: SeqNo, last: SeqNo| {
+            let covers = |gap: &LogGap| gap.after_seq < first && gap.before_seq.is_none_or(|seq| last < seq);
+            told.clone().any(covers)
+        };
+        let mut missing: Option<Run> = None;
+        records.replay(*tenant, &mut |place, seq, payload| {
+            let Ok(Some((first, last, _))) = carried_by(payload) else { return Ok(()) };
+            let is_hole = seq >= self.in_files_below && next < first && !is_told(next, first - 1);
+            if is_hole && !base::canary::is("repair-takes-a-lost-end-for-a-torn-one") {
+                missing = Some((missing.map_or(next, |(before, _)| before), first - 1));
+                at.get_or_insert_with(|| place.clone());
+            }
+            next = next.max(last + 1);
+            Ok(())
+        })?;
+        let Some(((first, last), at)) = missing.zip(at) else { return Ok(None) };
+        let why = "the log has lost its end here, or what came next was volatile: a batch of both engines came later, and says that what was \
+                   logged before it was durable";
+        let error = Error::corruption(why).at_file(&at.path).at_offset(at.offset);
+        let (after_seq, before_seq) = (first - 1, Some(last + 1));
+        Ok(Some(LogGap { error, after_seq, before_seq, between_groups: false }))
     }
 }
 
@@ -137,9 +205,11 @@ fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
     Ok(Some((first, first + SeqNo::from(count) - 1, carried.bytes)))
 }
 
-/// The gaps of the lane of records, in the sequences of what is carried there. A batch that carries what cannot be decoded is one, too.
-fn gaps_of_records(records: &SalvagedLog, tenant: TenantId) -> Result<Vec<LogGap>> {
-    let lost = records.replay(tenant, &mut |_, _, _| Ok(()))?;
+/// The gaps of the lane of records at `below` or above, in the sequences of what is carried there. A batch that carries what cannot be
+/// decoded is one, too.
+fn gaps_of_records(records: &SalvagedLog, tenant: TenantId, below: SeqNo) -> Result<Vec<LogGap>> {
+    let mut lost = records.replay(tenant, &mut |_, _, _| Ok(()))?;
+    lost.retain(|gap| gap.before_seq.is_none_or(|before| before > below));
     let (mut lost, mut out) = (lost.into_iter().peekable(), Vec::new());
     let mut last = 0;
     records.replay(tenant, &mut |place, first_seq, payload| {
@@ -154,6 +224,7 @@ fn gaps_of_records(records: &SalvagedLog, tenant: TenantId) -> Result<Vec<LogGap
                 }
                 last = last_of;
             }
+            Err(_) if first_seq < below => {}
             Err(e) => open_gap(&mut out, last, e.at_file(&place.path).at_offset(place.offset)),
         }
         Ok(())
@@ -165,7 +236,7 @@ fn gaps_of_records(records: &SalvagedLog, tenant: TenantId) -> Result<Vec<LogGap
 /// Gaps with nothing of LavaKV's between them are one.
 fn open_gap(all: &mut Vec<LogGap>, after_seq: SeqNo, error: Error) {
     if all.last().is_none_or(|gap| gap.before_seq.is_some()) {
-        all.push(LogGap { error, after_seq, before_seq: None });
+        all.push(LogGap { error, after_seq, before_seq: None, between_groups: false });
     }
 }
 
@@ -217,6 +288,7 @@ impl Missing {
 /// What is carried, a page ahead of LavaKV's own lane.
 struct Ahead<'l> {
     batches: Option<Batches<'l>>,
+    in_files_below: SeqNo,
     read: VecDeque<CarriedBatch>,
 }
 
@@ -232,10 +304,11 @@ impl Ahead<'_> {
             if !self.read.is_empty() {
                 return Ok(());
             }
-            let read = &mut self.read;
-            let more = batches.step(&mut |place, _, payload| {
+            let (read, in_files_below) = (&mut self.read, self.in_files_below);
+            let more = batches.step(&mut |place, seq, payload| {
                 // What cannot be decoded is told as a gap.
-                if let Ok(Some((first, _, bytes))) = carried_by(payload)
+                if seq >= in_files_below
+                    && let Ok(Some((first, _, bytes))) = carried_by(payload)
                     && !base::canary::is("repair-forgets-what-is-carried")
                 {
                     read.push_back((place.clone(), first, bytes.to_vec()));

@@ -11,7 +11,7 @@
 //! each sorted run, and costs there what a get costs; [`OPEN_MAX`] tables are held open for the next ones.
 
 use super::RepairOptions;
-use super::judge::{Counted, Plan};
+use super::judge::{Counted, FamilyPlan, Plan};
 use super::lanes::Lanes;
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
@@ -26,6 +26,7 @@ use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::Env;
 use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use store::manifest::EngineId;
@@ -51,30 +52,35 @@ pub(super) fn rebuild(
     let (env, dir) = places.from;
     let state = found.witness.state.as_ref().map(|state| &*state.store);
     let engine = guest.as_ref().map(|guest| guest.engine());
-    let lanes = Lanes::open(env, dir, state, found.witness.store, engine)?;
+    let mut lanes = Lanes::open(env, dir, state, found.witness.store, engine)?;
     if let Some(e) = lost_end(dir, &found, &lanes) {
         found.report.damage(&e);
         return anew(places, options, found, guest);
     }
-    let (of_log, gaps) = families_of_log(&lanes)?;
     if engine.is_some() && !found.has_records && !lanes.has_records() {
         guest = None;
     }
-    check_halves(dir, &found, &lanes, guest.is_some(), !(plan.is_empty() && of_log.is_empty()))?;
     if let Some(own) = &mut guest {
         let store = found.witness.store.or_else(|| lanes.store());
         let judged = Judged { from_manifest: found.witness.state.is_some(), store };
         if own.look(places, &judged)?.is_some() {
             return anew(places, options, found, guest);
         }
+        lanes.are_in_files_below(own.in_files_below());
     }
+    let (of_log, gaps) = families_of_log(&lanes)?;
+    let has_keys = !plan.is_empty() || !of_log.is_empty() || lanes.last_carried()? > 0;
+    check_halves(dir, &found, &lanes, guest.is_some(), has_keys)?;
     plan.entry(DEFAULT_FAMILY).or_default();
     for id in of_log {
         if !plan.contains_key(&id) && may_be_there(&found.witness, id) {
             plan.entry(id).or_default();
         }
     }
-    lose_gaps(&lanes, gaps, &plan, &mut found.report)?;
+    if found.witness.state.is_none() {
+        tell_what_may_come_back(&lanes, &plan, &mut found.report)?;
+    }
+    lose_gaps(&lanes, gaps, &plan, &found.witness, &mut found.report)?;
     let names = names_of(&plan);
     let target = match options.dry_run {
         true => Target::Nowhere,
@@ -143,16 +149,21 @@ fn save(
         let mut merge = Merge { env, cache, family: *id, values, report, target };
         merge.tables(&family.tables)?;
     }
-    let closed = witness.state.as_ref().is_some_and(|state| {
-        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
-        last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
-    });
+    let closed = was_closed(witness);
     let asked = asked_tables(plan, is_exact);
     let open = HashMap::default();
     Replay { env, cache, plan, is_exact, values, report, target, asked: &asked, open }.run(lanes, closed)?;
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
     Ok(found.report)
+}
+
+/// True if the manifest says where LavaKV's own lane ends: what is missing before that is no torn end.
+fn was_closed(witness: &ManifestWitness) -> bool {
+    witness.state.as_ref().is_some_and(|state| {
+        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
+        last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
+    })
 }
 
 /// The tables of a family, where they may have what the log has.
@@ -231,10 +242,48 @@ fn families_of_log(lanes: &Lanes) -> Result<(Vec<FamilyId>, Vec<LogGap>)> {
     Ok((all, gaps))
 }
 
+/// Tells of families without tables that a guest's batches carry something of which may have been flushed, and deleted since by what was
+/// in groups of LavaKV's own lane that are gone: nothing is left that would say so.
+fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport) -> Result<()> {
+    let silent = plan.iter().filter(|(_, family)| family.tables.is_empty());
+    let mut silent: BTreeSet<FamilyId> = silent.map(|(id, _)| *id).collect();
+    let Some(begins) = lanes.begins_late()?.filter(|_| !silent.is_empty()) else { return Ok(()) };
+    lanes.each(&mut |place, first_seq, payload| {
+        for change in batch::decode(payload)?.2 {
+            let family = change?.family;
+            if first_seq < begins && silent.remove(&family) {
+                let why = "a batch of both engines whose changes of keys may have been deleted since";
+                let at = Error::corruption(why).at_file(&place.path).at_offset(place.offset);
+                report.lose(LostRange {
+                    family: Some(family),
+                    may_come_back: true,
+                    only_come_back: true,
+                    ..LostRange::at(&at)
+                });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
 /// Tells what the log lost.
-fn lose_gaps(lanes: &Lanes, gaps: Vec<LogGap>, plan: &Plan, report: &mut RepairReport) -> Result<()> {
+fn lose_gaps(
+    lanes: &Lanes,
+    gaps: Vec<LogGap>,
+    plan: &Plan,
+    witness: &ManifestWitness,
+    report: &mut RepairReport,
+) -> Result<()> {
     let floor = plan.values().map(|family| family.log_floor).min().unwrap_or(0);
-    for gap in lanes.gaps(gaps, floor)? {
+    // Groups of either lane went when the families that they had something of were flushed.
+    let in_tables = |family: &FamilyPlan| {
+        let tables = family.tables.iter().map(|counted| counted.table.max_seq.saturating_add(1));
+        tables.chain([family.log_floor]).max()
+    };
+    let last_seq = witness.state.as_ref().map_or(0, |state| state.store.last_seq);
+    let end = plan.values().filter_map(in_tables).chain([last_seq + 1]).max();
+    for gap in lanes.gaps(gaps, floor, end.filter(|_| !was_closed(witness)))? {
         report.damage(&gap.error);
         report.lose(LostRange {
             sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),

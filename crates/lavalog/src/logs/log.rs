@@ -45,6 +45,8 @@ pub struct Log {
     trimmed_below: Lsn,
     last: Option<Lsn>,
     truncations: Vec<Truncation>,
+    /// How many there were since the store was opened.
+    truncated: u64,
     metadata: Option<(SeqNo, Arc<[u8]>)>,
     index: LogIndex,
     cut_from: Lsn,
@@ -63,6 +65,7 @@ impl Log {
             trimmed_below: 0,
             last: None,
             truncations,
+            truncated: 0,
             metadata: None,
             index,
             cut_from: DONE,
@@ -131,6 +134,11 @@ impl Log {
     /// The highest LSN that it has, or had when it was trimmed: a writer goes on behind it.
     pub fn last(&self) -> Option<Lsn> {
         self.last
+    }
+
+    /// How often it was truncated since the store was opened. Of what was read before, some may be gone, and others in its places.
+    pub fn truncated(&self) -> u64 {
+        self.truncated
     }
 
     /// Its metadata, if there are any.
@@ -274,11 +282,17 @@ impl Log {
     pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
         let in_files = self.index.remove_above(lsn, seq, CUT_AT_ONCE, ledger);
         self.remember(seq, lsn, in_files);
+        self.truncated += 1;
         // What is above it still came after it.
         let left = self.index.last().filter(|last| *last > lsn);
         self.last = left.or(self.last.map(|last| last.min(lsn)));
         self.lost.iter_mut().for_each(|(lost_to, _)| *lost_to = lsn.min(*lost_to));
         self.index.cut_detached(0, ledger)
+    }
+
+    /// It has a record of this LSN, or had one when it was trimmed.
+    pub(super) fn reach(&mut self, last: Lsn) {
+        self.last = self.last.max(Some(last));
     }
 
     /// Adds a truncation to those that are remembered, unless it says nothing new, and forgets those that it makes needless.

@@ -32,8 +32,15 @@ pub(super) struct Known {
     pub invented: BTreeSet<LogId>,
     /// Records may be lost of which no row says that they were there.
     pub has_uncertain_gaps: bool,
+    /// Operations below are in groups that became storage, or were about to: a checkpoint or an index file says so. That is begun only when
+    /// no engine needs them for replay any more.
+    pub passed_below: SeqNo,
+    /// Whatever index files there are say what they have.
+    reads_indexes: bool,
     /// Numbers below were given when the checkpoint was begun: a log that it does not have was deleted.
     given: LogId,
+    /// What operations below did is in the checkpoint.
+    replay_from: SeqNo,
     created: BTreeSet<LogId>,
     deleted: BTreeSet<LogId>,
     first_seq: Option<SeqNo>,
@@ -45,11 +52,12 @@ impl Known {
     /// # Errors
     /// `Unsupported` if a newer release wrote any of it.
     pub fn of(sources: &Sources, report: &mut RepairReport) -> Result<Known> {
-        let mut known = Known::default();
+        let mut known = Known { reads_indexes: true, ..Known::default() };
         let mut replay_from = 0;
         if let Some((head, saved)) = &sources.checkpoint {
             known.logs.reach_id(head.next_log);
             (known.given, replay_from) = (head.next_log, head.replay_from);
+            (known.replay_from, known.passed_below) = (replay_from, replay_from);
             for log in saved {
                 if let Err(e) = known.logs.restore(log.clone()) {
                     report.damage(&e);
@@ -68,6 +76,10 @@ impl Known {
         })?;
         for gap in &gaps {
             let is_covered = gap.before_seq.is_some_and(|before| before <= replay_from);
+            if is_covered && gap.between_groups && !sources.index_is_lost && known.reads_indexes {
+                // Groups that were collected. Of one that is lost its index file tells which records it had.
+                continue;
+            }
             report.lose(gap, !is_covered);
             known.has_uncertain_gaps |= !is_indexed(sources, &indexed, gap.error.file());
         }
@@ -107,7 +119,12 @@ impl Known {
             Op::Delete { log } => drop(self.deleted.insert(*log)),
             _ => self.invent(op.log())?,
         }
-        self.logs.apply(seq, op, ANYWHERE)
+        // What came after this truncation is known, too, though the records may be lost.
+        let is_known = matches!(op, Op::TruncateAfter { .. }) && seq < self.replay_from;
+        let last = self.logs.get(op.log()).and_then(|log| log.last()).filter(|_| is_known);
+        self.logs.apply(seq, op, ANYWHERE)?;
+        last.into_iter().for_each(|last| self.logs.reach_last(op.log(), last));
+        Ok(())
     }
 
     /// A log that nobody tells of.
@@ -169,6 +186,7 @@ impl Known {
         for found in &sources.indexes {
             match IndexFile::open(found.file.clone(), found.number, found.uid) {
                 Ok((file, directory)) if only_check => {
+                    self.passed_below = self.passed_below.max(file.head().seqs.1.saturating_add(1));
                     if file.verify(&directory).is_ok() {
                         indexed.insert(file.head().ltn);
                     }
@@ -176,7 +194,10 @@ impl Known {
                 Ok((file, directory)) => {
                     self.take_rows(&directory, report, &mut |rows, block| file.block(rows.log, block))?;
                 }
-                Err(e) => skip(&e, report)?,
+                Err(e) => {
+                    self.reads_indexes = false;
+                    skip(&e, report)?;
+                }
             }
         }
         Ok(indexed)

@@ -36,6 +36,8 @@ pub(super) struct Sources {
     pub cold: Vec<Found>,
     /// A cold file is there, or should be, of which nothing can be read.
     pub cold_is_lost: bool,
+    /// The same of an index file.
+    pub index_is_lost: bool,
     /// The names of other engines that have something in the store.
     pub others: Vec<String>,
     /// Why the manifest has lost its end, if that was found out here.
@@ -117,6 +119,7 @@ impl Sources {
             indexes: Vec::new(),
             cold: Vec::new(),
             cold_is_lost: false,
+            index_is_lost: false,
             others,
             lost_end,
         };
@@ -149,6 +152,7 @@ impl Sources {
                 Err(e) => {
                     report.damage(&e);
                     self.cold_is_lost |= matches!(meta.role, Role::Cold { .. });
+                    self.index_is_lost |= matches!(meta.role, Role::Index { .. });
                 }
             }
         }
@@ -159,6 +163,7 @@ impl Sources {
                     "the footer of a file of logs is damaged: without a manifest nothing tells what it is";
                 report.damage(&Error::corruption(why).at_file(dir.join(name)));
                 self.cold_is_lost |= name.ends_with(".e1-3");
+                self.index_is_lost |= name.ends_with(".e1-1");
             }
         }
         self.take_checkpoint(&checkpoints, report)

@@ -13,6 +13,7 @@ mod model;
 mod read_only;
 mod repair;
 mod scans;
+mod short_lives;
 mod space;
 mod strikes;
 mod verify;

@@ -357,3 +357,40 @@ fn batches_are_whole_or_not_there() {
         assert!(found["a"].2.len() >= 47, "{at}: {}", found["a"].2.len());
     }
 }
+
+/// A group has a truncation, and what was written after it is in a file that is lost: up to where that came the checkpoint knows.
+#[test]
+fn what_came_after_a_truncation_is_told_as_lost_with_its_file() {
+    let sim = SimEnv::new(31);
+    let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let log = |name: &str| store.create_log(name).unwrap();
+    let (kept, cut, junk) = (log("kept"), log("cut"), log("junk"));
+    let append = |log: &lavalog::LogHandle, lsns: std::ops::RangeInclusive<u64>, len: usize| {
+        lsns.for_each(|lsn| log.append(lsn, &vec![lsn as u8; len], Durability::Buffered).unwrap());
+    };
+    append(&kept, 1..=20, 8000);
+    append(&cut, 1..=20, 10);
+    cut.truncate_after(10, Durability::Buffered).unwrap();
+    store.seal().unwrap();
+    append(&cut, 11..=15, 10);
+    append(&junk, 1..=20, 8000);
+    store.seal().unwrap();
+    store.settle().unwrap();
+    junk.trim(21).unwrap();
+    store.settle().unwrap();
+    assert!(store.statistics().copied_bytes > 0);
+    drop((kept, cut, junk));
+    store.close().unwrap();
+    let cold = files(&sim, ".e1-3");
+    assert_eq!(cold.len(), 1);
+    sim.erase(&cold[0]).unwrap();
+    let repair = RepairOptions { options: options.clone(), ..RepairOptions::default() };
+    let env = sim.env();
+    let report = LogStore::repair(&env, Path::new(DIR), &env, Path::new(NEW), &repair).unwrap();
+    let of_cut = report.logs.iter().find(|log| log.name == "cut").unwrap();
+    let is_told = |lsn: u64| of_cut.gaps.iter().any(|gap| (gap.first..=gap.last).contains(&lsn));
+    assert!((11..=15).all(is_told) && of_cut.records == 10, "{report:?}");
+    let store = LogStore::open(&env, Path::new(NEW), &options).unwrap();
+    assert_eq!(store.open_log("cut").unwrap().last_lsn().unwrap(), Some(15), "no LSN is given twice");
+}

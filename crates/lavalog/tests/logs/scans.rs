@@ -97,3 +97,29 @@ fn what_was_read_ahead_before_it_was_written_is_read_again() {
         }
     }
 }
+
+/// A scan reads ahead. What was truncated since is not handed out, and what took its place is; a log that was deleted has nothing.
+#[test]
+fn a_scan_hands_out_nothing_that_was_truncated_before_it_came_there() {
+    for other_first in [false, true] {
+        let sim = SimEnv::new(1);
+        let store = open(&sim);
+        let (log, other) = (store.log("log").unwrap(), store.log("other").unwrap());
+        (1..=40).for_each(|lsn| log.append(lsn, b"old", Durability::Buffered).unwrap());
+        let mut scan = log.scan(0);
+        assert_eq!(scan.read_next().unwrap(), Some((1, b"old".to_vec())));
+        if other_first {
+            other.truncate_after(0, Durability::Buffered).unwrap();
+            assert_eq!(scan.read_next().unwrap(), Some((2, b"old".to_vec())));
+        }
+        log.truncate_after(5, Durability::Buffered).unwrap();
+        (6..=8).for_each(|lsn| log.append(lsn, b"new", Durability::Buffered).unwrap());
+        let left: Vec<(u64, Vec<u8>)> = scan.by_ref().map(Result::unwrap).collect();
+        let old = (2 + u64::from(other_first)..=5).map(|lsn| (lsn, b"old".to_vec()));
+        assert_eq!(left, old.chain((6..=8).map(|lsn| (lsn, b"new".to_vec()))).collect::<Vec<_>>());
+        let mut scan = log.scan(0);
+        assert_eq!(scan.read_next().unwrap(), Some((1, b"old".to_vec())));
+        store.delete_log("log").unwrap();
+        assert_eq!(scan.read_next().unwrap_err().kind(), base::ErrorKind::NotFound);
+    }
+}

@@ -153,11 +153,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the log is of another store; those of [`Db::family`].
+    /// `InvalidArgument` if the log is of another store; `Locked` if it has an applier already; `NotFound` if it was deleted; those of
+    /// [`Db::family`].
     pub fn applier(&self, log: &Log) -> Result<Applier> {
         if log.store().id() != self.default.handle().store() {
             return Err(Error::invalid("the log that is to be applied is of another store"));
         }
-        Ok(Applier::new(self.family(crate::applier::FAMILY)?, log.clone()))
+        Applier::new(self.family(crate::applier::FAMILY)?, log.clone())
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The records of a log in the order of their LSNs; made by [`Log::scan`](crate::Log::scan). It keeps the store open.
 ///
-/// It sees every record that was there when it began and was not removed before it came there, and of later ones those above
-/// where it stands. It holds no lock, and nothing is kept for its sake. After `None` it may be asked again: there may be more by
+/// It sees every record that was there when it began and was not truncated before it came there, and of later ones those above
+/// where it stands. Records that are trimmed before it comes there it may see, or not. It holds no lock, and nothing is kept for its sake. After `None` it may be asked again: there may be more by
 /// then.
 ///
 /// ```

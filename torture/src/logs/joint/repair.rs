@@ -7,7 +7,8 @@
 //! batches of both, and is the same when it is opened again.
 //!
 //! One store in four was killed: there files of data and of the log are damaged. The end of the log cannot be told from a torn one: behind
-//! the last record that is left nothing need be told, nor of keys; but no record of a batch of both is there without its key.
+//! the last record that is left nothing need be told, nor of keys behind the last batch of both; but no record of a batch of both is there
+//! without its key.
 
 use super::life::{Found, HEAD, InLog, Life, head, key, open, open_at, value, write_both};
 use crate::case::{Context, Outcome, guarded};
@@ -185,6 +186,7 @@ impl Store {
     /// What is not there is told, half by half; with `is_cut`, unless it may be the end of a lane.
     fn judge(&self, saved: &Saved, report: &RepairReport, is_cut: bool) -> Check {
         if is_cut {
+            self.judge_before_both(saved, report)?;
             let last = saved.records.iter().filter(|(_, is_there)| **is_there).map(|(lsn, _)| *lsn).max();
             return self.judge_records(&saved.records, report, last.unwrap_or(0));
         }
@@ -212,6 +214,23 @@ impl Store {
             saved.head
         );
         self.judge_records(&saved.records, report, self.life.now.log.last)
+    }
+
+    /// All that was logged before a batch of both that is there was durable: of that, what is not there is told.
+    fn judge_before_both(&self, saved: &Saved, report: &RepairReport) -> Check {
+        let is_there = |n: u64| saved.keys.get(&(n, false)).copied().unwrap_or(false);
+        let Some(last) = self.life.joint().map(|(n, _)| n).filter(|n| is_there(*n)).max() else {
+            return Ok(());
+        };
+        for ((n, _), is_there) in saved.keys.range(..(last, false)) {
+            let is_told =
+                || report.keys.lost.iter().any(|lost| !lost.only_come_back && self.are_of(lost, *n));
+            ensure!(
+                *is_there || is_told(),
+                "key {n}, before a batch of both that is there, is not there, and not told"
+            );
+        }
+        Ok(())
     }
 
     fn judge_records(&self, records: &BTreeMap<u64, bool>, report: &RepairReport, end: u64) -> Check {

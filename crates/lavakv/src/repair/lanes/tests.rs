@@ -4,7 +4,7 @@ use io::Rng;
 use store::repair::LogGap;
 
 fn gap(after_seq: SeqNo, before_seq: Option<SeqNo>) -> LogGap {
-    LogGap { error: Error::corruption("a gap"), after_seq, before_seq }
+    LogGap { error: Error::corruption("a gap"), after_seq, before_seq, between_groups: false }
 }
 
 /// Of each gap what is left is the hull of what no lane has of it.

@@ -1,0 +1,49 @@
+use super::*;
+use crate::ops::Op;
+use crate::options::Options;
+use base::sync::atomic::{AtomicBool, Ordering};
+use io::Priority;
+use io::sim::SimEnv;
+use io::sim::threads::Plan;
+use std::path::Path;
+use store::commit::Durability;
+
+/// Where job follows job, who waits for a hold gets it before the next one.
+#[test]
+fn no_job_overtakes_who_waits_for_a_hold() {
+    let mut waited = 0;
+    for seed in 0..60 {
+        let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), |env| {
+            let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
+            let core = crate::open::open(env, Path::new("/logs"), &options, None).unwrap();
+            let log = core.create("log", Durability::Durable).unwrap();
+            let background = Background(core.clone());
+            core.write(&[Op::Append { log, lsn: 1, bytes: b"record" }], Durability::Durable).unwrap();
+            core.seal_active().unwrap();
+            assert!(core.has_to_seal(), "there is a job");
+            let first = core.hold().unwrap();
+            let is_held = Arc::new(AtomicBool::new(false));
+            let (own, of_waiter) = (is_held.clone(), core.clone());
+            let body = Box::new(move || {
+                let hold = of_waiter.hold().unwrap();
+                own.store(true, Ordering::SeqCst);
+                drop(hold);
+            });
+            let spawner = env.spawner.clone().unwrap();
+            let waiter = spawner.spawn("waits", Priority::Foreground, body).unwrap();
+            while lock(&core.under_way).waiting_holds == 0 {
+                env.clock.sleep_ns(1_000);
+            }
+            drop(first);
+            let job = background.moving_job(JobClass::Idle);
+            let waits = !is_held.load(Ordering::SeqCst);
+            assert!(!waits || job.is_none(), "a job came first");
+            drop(job);
+            assert!(waiter.join());
+            assert!(background.moving_job(JobClass::Idle).is_some(), "jobs go on");
+            waits
+        });
+        waited += u64::from(ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value);
+    }
+    assert!(waited > 5, "{waited} waited");
+}

@@ -1,0 +1,36 @@
+//! Processes that live for one command, one after another: no job of theirs comes to its end.
+
+use crate::damage::DIR;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogStore, Options};
+use std::path::Path;
+use store::commit::Lane;
+use store::manifest::{Engines, Manifest};
+
+/// Each leaves a group. What the next one has to replay stays within a bound all the same, whatever the length of groups.
+#[test]
+fn what_short_lives_leave_to_be_replayed_is_bounded() {
+    for group_bytes in [None, Some(256 << 10)] {
+        let options = Options { group_bytes, ..Options::default() };
+        let (mut sim, dir) = (SimEnv::new(1), Path::new(DIR));
+        for n in 1..=150 {
+            let store = LogStore::open(&sim.env(), dir, &options).unwrap();
+            store.log("log").unwrap().append(n, &n.to_le_bytes(), Durability::Durable).unwrap();
+            match n % 3 {
+                0 => drop(store),
+                _ => store.close().unwrap(),
+            }
+            if n % 3 == 0 {
+                sim = sim.crash(CrashKind::ProcessKill, n);
+            }
+            let state = Manifest::recover(&sim.env(), dir, true, &Engines::default()).unwrap().state();
+            let replayed = state.log_chain(Lane::LOG).count();
+            assert!(replayed <= 20, "{replayed} groups after {n} lives");
+        }
+        let store = LogStore::open(&sim.env(), dir, &options).unwrap();
+        let log = store.open_log("log").unwrap();
+        assert!((1..=150).all(|n| log.read(n).unwrap().unwrap() == n.to_le_bytes()));
+        store.settle().unwrap();
+        assert!(store.verify().damages.is_empty());
+    }
+}
