@@ -230,7 +230,7 @@ fn no_scan_hands_out_what_a_truncation_took_before() {
     let mut after = 0;
     for seed in 0..60 {
         let sim = SimEnv::new(seed);
-        let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, |env| {
+        let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
             let store = open(env);
             let log = store.create_log("log").unwrap();
             (1..=12).for_each(|lsn| log.append(lsn, b"old", Durability::Buffered).unwrap());
@@ -247,6 +247,10 @@ fn no_scan_hands_out_what_a_truncation_took_before() {
             loop {
                 let must_be_new = *lock(&is_new);
                 let Some((lsn, bytes)) = scan.read_next().unwrap() else { break };
+                // In half of the runs all that was read ahead is old by then.
+                while lsn == 1 && seed.is_multiple_of(2) && !*lock(&is_new) {
+                    env.clock.sleep_ns(1_000);
+                }
                 if must_be_new && lsn > 3 {
                     assert_eq!(bytes, b"new", "record {lsn}");
                     after += 1;
