@@ -105,3 +105,23 @@ fn samples_count_for_all_and_keep_no_rhythm() {
     let mean = rounds / ONE_IN;
     assert!(*least > mean / 2 && *most < mean * 2, "{places:?}");
 }
+
+#[test]
+fn what_came_since_is_what_a_histogram_of_its_own_would_have() {
+    for seed in 0..50 {
+        let (old, new) = (values(2 * seed, 200), values(2 * seed + 1, 100));
+        let before = of(&old);
+        let mut all = before.clone();
+        all.merge(&of(&new));
+        let (since, alone) = (all.since(&before), of(&new));
+        assert_eq!((since.count(), since.sum()), (100, alone.sum()));
+        assert_eq!(since.quantile(0.5), alone.quantile(0.5));
+        assert!(
+            since.max() >= alone.max() && since.max() - alone.max() <= alone.max() / SUB_BUCKETS,
+            "{since:?}"
+        );
+        assert_eq!(all.since(&Distribution::default()), all);
+        assert_eq!(all.since(&all), Distribution::default());
+    }
+    assert_eq!(of(&[5, u64::MAX]).since(&of(&[5])).max(), u64::MAX);
+}
