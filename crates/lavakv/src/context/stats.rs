@@ -72,6 +72,10 @@ counters! {
     compaction_spills,
     /// Those of them that took what meets more in the next level than it should, because nothing better was there.
     compaction_poor_spills,
+    /// Tables that compactions wrote to level 1 and that meet no more of level 2 than they should (compaction policy `vlsm`).
+    compaction_tables_good,
+    /// Those that meet more.
+    compaction_tables_poor,
     /// Compactions that put values back in the order of keys (relocation).
     relocations,
     /// Bytes of vSSTs read by these.

@@ -20,7 +20,7 @@ use super::set_aside::SetAside;
 use super::{for_space, quiet};
 use crate::OutputCutter;
 use std::fmt::Debug;
-use version::Version;
+use version::{FileMeta, Version};
 
 /// What level 0 has to send down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +78,17 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// as well, and so on. It is told of, and nothing follows from it.
     fn chain_len(&self, _facts: &Facts<'_>, _level: usize) -> usize {
         1
+    }
+
+    /// How many of these outputs of a compaction meet no more of the level below than the policy wants tables to meet; nothing where
+    /// it wants nothing of that kind. It is told of, and nothing follows from it.
+    fn good_tables(
+        &self,
+        _compaction: &Compaction,
+        _version: &Version,
+        _outputs: &[FileMeta],
+    ) -> Option<usize> {
+        None
     }
 
     /// The compaction that is likely to free most for what it writes, where room is short. If there is none, a table of

@@ -38,12 +38,19 @@ use super::sink;
 use crate::OutputCutter;
 use cutter::OverlapCutter;
 use parameters::Vlsm;
-use version::Version;
+use version::{FileMeta, Version};
 
 impl Vlsm {
     fn picker<'a>(&'a self, facts: &Facts<'a>) -> Picker<'a> {
         let targets = self.level_targets(facts.version, facts.set_aside);
         Picker::with_targets(&self.tree, *facts, targets)
+    }
+
+    /// True if the outputs are of level 1, and there is a level 2.
+    fn ends_by_overlap(compaction: &Compaction, version: &Version) -> bool {
+        let output = compaction.output_level;
+        let is_first = output > 0 && (1..output).all(|level| version.files(level).is_empty());
+        is_first && !version.files(output + 1).is_empty()
     }
 }
 
@@ -77,9 +84,7 @@ impl CompactionPolicy for Vlsm {
     }
 
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {
-        let output = compaction.output_level;
-        let is_first = output > 0 && (1..output).all(|level| version.files(level).is_empty());
-        match is_first && !version.files(output + 1).is_empty() {
+        match Vlsm::ends_by_overlap(compaction, version) {
             true => Box::new(OverlapCutter::new(self, compaction, version)),
             false => Box::new(Cutter::new(compaction, version)),
         }
@@ -114,6 +119,11 @@ impl CompactionPolicy for Vlsm {
     fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {
         let picker = self.picker(facts);
         self.tree.due_in_a_row(&picker.targets, &self.scores_for(&picker), level)
+    }
+
+    fn good_tables(&self, compaction: &Compaction, version: &Version, outputs: &[FileMeta]) -> Option<usize> {
+        let good = |file: &&FileMeta| self.is_good(version, compaction.output_level, file);
+        Vlsm::ends_by_overlap(compaction, version).then(|| outputs.iter().filter(good).count())
     }
 
     fn excess_below_l0_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {

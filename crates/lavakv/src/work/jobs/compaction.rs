@@ -218,6 +218,10 @@ impl CompactionJob {
             .stats
             .compaction_bytes_written
             .add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
+        if let Some(good) = self.policy.good_tables(&self.compaction, &self.version, &files) {
+            jobs.context.stats.compaction_tables_good.add(good as u64);
+            jobs.context.stats.compaction_tables_poor.add((files.len() - good) as u64);
+        }
         if self.compaction.reason == Reason::Relocation {
             jobs.context.stats.relocation_bytes_written.add(value_bytes);
         }

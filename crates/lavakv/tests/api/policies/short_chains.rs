@@ -90,3 +90,25 @@ fn a_tree_of_short_chains_comes_to_rest() {
     let stats = db.stats();
     assert!(stats.compaction_spills > 10, "{stats:?}");
 }
+
+/// Tables that are merged into level 1 are good or poor, and told; of those of `leveled` nothing is.
+#[test]
+fn tables_of_level_1_are_told_good_or_poor() {
+    let told = |policy: PolicyChoice| {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(env(&sim), DIR, with(policy, 0)).unwrap();
+        fill(&db, &mut Model::new(), 0..4000, 0);
+        // All over the tree, so that what comes meets what is there.
+        for i in 0..8000u64 {
+            db.put(&key(i * 7919 % 4000), &[7; 50]).unwrap();
+        }
+        settle(&db);
+        let stats = db.stats();
+        (stats.compaction_tables_good, stats.compaction_tables_poor)
+    };
+    // Of a level 1 that holds a few tables at rest.
+    let vlsm = VlsmOptions { table_bytes: 8 << 10, ..VlsmOptions::default() };
+    let (good, poor) = told(PolicyChoice::vlsm(&vlsm));
+    assert!(good > 10 && poor > 0, "{good} good ones, {poor} poor ones");
+    assert_eq!(told(PolicyChoice::default()), (0, 0));
+}

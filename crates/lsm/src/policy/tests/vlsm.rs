@@ -113,12 +113,12 @@ fn runs_of_references_are_worth_what_they_rewrite() {
     assert_eq!((targets.base_level, targets.bytes[5]), (5, 192 * MIB));
 }
 
-/// The tables that a cutter makes of `keys`, each of so many bytes: entries, what each meets, and its bytes.
-fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u32>, u64)> {
-    let c = Compaction {
+/// A compaction of level 0.
+fn from_level_0(policy: &Vlsm, output_level: usize) -> Compaction {
+    Compaction {
         family: 0,
         level: 0,
-        output_level: 1,
+        output_level,
         inputs: Vec::new(),
         reason: Reason::L0Files,
         trivial_move: false,
@@ -127,8 +127,12 @@ fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u
         compensated: true,
         relocate_vssts: Vec::new(),
         volume: 0,
-    };
-    let mut cutter = OverlapCutter::new(policy, &c, version);
+    }
+}
+
+/// The tables that a cutter makes of `keys`, each of so many bytes: entries, what each meets, and its bytes.
+fn cut(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<(Vec<u32>, u64)> {
+    let mut cutter = OverlapCutter::new(policy, &from_level_0(policy, 1), version);
     let (mut outputs, mut open) = (Vec::new(), Vec::new());
     for &key in keys {
         let size = open.len() as u64 * bytes;
@@ -189,6 +193,23 @@ fn tables_of_level_1_end_where_their_overlap_says() {
     let policy = Vlsm::new(options, Leveled::default());
     let outputs = cut(&policy, &level_2(100), &keys, 64 << 10);
     assert!(outputs[..12].iter().all(|(_, met)| *met == 64 * MIB), "{outputs:?}");
+}
+
+#[test]
+fn tables_of_level_1_are_good_or_poor_by_what_they_meet() {
+    let policy = default_policy();
+    let version = with_level_2(full_level(1, 32 * 8 * MIB, 8 * MIB));
+    // The first meets as much as it has itself, the second 80 times as much.
+    let outputs = [((0, 9), 8 * MIB), ((100, 195), MIB)];
+    let outputs = outputs.map(|(keys, len)| (*table(100, keys, len, len)).clone());
+    let into = |level: usize, version: &Version| {
+        policy.good_tables(&from_level_0(&policy, level), version, &outputs)
+    };
+    assert_eq!(into(1, &version), Some(1));
+    assert_eq!(into(2, &version), None, "nothing lies below");
+    assert_eq!(into(0, &version), None);
+    let leveled = Leveled::default();
+    assert_eq!(leveled.good_tables(&from_level_0(&policy, 1), &version, &outputs), None);
 }
 
 /// Whatever lies below: no table is shorter than is worth a file but the last, or one that is as wide as may be; none meets more

@@ -5,7 +5,7 @@
 use super::parameters::Vlsm;
 use crate::policy::compaction::{Compaction, Reason};
 use crate::policy::leveled::picker::Picker;
-use version::FileMeta;
+use version::{FileMeta, Version};
 
 impl Vlsm {
     /// The oldest of level 0 into level 1.
@@ -33,14 +33,13 @@ impl Vlsm {
         }
         run.reverse();
         let mut compaction = picker.merge_into((0, run), base, Reason::L0Files)?;
-        let fits = compaction.input_files().all(|(_, f)| self.is_good(picker, base, f));
+        let fits = compaction.input_files().all(|(_, f)| self.is_good(version, base, f));
         compaction.trivial_move &= fits;
         Some(compaction)
     }
 
     /// True for a table that may lie in level 1 as it is.
-    fn is_good(&self, picker: &Picker<'_>, base: usize, file: &FileMeta) -> bool {
-        let version = picker.facts.version;
+    pub(super) fn is_good(&self, version: &Version, base: usize, file: &FileMeta) -> bool {
         let (low, high) = (file.smallest_user_key(), file.largest_user_key());
         let met = version.overlap_range(base + 1, Some(low), Some(high));
         let overlap = version.files(base + 1)[met].iter().fold(0, |sum: u64, f| sum.saturating_add(f.len));
