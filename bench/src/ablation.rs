@@ -18,23 +18,23 @@
 //! references apart from short values, names that collection need not rewrite. So `TDB` is better than the paper's, and
 //! gains are smaller: a row tells what its mechanism adds to this engine.
 //!
-//! One *round* runs all rows; the next one runs them in the opposite order, so that a machine that becomes slower or a
-//! device that fills up favours none. Ratios are taken within a round. Figure 19 is with `--space-limit`, 20 and 21 are
-//! without.
+//! Rows run in rounds ([`rounds`]). Figure 19 is with `--space-limit`, 20 and 21 are without.
+//!
+//! [`policy`] does the same with the compaction policies.
+
+pub mod policy;
+mod rounds;
 
 use crate::args::{BenchArgs, Workload};
 use crate::engine::Opener;
-use crate::host::alone;
 use crate::report::Report;
 use crate::spread::Spread;
 use crate::{Result, run};
+use rounds::ROUNDS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-
-/// Rounds, unless told otherwise; from so many on a figure may be called a claim.
-const ROUNDS: u64 = 3;
 
 /// The rows, and the switch that each adds.
 pub const ROWS: [(&str, Option<&str>); 7] = [
@@ -50,16 +50,15 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 /// Switches of mechanisms that are not of Scavenger+.
 pub const OTHER_SWITCHES: [&str; 2] = ["correlated", "quiet_compaction"];
 
-/// A figure of a run: how JSON calls it, how people do, and its digits behind the point.
-type Figure = (&'static str, &'static str, usize, fn(&Report) -> Option<f64>);
+type Figure = rounds::Figure<Report>;
 
 const FIGURES: [Figure; 7] = [
     ("mb_per_s", "updates, MB/s (more is better)", 1, |r| Some(r.mb_per_s)),
-    ("space_peak_ratio", "peak space over live data (less is better)", 3, |r| Some(r.space_peak_ratio)),
+    ("space_peak_ratio", "peak space over live data (less is better)", 3, |r| Some(r.costs.space_peak_ratio)),
     ("write_amplification", "write amplification, log included (less is better)", 2, |r| {
         r.write_amplification
     }),
-    ("cpu_us_per_op", "processor time of an update, us (less is better)", 2, |r| Some(r.cpu_us_per_op)),
+    ("cpu_us_per_op", "processor time of an update, us (less is better)", 2, |r| Some(r.costs.cpu_us_per_op)),
     ("garbage_ratio", "exposed garbage over live data, mean (less is better)", 3, |r| {
         mean_part(r, "garbage")
     }),
@@ -67,7 +66,7 @@ const FIGURES: [Figure; 7] = [
         mean_part(r, "hidden")
     }),
     ("index_space_amplification", "index space amplification, settled (less is better)", 3, |r| {
-        r.engine_stats.get("index_space_amplification")?.as_f64()
+        r.costs.engine_stats.get("index_space_amplification")?.as_f64()
     }),
 ];
 
@@ -76,7 +75,8 @@ fn mean_part(report: &Report, part: &str) -> Option<f64> {
     let during = report.timeline.iter().filter(|space| space.seconds <= report.seconds);
     let parts: Vec<f64> =
         during.filter_map(|space| space.parts.get(part)).map(|bytes| *bytes as f64).collect();
-    (!parts.is_empty()).then(|| parts.iter().sum::<f64>() / parts.len() as f64 / report.live_bytes as f64)
+    (!parts.is_empty())
+        .then(|| parts.iter().sum::<f64>() / parts.len() as f64 / report.costs.live_bytes as f64)
 }
 
 /// One figure of a row.
@@ -135,12 +135,6 @@ fn without(args: &BenchArgs, at: usize) -> Vec<String> {
     off
 }
 
-/// The rows of one round, in the order in which they run.
-fn order(round: u64) -> Vec<usize> {
-    let rows = 0..ROWS.len();
-    if round.is_multiple_of(2) { rows.collect() } else { rows.rev().collect() }
-}
-
 /// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
 pub fn ablation(
     args: &BenchArgs,
@@ -150,22 +144,19 @@ pub fn ablation(
 ) -> Result<AblationReport> {
     args.check()?;
     let rounds = args.pairs.unwrap_or(ROUNDS);
-    let mut runs: Vec<Vec<Report>> = vec![Vec::new(); ROWS.len()];
-    for round in 0..rounds {
-        for at in order(round) {
-            progress(&format!("round {} of {rounds}: {}", round + 1, ROWS[at].0));
-            let own = BenchArgs { workload: Workload::Overwrite, without: without(args, at), ..args.clone() };
-            runs[at].push(alone(&dir.join(format!("{round}-{at}")), |dir| run(&own, opener, dir))?);
-        }
-    }
-    let values = values(&runs);
+    let names = ROWS.map(|(name, _)| name.to_owned());
+    let runs = rounds::runs(&names, rounds, dir, progress, |at, dir| {
+        let own = BenchArgs { workload: Workload::Overwrite, without: without(args, at), ..args.clone() };
+        run(&own, opener, dir)
+    })?;
+    let values = rounds::values(&FIGURES, &runs);
     let rows = runs.into_iter().enumerate().map(|(at, runs)| Row {
         row: ROWS[at].0.to_owned(),
         adds: ROWS[at].1.map(str::to_owned),
         without: without(args, at),
         figures: figures(&values, at),
         limit_breaches: runs.iter().map(|r| Some(r.limit.as_ref()?.limit_breaches)).sum(),
-        suspended_runs: runs.iter().filter(|r| r.suspended_seconds > 0.0).count() as u64,
+        suspended_runs: runs.iter().filter(|r| r.costs.suspended_seconds > 0.0).count() as u64,
         runs,
     });
     Ok(AblationReport {
@@ -175,12 +166,6 @@ pub fn ablation(
         other_switches: OTHER_SWITCHES.map(str::to_owned).to_vec(),
         options: BenchArgs { pairs: Some(rounds), ..args.resolved() },
     })
-}
-
-/// Of each row, of each figure, the values round by round; none where a run has none.
-fn values(runs: &[Vec<Report>]) -> Vec<Vec<Vec<f64>>> {
-    let of = |runs: &[Report], (_, _, _, get): &Figure| runs.iter().map(get).collect::<Option<Vec<f64>>>();
-    runs.iter().map(|runs| FIGURES.iter().map(|f| of(runs, f).unwrap_or_default()).collect()).collect()
 }
 
 fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, RowFigure> {

@@ -1,6 +1,7 @@
 //! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
 //! report goes.
 
+pub mod sweep;
 pub mod tail;
 
 use crate::limit::SpaceLimit;
@@ -10,6 +11,7 @@ use clap::{Args, ValueEnum};
 use lavastore::{Ablation, OverlapOf, PolicyChoice, VlsmOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use sweep::Sweep;
 use tail::TailArgs;
 
 /// What is done in the measured phase.
@@ -79,6 +81,8 @@ pub enum Policy {
     Leveled,
     /// Level 0 is a queue, and tables of the next level end where their overlap says.
     Vlsm,
+    /// One after the other: `ablation` alone.
+    Each,
 }
 
 /// Raw bytes of a store whose number of keys nobody gave: several times what the caches of a small machine hold back.
@@ -175,8 +179,17 @@ pub struct BenchArgs {
     /// Bytes of one file of such values [default: --file-bytes]
     #[arg(long)]
     pub blob_file_bytes: Option<u64>,
-    /// LavaStore: what decides which tables are compacted (`vlsm`: narrow compactions, short chains)
-    #[arg(long, value_enum, default_value_t)]
+    /// Bytes of the first level below level 0 [default: four memtables]
+    #[arg(long)]
+    #[serde(default)]
+    pub level_base_bytes: Option<u64>,
+    /// How many times as large as the one above each level is [default: the engine's]
+    #[arg(long)]
+    #[serde(default)]
+    pub level_multiplier: Option<u32>,
+    /// LavaStore: what decides which tables are compacted (`vlsm`: narrow compactions, short chains). `ablation --policy`: they are
+    /// what is compared
+    #[arg(long, value_enum, default_value_t, num_args = 0..=1, default_missing_value = "each")]
     #[serde(default)]
     pub policy: Policy,
     /// LavaStore, policy vlsm: level 2 may be so many times as large as level 1 [default: the engine's]
@@ -226,7 +239,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     #[serde(default)]
     pub volume: Option<PathBuf>,
-    /// Rounds of `ablation`, each of all rows, every other one in the opposite order [default: 3]
+    /// `ablation --policy`: the rows are `vlsm` with these values of its growth factor, or of the size of its tables
+    #[arg(long, value_name = "growth=N,...|table=BYTES,...")]
+    #[serde(default)]
+    pub sweep: Option<Sweep>,
+    /// Rounds of `ablation`, each of all rows, every other one in the opposite order; runs of each engine of a comparison
+    /// [default: 3]
     #[arg(long, value_name = "ROUNDS")]
     #[serde(default)]
     pub pairs: Option<u64>,
@@ -262,6 +280,18 @@ impl BenchArgs {
             "--compressible must be 0 to 1"
         } else if self.pairs == Some(0) {
             "--pairs must be at least 1"
+        } else if self.policy == Policy::Each && self.workload != Workload::Ablation {
+            "--policy names one: only ablation compares them"
+        } else if self.sweep.is_some() && !self.compares_policies() {
+            "--sweep is of ablation --policy alone"
+        } else if self.growth_max.is_some_and(|times| !sweep::GROWTH.contains(&times)) {
+            "--growth-max must be 2 to 1000"
+        } else if self.sweep.as_ref().is_some_and(|sweep| !sweep.is_possible()) {
+            "--sweep: growth must be 2 to 1000, table 4096 to 4096M"
+        } else if self.workload == Workload::Ablation && self.tail.loads().iter().count() > 1 {
+            "ablation has one load"
+        } else if self.level_base_bytes == Some(0) || self.level_multiplier.is_some_and(|times| times < 2) {
+            "--level-base-bytes must be at least 1, --level-multiplier at least 2"
         } else if !(self.limit_patience > 0.0 && self.limit_patience.is_finite()) {
             "--limit-patience must be above 0"
         } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
@@ -286,13 +316,23 @@ impl BenchArgs {
     /// Keys in the store.
     pub fn keys(&self) -> u64 {
         let fitting = (DATA_LEN / self.sizes().mean().max(1.0)) as u64;
-        let most = if self.workload == Workload::Tail { TAIL_KEYS_MAX } else { KEYS_MAX };
+        let most = if self.is_tail() { TAIL_KEYS_MAX } else { KEYS_MAX };
         self.num.unwrap_or(fitting.clamp(1, most))
+    }
+
+    /// True for `tail`, and for the ablation whose runs are of that kind.
+    pub fn is_tail(&self) -> bool {
+        self.workload == Workload::Tail || self.compares_policies()
+    }
+
+    /// True if the policies themselves are what is compared.
+    pub fn compares_policies(&self) -> bool {
+        self.workload == Workload::Ablation && self.policy == Policy::Each
     }
 
     /// Client threads.
     pub fn threads(&self) -> u64 {
-        self.threads.unwrap_or(if self.workload == Workload::Tail { TAIL_THREADS } else { 1 })
+        self.threads.unwrap_or(if self.is_tail() { TAIL_THREADS } else { 1 })
     }
 
     /// What the clients do.
@@ -382,7 +422,7 @@ impl BenchArgs {
     pub fn policy(&self) -> PolicyChoice {
         let defaults = VlsmOptions::default();
         match self.policy {
-            Policy::Leveled => PolicyChoice::default(),
+            Policy::Leveled | Policy::Each => PolicyChoice::default(),
             Policy::Vlsm => PolicyChoice::vlsm(&VlsmOptions {
                 table_bytes: self.file_len(),
                 growth_max: self.growth_max.unwrap_or(defaults.growth_max),
@@ -409,5 +449,39 @@ impl BenchArgs {
             blob_file_bytes: Some(self.blob_file_len()),
             ..self.clone()
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    /// The options of a line.
+    pub(crate) fn args(line: &str) -> BenchArgs {
+        Cli::parse_from(std::iter::once("bench").chain(line.split_whitespace())).args
+    }
+
+    #[test]
+    fn the_options_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_policy_without_a_name_is_each_of_them_and_of_ablation_alone() {
+        let told = |line: &str| (args(line).policy, args(line).check().is_ok());
+        assert_eq!(told("ablation --policy --num 5"), (Policy::Each, true));
+        assert_eq!(told("ablation --policy vlsm"), (Policy::Vlsm, true));
+        assert_eq!(told("ablation"), (Policy::Leveled, true));
+        assert_eq!(told("tail --policy"), (Policy::Each, false));
+        let (policies, mechanisms) = (args("ablation --policy"), args("ablation"));
+        assert!(policies.is_tail() && policies.compares_policies() && !mechanisms.is_tail());
+        assert_eq!((policies.threads(), mechanisms.threads()), (4, 1));
     }
 }

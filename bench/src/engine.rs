@@ -4,7 +4,7 @@ use crate::Result;
 use crate::args::{BenchArgs, Codec, Placement};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
-use lavastore::{Ablation, PolicyChoice};
+use lavastore::{Ablation, Histograms, PolicyChoice};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ pub struct EngineSettings {
     pub memtable_bytes: u64,
     /// Bytes of one table file.
     pub file_bytes: u64,
+    /// Bytes of the first level below level 0.
+    pub level_base_bytes: u64,
+    /// How many times as large as the one above each level is; none: what the engine does by itself.
+    pub level_multiplier: Option<u32>,
     /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are.
     pub min_blob_size: u64,
     /// Bytes of one file of such values.
@@ -66,12 +70,15 @@ impl EngineSettings {
             1 => args.memtable_len(),
             _ => (args.memtable_len() / families).max(MEMTABLE_LEN_MIN.min(args.memtable_len())),
         };
+        let level_base_bytes = args.level_base_bytes.unwrap_or(memtable_bytes * LEVEL_BASE_MEMTABLES);
         Ok(EngineSettings {
             sync: args.sync,
             families,
             cache_bytes: args.cache_budget(),
             memtable_bytes,
-            file_bytes: args.file_len().min(memtable_bytes * LEVEL_BASE_MEMTABLES),
+            file_bytes: args.file_len().min(level_base_bytes),
+            level_base_bytes,
+            level_multiplier: args.level_multiplier,
             policy: args.policy(),
             min_blob_size: args.min_blob_size,
             blob_file_bytes: args.blob_file_len(),
@@ -85,6 +92,19 @@ impl EngineSettings {
             compression: args.compression,
         })
     }
+}
+
+/// What has been written and is not yet where it is to stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Bytes of memtables.
+    pub memory_bytes: u64,
+    /// As many there may be when nothing is left to be flushed.
+    pub memory_rest_bytes: u64,
+    /// Tables of level 0.
+    pub level_0_files: u64,
+    /// As many there may be when nothing is left to be compacted.
+    pub level_0_rest_files: u64,
 }
 
 /// What the harness does next; an engine without direct I/O may want to drop its pages before it reads.
@@ -180,6 +200,22 @@ pub trait Engine: Send + Sync {
     /// `tail`. Called once a second.
     fn waits_ns(&self) -> Vec<(String, u64)> {
         Vec::new()
+    }
+
+    /// What is in memory and in level 0, if the engine tells. Called ten times a second while there are bursts.
+    fn backlog(&self) -> Option<Backlog> {
+        None
+    }
+
+    /// How long operations took, writers waited, and how large compactions were, since the store was opened, if the engine keeps
+    /// that.
+    fn histograms(&self) -> Option<Histograms> {
+        None
+    }
+
+    /// No wait that the engine imposes is to be longer; none: it promises nothing.
+    fn stall_budget(&self) -> Option<Duration> {
+        None
     }
 
     /// Called in each client thread before its first operation.

@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::args::{Codec, Placement};
-use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener};
+use crate::engine::{Backlog, Batch, Engine, EngineSettings, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Options, PolicyChoice, SpaceLimit,
-    ValuePlacement, WriteBatch, WriteOptions, Writer,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Options, PolicyChoice,
+    SpaceLimit, ValuePlacement, WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,7 +64,8 @@ fn options(settings: &EngineSettings) -> Options {
             block_bytes: 4096,
             filter_bits_per_key: settings.filter_bits_per_key,
             file_bytes: settings.file_bytes,
-            level_base_bytes: settings.memtable_bytes * LEVEL_BASE_MEMTABLES,
+            level_base_bytes: settings.level_base_bytes,
+            level_multiplier: settings.level_multiplier.unwrap_or(defaults.family.level_multiplier),
             min_blob_size: settings.min_blob_size as usize,
             vsst_bytes: settings.blob_file_bytes,
             value_placement: match settings.placement {
@@ -104,11 +105,13 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("filter_bits_per_key", family.filter_bits_per_key.to_string()),
         ("file_bytes", family.file_bytes.to_string()),
         ("level_base_bytes", family.level_base_bytes.to_string()),
+        ("level_multiplier", family.level_multiplier.to_string()),
         ("min_blob_size", family.min_blob_size.to_string()),
         ("vsst_bytes", family.vsst_bytes.to_string()),
         ("policy", described_policy(&family.policy)),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
+        ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -122,6 +125,9 @@ struct LavaEngine {
     /// The other families.
     others: Vec<LavaEngine>,
     sync: bool,
+    stall_budget: Duration,
+    /// What memory and level 0 have at rest.
+    at_rest: Backlog,
     settings: Vec<(String, String)>,
     /// The environment, if it is not the machine's, and the device below it.
     elsewhere: Option<(Env, PathBuf)>,
@@ -139,6 +145,12 @@ impl LavaEngine {
             family,
             others,
             sync: settings.sync,
+            stall_budget: options.stall_budget,
+            at_rest: Backlog {
+                memory_rest_bytes: settings.families * settings.memtable_bytes,
+                level_0_rest_files: settings.families * (options.family.l0_compaction_files as u64 - 1),
+                ..Backlog::default()
+            },
             settings: described(options),
             elsewhere: elsewhere.clone(),
         };
@@ -265,6 +277,21 @@ impl Engine for LavaEngine {
         let cause = |name: &str| Some(name.strip_prefix("stall_")?.strip_suffix("_ns")?.to_owned());
         let counters = self.db.stats().fields().into_iter();
         counters.filter_map(|(name, ns)| Some((cause(name)?, ns))).collect()
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        let space = self.db.space().ok()?;
+        let levels = space.families.iter().flat_map(|family| &family.levels);
+        let level_0 = levels.filter(|level| level.level == 0).map(|level| level.files);
+        Some(Backlog { memory_bytes: space.memtable_bytes, level_0_files: level_0.sum(), ..self.at_rest })
+    }
+
+    fn histograms(&self) -> Option<Histograms> {
+        Some(self.db.stats().histograms)
+    }
+
+    fn stall_budget(&self) -> Option<Duration> {
+        Some(self.stall_budget)
     }
 
     fn files_damaged(&self) -> Result<u64> {

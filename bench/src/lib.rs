@@ -26,6 +26,7 @@
 pub mod ablation;
 pub mod args;
 pub mod contract;
+pub mod costs;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
@@ -48,6 +49,7 @@ pub mod volume;
 pub mod workload;
 
 pub use args::{BenchArgs, Distribution, Workload};
+pub use costs::Costs;
 pub use engine::{Batch, Engine, EngineSettings, Opener, Phase};
 pub use report::{Latency, Report};
 pub use run::run;

@@ -110,12 +110,20 @@ impl Recorder {
         }
         self.done[to as usize] += ops as u32;
         if to > from + 1 {
-            self.pending.push((from + 1, to));
+            self.waited(from + 1, to);
         }
         if let Some(seconds) = &mut self.seconds {
             let second = to as usize / SECOND_SLOTS;
             seconds.resize_with(seconds.len().max(second + 1), of_a_second);
             seconds[second].saturating_record_n(end_ns.saturating_sub(due_ns), ops as u32);
+        }
+    }
+
+    /// An operation was pending in these slots. What overlaps with the one before is one with it: behind a backlog that is so of all.
+    fn waited(&mut self, from: u64, to: u64) {
+        match self.pending.last_mut().filter(|last| from <= last.1) {
+            Some(last) => *last = (last.0.min(from), last.1.max(to)),
+            None => self.pending.push((from, to)),
         }
     }
 
@@ -233,6 +241,19 @@ mod tests {
         let mut busy = Recorder::new(0);
         busy.complete(205 * MS, 210 * MS, 1, 1);
         assert_eq!(merge(&[slow, busy]).stalls, Stalls { windows: 2, longest_slots: 23 });
+    }
+
+    #[test]
+    fn what_waits_behind_a_backlog_takes_no_memory() {
+        let mut late = Recorder::new(0);
+        (0..1000).for_each(|n| late.complete(n * MS, 500 * MS + n * MS, 1, 1));
+        assert_eq!(late.pending.len(), 1);
+        // Nothing was done in the first half of a second.
+        assert_eq!(merge(&[late]).stalls, Stalls { windows: 4, longest_slots: 49 });
+        let mut two = Recorder::new(0);
+        two.complete(0, 100 * MS, 1, 1);
+        two.complete(300 * MS, 400 * MS, 1, 1);
+        assert_eq!(two.pending, [(1, 10), (31, 40)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a run found: as JSON for programs, as a table for people.
 
 use crate::args::BenchArgs;
+use crate::costs::Costs;
 use crate::limit::{Throttle, Watch};
 use crate::record::Kind;
 use crate::space::Space;
@@ -136,30 +137,13 @@ pub struct Report {
     pub p999_us: f64,
     /// The slowest.
     pub max_us: f64,
-    /// Keys and values written in the measured phase, by clients and the extra writer.
-    pub user_bytes: u64,
-    /// Bytes that this process wrote (or dirtied), settling included.
-    pub process_bytes_written: u64,
-    /// Of these: dropped again before they reached the device, because their file was removed.
-    pub process_bytes_cancelled: u64,
-    /// Bytes that this process read from the device.
-    pub process_bytes_read: u64,
-    /// Bytes that the device wrote, settling included, whoever caused them; nothing if it has no counters.
-    pub device_bytes_written: Option<u64>,
-    /// Bytes that the device read.
-    pub device_bytes_read: Option<u64>,
     /// Bytes that the process wrote over user bytes; nothing if nothing was written.
     pub write_amplification: Option<f64>,
     /// Bytes that the device wrote over user bytes.
     pub device_write_amplification: Option<f64>,
-    /// Raw bytes of all live keys and values.
-    pub live_bytes: u64,
-    /// Largest space over live bytes, from the first operation to settled.
-    pub space_peak_ratio: f64,
-    /// Space over live bytes when the last operation was done.
-    pub space_end_ratio: f64,
-    /// Space over live bytes when settled.
-    pub space_settled_ratio: f64,
+    /// What it cost.
+    #[serde(flatten)]
+    pub costs: Costs,
     /// What took the most space, and when.
     pub space_peak: Space,
     /// Space and operations, second by second.
@@ -172,10 +156,6 @@ pub struct Report {
     pub stall_windows_100ms: u64,
     /// The longest time without progress, wherever it began, to 10 ms.
     pub longest_without_progress_ms: u64,
-    /// How long the whole process did not run because somebody stopped it, or its machine; if this is not 0, times and
-    /// rates of the run mean nothing.
-    #[serde(default)]
-    pub suspended_seconds: f64,
     /// How long the engine says that it made writers wait, all threads together.
     pub seconds_stalled: Option<f64>,
     /// How the space limit was kept, if there was one.
@@ -184,19 +164,8 @@ pub struct Report {
     /// What happened in the time of `--idle-seconds`.
     #[serde(flatten)]
     pub idle: Option<Idle>,
-    /// CPU time of the process, measured phase and settling.
-    pub cpu_seconds: f64,
-    /// The same for each operation of the clients, microseconds; what the benchmark itself needs is in it.
-    #[serde(default)]
-    pub cpu_us_per_op: f64,
-    /// The most memory that the process had resident, loading included.
-    pub rss_peak_bytes: u64,
     /// Time of loading and settling before the measured phase.
     pub load_seconds: f64,
-    /// Time of settling after the measured phase.
-    pub settle_seconds: f64,
-    /// False if the background was still busy after 120 s.
-    pub settled: bool,
     /// Hash of the clients' operations: kind, key, value length.
     pub ops_hash: String,
     /// Latencies by kind of operation; `writer` is the extra writer.
@@ -207,10 +176,6 @@ pub struct Report {
     pub options: BenchArgs,
     /// The engine's own settings.
     pub engine_settings: BTreeMap<String, String>,
-    /// The engine's own counters when the measured phase began.
-    pub engine_stats_before: BTreeMap<String, serde_json::Value>,
-    /// The same when it had settled.
-    pub engine_stats: BTreeMap<String, serde_json::Value>,
 }
 
 /// A number of bytes for a person: `1.50 GB`.
@@ -297,10 +262,10 @@ impl Report {
             self.mb_per_s
         );
         rows.push(("operations", speed));
-        let done = if self.settled { "settled" } else { "NOT settled" };
+        let done = if self.costs.settled { "settled" } else { "NOT settled" };
         rows.push((
             "with settling",
-            format!("{:.1} MB/s ({done} after {:.2} s)", self.mb_per_s_settled, self.settle_seconds),
+            format!("{:.1} MB/s ({done} after {:.2} s)", self.mb_per_s_settled, self.costs.settle_seconds),
         ));
         for (kind, l) in &self.latency {
             let text = format!(
@@ -315,8 +280,9 @@ impl Report {
                 format!("{kind:<4} {text}"),
             ));
         }
-        if self.suspended_seconds > 0.0 {
-            let text = format!("the process was stopped for {:.1} s: times are void", self.suspended_seconds);
+        if self.costs.suspended_seconds > 0.0 {
+            let text =
+                format!("the process was stopped for {:.1} s: times are void", self.costs.suspended_seconds);
             rows.push(("NOT VALID", text));
         }
         let stalled = self.seconds_stalled.map_or(String::new(), |s| {
@@ -340,21 +306,21 @@ impl Report {
             "bytes",
             format!(
                 "user {}, process wrote {} and read {}, device wrote {} and read {}",
-                human_bytes(self.user_bytes),
-                human_bytes(self.process_bytes_written),
-                human_bytes(self.process_bytes_read),
-                or_dash(self.device_bytes_written, human_bytes),
-                or_dash(self.device_bytes_read, human_bytes),
+                human_bytes(self.costs.user_bytes),
+                human_bytes(self.costs.process_bytes_written),
+                human_bytes(self.costs.process_bytes_read),
+                or_dash(self.costs.device_bytes_written, human_bytes),
+                or_dash(self.costs.device_bytes_read, human_bytes),
             ),
         ));
         rows.push((
             "space / live data",
             format!(
                 "peak {:.2}, end {:.2}, settled {:.2} (live {})",
-                self.space_peak_ratio,
-                self.space_end_ratio,
-                self.space_settled_ratio,
-                human_bytes(self.live_bytes)
+                self.costs.space_peak_ratio,
+                self.costs.space_end_ratio,
+                self.costs.space_settled_ratio,
+                human_bytes(self.costs.live_bytes)
             ),
         ));
         if self.space_peak.bytes > 0 {
@@ -378,9 +344,9 @@ impl Report {
             "cpu, memory",
             format!(
                 "{:.2} s ({} for each operation), peak {}",
-                self.cpu_seconds,
-                human_us(self.cpu_us_per_op),
-                human_bytes(self.rss_peak_bytes)
+                self.costs.cpu_seconds,
+                human_us(self.costs.cpu_us_per_op),
+                human_bytes(self.costs.rss_peak_bytes)
             ),
         ));
         if let Some(idle) = &self.idle {

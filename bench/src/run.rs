@@ -1,23 +1,20 @@
 //! One run, from an empty directory to a report.
 
 use crate::args::{BenchArgs, Workload};
+use crate::costs::{Around, Counters, SETTLE_MAX};
 use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
-use crate::host::{self, DeviceCounters, ProcessCounters, StopOnDrop, now_ns, wait_until};
+use crate::host::{self, StopOnDrop, now_ns, wait_until};
 use crate::limit::{Throttle, Watch};
 use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Idle, Latency, LimitKept, Report};
-use crate::space::{self, Samples};
+use crate::space;
 use crate::workload::{Role, Space, Stream};
 use crate::{Error, Result};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-/// How long the background may take to become idle.
-pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(120);
 /// Puts in one batch while loading.
 pub(crate) const LOAD_BATCH: u64 = 64;
 
@@ -93,39 +90,8 @@ struct Measured {
     clients: Merged,
     writer: Option<Merged>,
     seconds: f64,
-    settle_seconds: f64,
-    settled: bool,
-    before: Counters,
-    after: Counters,
-    space: Samples,
+    around: Around,
     limit: Option<LimitKept>,
-    space_end_bytes: u64,
-    space_settled_bytes: u64,
-}
-
-/// Counters at one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counters {
-    pub process: ProcessCounters,
-    pub device: Option<DeviceCounters>,
-    pub engine: BTreeMap<String, Value>,
-}
-
-impl Counters {
-    pub fn now(engine: &dyn Engine, dir: &Path) -> Self {
-        Counters {
-            process: host::process_counters(),
-            device: engine.device_counters(dir),
-            engine: engine.stats().into_iter().collect(),
-        }
-    }
-
-    /// How much a counter of the engine grew since `before`, if it has it.
-    pub fn growth(&self, before: &Counters, name: &str) -> Option<u64> {
-        let now = self.engine.get(name)?.as_u64()?;
-        let old = before.engine.get(name).and_then(Value::as_u64).unwrap_or(0);
-        Some(now.saturating_sub(old))
-    }
 }
 
 fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
@@ -145,7 +111,8 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
         drop(stop);
         let samples = sampler.join().map_err(|_| "the thread that looks at the space panicked")?;
         let limit = watch.as_ref().map(|watch| LimitKept::of(watch, throttle.as_ref()));
-        Ok(Measured { before, space: samples, limit, ..outcome? })
+        let measured = outcome?;
+        Ok(Measured { around: Around { before, space: samples, ..measured.around }, limit, ..measured })
     })
 }
 
@@ -159,24 +126,9 @@ fn measure_phases(
 ) -> Result<Measured> {
     let start_ns = now_ns();
     let (clients, writer) = operate(args, space, engine, throttle, start_ns)?;
-    let end_ns = now_ns();
-    let space_end_bytes = engine.allocated(dir).bytes;
-    engine.phase(Phase::Settle);
-    let settled = args.only_reads() || args.no_settle || engine.settle(SETTLE_MAX)?;
-    let settle_seconds = (now_ns() - end_ns) as f64 / 1e9;
-    Ok(Measured {
-        clients,
-        writer,
-        seconds: (end_ns - start_ns) as f64 / 1e9,
-        settle_seconds,
-        settled,
-        before: Counters::default(),
-        after: Counters::now(engine, dir),
-        space: Samples::default(),
-        limit: None,
-        space_end_bytes,
-        space_settled_bytes: engine.allocated(dir).bytes,
-    })
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    let around = Around::settled(engine, dir, !args.only_reads() && !args.no_settle)?;
+    Ok(Measured { clients, writer, seconds, around, limit: None })
 }
 
 /// Runs the clients, and the extra writer as long as they run.
@@ -233,9 +185,9 @@ impl Measured {
             return (None, BTreeMap::new());
         }
         let per_get = |reads: u64| reads as f64 / self.clients.ops as f64;
-        let growth = |name: &str| self.after.growth(&self.before, name);
+        let growth = |name: &str| self.around.growth(name);
         let cause = |name: &str| Some(name.strip_prefix("get_")?.strip_suffix("_reads")?.to_owned());
-        let causes = self.after.engine.keys().filter(|name| *name != "get_device_reads");
+        let causes = self.around.after.engine.keys().filter(|name| *name != "get_device_reads");
         let causes = causes.filter_map(|name| Some((cause(name)?, per_get(growth(name)?)))).collect();
         let counted = growth("get_device_reads").unwrap_or(self.clients.read_calls);
         (Some(per_get(counted)), causes)
@@ -257,7 +209,7 @@ impl Measured {
 
     /// The space over time, each entry with the operations from then to the next.
     fn timeline(&self) -> Vec<space::Space> {
-        let mut timeline = self.space.timeline.clone();
+        let mut timeline = self.around.space.timeline.clone();
         for (second, ops) in self.clients.by_second.iter().enumerate() {
             let next = timeline.partition_point(|space| space.seconds as usize <= second);
             if let Some(entry) = next.checked_sub(1).and_then(|at| timeline.get_mut(at)) {
@@ -268,15 +220,7 @@ impl Measured {
     }
 
     fn report(&self, args: &BenchArgs, engine: String) -> Report {
-        let (process, old) = (self.after.process, self.before.process);
-        let device = self.after.device.zip(self.before.device);
-        let device_bytes_written = device.map(|(new, old)| new.write_bytes - old.write_bytes);
-        let process_bytes_written = process.write_bytes - old.write_bytes;
-        let user_bytes = self.user_bytes(args);
-        let amplification = |bytes: u64| (user_bytes > 0).then(|| bytes as f64 / user_bytes as f64);
-        let live_bytes = args.live_bytes();
-        let ratio = |bytes: u64| bytes as f64 / live_bytes as f64;
-        let space_peak_bytes = self.space.peak.bytes.max(self.space_end_bytes).max(self.space_settled_bytes);
+        let costs = self.around.costs(args, self.clients.ops, self.user_bytes(args));
         let main = Latency::of(&self.clients.latency_ns);
         let (reads_per_get, reads_per_get_causes) = self.reads_per_get(args);
         let name = serde_json::to_value(args.workload).ok();
@@ -287,46 +231,31 @@ impl Measured {
             seconds: self.seconds,
             ops_per_s: self.clients.ops as f64 / self.seconds,
             mb_per_s: self.clients.bytes as f64 / 1e6 / self.seconds,
-            mb_per_s_settled: self.clients.bytes as f64 / 1e6 / (self.seconds + self.settle_seconds),
+            mb_per_s_settled: self.clients.bytes as f64 / 1e6 / (self.seconds + costs.settle_seconds),
             p50_us: main.p50_us,
             p99_us: main.p99_us,
             p999_us: main.p999_us,
             max_us: main.max_us,
-            user_bytes,
-            process_bytes_written,
-            process_bytes_cancelled: process.cancelled_write_bytes - old.cancelled_write_bytes,
-            process_bytes_read: process.read_bytes - old.read_bytes,
-            device_bytes_written,
-            device_bytes_read: device.map(|(new, old)| new.read_bytes - old.read_bytes),
-            write_amplification: amplification(process_bytes_written),
-            device_write_amplification: device_bytes_written.and_then(amplification),
-            live_bytes,
-            space_peak_ratio: ratio(space_peak_bytes),
-            space_end_ratio: ratio(self.space_end_bytes),
-            space_settled_ratio: ratio(self.space_settled_bytes),
-            space_peak: self.space.peak.clone(),
+            write_amplification: costs.per_user_byte(costs.process_bytes_written),
+            device_write_amplification: costs
+                .device_bytes_written
+                .and_then(|bytes| costs.per_user_byte(bytes)),
+            costs,
+            space_peak: self.around.space.peak.clone(),
             timeline: self.timeline(),
             reads_per_get,
             reads_per_get_causes,
             stall_windows_100ms: self.clients.stalls.windows,
             longest_without_progress_ms: self.clients.stalls.longest_slots * SLOT_NS / 1_000_000,
-            suspended_seconds: self.space.suspended_ns as f64 / 1e9,
-            seconds_stalled: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
+            seconds_stalled: self.around.growth("stall_ns").map(|ns| ns as f64 / 1e9),
             limit: self.limit.clone(),
             idle: None,
-            cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
-            cpu_us_per_op: (process.cpu_ns - old.cpu_ns) as f64 / 1e3 / (self.clients.ops as f64).max(1.0),
-            rss_peak_bytes: process.rss_peak_bytes,
             load_seconds: 0.0,
-            settle_seconds: self.settle_seconds,
-            settled: self.settled,
             ops_hash: format!("{:016x}", self.clients.hash),
             latency: self.latencies(args),
             machine: host::machine(),
             options: args.resolved(),
             engine_settings: BTreeMap::new(),
-            engine_stats_before: self.before.engine.clone(),
-            engine_stats: self.after.engine.clone(),
         }
     }
 }

@@ -10,34 +10,45 @@
 //!    back by what compaction achieves; the operations of the whole phase over its time are the rate that is sustained.
 //! 4. **Rest**: the background comes to rest again. It stops compacting when no level is over its target, so all but the last
 //!    are filled to it and level 0 is not; the report has the shape.
-//! 5. **Measured phase**: the open loop, then settling, as in other runs.
+//! 5. **Measured phase**: the open loop, then settling, as in other runs. Several loads (`--load 20,40,60`) have one after the
+//!    other in the same store.
 //!
 //! Clients are [`Clients::Shared`]: all take reads and writes from one queue, so that a read waits behind a write that the
 //! store holds back, as it does in a server with a pool of threads; or [`Clients::Separate`]: reads have threads and a queue of
 //! their own. Each request is a function of the seed and its number, so two runs at one rate do the same work.
 //!
+//! [Bursts] ask several times the rate for some seconds and then nothing; a closed loop (`--closed`) has no rate, and shows what
+//! becomes of writers who ask for more than the device sustains.
+//!
 //! Several families share the memory: each has its part of the memtables ([`crate::EngineSettings::of`]) and of the keys.
 
+pub mod bursts;
+pub mod engine;
+mod points;
 mod probe;
 pub mod queue;
 mod report;
 
-pub use crate::args::tail::{Clients, TailArgs};
+pub use crate::args::tail::{Clients, TailArgs, words};
+pub use points::TailRuns;
 pub use report::{Brief, Second, TailReport};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Workload};
+use crate::costs::{Around, Counters, SETTLE_MAX};
 use crate::drive::{drive, single};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
-use crate::host::{StopOnDrop, now_ns};
+use crate::host::{StopOnDrop, now_ns, wait_until};
 use crate::record::{Kind, Recorder};
-use crate::run::{Counters, LOAD_BATCH, SETTLE_MAX, join, unpaced};
-use crate::space::{self, Samples};
+use crate::run::{LOAD_BATCH, join, unpaced};
+use crate::space;
 use crate::workload::{Role, Space, Stream};
 use crate::{Error, Result};
+use bursts::{Look, Plan, Seen, Tally};
 use io::Env;
-use queue::{Queue, Schedule};
+use queue::{Bursts, Queue, Schedule};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Length of the measured phase, if nobody says another.
 const SECONDS: f64 = 60.0;
@@ -54,14 +65,32 @@ struct Group {
     threads: u64,
 }
 
-/// What clients wrote down, writes and reads apart, and for how long they had to do.
+/// What one client wrote down, writes and reads apart.
+struct Client {
+    writes: Recorder,
+    reads: Recorder,
+    /// If there are bursts.
+    tally: Option<Tally>,
+}
+
+/// What all clients wrote down, and for how long they had to do.
 struct Done {
     writes: Vec<Recorder>,
     reads: Vec<Recorder>,
+    tallies: Vec<Tally>,
     seconds: f64,
 }
 
+/// What was done of what was due, and how much was left.
+struct Served {
+    done: Done,
+    left: u64,
+    /// What was asked in bursts, if there were any.
+    plan: Option<Plan>,
+}
+
 /// A store under load.
+#[derive(Clone)]
 struct Loaded<'a> {
     args: &'a BenchArgs,
     space: &'a Space,
@@ -73,16 +102,13 @@ struct Loaded<'a> {
 /// Everything seen of the measured phase.
 struct Measured {
     rate_per_s: f64,
-    done: Done,
-    left: u64,
-    before: Counters,
-    after: Counters,
-    space: Samples,
-    space_end_bytes: u64,
-    space_settled_bytes: u64,
+    served: Served,
+    around: Around,
+    stall_budget: Option<Duration>,
+    /// What was written beside the store, and what was synced.
     device: Option<Recorder>,
-    settle_seconds: f64,
-    settled: bool,
+    device_syncs: Option<Recorder>,
+    looks: Vec<Look>,
 }
 
 /// The rate that a store sustains, and how it was found.
@@ -93,12 +119,15 @@ struct Sustained {
     by_second: Vec<u64>,
 }
 
-/// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
+/// Makes one run in `dir` and returns a report for each load. The directory is the caller's to remove.
 ///
 /// # Errors
 /// Options that make no sense, those of the engine, a wrong answer of it.
-pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailReport> {
+pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRuns> {
     args.check()?;
+    if args.workload != Workload::Tail {
+        return Err("this measures the workload tail".into());
+    }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;
     let start_ns = now_ns();
@@ -111,7 +140,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRepo
     if !args.reuse {
         store.load()?;
     }
-    engine.phase(if args.tail.read_share > 0.0 { Phase::Read } else { Phase::Write });
+    store.begin();
     store.fill()?;
     let sustained = match args.rate {
         Some(per_s) => Sustained { per_s, by_second: Vec::new() },
@@ -119,20 +148,23 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<TailRepo
     };
     let rested = engine.settle(SETTLE_MAX)?;
     let load_seconds = (now_ns() - start_ns) as f64 / 1e9;
-    let measured = match args.tail.only_find {
-        true => None,
-        false => Some(store.measure(dir, sustained.per_s * args.tail.load / 100.0)?),
-    };
-    let report = TailReport {
+    let whole = |report: TailReport| TailReport {
         engine: opener.name(),
         load_seconds,
         rested,
         engine_settings: engine.settings().into_iter().collect(),
-        ..report::of(args, &sustained, measured.as_ref())
+        ..report
+    };
+    let points = match args.tail.only_find {
+        true => vec![whole(report::of(args, &sustained, None))],
+        false => {
+            let reports = store.points(dir, &sustained)?;
+            reports.into_iter().map(whole).collect()
+        }
     };
     drop(store);
     engine.close()?;
-    Ok(report)
+    Ok(TailRuns { points })
 }
 
 impl<'a> Loaded<'a> {
@@ -144,6 +176,25 @@ impl<'a> Loaded<'a> {
             );
         }
         Ok(Loaded { args, space, engine, families })
+    }
+
+    /// Clients are about to begin.
+    fn begin(&self) {
+        self.engine.phase(if self.args.tail.read_share > 0.0 { Phase::Read } else { Phase::Write });
+    }
+
+    /// One load after the other.
+    fn points(&self, dir: &Path, sustained: &Sustained) -> Result<Vec<TailReport>> {
+        if self.args.tail.closed.is_some() {
+            return Ok(vec![report::of(self.args, sustained, Some(&self.measure(dir, 0.0)?))]);
+        }
+        let point = |load: f64| {
+            let args = BenchArgs { tail: self.args.tail.at(load), ..self.args.clone() };
+            let measured =
+                Loaded { args: &args, ..self.clone() }.measure(dir, sustained.per_s * load / 100.0)?;
+            Ok(report::of(&args, sustained, Some(&measured)))
+        };
+        self.args.tail.loads().iter().map(point).collect()
     }
 
     fn load(&self) -> Result<()> {
@@ -189,10 +240,19 @@ impl<'a> Loaded<'a> {
         Group { queue, stream, read_share, threads: self.args.threads() }
     }
 
+    /// Length of the measured phase.
+    fn seconds_ns(&self) -> u64 {
+        (self.args.seconds.unwrap_or(SECONDS) * 1e9) as u64
+    }
+
     /// The clients of the measured phase.
     fn groups(&self, rate: f64, start_ns: u64) -> Vec<Group> {
-        let TailArgs { read_share, clients, .. } = self.args.tail;
-        let seconds_ns = (self.args.seconds.unwrap_or(SECONDS) * 1e9) as u64;
+        let TailArgs { read_share, clients, closed, .. } = self.args.tail;
+        let seconds_ns = self.seconds_ns();
+        if let Some(threads) = closed {
+            let queue = Queue::closed(start_ns, u64::MAX, start_ns + seconds_ns);
+            return vec![Group { threads, ..self.group(queue, Role::Client, read_share) }];
+        }
         let open = |rate| Queue::open(schedule(&self.args.tail, rate), start_ns, seconds_ns, PATIENCE_NS);
         if clients == Clients::Shared || read_share == 0.0 || read_share == 1.0 {
             return vec![self.group(open(rate), Role::Client, read_share)];
@@ -212,30 +272,31 @@ impl<'a> Loaded<'a> {
         let stop = &stop;
         let records = std::thread::scope(|scope| {
             let each = groups.iter().flat_map(|group| (0..group.threads).map(move |_| group));
-            let client = |group| {
+            let clients = each.map(|group| {
                 let new = || if by_second { Recorder::by_second(start_ns) } else { Recorder::new(start_ns) };
-                let records = (new(), new());
+                let tally = if by_second { Tally::of(&group.queue, start_ns) } else { None };
+                let record = Client { writes: new(), reads: new(), tally };
                 scope.spawn(move || {
-                    let outcome = self.client(group, records, stop);
+                    let outcome = self.client(group, record, stop);
                     outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))
                 })
-            };
-            let clients: Vec<_> = each.map(client).collect();
+            });
+            let clients: Vec<_> = clients.collect();
             clients.into_iter().map(|client| join(client.join())).collect::<Vec<Result<_>>>()
         });
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
-        let records = records.into_iter().collect::<Result<Vec<_>>>()?;
-        let (writes, reads) = records.into_iter().unzip();
-        Ok(Done { writes, reads, seconds })
+        let mut done = Done { writes: Vec::new(), reads: Vec::new(), tallies: Vec::new(), seconds };
+        for record in records {
+            let Client { writes, reads, tally } = record?;
+            done.writes.push(writes);
+            done.reads.push(reads);
+            done.tallies.extend(tally);
+        }
+        Ok(done)
     }
 
     /// One client: writes and reads.
-    fn client(
-        &self,
-        group: &Group,
-        (mut writes, mut reads): (Recorder, Recorder),
-        stop: &AtomicBool,
-    ) -> Result<(Recorder, Recorder)> {
+    fn client(&self, group: &Group, mut record: Client, stop: &AtomicBool) -> Result<Client> {
         self.engine.thread_begin();
         let mut stream = group.stream.clone();
         let mut value = Vec::new();
@@ -246,8 +307,11 @@ impl<'a> Loaded<'a> {
             let begin_ns = due_ns.unwrap_or_else(now_ns);
             match single(family, &stream, 1, &mut value) {
                 Ok(bytes) => {
-                    let record = if stream.kind() == Kind::Put { &mut writes } else { &mut reads };
-                    record.complete(begin_ns, now_ns(), 1, bytes);
+                    let end_ns = now_ns();
+                    record.of(stream.kind()).complete(begin_ns, end_ns, 1, bytes);
+                    if let Some(tally) = &mut record.tally {
+                        tally.done(number, begin_ns, end_ns);
+                    }
                 }
                 Err(error) => {
                     outcome = Err(error);
@@ -256,72 +320,99 @@ impl<'a> Loaded<'a> {
             }
         }
         self.engine.thread_end();
-        outcome.map(|()| (writes, reads))
+        outcome.map(|()| record)
     }
 
     /// The measured phase, with who looks on beside it.
     fn measure(&self, dir: &Path, rate_per_s: f64) -> Result<Measured> {
+        self.begin();
         let before = Counters::now(self.engine, dir);
         let (look, write) = (AtomicBool::new(false), AtomicBool::new(false));
-        let start_ns = now_ns();
+        let (write, start_ns) = (&write, now_ns());
         std::thread::scope(|scope| {
             let sampler = scope.spawn(|| space::sample(dir, self.engine, None, &look));
-            let probe = scope.spawn(|| probe::probe(&Env::kernel(), dir, start_ns, &write));
-            let (looking, writing) = (StopOnDrop(&look), StopOnDrop(&write));
-            let served = self.serve_open(rate_per_s, start_ns);
+            let probes = [probe::WRITE, probe::SYNC]
+                .map(|what| scope.spawn(move || probe::probe(&Env::kernel(), dir, what, start_ns, write)));
+            let watcher = self
+                .args
+                .tail
+                .burst
+                .is_some()
+                .then(|| scope.spawn(move || bursts::watch(self.engine, start_ns, write)));
+            let (looking, writing) = (StopOnDrop(&look), StopOnDrop(write));
+            let served = self.serve_measured(rate_per_s, start_ns);
             drop(writing);
-            let device = join(probe.join());
-            let rest_ns = now_ns();
-            let space_end_bytes = self.engine.allocated(dir).bytes;
-            self.engine.phase(Phase::Settle);
-            let settled = served.is_err() || self.args.no_settle || self.engine.settle(SETTLE_MAX)?;
-            let settle_seconds = (now_ns() - rest_ns) as f64 / 1e9;
-            let after = Counters::now(self.engine, dir);
-            let space_settled_bytes = self.engine.allocated(dir).bytes;
+            let [device, device_syncs] = probes.map(|probe| join(probe.join()));
+            let looks = watcher.map(|watcher| join(watcher.join().map(Ok))).transpose()?;
+            let around = Around::settled(self.engine, dir, served.is_ok() && !self.args.no_settle)?;
             drop(looking);
             let space =
                 sampler.join().map_err(|_| Error::from("the thread that looks at the space panicked"))?;
-            let (done, left) = served?;
             Ok(Measured {
                 rate_per_s,
-                done,
-                left,
-                before,
-                after,
-                space,
-                space_end_bytes,
-                space_settled_bytes,
+                served: served?,
+                around: Around { before, space, ..around },
+                stall_budget: self.engine.stall_budget(),
                 device: device?,
-                settle_seconds,
-                settled,
+                device_syncs: device_syncs?,
+                looks: looks.unwrap_or_default(),
             })
         })
     }
 
-    /// The open loop: what was done, and how much was left. What was left is as late as it was at the end, at least.
-    fn serve_open(&self, rate_per_s: f64, start_ns: u64) -> Result<(Done, u64)> {
+    /// What was due, or as much as clients could do. What was left is as late as it was at the end, at least.
+    fn serve_measured(&self, rate_per_s: f64, start_ns: u64) -> Result<Served> {
         let groups = self.groups(rate_per_s, start_ns);
+        let queues = groups.iter().map(|group| &group.queue);
+        let plan = Plan::of(queues, start_ns, self.seconds_ns());
         let mut done = self.serve(&groups, start_ns, true)?;
-        let (mut writes, mut reads) = (Recorder::new(start_ns), Recorder::new(start_ns));
         let mut left = 0;
         for group in groups {
             let mut stream = group.stream.clone();
+            let (writes, reads) = (Recorder::new(start_ns), Recorder::new(start_ns));
+            let mut waiting = Client { writes, reads, tally: Tally::of(&group.queue, start_ns) };
             for (number, due_ns) in group.queue.left() {
                 stream.prepare(number, group.read_share);
-                let record = if stream.kind() == Kind::Put { &mut writes } else { &mut reads };
-                record.leave(due_ns, group.queue.end_ns());
+                waiting.of(stream.kind()).leave(due_ns, group.queue.end_ns());
+                waiting.tally.iter_mut().for_each(|tally| tally.left(number, due_ns, group.queue.end_ns()));
                 left += 1;
             }
+            done.writes.push(waiting.writes);
+            done.reads.push(waiting.reads);
+            done.tallies.extend(waiting.tally);
         }
-        done.writes.push(writes);
-        done.reads.push(reads);
-        Ok((done, left))
+        if plan.is_some() {
+            // What comes after the last burst is part of it.
+            wait_until(start_ns + self.seconds_ns());
+        }
+        Ok(Served { done, left, plan })
+    }
+}
+
+impl Client {
+    fn of(&mut self, kind: Kind) -> &mut Recorder {
+        if kind == Kind::Put { &mut self.writes } else { &mut self.reads }
+    }
+}
+
+impl Served {
+    /// What was seen of each burst.
+    fn seen(&self) -> Vec<Seen> {
+        bursts::merged(&self.done.tallies)
     }
 }
 
 /// When requests of so many a second are due.
 fn schedule(tail: &TailArgs, rate: f64) -> Schedule {
-    if tail.burst { Schedule::Bursts(rate) } else { Schedule::Steady(rate) }
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    match tail.burst {
+        None => Schedule::Steady(rate),
+        Some(burst) => Schedule::Bursts(Bursts {
+            per_s: rate * burst.times,
+            burst_ns: ns(burst.span.seconds),
+            idle_ns: ns(tail.idle_seconds()),
+        }),
+    }
 }
 
 /// How many of the threads read where reads have their own: their part, and at least one of each kind.

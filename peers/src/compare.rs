@@ -4,6 +4,7 @@
 mod summary;
 
 use crate::EngineName;
+use crate::pairs::CLAIM_PAIRS;
 use bench::host::WorkDir;
 use bench::report::{human_bytes, human_us};
 use bench::{BenchArgs, Report, Result};
@@ -12,15 +13,9 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// From so many pairs on a figure may be called a claim.
-const CLAIM_PAIRS: usize = 3;
-
 /// Options of a comparison.
 #[derive(Args)]
 pub struct CompareArgs {
-    /// Runs of each engine
-    #[arg(long, default_value_t = CLAIM_PAIRS)]
-    pairs: usize,
     /// Engines in order; ratios are those of the first over each other one [default: all; without blobdb and fjall, which
     /// are here for separated values, if values are shorter than --min-blob-size]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -31,6 +26,7 @@ pub struct CompareArgs {
     /// Write all reports and the summary to this file
     #[arg(long)]
     json: Option<PathBuf>,
+    // How often is `--pairs` of these.
     #[command(flatten)]
     bench: BenchArgs,
 }
@@ -56,23 +52,23 @@ fn figures() -> Vec<Figure> {
         ("max", |r| Some(r.max_us), time),
         ("write_amplification", |r| r.write_amplification, plain),
         ("device_write_amplification", |r| r.device_write_amplification, plain),
-        ("space_peak_ratio", |r| Some(r.space_peak_ratio), plain),
-        ("space_end_ratio", |r| Some(r.space_end_ratio), plain),
-        ("space_settled_ratio", |r| Some(r.space_settled_ratio), plain),
+        ("space_peak_ratio", |r| Some(r.costs.space_peak_ratio), plain),
+        ("space_end_ratio", |r| Some(r.costs.space_end_ratio), plain),
+        ("space_settled_ratio", |r| Some(r.costs.space_settled_ratio), plain),
         ("reads_per_get", |r| r.reads_per_get, plain),
         ("stall_windows_100ms", |r| Some(r.stall_windows_100ms as f64), plain),
         ("longest_without_progress", |r| Some(r.longest_without_progress_ms as f64 * 1e3), time),
         ("seconds_stalled", |r| r.seconds_stalled, plain),
-        ("process_bytes_read", |r| Some(r.process_bytes_read as f64), bytes),
-        ("settle_seconds", |r| Some(r.settle_seconds), plain),
+        ("process_bytes_read", |r| Some(r.costs.process_bytes_read as f64), bytes),
+        ("settle_seconds", |r| Some(r.costs.settle_seconds), plain),
         ("writer_p99", |r| r.latency.get("writer").map(|l| l.p99_us), time),
         ("limit_wait_seconds", |r| r.limit.as_ref()?.limit_wait_seconds, plain),
         ("limit_breaches", |r| Some(r.limit.as_ref()?.limit_breaches as f64), plain),
         ("idle_bytes_written", |r| Some(r.idle.as_ref()?.idle_bytes_written as f64), bytes),
         ("idle_bytes_read", |r| Some(r.idle.as_ref()?.idle_bytes_read as f64), bytes),
-        ("cpu_seconds", |r| Some(r.cpu_seconds), plain),
-        ("cpu_per_op", |r| Some(r.cpu_us_per_op), time),
-        ("rss_peak", |r| Some(r.rss_peak_bytes as f64), bytes),
+        ("cpu_seconds", |r| Some(r.costs.cpu_seconds), plain),
+        ("cpu_per_op", |r| Some(r.costs.cpu_us_per_op), time),
+        ("rss_peak", |r| Some(r.costs.rss_peak_bytes as f64), bytes),
     ]
 }
 
@@ -107,14 +103,12 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
 /// Runs the comparison, prints it, and returns all that was found.
 pub fn measure(args: &CompareArgs) -> Result<serde_json::Value> {
     args.bench.check()?;
-    if args.pairs == 0 {
-        return Err("a comparison needs at least one pair".into());
-    }
+    let pairs = args.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
     println!("options: {}", serde_json::to_string(&args.bench.resolved())?);
     println!("machine: {}", bench::host::machine());
     let runs = |engine| Runs { engine, reports: Vec::new(), shared: None };
     let mut all: Vec<Runs> = args.engines().into_iter().map(runs).collect();
-    for pair in 1..=args.pairs {
+    for pair in 1..=pairs {
         for runs in &mut all {
             let report = one_run(args, runs)?;
             print_run(pair, &report);
@@ -129,11 +123,11 @@ pub fn measure(args: &CompareArgs) -> Result<serde_json::Value> {
     }
     println!();
     let summary = summary::summarize(&all, &figures());
-    if args.pairs < CLAIM_PAIRS {
+    if pairs < CLAIM_PAIRS {
         println!("smoke run: fewer than {CLAIM_PAIRS} pairs are not a claim");
     }
     let runs: Vec<&Vec<Report>> = all.iter().map(|r| &r.reports).collect();
-    Ok(json!({ "options": args.bench.resolved(), "pairs": args.pairs, "summary": summary, "runs": runs }))
+    Ok(json!({ "options": args.bench.resolved(), "pairs": pairs, "summary": summary, "runs": runs }))
 }
 
 /// One run in a child process. What earlier runs left dirty is written back first.
@@ -182,14 +176,14 @@ fn print_run(pair: usize, r: &Report) {
         human_us(r.p50_us),
         human_us(r.p99_us),
         human_us(r.p999_us),
-        r.space_peak_ratio,
-        r.space_end_ratio,
-        r.space_settled_ratio,
+        r.costs.space_peak_ratio,
+        r.costs.space_end_ratio,
+        r.costs.space_settled_ratio,
         r.longest_without_progress_ms,
         r.load_seconds,
         r.seconds,
-        r.settle_seconds,
-        if r.settled { "" } else { ", NOT settled" },
+        r.costs.settle_seconds,
+        if r.costs.settled { "" } else { ", NOT settled" },
     );
     if let Some(limit) = r.limit.as_ref().filter(|limit| limit.limit_gave_up) {
         println!(
@@ -198,8 +192,11 @@ fn print_run(pair: usize, r: &Report) {
             human_bytes(limit.limit_bytes)
         );
     }
-    if r.suspended_seconds > 0.0 {
-        println!("        the process was stopped for {:.1} s: its times are void", r.suspended_seconds);
+    if r.costs.suspended_seconds > 0.0 {
+        println!(
+            "        the process was stopped for {:.1} s: its times are void",
+            r.costs.suspended_seconds
+        );
     }
 }
 

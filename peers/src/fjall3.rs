@@ -4,6 +4,7 @@
 //! a second while it reads.
 
 use bench::args::Codec;
+use bench::engine::Backlog;
 use bench::{Batch, Engine, EngineSettings, Opener, Phase, Result};
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
@@ -60,6 +61,7 @@ impl Opener for Fjall {
             others,
             settings: described(settings),
             sync: settings.sync,
+            memtable_bytes: settings.memtable_bytes,
             dropping: dropping.clone(),
             ended: ended.clone(),
             dropper,
@@ -126,6 +128,9 @@ fn drop_pages(dir: &Path) {
     }
 }
 
+/// Tables of level 0 at which it is compacted: the default.
+const LEVEL_0_TRIGGER: u64 = 4;
+
 /// An open fjall.
 struct FjallEngine {
     db: Database,
@@ -135,6 +140,7 @@ struct FjallEngine {
     others: Vec<FjallEngine>,
     settings: Vec<(String, String)>,
     sync: bool,
+    memtable_bytes: u64,
     dropping: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
     dropper: Option<JoinHandle<()>>,
@@ -207,6 +213,18 @@ impl Engine for FjallEngine {
 
     fn families(&self) -> Vec<&dyn Engine> {
         self.others.iter().map(|family| family as &dyn Engine).collect()
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        let families = self.others.len() as u64 + 1;
+        let keyspaces =
+            std::iter::once(&self.keyspace).chain(self.others.iter().map(|other| &other.keyspace));
+        Some(Backlog {
+            memory_bytes: self.db.write_buffer_size(),
+            memory_rest_bytes: families * self.memtable_bytes,
+            level_0_files: keyspaces.map(|keyspace| keyspace.l0_table_count() as u64).sum(),
+            level_0_rest_files: families * (LEVEL_0_TRIGGER - 1),
+        })
     }
 
     fn stats(&self) -> Vec<(String, serde_json::Value)> {

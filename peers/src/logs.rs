@@ -3,7 +3,7 @@
 pub mod raft;
 pub mod rocks;
 
-use crate::pairs::{Comparison, Figure, PairArgs};
+use crate::pairs::{Comparison, NamedFigure, PairArgs, figures};
 use bench::Result;
 use bench::logs::{LogArgs, LogOpener, LogReport, LogSite, OwnEngine};
 use bench::report::human_us;
@@ -51,7 +51,7 @@ pub struct LogCompareArgs {
     bench: LogArgs,
 }
 
-const FIGURES: [Figure<LogReport>; 8] = [
+const FIGURES: [NamedFigure<LogReport>; 8] = [
     ("appends_per_s", |r| Some(r.appends_per_s)),
     ("appends_per_in_place_write", |r| r.appends_per_in_place_write),
     ("p50_us", |r| Some(r.latency.p50_us)),
@@ -79,7 +79,7 @@ pub fn compare(args: &LogCompareArgs) -> Result<()> {
     let comparison = Comparison {
         child: "log-child",
         engines: engines.iter().map(|engine| engine.name()).collect(),
-        figures: &FIGURES,
+        figures: figures(&FIGURES),
         engine_of: |r: &LogReport| &r.engine,
         text: row,
     };

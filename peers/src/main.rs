@@ -154,3 +154,26 @@ fn write_report(report: &Report, file: Option<&Path>) -> Result<()> {
     let text = serde_json::to_string_pretty(report)?;
     std::fs::write(file, text + "\n").map_err(|e| format!("cannot write {}: {e}", file.display()).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_comparison_is_told_how_often() {
+        for line in [
+            "peers compare overwrite --pairs 2",
+            "peers tail tail --pairs 2 --load 20,80",
+            "peers log --pairs 2",
+            "peers pages --pairs 2",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+    }
+}

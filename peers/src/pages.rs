@@ -1,7 +1,7 @@
 //! Page servers on other engines: RocksDB with four column families, as page servers began (LavaStore, section 2.1). One run, or
 //! alternating pairs.
 
-use crate::pairs::{Comparison, Figure, PairArgs};
+use crate::pairs::{Comparison, NamedFigure, PairArgs, figures};
 use bench::Result;
 use bench::logs::LogSite;
 use bench::pages::lava::{LavaPages, key, page_and_lsn};
@@ -52,7 +52,7 @@ pub struct PageCompareArgs {
     bench: PageServerArgs,
 }
 
-const FIGURES: [Figure<PageServerReport>; 10] = [
+const FIGURES: [NamedFigure<PageServerReport>; 10] = [
     ("write_log_per_s", |r| Some(r.write_log_per_s)),
     ("write_log_mean_us", |r| Some(r.write_log.mean_us)),
     ("write_log_p99_us", |r| Some(r.write_log.p99_us)),
@@ -82,7 +82,7 @@ pub fn compare(args: &PageCompareArgs) -> Result<()> {
     let comparison = Comparison {
         child: "pages-child",
         engines: engines.iter().map(|engine| engine.name()).collect(),
-        figures: &FIGURES,
+        figures: figures(&FIGURES),
         engine_of: |r: &PageServerReport| &r.engine,
         text: PageServerReport::text,
     };

@@ -26,24 +26,37 @@ pub struct PairArgs {
     pub json: Option<PathBuf>,
 }
 
-/// A figure of a report: its name, how to get it.
-pub type Figure<R> = (&'static str, fn(&R) -> Option<f64>);
+/// A figure of a report that everybody has: its name, how to get it.
+pub type NamedFigure<R> = (&'static str, fn(&R) -> Option<f64>);
+
+/// A figure of a comparison.
+pub struct Figure<R> {
+    /// What it is called.
+    pub name: String,
+    /// How to get it.
+    pub of: Box<dyn Fn(&R) -> Option<f64>>,
+}
+
+/// These figures, as they are.
+pub fn figures<R: 'static>(all: &[NamedFigure<R>]) -> Vec<Figure<R>> {
+    all.iter().map(|(name, of)| Figure { name: (*name).to_owned(), of: Box::new(*of) }).collect()
+}
 
 /// What is compared.
-pub struct Comparison<'a, R> {
+pub struct Comparison<R> {
     /// The hidden command that makes one run: `CHILD ENGINE STORE REPORT OPTIONS`.
     pub child: &'static str,
     /// The engines as that command names them, in order.
     pub engines: Vec<String>,
     /// Of which figures there are ratios.
-    pub figures: &'a [Figure<R>],
+    pub figures: Vec<Figure<R>>,
     /// The engine of a report.
     pub engine_of: fn(&R) -> &str,
     /// A report in the output.
     pub text: fn(&R) -> String,
 }
 
-impl<R: Serialize + DeserializeOwned> Comparison<'_, R> {
+impl<R: Serialize + DeserializeOwned> Comparison<R> {
     /// Makes the runs, prints and records them.
     pub fn run(&self, args: &PairArgs, options: &impl Serialize) -> Result<()> {
         println!("options: {}", serde_json::to_string(options)?);
@@ -88,7 +101,7 @@ impl<R: Serialize + DeserializeOwned> Comparison<'_, R> {
         let Some((ours, others)) = all.split_first() else { return json!([]) };
         let mut rows = Vec::new();
         for other in others {
-            for (name, of) in self.figures {
+            for Figure { name, of } in &self.figures {
                 let pairs = ours.iter().zip(other);
                 let ratios = pairs.filter_map(|(a, b)| Some(of(a)? / of(b)?));
                 let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();

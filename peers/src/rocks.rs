@@ -1,6 +1,7 @@
 //! RocksDB, vanilla and with blob files (BlobDB), as its tuning guide advises for the memory that it is given.
 
 use bench::args::Codec;
+use bench::engine::Backlog;
 use bench::{Batch, Engine, EngineSettings, Opener, Result};
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
@@ -25,14 +26,18 @@ const BLOB_READAHEAD_BYTES: u64 = 2 << 20;
 /// Two to this power are the shards of its cache.
 const CACHE_SHARD_BITS: i32 = 1;
 
-/// The paper's RocksDB-IO: bytes of a memtable and of a table; the first level is four of them.
+/// The paper's RocksDB-IO: bytes of a memtable and of a table.
 const PAPER_TABLE_BYTES: u64 = 64 << 20;
+/// Bytes of the first level.
+const PAPER_BASE_BYTES: u64 = 256 << 20;
 /// How much larger each level is than the one above.
-const PAPER_MULTIPLIER: f64 = 8.0;
+const PAPER_MULTIPLIER: u32 = 8;
 /// Levels, level 0 included.
 const PAPER_LEVELS: i32 = 5;
 /// Bytes that wait for compaction at which writers are slowed down, and wait.
 const PAPER_DEBT_BYTES: usize = 64 << 20;
+/// Tables of level 0 at which it is compacted: the default.
+const LEVEL_0_TRIGGER: u64 = 4;
 /// Of a table as otherwise, one of [`Shape::SmallTables`] has one part in so many.
 const SMALL_PART: u64 = 8;
 
@@ -77,6 +82,7 @@ impl Opener for Rocks {
             db: DB::open_cf_descriptors(&options, dir, families)?,
             settings: self.described(settings),
             sync: settings.sync,
+            memtable_bytes: settings.memtable_bytes,
             block_reads: AtomicU64::new(0),
             blob_reads: AtomicU64::new(0),
         });
@@ -94,11 +100,6 @@ fn codec(codec: Codec) -> DBCompressionType {
     }
 }
 
-/// The size of L1: that of L0 when its compaction starts (four memtables), as the tuning guide says.
-fn level_base(settings: &EngineSettings) -> u64 {
-    settings.memtable_bytes * 4
-}
-
 impl Rocks {
     fn separates(&self, settings: &EngineSettings) -> bool {
         self.blobs && settings.min_blob_size > 0
@@ -112,6 +113,8 @@ impl Rocks {
             Shape::Paper => EngineSettings {
                 memtable_bytes: PAPER_TABLE_BYTES,
                 file_bytes: PAPER_TABLE_BYTES,
+                level_base_bytes: PAPER_BASE_BYTES,
+                level_multiplier: Some(PAPER_MULTIPLIER),
                 ..settings
             },
             Shape::SmallTables => EngineSettings { file_bytes: settings.file_bytes / SMALL_PART, ..settings },
@@ -138,13 +141,15 @@ impl Rocks {
         options.set_write_buffer_size(settings.memtable_bytes as usize);
         options.set_max_write_buffer_number(2);
         options.set_target_file_size_base(settings.file_bytes);
-        options.set_max_bytes_for_level_base(level_base(settings));
+        options.set_max_bytes_for_level_base(settings.level_base_bytes);
+        if let Some(times) = settings.level_multiplier {
+            options.set_max_bytes_for_level_multiplier(f64::from(times));
+        }
         options.set_max_background_jobs(settings.background_threads as i32);
         options.set_use_direct_reads(settings.direct_io);
         options.set_use_direct_io_for_flush_and_compaction(settings.direct_io);
         options.set_compression_type(codec(settings.compression));
         if self.shape == Shape::Paper {
-            options.set_max_bytes_for_level_multiplier(PAPER_MULTIPLIER);
             options.set_num_levels(PAPER_LEVELS);
             options.set_soft_pending_compaction_bytes_limit(PAPER_DEBT_BYTES);
             options.set_hard_pending_compaction_bytes_limit(PAPER_DEBT_BYTES);
@@ -171,7 +176,7 @@ impl Rocks {
             ("write_buffer_size", settings.memtable_bytes.to_string()),
             ("max_write_buffer_number", "2".to_owned()),
             ("target_file_size_base", settings.file_bytes.to_string()),
-            ("max_bytes_for_level_base", level_base(settings).to_string()),
+            ("max_bytes_for_level_base", settings.level_base_bytes.to_string()),
             ("max_background_jobs", settings.background_threads.to_string()),
             ("block_cache", settings.cache_bytes.to_string()),
             ("cache_shards", (1 << CACHE_SHARD_BITS).to_string()),
@@ -185,8 +190,10 @@ impl Rocks {
                 if settings.sync { "synced, recycle_log_file_num 4" } else { "on, not synced" }.to_owned(),
             ),
         ];
+        if let Some(times) = settings.level_multiplier {
+            all.push(("max_bytes_for_level_multiplier", times.to_string()));
+        }
         if self.shape == Shape::Paper {
-            all.push(("max_bytes_for_level_multiplier", PAPER_MULTIPLIER.to_string()));
             all.push(("num_levels", PAPER_LEVELS.to_string()));
             all.push(("soft and hard pending_compaction_bytes_limit", PAPER_DEBT_BYTES.to_string()));
         }
@@ -231,6 +238,7 @@ struct Shared {
     db: DB,
     settings: Vec<(String, String)>,
     sync: bool,
+    memtable_bytes: u64,
     block_reads: AtomicU64,
     blob_reads: AtomicU64,
 }
@@ -262,13 +270,17 @@ impl RocksEngine {
         found.map(Some).ok_or_else(|| format!("there is no column family {name}").into())
     }
 
-    /// Of all families, by cause.
-    fn stall_counts(&self) -> BTreeMap<String, u64> {
+    /// All families.
+    fn family_handles(&self) -> Vec<&ColumnFamily> {
         let names = std::iter::once(rocksdb::DEFAULT_COLUMN_FAMILY_NAME);
         let names = names.chain(self.others.iter().filter_map(|other| other.family.as_deref()));
-        let families = names.filter_map(|name| self.shared.db.cf_handle(name));
+        names.filter_map(|name| self.shared.db.cf_handle(name)).collect()
+    }
+
+    /// Of all families, by cause.
+    fn stall_counts(&self) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
-        for family in families {
+        for family in self.family_handles() {
             let report = self.shared.db.property_value_cf(family, "rocksdb.cf-write-stall-stats");
             for (cause, count) in stall_counts(&report.ok().flatten().unwrap_or_default()) {
                 *all.entry(cause).or_default() += count;
@@ -398,6 +410,19 @@ impl Engine for RocksEngine {
     fn waits_ns(&self) -> Vec<(String, u64)> {
         // By cause it counts, and does not time.
         vec![("all".to_owned(), stall_ns(&self.stall()))]
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        let (families, db) = (self.family_handles(), &self.shared.db);
+        let sum = |name: &str| -> Option<u64> {
+            families.iter().map(|family| db.property_int_value_cf(family, name).ok().flatten()).sum()
+        };
+        Some(Backlog {
+            memory_bytes: sum("rocksdb.size-all-mem-tables")?,
+            memory_rest_bytes: families.len() as u64 * self.shared.memtable_bytes,
+            level_0_files: sum("rocksdb.num-files-at-level0")?,
+            level_0_rest_files: families.len() as u64 * (LEVEL_0_TRIGGER - 1),
+        })
     }
 
     fn settings(&self) -> Vec<(String, String)> {

@@ -2,10 +2,11 @@
 //! requests at the same part of it, in alternating runs.
 
 use crate::EngineName;
-use crate::pairs::{CLAIM_PAIRS, Comparison, Figure, PairArgs};
+use crate::pairs::{CLAIM_PAIRS, Comparison, Figure, NamedFigure, PairArgs, figures};
 use bench::args::Workload;
 use bench::report::{Latency, human_us};
-use bench::tail::{TailArgs, TailReport};
+use bench::tail::bursts::Burst;
+use bench::tail::{TailArgs, TailReport, TailRuns};
 use bench::{BenchArgs, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -35,9 +36,11 @@ pub struct TailCompareArgs {
     bench: BenchArgs,
 }
 
-const FIGURES: [Figure<TailReport>; 15] = [
+const FIGURES: [NamedFigure<TailReport>; 19] = [
     ("ops_per_s", |r| Some(r.ops_per_s)),
+    ("ops_over_sustained", |r| Some(r.ops_over_sustained)),
     ("write_p50_us", |r| Some(r.write.p50_us)),
+    ("write_p90_us", |r| Some(r.write.p90_us)),
     ("write_p99_us", |r| Some(r.write.p99_us)),
     ("write_p999_us", |r| Some(r.write.p999_us)),
     ("write_max_us", |r| Some(r.write.max_us)),
@@ -47,17 +50,37 @@ const FIGURES: [Figure<TailReport>; 15] = [
     ("read_max_us", |r| Some(r.read.max_us)),
     ("stall_windows_100ms", |r| Some(r.stall_windows_100ms as f64)),
     ("longest_without_progress_ms", |r| Some(r.longest_without_progress_ms as f64)),
+    ("burst_achieved_per_s", |r| of_bursts(r, |burst| burst.achieved_per_s)),
+    ("burst_longest_wait_ms", |r| of_bursts(r, |burst| burst.longest_wait_ms)),
     ("process_bytes_per_user_byte", |r| r.process_bytes_per_user_byte),
     ("device_bytes_per_user_byte", |r| r.device_bytes_per_user_byte),
-    ("space_peak_ratio", |r| Some(r.space_peak_ratio)),
-    ("cpu_us_per_op", |r| Some(r.cpu_us_per_op)),
+    ("space_peak_ratio", |r| Some(r.costs.space_peak_ratio)),
+    ("cpu_us_per_op", |r| Some(r.costs.cpu_us_per_op)),
 ];
+
+/// The mean of all bursts; nothing if there are none.
+fn of_bursts(report: &TailReport, of: fn(&Burst) -> f64) -> Option<f64> {
+    let count = report.bursts.len();
+    (count > 0).then(|| report.bursts.iter().map(of).sum::<f64>() / count as f64)
+}
+
+/// The figures of each load; what they are called says which, if there are several.
+fn of_each_load(loads: &[f64]) -> Vec<Figure<TailRuns>> {
+    let of_load = |(at, load): (usize, &f64)| {
+        let (load, is_one) = (*load, loads.len() == 1);
+        figures(&FIGURES).into_iter().map(move |Figure { name, of }| Figure {
+            name: if is_one { name } else { format!("{name} at {load} %") },
+            of: Box::new(move |runs: &TailRuns| of(runs.points.get(at)?)),
+        })
+    };
+    loads.iter().enumerate().flat_map(of_load).collect()
+}
 
 /// One run, in this process.
 pub fn child(engine: EngineName, dir: &Path, out: &Path, args: &str) -> Result<()> {
     let args: BenchArgs = serde_json::from_str(args)?;
-    let report = bench::tail::run(&args, engine.opener().as_ref(), dir)?;
-    Ok(std::fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?)
+    let runs = bench::tail::run(&args, engine.opener().as_ref(), dir)?;
+    Ok(std::fs::write(out, serde_json::to_string_pretty(&runs)? + "\n")?)
 }
 
 /// Runs the comparison and prints it.
@@ -69,9 +92,9 @@ pub fn compare(args: &TailCompareArgs) -> Result<()> {
     let comparison = Comparison {
         child: "tail-child",
         engines: args.engines.iter().map(|engine| engine.name()).collect(),
-        figures: &FIGURES,
-        engine_of: |r: &TailReport| &r.engine,
-        text: row,
+        figures: of_each_load(&args.bench.tail.loads().iter().collect::<Vec<_>>()),
+        engine_of: |runs: &TailRuns| runs.points.first().map_or("", |report| &report.engine),
+        text: |runs: &TailRuns| runs.points.iter().map(row).collect::<Vec<_>>().join("\n        "),
     };
     let pairs = args.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
     let pairs = PairArgs { pairs, dir: args.dir.clone(), json: args.json.clone() };
@@ -81,6 +104,7 @@ pub fn compare(args: &TailCompareArgs) -> Result<()> {
             let tail = TailArgs { only_find: true, ..args.bench.tail.clone() };
             let found =
                 comparison.one_run(&pairs, &REFERENCE.name(), &BenchArgs { tail, ..args.bench.clone() })?;
+            let found = found.points.first().ok_or("the run has no report")?;
             println!("{} sustains {:.0} operations a second", found.engine, found.sustained_per_s);
             found.sustained_per_s
         }
@@ -101,9 +125,16 @@ fn row(r: &TailReport) -> String {
     };
     let ratio = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.2}"));
     let device = r.device_write.as_ref().map_or("-".to_owned(), |l| human_us(l.max_us));
+    let synced = r.device_sync.as_ref().map_or("-".to_owned(), |l| human_us(l.max_us));
+    let bursts: Vec<String> =
+        r.bursts.iter().map(|burst| format!("\n        burst: {}", burst.text())).collect();
+    let load = match r.load_percent() {
+        0.0 => format!("{:.2} of what is sustained", r.ops_over_sustained),
+        load => format!("at {load} %"),
+    };
     format!(
-        "{:<30} {:.0}/s due, {:.0}/s done{}  writes {}  reads {}  longest pause {} ms, {} windows  bytes {} (device {})  space {:.2}  \
-         device's longest write {device}  waits {}",
+        "{:<30} {load}: {:.0}/s due, {:.0}/s done{}  writes {}  reads {}  longest pause {} ms, {} windows  bytes {} (device {})  space {:.2}  \
+         device's longest write {device}, synced {synced}  waits {}{}",
         r.engine,
         r.rate_per_s,
         r.ops_per_s,
@@ -114,7 +145,8 @@ fn row(r: &TailReport) -> String {
         r.stall_windows_100ms,
         ratio(r.process_bytes_per_user_byte),
         ratio(r.device_bytes_per_user_byte),
-        r.space_peak_ratio,
+        r.costs.space_peak_ratio,
         r.waits(),
+        bursts.concat(),
     )
 }

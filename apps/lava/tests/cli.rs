@@ -396,7 +396,7 @@ fn bench_tail_reports_what_was_due_and_cleans_up() {
         assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!s.path("bench-data").exists(), "{options} left its store behind");
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("latency of writes") && text.contains("waits"), "{options}: {text}");
+        assert!(text.contains("writes") && text.contains("waits"), "{options}: {text}");
         json(&std::fs::read_to_string(s.path("r.json")).unwrap())
     };
     for options in ["--rate 2500 --load 80", "--rate 2500 --load 80 --clients separate --distribution pareto"]
@@ -412,9 +412,38 @@ fn bench_tail_reports_what_was_due_and_cleans_up() {
         assert!(told["waits_seconds"]["l0"].is_number() && told["space_peak_ratio"].as_f64() > Some(0.0));
         assert_eq!(told["engine_settings"]["policy"], "leveled");
     }
+    let several = report("--rate 2500 --load 20,80");
+    let due: Vec<f64> =
+        several["points"].as_array().unwrap().iter().map(|r| r["rate_per_s"].as_f64().unwrap()).collect();
+    assert_eq!(due, [500.0, 2000.0]);
+    let bursts = report("--rate 1000 --burst 3x50ms --idle 50ms");
+    assert_eq!(
+        (bursts["bursts"].as_array().unwrap().len(), &bursts["bursts"][1]["offered"]),
+        (2, &150.into())
+    );
+    let closed = report("--rate 1000 --closed 8");
+    assert!(
+        closed["ops_over_sustained"].as_f64() > Some(0.0)
+            && closed["engine_times"]["waits"]["l0"]["max_us"].is_f64()
+    );
     let found = report("--load 20 --find-seconds 0.1");
     let (all, part) = (found["sustained_per_s"].as_f64().unwrap(), found["rate_per_s"].as_f64().unwrap());
     assert!(all > 0.0 && (part / all - 0.2).abs() < 1e-6, "{part} of {all}");
+}
+
+#[test]
+fn bench_compares_policies_and_cleans_up() {
+    let s = Scratch::new("bench-policy");
+    let line = "bench ablation --policy --pairs 1 --num 500 --value-size 100 --rate 1000 --seconds 0.1 --json r.json";
+    let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!s.path("bench-data").exists(), "its stores are left");
+    let told = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+    let rows: Vec<&str> =
+        told["rows"].as_array().unwrap().iter().map(|row| row["row"].as_str().unwrap()).collect();
+    assert_eq!(rows, ["leveled", "leveled, RocksDB's sizes", "leveled, small tables", "vlsm"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("write P99.9, us") && text.contains("sum of stalls, s"), "{text}");
 }
 
 #[test]

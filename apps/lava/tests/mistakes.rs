@@ -16,7 +16,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 fn arguments_that_cannot_be_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),
@@ -31,6 +31,11 @@ fn arguments_that_cannot_be_are_named() {
         ),
         (&["bench", "load", "--num", "0"], "bench: --num must be at least 1"),
         (&["bench", "tail", "--load", "0"], "bench: --load must be above 0"),
+        (&["bench", "tail", "--load", "20,1001"], "bench: --load must be above 0"),
+        (&["bench", "tail", "--burst", "0x1s"], "bench: --burst must be above 0"),
+        (&["bench", "tail", "--closed", "8", "--load", "80"], "bench: --closed has no rate"),
+        (&["bench", "tail", "--policy"], "bench: --policy names one"),
+        (&["bench", "ablation", "--sweep", "growth=8"], "bench: --sweep is of ablation --policy alone"),
         (&["gc", "--until", "200%"], "a ratio is a number from 0 to 1"),
     ];
     for (args, told) in cases {

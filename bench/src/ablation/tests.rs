@@ -1,22 +1,12 @@
 use super::*;
+use crate::args::tests::args;
 use crate::engine::{Engine, EngineSettings};
 use crate::host::WorkDir;
 use crate::lava::Lava;
-use clap::Parser;
 use lavastore::Ablation;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: BenchArgs,
-}
-
-fn args(line: &str) -> BenchArgs {
-    Cli::parse_from(std::iter::once("bench").chain(line.split_whitespace())).args
-}
 
 /// LavaStore; remembers with which mechanisms it was opened, and whether there was a store already.
 #[derive(Default)]

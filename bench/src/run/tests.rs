@@ -1,18 +1,9 @@
 use super::*;
+use crate::args::tests::args;
 use crate::engine::Batch;
-use clap::Parser;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: BenchArgs,
-}
-
-fn args(line: &str) -> BenchArgs {
-    Cli::parse_from(std::iter::once("bench").chain(line.split(' '))).args
-}
+use std::time::Duration;
 
 /// An engine of the simplest kind.
 #[derive(Default)]
@@ -116,7 +107,7 @@ fn the_same_seed_does_the_same_work() {
 fn the_open_loop_keeps_its_rate_and_user_bytes_are_exact() {
     let report = run_once("overwrite --num 100 --updates 200 --value-size 76 --rate 4000");
     assert!(report.seconds >= 199.0 / 4000.0);
-    assert_eq!(report.user_bytes, 200 * 100);
+    assert_eq!(report.costs.user_bytes, 200 * 100);
 }
 
 #[test]

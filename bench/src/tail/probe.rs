@@ -1,9 +1,9 @@
 //! How long the device itself takes: a page written in place, around the page cache, in a file of its own beside the store,
-//! again and again.
+//! again and again. One probe only writes, fifty times a second; another makes what it wrote durable, ten times a second.
 //!
-//! Fifty small writes a second, which nobody makes durable, change little for the store. What they wait for, any write to the
-//! device waits for at that moment; so a long latency of the store with a long one of the probe in the same second is none
-//! that an engine imposes. Where such a file cannot be made nothing is known, and the run goes on without.
+//! So few small writes change little for the store. What they wait for, any write to the device waits for at that moment; so a
+//! long latency of the store with a long one of the probe in the same second is none that an engine imposes. Where such a
+//! file cannot be made nothing is known, and the run goes on without.
 
 use crate::Result;
 use crate::host::{now_ns, wait_until};
@@ -12,19 +12,37 @@ use io::{Access, AlignedBuf, Env, PAGE};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Between two writes.
-const BETWEEN_NS: u64 = 20_000_000;
-/// The file.
-const NAME: &str = "device-probe";
-/// Its pages, written in turn.
+/// Pages of the file, written in turn.
 const PAGES: u64 = 16;
+
+/// What is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// The file.
+    name: &'static str,
+    /// From one write to the next.
+    between_ns: u64,
+    /// It is made durable, and that is part of it.
+    durable: bool,
+}
+
+/// A page is written.
+pub const WRITE: Probe = Probe { name: "device-probe", between_ns: 20_000_000, durable: false };
+/// A page is written and synced.
+pub const SYNC: Probe = Probe { name: "sync-probe", between_ns: 100_000_000, durable: true };
 
 /// Writes until `stop`; nothing if there can be no such file in `dir`.
 ///
 /// # Errors
 /// Those of the writes.
-pub fn probe(env: &Env, dir: &Path, start_ns: u64, stop: &AtomicBool) -> Result<Option<Recorder>> {
-    let path = dir.join(NAME);
+pub fn probe(
+    env: &Env,
+    dir: &Path,
+    probe: Probe,
+    start_ns: u64,
+    stop: &AtomicBool,
+) -> Result<Option<Recorder>> {
+    let path = dir.join(probe.name);
     let Ok(file) = env.fs.create_in_place(&path, PAGES * PAGE as u64, Access::Direct) else {
         return Ok(None);
     };
@@ -37,8 +55,11 @@ pub fn probe(env: &Env, dir: &Path, start_ns: u64, stop: &AtomicBool) -> Result<
         }
         let begin_ns = now_ns();
         written = file.write_at(&page, number % PAGES * PAGE as u64);
+        if probe.durable && written.is_ok() {
+            written = file.sync_data();
+        }
         record.complete(begin_ns, now_ns(), 1, PAGE as u64);
-        wait_until(begin_ns + BETWEEN_NS);
+        wait_until(begin_ns + probe.between_ns);
     }
     drop(file);
     env.fs.remove(&path)?;
@@ -51,21 +72,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_probe_writes_and_leaves_nothing() {
+    fn probes_write_and_leave_nothing() {
         let dir = crate::host::WorkDir::fresh(
             &std::env::temp_dir().join(format!("bench-probe-test-{}", std::process::id())),
         )
         .unwrap();
-        let stop = AtomicBool::new(false);
-        let record = std::thread::scope(|scope| {
-            let probe = scope.spawn(|| probe(&Env::kernel(), dir.path(), now_ns(), &stop));
-            wait_until(now_ns() + 3 * BETWEEN_NS);
-            stop.store(true, Ordering::Relaxed);
-            probe.join().unwrap().unwrap().unwrap()
-        });
-        assert!(record.ops > 0 && record.latency_ns.max() > 0);
-        assert!(Env::kernel().fs.list(dir.path()).unwrap().is_empty());
-        let nowhere = dir.path().join("none");
-        assert!(probe(&Env::kernel(), &nowhere, 0, &AtomicBool::new(false)).unwrap().is_none());
+        for what in [WRITE, SYNC] {
+            let stop = AtomicBool::new(false);
+            let record = std::thread::scope(|scope| {
+                let probe = scope.spawn(|| probe(&Env::kernel(), dir.path(), what, now_ns(), &stop));
+                wait_until(now_ns() + 2 * what.between_ns);
+                stop.store(true, Ordering::Relaxed);
+                probe.join().unwrap().unwrap().unwrap()
+            });
+            assert!(record.ops > 0 && record.latency_ns.max() > 0);
+            assert!(Env::kernel().fs.list(dir.path()).unwrap().is_empty());
+            let nowhere = dir.path().join("none");
+            assert!(probe(&Env::kernel(), &nowhere, what, 0, &AtomicBool::new(false)).unwrap().is_none());
+        }
     }
 }

@@ -11,18 +11,41 @@ use crate::host::{now_ns, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How long a burst is.
-const BURST_NS: u64 = 10_000_000_000;
-/// From one burst to the next.
-const BURST_PERIOD_NS: u64 = 30_000_000_000;
-
 /// When requests are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
     /// So many a second, evenly.
     Steady(f64),
-    /// As many in the long run, but evenly within 10 s at three times the rate, after which there are none for 20 s.
-    Bursts(f64),
+    /// None but in bursts.
+    Bursts(Bursts),
+}
+
+/// So many a second for some time, evenly, then none, again and again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bursts {
+    /// Requests of a burst in each second.
+    pub per_s: f64,
+    /// How long a burst is.
+    pub burst_ns: u64,
+    /// From the end of a burst to the next.
+    pub idle_ns: u64,
+}
+
+impl Bursts {
+    /// Requests of one.
+    pub fn each(&self) -> u64 {
+        ((self.per_s * self.burst_ns as f64 / 1e9).round() as u64).max(1)
+    }
+
+    /// In which the request of this number is.
+    pub fn burst_of(&self, number: u64) -> u64 {
+        number / self.each()
+    }
+
+    /// From the beginning of one to that of the next.
+    pub fn period_ns(&self) -> u64 {
+        self.burst_ns + self.idle_ns
+    }
 }
 
 impl Schedule {
@@ -30,10 +53,10 @@ impl Schedule {
     pub fn due_ns(self, number: u64) -> u64 {
         match self {
             Schedule::Steady(rate) => (number as f64 * 1e9 / rate) as u64,
-            Schedule::Bursts(rate) => {
-                let each = ((rate * BURST_PERIOD_NS as f64 / 1e9).round() as u64).max(1);
-                let within = (number % each) as f64 * BURST_NS as f64 / each as f64;
-                number / each * BURST_PERIOD_NS + within as u64
+            Schedule::Bursts(bursts) => {
+                let each = bursts.each();
+                let within = (number % each) as f64 * bursts.burst_ns as f64 / each as f64;
+                bursts.burst_of(number) * bursts.period_ns() + within as u64
             }
         }
     }
@@ -111,6 +134,16 @@ impl Queue {
         schedule.into_iter().flat_map(move |(schedule, numbers)| {
             numbers.map(move |number| (number, self.start_ns + schedule.due_ns(number)))
         })
+    }
+
+    /// When its requests are due; a closed loop has none.
+    pub fn schedule(&self) -> Option<Schedule> {
+        self.schedule
+    }
+
+    /// How many requests are due.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// When clients stop taking.

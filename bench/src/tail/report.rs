@@ -1,15 +1,17 @@
 //! What a run of `tail` found: as JSON for programs, as a table for people.
 
+use super::bursts::Burst;
+use super::engine::EngineTimes;
 use super::{Done, Measured, SECONDS, Sustained};
 use crate::args::BenchArgs;
+use crate::costs::Costs;
 use crate::host;
-use crate::record::{Merged, SLOT_NS, Stalls, merge, stalls};
+use crate::record::{Merged, Recorder, SLOT_NS, Stalls, merge, stalls};
 use crate::report::{Latency, human_bytes, human_count, human_us};
 use crate::space::Space;
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -63,6 +65,9 @@ pub struct Second {
     pub space_bytes: u64,
     /// The longest write of the probe beside the store, microseconds; nothing if there is none.
     pub device_write_max_us: Option<f64>,
+    /// The same of writes that are synced.
+    #[serde(default)]
+    pub device_sync_max_us: Option<f64>,
 }
 
 /// The report of one run. What the words mean is with [`crate::Report`].
@@ -76,7 +81,7 @@ pub struct TailReport {
     pub sustained_per_s: f64,
     /// Operations of each second in which this was found; none if it was told.
     pub found_by_second: Vec<u64>,
-    /// Operations a second that were due.
+    /// Operations a second that were due; with bursts that of which they are a multiple; 0 in a closed loop.
     pub rate_per_s: f64,
     /// Operations that were done.
     pub ops: u64,
@@ -86,6 +91,9 @@ pub struct TailReport {
     pub seconds: f64,
     /// Operations a second.
     pub ops_per_s: f64,
+    /// The same over what is sustained.
+    #[serde(default)]
+    pub ops_over_sustained: f64,
     /// True if at the end there was no backlog.
     pub kept_up: bool,
     /// Latencies of writes, from when they were due.
@@ -106,54 +114,39 @@ pub struct TailReport {
     pub waits_seconds: BTreeMap<String, f64>,
     /// How often the engine says that it made writers wait, by cause, where it counts them.
     pub waits_counted: BTreeMap<String, u64>,
+    /// What the engine's own histograms say of the measured phase; nothing if it has none.
+    #[serde(default)]
+    pub engine_times: Option<EngineTimes>,
+    /// Operations that the engine says waited longer, all in all, than its budget.
+    #[serde(default)]
+    pub ops_over_budget: Option<u64>,
+    /// What became of each burst.
+    #[serde(default)]
+    pub bursts: Vec<Burst>,
     /// Writes of a page beside the store, around the page cache: what the device itself takes; nothing where they cannot be.
     pub device_write: Option<Latency>,
-    /// Keys and values written.
-    pub user_bytes: u64,
-    /// Bytes that this process wrote (or dirtied), settling included.
-    pub process_bytes_written: u64,
-    /// Bytes that the device wrote, settling included, whoever caused them; nothing if it has no counters.
-    pub device_bytes_written: Option<u64>,
+    /// The same with a sync of each.
+    #[serde(default)]
+    pub device_sync: Option<Latency>,
+    /// What it cost.
+    #[serde(flatten)]
+    pub costs: Costs,
     /// Bytes that the process wrote over user bytes.
     pub process_bytes_per_user_byte: Option<f64>,
     /// Bytes that the device wrote over user bytes.
     pub device_bytes_per_user_byte: Option<f64>,
-    /// Raw bytes of all live keys and values.
-    pub live_bytes: u64,
-    /// Largest space over live bytes, from the first operation to settled.
-    pub space_peak_ratio: f64,
-    /// Space over live bytes when the last operation was done.
-    pub space_end_ratio: f64,
-    /// Space over live bytes when settled.
-    pub space_settled_ratio: f64,
     /// Second by second.
     pub timeline: Vec<Second>,
-    /// How long the whole process did not run because somebody stopped it; if this is not 0, times mean nothing.
-    pub suspended_seconds: f64,
-    /// CPU time of the process, measured phase and settling.
-    pub cpu_seconds: f64,
-    /// The same for each operation, microseconds; what the benchmark itself needs is in it.
-    pub cpu_us_per_op: f64,
-    /// The most memory that the process had resident.
-    pub rss_peak_bytes: u64,
     /// Everything before the measured phase: loading, filling, finding the rate, coming to rest.
     pub load_seconds: f64,
     /// False if the background was still busy 120 s after that, when the measured phase began.
     pub rested: bool,
-    /// Settling after it.
-    pub settle_seconds: f64,
-    /// False if the background was still busy after 120 s.
-    pub settled: bool,
     /// Cores, memory, kernel.
     pub machine: String,
     /// The options of the run.
     pub options: Option<BenchArgs>,
     /// The engine's own settings.
     pub engine_settings: BTreeMap<String, String>,
-    /// The engine's own counters when the measured phase began.
-    pub engine_stats_before: BTreeMap<String, Value>,
-    /// The same when it had settled.
-    pub engine_stats: BTreeMap<String, Value>,
 }
 
 impl Done {
@@ -176,15 +169,18 @@ pub(super) fn of(args: &BenchArgs, sustained: &Sustained, measured: Option<&Meas
         workload: "tail".to_owned(),
         sustained_per_s: sustained.per_s,
         found_by_second: sustained.by_second.clone(),
-        live_bytes: args.live_bytes(),
-        rss_peak_bytes: host::process_counters().rss_peak_bytes,
+        costs: Costs {
+            live_bytes: args.live_bytes(),
+            rss_peak_bytes: host::process_counters().rss_peak_bytes,
+            ..Costs::default()
+        },
         machine: host::machine(),
         options: Some(BenchArgs { seconds: Some(args.seconds.unwrap_or(SECONDS)), ..args.resolved() }),
         ..TailReport::default()
     };
     match measured {
         None => report,
-        Some(measured) => measured.costs(args, measured.speed(args, report)),
+        Some(measured) => measured.waits(measured.speed(args, report)),
     }
 }
 
@@ -195,87 +191,86 @@ fn pause_ms(stalls: Stalls) -> u64 {
 impl Measured {
     fn speed(&self, args: &BenchArgs, report: TailReport) -> TailReport {
         let due_seconds = args.seconds.unwrap_or(SECONDS);
-        let (all, writes, reads) = (self.done.all(), merge(&self.done.writes), merge(&self.done.reads));
-        let late = self.done.seconds - due_seconds;
+        let done = &self.served.done;
+        let (all, writes, reads) = (done.all(), merge(&done.writes), merge(&done.reads));
+        let late = done.seconds - due_seconds;
+        let ops_per_s = all.ops as f64 / done.seconds.max(due_seconds);
         TailReport {
             rate_per_s: self.rate_per_s,
             ops: all.ops,
-            ops_left: self.left,
-            seconds: self.done.seconds,
-            ops_per_s: all.ops as f64 / self.done.seconds.max(due_seconds),
-            kept_up: self.left == 0 && late <= (due_seconds * KEPT_UP_PART).max(KEPT_UP_SECONDS),
+            ops_left: self.served.left,
+            seconds: done.seconds,
+            ops_per_s,
+            ops_over_sustained: ops_per_s / report.sustained_per_s,
+            kept_up: self.served.left == 0 && late <= (due_seconds * KEPT_UP_PART).max(KEPT_UP_SECONDS),
             write: Latency::of(&writes.latency_ns),
             read: Latency::of(&reads.latency_ns),
             stall_windows_100ms: all.stalls.windows,
             longest_without_progress_ms: pause_ms(all.stalls),
             write_stall_windows_100ms: writes.stalls.windows,
             longest_without_write_ms: pause_ms(writes.stalls),
-            user_bytes: writes.bytes,
+            bursts: self.bursts(),
+            costs: self.around.costs(args, all.ops, writes.bytes),
             timeline: self.timeline(&all, &writes, &reads),
             ..report
         }
     }
 
-    fn costs(&self, args: &BenchArgs, report: TailReport) -> TailReport {
-        let (process, old) = (self.after.process, self.before.process);
-        let device = self.after.device.zip(self.before.device);
-        let device_bytes_written = device.map(|(new, old)| new.write_bytes.saturating_sub(old.write_bytes));
-        let process_bytes_written = process.write_bytes - old.write_bytes;
-        let user_bytes = report.user_bytes;
-        let per_user_byte = |bytes: u64| (user_bytes > 0).then(|| bytes as f64 / user_bytes as f64);
-        let ratio = |bytes: u64| bytes as f64 / args.live_bytes() as f64;
-        let peak = self.space.peak.bytes.max(self.space_end_bytes).max(self.space_settled_bytes);
-        let cpu_ns = process.cpu_ns - old.cpu_ns;
+    fn bursts(&self) -> Vec<Burst> {
+        let plan = self.served.plan.as_ref();
+        plan.map(|plan| plan.reports(&self.served.seen(), &self.looks)).unwrap_or_default()
+    }
+
+    fn waits(&self, report: TailReport) -> TailReport {
+        let (before, after) = (&self.around.before.histograms, &self.around.after.histograms);
+        let engine_times = before.as_ref().zip(after.as_ref());
+        let summary = |record: &Option<Recorder>| record.as_ref().map(|r| Latency::of(&r.latency_ns));
+        let costs = &report.costs;
         TailReport {
-            wait_seconds: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
+            wait_seconds: self.around.growth("stall_ns").map(|ns| ns as f64 / 1e9),
             waits_seconds: self.growths("_ns").map(|(cause, ns)| (cause, ns as f64 / 1e9)).collect(),
             waits_counted: self.growths("_count").collect(),
-            device_write: self.device.as_ref().map(|device| Latency::of(&device.latency_ns)),
-            process_bytes_written,
-            device_bytes_written,
-            process_bytes_per_user_byte: per_user_byte(process_bytes_written),
-            device_bytes_per_user_byte: device_bytes_written.and_then(per_user_byte),
-            space_peak_ratio: ratio(peak),
-            space_end_ratio: ratio(self.space_end_bytes),
-            space_settled_ratio: ratio(self.space_settled_bytes),
-            suspended_seconds: self.space.suspended_ns as f64 / 1e9,
-            cpu_seconds: cpu_ns as f64 / 1e9,
-            cpu_us_per_op: cpu_ns as f64 / 1e3 / (report.ops as f64).max(1.0),
-            settle_seconds: self.settle_seconds,
-            settled: self.settled,
-            engine_stats_before: self.before.engine.clone(),
-            engine_stats: self.after.engine.clone(),
+            engine_times: engine_times.map(|(old, now)| EngineTimes::of(old, now, self.stall_budget)),
+            ops_over_budget: self.around.growth("stalls_over_budget"),
+            device_write: summary(&self.device),
+            device_sync: summary(&self.device_syncs),
+            process_bytes_per_user_byte: costs.per_user_byte(costs.process_bytes_written),
+            device_bytes_per_user_byte: costs
+                .device_bytes_written
+                .and_then(|bytes| costs.per_user_byte(bytes)),
             ..report
         }
     }
 
     /// How much those counters of the engine grew that are called `stall_CAUSE` and so on.
     fn growths<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (String, u64)> + 'a {
-        self.after.engine.keys().filter_map(move |name| {
+        self.around.after.engine.keys().filter_map(move |name| {
             let cause = name.strip_prefix("stall_")?.strip_suffix(end)?;
-            Some((cause.to_owned(), self.after.growth(&self.before, name)?))
+            Some((cause.to_owned(), self.around.growth(name)?))
         })
     }
 
     fn timeline(&self, all: &Merged, writes: &Merged, reads: &Merged) -> Vec<Second> {
-        let device = self.device.as_ref().map(|device| merge(std::slice::from_ref(device)));
+        let [device, syncs] = [&self.device, &self.device_syncs]
+            .map(|probe| probe.as_ref().map(|record| merge(std::slice::from_ref(record)).latency_by_second));
+        let longest_us = |probe: &Option<Vec<Histogram<u32>>>, at: usize| {
+            Some(probe.as_ref()?.get(at)?.max() as f64 / 1e3)
+        };
         let mut timeline: Vec<Second> = all
             .by_second
             .iter()
             .enumerate()
-            .map(|(at, ops)| {
-                let device = device.as_ref().and_then(|device| device.latency_by_second.get(at));
-                Second {
-                    second: at as u64,
-                    ops: *ops,
-                    write: Brief::of(writes.latency_by_second.get(at)),
-                    read: Brief::of(reads.latency_by_second.get(at)),
-                    device_write_max_us: device.map(|writes| writes.max() as f64 / 1e3),
-                    ..Second::default()
-                }
+            .map(|(at, ops)| Second {
+                second: at as u64,
+                ops: *ops,
+                write: Brief::of(writes.latency_by_second.get(at)),
+                read: Brief::of(reads.latency_by_second.get(at)),
+                device_write_max_us: longest_us(&device, at),
+                device_sync_max_us: longest_us(&syncs, at),
+                ..Second::default()
             })
             .collect();
-        seen(&self.space.timeline, &mut timeline);
+        seen(&self.around.space.timeline, &mut timeline);
         timeline
     }
 }
@@ -296,30 +291,51 @@ fn seen(samples: &[Space], timeline: &mut [Second]) {
 }
 
 impl TailReport {
-    /// The report as a table.
-    pub fn table(&self) -> String {
+    /// What was measured, with what.
+    pub(super) fn heading(&self) -> String {
+        let mut rows = self.first_rows();
+        rows.extend(self.last_rows());
+        text(rows)
+    }
+
+    fn first_rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = vec![("engine", self.engine.clone())];
         rows.extend(self.options.as_ref().map(|options| ("workload", work(options))));
+        rows
+    }
+
+    fn last_rows(&self) -> [(&'static str, String); 2] {
+        let settings: Vec<String> = self.engine_settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        [("machine", self.machine.clone()), ("settings", settings.join(" "))]
+    }
+
+    /// The report as a table.
+    pub fn table(&self) -> String {
+        let mut rows = self.first_rows();
         rows.push(("load", self.load()));
         for (name, latency) in [("latency of writes", &self.write), ("latency of reads", &self.read)] {
             rows.extend((latency.count > 0).then(|| (name, times(latency))));
         }
-        if self.suspended_seconds > 0.0 {
-            let text = format!("the process was stopped for {:.1} s: times are void", self.suspended_seconds);
-            rows.push(("NOT VALID", text));
+        if self.costs.suspended_seconds > 0.0 {
+            let seconds = self.costs.suspended_seconds;
+            rows.push(("NOT VALID", format!("the process was stopped for {seconds:.1} s: times are void")));
         }
         rows.push(("without progress", self.pauses()));
+        rows.extend(self.bursts.iter().map(|burst| ("burst", burst.text())));
         rows.push(("waits", self.waits()));
+        rows.extend(self.engine_times.iter().flat_map(EngineTimes::rows));
+        rows.extend(self.over_budget().map(|text| ("over the budget", text)));
         rows.extend(self.device_write.as_ref().map(|device| ("write beside it", times(device))));
+        rows.extend(self.device_sync.as_ref().map(|device| ("synced write", times(device))));
         self.cost_rows(&mut rows);
-        rows.push(("machine", self.machine.clone()));
-        let settings: Vec<String> = self.engine_settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        rows.push(("settings", settings.join(" ")));
-        let mut out = String::new();
-        for (name, value) in rows {
-            let _ = writeln!(out, "{name:<20} {value}");
-        }
-        out
+        rows.extend(self.last_rows());
+        text(rows)
+    }
+
+    fn over_budget(&self) -> Option<String> {
+        let budget_us = self.engine_times.as_ref()?.stall_budget_us?;
+        let ops = human_count(self.ops_over_budget?);
+        Some(format!("{ops} operations waited longer than {}, all in all", human_us(budget_us)))
     }
 
     /// What was due, of what.
@@ -331,7 +347,17 @@ impl TailReport {
             (false, 0) => format!("FELL BEHIND: the last was done after {:.1} s", self.seconds),
             (false, left) => format!("FELL BEHIND: {} never begun", human_count(left)),
         };
-        let load = self.options.as_ref().map_or(0.0, |options| options.tail.load);
+        let tail = self.options.as_ref().map(|options| &options.tail);
+        if let Some(clients) = tail.and_then(|tail| tail.closed) {
+            return format!(
+                "{clients} clients, each as fast as it can: {}/s done in {:.1} s, {:.2} times the {}/s that are sustained ({how})",
+                rate(self.ops_per_s),
+                self.seconds,
+                self.ops_over_sustained,
+                rate(self.sustained_per_s),
+            );
+        }
+        let load = tail.map_or("0".to_owned(), |tail| tail.loads().to_string());
         format!(
             "{load} % of {}/s ({how}): {}/s due, {}/s done in {:.1} s; {verdict}",
             rate(self.sustained_per_s),
@@ -363,7 +389,7 @@ impl TailReport {
         format!("{all:.3} s of all writers together{causes}")
     }
 
-    fn cost_rows(&self, rows: &mut Vec<(&str, String)>) {
+    fn cost_rows(&self, rows: &mut Vec<(&'static str, String)>) {
         let ratio = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.2}"));
         rows.push((
             "bytes per user byte",
@@ -371,31 +397,39 @@ impl TailReport {
                 "{} (process), {} (device, whoever wrote); user {}",
                 ratio(self.process_bytes_per_user_byte),
                 ratio(self.device_bytes_per_user_byte),
-                human_bytes(self.user_bytes)
+                human_bytes(self.costs.user_bytes)
             ),
         ));
-        let settled = if self.settled { "settled" } else { "NOT settled" };
+        let settled = if self.costs.settled { "settled" } else { "NOT settled" };
         rows.push((
             "space / live data",
             format!(
                 "peak {:.2}, end {:.2}, {settled} {:.2} after {:.1} s (live {})",
-                self.space_peak_ratio,
-                self.space_end_ratio,
-                self.space_settled_ratio,
-                self.settle_seconds,
-                human_bytes(self.live_bytes)
+                self.costs.space_peak_ratio,
+                self.costs.space_end_ratio,
+                self.costs.space_settled_ratio,
+                self.costs.settle_seconds,
+                human_bytes(self.costs.live_bytes)
             ),
         ));
         rows.push((
             "cpu, memory",
             format!(
                 "{:.2} s ({} for each operation), peak {}",
-                self.cpu_seconds,
-                human_us(self.cpu_us_per_op),
-                human_bytes(self.rss_peak_bytes)
+                self.costs.cpu_seconds,
+                human_us(self.costs.cpu_us_per_op),
+                human_bytes(self.costs.rss_peak_bytes)
             ),
         ));
     }
+}
+
+fn text(rows: Vec<(&str, String)>) -> String {
+    let mut out = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(out, "{name:<20} {value}");
+    }
+    out
 }
 
 fn times(l: &Latency) -> String {
@@ -422,7 +456,10 @@ fn work(o: &BenchArgs) -> String {
         (tail.read_share * 1000.0).round() / 10.0,
         o.threads(),
         name(tail.clients),
-        if tail.burst { ", in bursts" } else { "" },
+        tail.burst.map_or(String::new(), |burst| format!(
+            ", in bursts of {burst} with {} s between them",
+            tail.idle_seconds()
+        )),
         if o.sync { ", every write durable" } else { "" },
     )
 }

@@ -1,18 +1,10 @@
 use super::*;
-use crate::args::Workload;
 use crate::engine::Batch;
 use crate::host::{WorkDir, wait_until};
 use crate::lava::Lava;
-use clap::Parser;
 use lavastore::Db;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: BenchArgs,
-}
 
 /// What is told, and beside it what makes a run small.
 fn args(line: &str) -> BenchArgs {
@@ -24,8 +16,8 @@ fn args(line: &str) -> BenchArgs {
         ("--seconds", "0.2"),
     ];
     let untold = small.into_iter().filter(|(name, _)| !line.split(' ').any(|word| word == *name));
-    let words = ["bench", "tail"].into_iter().chain(untold.flat_map(|(name, value)| [name, value]));
-    Cli::parse_from(words.chain(line.split(' ').filter(|word| !word.is_empty()))).args
+    let small: Vec<String> = untold.map(|(name, value)| format!("{name} {value}")).collect();
+    crate::args::tests::args(&format!("tail {} {line}", small.join(" ")))
 }
 
 fn fresh() -> WorkDir {
@@ -34,8 +26,17 @@ fn fresh() -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(name)).unwrap()
 }
 
-fn report(line: &str) -> TailReport {
+fn runs(line: &str) -> TailRuns {
     run(&args(line), &Lava, fresh().path()).unwrap()
+}
+
+fn report(line: &str) -> TailReport {
+    only(runs(line))
+}
+
+fn only(runs: TailRuns) -> TailReport {
+    assert_eq!(runs.points.len(), 1);
+    runs.points.into_iter().next().unwrap()
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn what_is_due_at_a_rate_is_done() {
     for (line, count) in [
         ("--rate 2000 --load 50", 200),
         ("--rate 2000 --load 50 --clients separate --read-share 0.5", 200),
-        ("--rate 2000 --load 50 --distribution pareto --values pareto-1k --burst", 600),
+        ("--rate 2000 --load 50 --distribution pareto --values pareto-1k --burst 3x10s", 600),
         ("--rate 2000 --load 50 --read-share 1", 200),
         ("--rate 2000 --load 50 --read-share 0 --threads 1 --policy leveled", 200),
         ("--rate 2000 --load 50 --families 4 --distribution zipf", 200),
@@ -66,18 +67,18 @@ fn the_rate_is_found_and_the_load_is_a_part_of_it() {
     let report = report("--load 20 --read-share 0.5");
     assert!(report.sustained_per_s > 0.0 && !report.found_by_second.is_empty());
     assert!((report.rate_per_s / report.sustained_per_s - 0.2).abs() < 1e-9);
-    assert!(report.read.count > 0 && report.write.count > 0 && report.user_bytes > 0);
+    assert!(report.read.count > 0 && report.write.count > 0 && report.costs.user_bytes > 0);
     assert!(report.wait_seconds.is_some() && report.waits_seconds.contains_key("l0"));
     assert!(report.table().contains("(found)"));
     let options = report.options.unwrap();
-    assert_eq!((options.threads, options.tail.load), (Some(4), 20.0));
+    assert_eq!((options.threads, options.tail.loads()), (Some(4), words::Loads::one(20.0)));
 }
 
 #[test]
 fn finding_alone_measures_nothing() {
     let mut args = args("");
     args.tail.only_find = true;
-    let report = run(&args, &Lava, fresh().path()).unwrap();
+    let report = only(run(&args, &Lava, fresh().path()).unwrap());
     assert!(report.sustained_per_s > 0.0);
     assert_eq!((report.ops, report.rate_per_s), (0, 0.0));
 }
@@ -86,7 +87,7 @@ fn finding_alone_measures_nothing() {
 fn each_family_has_its_part_of_keys_and_memory() {
     let dir = fresh();
     let args = args("--rate 2000 --families 3 --policy leveled --memtable-bytes 6291456");
-    let report = run(&args, &Lava, dir.path()).unwrap();
+    let report = only(run(&args, &Lava, dir.path()).unwrap());
     assert_eq!(report.engine_settings["memtable_bytes"], (2 << 20).to_string());
     assert_eq!(report.engine_settings["memory_bytes"], (12 << 20).to_string());
     assert_eq!(report.engine_settings["policy"], "leveled");
@@ -94,6 +95,116 @@ fn each_family_has_its_part_of_keys_and_memory() {
     assert_eq!(db.iter().count(), 667);
     let counts = ["family-1", "family-2"].map(|name| db.open_family(name).unwrap().iter().count());
     assert_eq!(counts, [667, 666]);
+}
+
+#[test]
+fn several_loads_are_measured_in_one_store_one_after_the_other() {
+    let told = runs("--rate 2000 --load 20,50,95 --seconds 0.1 --read-share 0.5");
+    let due: Vec<(f64, u64)> = told.points.iter().map(|r| (r.rate_per_s, r.ops + r.ops_left)).collect();
+    assert_eq!(due, [(400.0, 40), (1000.0, 100), (1900.0, 190)]);
+    let loads: Vec<f64> = told.points.iter().map(TailReport::load_percent).collect();
+    assert_eq!(loads, [20.0, 50.0, 95.0]);
+    assert!(told.points.iter().all(|r| r.load_seconds == told.points[0].load_seconds), "loaded once");
+    let stats = |r: &TailReport, name: &str| r.costs.engine_stats[name].as_u64().unwrap();
+    // The counters of a point begin where those before it ended.
+    for pair in told.points.windows(2) {
+        let begun = pair[1].costs.engine_stats_before["write_entries"].as_u64().unwrap();
+        assert_eq!(begun, stats(&pair[0], "write_entries"));
+    }
+    let json = serde_json::to_value(&told).unwrap();
+    assert_eq!((&json["sustained_per_s"], json["points"].as_array().unwrap().len()), (&2000.0.into(), 3));
+    assert_eq!(json["points"][2]["options"]["tail"]["load"], 95.0);
+    let table = told.table();
+    assert!(table.contains("  95 %     1,900") && table.contains("sustained 2,000/s"), "{table}");
+}
+
+#[test]
+fn the_rate_is_found_once_for_all_loads() {
+    let told = runs("--load 10,20 --seconds 0.1");
+    let [one, two] = told.points.as_slice() else { panic!("{}", told.points.len()) };
+    assert!(one.sustained_per_s > 0.0 && one.sustained_per_s == two.sustained_per_s);
+    assert!(
+        (two.rate_per_s / one.rate_per_s - 2.0).abs() < 1e-9 && one.found_by_second == two.found_by_second
+    );
+}
+
+#[test]
+fn bursts_are_told_one_by_one() {
+    let line = "--rate 1000 --burst 3x100ms --idle 0.2s --seconds 0.55 --read-share 0.5";
+    for line in [line.to_owned(), format!("{line} --clients separate")] {
+        let report = report(&line);
+        assert_eq!(report.rate_per_s, 1000.0, "in bursts 100 % unless told otherwise");
+        let offered: Vec<u64> = report.bursts.iter().map(|burst| burst.offered).collect();
+        assert_eq!(offered, [300, 300], "{line}");
+        for burst in &report.bursts {
+            assert_eq!(burst.offered_per_s.round(), 3000.0, "{line}: {burst:?}");
+            assert!(burst.achieved_per_s <= burst.offered_per_s && burst.longest_wait_ms > 0.0);
+        }
+        let left: u64 = report.bursts.iter().map(|burst| burst.left).sum();
+        assert_eq!((left, report.ops + left), (report.ops_left, 600), "{line}");
+        let last = &report.bursts[1];
+        assert!(last.memory_peak_bytes > Some(0) && last.level_0_peak_files.is_some(), "{last:?}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            (&json["options"]["tail"]["burst"], &json["options"]["tail"]["idle"]),
+            (&"3x0.1s".into(), &"0.2s".into())
+        );
+        assert!(
+            json["bursts"][1]["done_after_seconds"].is_f64() && json["bursts"][1]["waits_ms"].is_object()
+        );
+        let table = report.table();
+        assert!(
+            table.contains("in bursts of 3x0.1s with 0.2 s between them")
+                && table.contains("/s of 3,000/s offered"),
+            "{table}"
+        );
+    }
+    let args = args("--burst");
+    assert_eq!((args.tail.burst.unwrap().to_string().as_str(), args.tail.idle_seconds()), ("3x10s", 20.0));
+}
+
+#[test]
+fn a_closed_loop_has_clients_and_no_rate() {
+    let report = report("--rate 1000 --closed 8 --seconds 0.2");
+    assert_eq!((report.rate_per_s, report.ops_left, report.kept_up), (0.0, 0, true));
+    assert!(report.ops > 0 && (report.ops_over_sustained - report.ops_per_s / 1000.0).abs() < 1e-9);
+    assert_eq!(report.write.count + report.read.count, report.ops);
+    let table = report.table();
+    assert!(
+        table.contains("8 clients, each as fast as it can") && table.contains("times the 1,000/s"),
+        "{table}"
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        (&json["options"]["tail"]["closed"], &json["options"]["tail"]["load"]),
+        (&8.into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn the_engine_tells_its_waits_and_the_probes_what_the_device_takes() {
+    let report = report("--rate 1000 --load 95 --seconds 0.5 --read-share 0");
+    let times = report.engine_times.as_ref().unwrap();
+    assert_eq!(times.stall_budget_us, Some(10_000.0));
+    assert_eq!(report.engine_settings["stall_budget_us"], "10000");
+    // Of the log its own histogram tells more: a full ring, too.
+    assert!(times.waits.contains_key("log"));
+    for cause in ["memory", "l0", "levels", "garbage", "space"] {
+        let wait = &times.waits[cause];
+        assert!(wait.over_budget.unwrap() <= wait.times.count, "{cause}: {wait:?}");
+        let counted = report.costs.growth(&format!("stall_{cause}_ns")).unwrap();
+        assert_eq!(counted > 0, wait.times.count > 0, "{cause}: {wait:?}");
+    }
+    // 475 were due; a part of them counts for all.
+    let puts = times.operations["put"].count;
+    assert!((100..=900).contains(&puts), "{puts}");
+    assert!(report.ops_over_budget.is_some());
+    for probe in [&report.device_write, &report.device_sync] {
+        assert!(probe.is_some());
+    }
+    assert!(report.timeline[0].device_sync_max_us.is_some());
+    let table = report.table();
+    assert!(table.contains("synced write") && table.contains("over the budget"), "{table}");
 }
 
 #[test]
@@ -114,10 +225,22 @@ fn what_makes_no_sense_is_refused() {
         ("--clients separate --threads 1", "--clients separate needs"),
         ("--find-seconds 0", "--find-seconds must be"),
         ("--batch 2", "tail has no batches"),
+        ("--load 20,0", "--load must be"),
+        ("--load 20,1001", "--load must be"),
+        ("--idle 5s", "--idle is what lies between bursts"),
+        ("--burst 0x10s", "--burst must be"),
+        ("--burst 3x0s", "--burst must be"),
+        ("--burst 3x1s --idle=-1", "--idle must not be negative"),
+        ("--closed 0", "--closed must be"),
+        ("--closed 8 --load 80", "--closed has no rate"),
+        ("--closed 8 --burst", "--closed has no rate"),
+        ("--closed 8 --clients separate", "--closed has one queue"),
         ("--threads 0", "--threads must be"),
     ] {
         let error = args(line).check().unwrap_err().to_string();
         assert!(error.contains(told), "{line}: {error}");
+        let of_run = run(&args(line), &Lava, Path::new("nowhere")).unwrap_err().to_string();
+        assert_eq!(of_run, error, "{line}: before anything is made");
     }
     let load = BenchArgs { workload: Workload::Load, ..args("--families 2") };
     assert!(load.check().unwrap_err().to_string().contains("--families is of tail alone"));
@@ -202,7 +325,7 @@ fn a_client_that_fails_ends_the_run_of_all() {
 fn all_that_was_due_while_one_was_slow_is_late() {
     static ODD: Odd = Odd { put: Some((FILLED + 20, Becomes::Slow(300_000_000))), puts: AtomicU64::new(0) };
     let args = args("--read-share 0 --threads 1 --rate 100 --load 100 --seconds 1");
-    let report = run(&args, &&ODD, fresh().path()).unwrap();
+    let report = only(run(&args, &&ODD, fresh().path()).unwrap());
     // 20 of 100 were due in the first 200 of 300 ms, and so waited for 100 ms or more.
     assert!(report.write.p90_us >= 100_000.0, "{:?}", report.write);
     assert!(report.longest_without_progress_ms >= 250 && report.write_stall_windows_100ms >= 1);

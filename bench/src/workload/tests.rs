@@ -1,16 +1,6 @@
 use super::*;
 use crate::args::Distribution;
-use clap::Parser;
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: BenchArgs,
-}
-
-fn args(line: &str) -> BenchArgs {
-    Cli::parse_from(std::iter::once("bench").chain(line.split(' '))).args
-}
+use crate::args::tests::args;
 
 fn drain(space: &Space, role: Role, ops: u64, thread: u64, threads: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut stream = Stream::new(space, role, Kind::Put, ops, thread, threads);

@@ -182,7 +182,7 @@ fn announce(args: &BenchStore) -> Result<()> {
     }
     let (keys, bytes) = (human_count(args.bench.keys()), human_bytes(bytes));
     // `tail` means nothing on a store without levels, and its commands are written to be run as they are.
-    let is_meant = args.bench.num.is_some() || args.bench.workload == Workload::Tail;
+    let is_meant = args.bench.num.is_some() || args.bench.is_tail();
     if !args.yes && !is_meant && !std::io::stderr().is_terminal() {
         return output::usage(format!(
             "this loads {keys} keys, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
@@ -207,6 +207,11 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     };
     if args.bench.workload == Workload::Contract {
         let report = contract::contract(&args.bench, &Lava, dir.path())?;
+        return told(args.json.as_deref(), &report, || report.text());
+    }
+    if args.bench.compares_policies() {
+        let tell = |step: &str| output::tell(step);
+        let report = ablation::policy::compare(&args.bench, &Lava, dir.path(), &tell)?;
         return told(args.json.as_deref(), &report, || report.text());
     }
     if args.bench.workload == Workload::Ablation {

@@ -15,23 +15,31 @@ fn a_steady_rate_is_even() {
     assert_eq!(Schedule::Steady(0.5).due_before(SECOND), 1);
 }
 
+/// Ten seconds of every thirty.
+const BURSTS: Bursts = Bursts { per_s: 3000.0, burst_ns: 10 * SECOND, idle_ns: 20 * SECOND };
+
+fn bursts(per_s: f64) -> Schedule {
+    Schedule::Bursts(Bursts { per_s, ..BURSTS })
+}
+
 #[test]
-fn a_burst_is_thrice_the_rate_for_ten_seconds_and_then_nothing_for_twenty() {
-    let schedule = Schedule::Bursts(1000.0);
+fn a_burst_is_followed_by_nothing() {
+    let schedule = bursts(3000.0);
     let within = |from: u64, to: u64| schedule.due_before(to * SECOND) - schedule.due_before(from * SECOND);
     for period in [0, 30, 300] {
         assert_eq!(within(period, period + 1), 3000);
         assert_eq!(within(period + 9, period + 10), 3000);
         assert_eq!(within(period + 10, period + 30), 0);
     }
-    assert_eq!(schedule.due_before(300 * SECOND), 300_000, "the rate in the long run is that of the load");
+    assert_eq!(schedule.due_before(300 * SECOND), 300_000);
+    assert_eq!([0, 29_999, 30_000].map(|number| BURSTS.burst_of(number)), [0, 0, 1]);
     let due: Vec<u64> = (0..100_000).map(|n| schedule.due_ns(n)).collect();
     assert!(due.is_sorted());
 }
 
 #[test]
 fn what_is_due_before_a_time_is_what_the_schedule_says() {
-    for schedule in [Schedule::Steady(333.3), Schedule::Bursts(77.7), Schedule::Bursts(0.01)] {
+    for schedule in [Schedule::Steady(333.3), bursts(77.7), bursts(0.01)] {
         for ns in [1, SECOND / 3, 9 * SECOND, 10 * SECOND, 31 * SECOND, 100 * SECOND] {
             let count = schedule.due_before(ns);
             assert!(count == 0 || schedule.due_ns(count - 1) < ns, "{schedule:?} {ns}");

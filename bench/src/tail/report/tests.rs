@@ -1,5 +1,4 @@
 use super::*;
-use crate::record::Recorder;
 
 const MS: u64 = 1_000_000;
 
@@ -56,6 +55,7 @@ fn writes_and_reads_are_one_progress_and_two_latencies() {
     let done = Done {
         writes: vec![recorder(&[(0, 900)])],
         reads: vec![recorder(&[(0, 1), (500, 905), (1500, 1501)])],
+        tallies: Vec::new(),
         seconds: 2.0,
     };
     let all = done.all();
