@@ -18,7 +18,8 @@
 //! references apart from short values, names that collection need not rewrite. So `TDB` is better than the paper's, and
 //! gains are smaller: a row tells what its mechanism adds to this engine.
 //!
-//! Rows run in rounds ([`rounds`]). Figure 19 is with `--space-limit`, 20 and 21 are without.
+//! Rows run in rounds: all of them, then all in the opposite order, and so on; ratios are taken within a round. Figure 19 is with
+//! `--space-limit`, 20 and 21 are without.
 //!
 //! [`policy`] does the same with the compaction policies.
 

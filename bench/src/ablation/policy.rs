@@ -11,7 +11,7 @@
 //! | `vlsm` | the policy |
 //!
 //! With `--sweep` the rows are `vlsm` with the values of one parameter. The device's bytes are those of settling, too: a policy
-//! that leaves work undone pays for it. Rows run in rounds ([`super::rounds`]); ratios are those to the first row of the round.
+//! that leaves work undone pays for it. Rows run in rounds as those of the parent do; ratios are those to the first row of the round.
 
 use super::rounds::{self, ROUNDS};
 use crate::Result;
