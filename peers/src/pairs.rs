@@ -29,12 +29,15 @@ pub struct PairArgs {
 /// A figure of a report that everybody has: its name, how to get it.
 pub type NamedFigure<R> = (&'static str, fn(&R) -> Option<f64>);
 
+/// How to get a figure of a report.
+type Get<R> = dyn Fn(&R) -> Option<f64>;
+
 /// A figure of a comparison.
 pub struct Figure<R> {
     /// What it is called.
     pub name: String,
     /// How to get it.
-    pub of: Box<dyn Fn(&R) -> Option<f64>>,
+    pub of: Box<Get<R>>,
 }
 
 /// These figures, as they are.
