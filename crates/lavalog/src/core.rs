@@ -220,6 +220,11 @@ impl Core {
             {
                 // It was there a moment ago: it was moved, or has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
+                // What was trimmed meanwhile may have been of a file that nobody makes whole any more.
+                Err(e) if e.is_corruption() => {
+                    read(&self.logs).log(log)?.admit(lsn)?;
+                    return Err(self.judge(e));
+                }
                 done => return done.map(|()| true).map_err(|e| self.judge(e)),
             }
         }
