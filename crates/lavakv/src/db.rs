@@ -238,7 +238,9 @@ impl Db {
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let mut carry = |carried: &Carried<'_>, durability| carry(carried, durability);
-        WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run(patience)
+        timed(&engine.context.times.write_batch, durability, || {
+            WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run(patience)
+        })
     }
 
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
@@ -331,7 +333,7 @@ impl Db {
         key: &[u8],
         at: ReadAt<'_>,
     ) -> Result<Option<ValueReader>> {
-        let content = self.read(family, key, at)?.find()?;
+        let content = self.engine().context.times.get.time(|| self.read(family, key, at)?.find())?;
         Ok(content.map(|content| ValueReader::new(&self.engine().tree, content)))
     }
 

@@ -80,7 +80,7 @@ pub struct Statistics {
     /// Bytes of these.
     pub log_written_bytes: u64,
     /// Nanoseconds of each kind of operation, since: `record_append` (all batches that are written), `record_append_async`,
-    /// `record_read`, `record_scan` (the next record), `record_log_append` and `record_log_sync`. What does not wait for the device is
+    /// `record_read`, `record_scan` (the next record), `record_log_append`, `record_log_sync` and `record_log_wait`. What does not wait for the device is
     /// sampled.
     pub operations: Vec<(&'static str, Distribution)>,
 }

@@ -47,7 +47,12 @@ impl Core {
         ];
         if let Some(wal) = self.lane.begun() {
             let log = wal.times();
-            all.extend([("record_log_append", log.append.read()), ("record_log_sync", log.sync.read())]);
+            all.extend([
+                ("record_log_append", log.append.read()),
+                ("record_log_sync", log.sync.read()),
+                // Of those that append, where the log's buffer is full.
+                ("record_log_wait", log.ring_full.read()),
+            ]);
         }
         all
     }

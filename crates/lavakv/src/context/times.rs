@@ -21,8 +21,8 @@ use io::timing::Timing;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
-    /// Nanoseconds of each kind of operation: `put`, `delete`, `write_batch`, `get`, `seek`, `next` (moves of iterators, in both
-    /// directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
+    /// Nanoseconds of each kind of operation: `put`, `delete`, `write_batch`, `put_stream` and `get_stream` (each piece, and the end of
+    /// what is written), `get`, `seek`, `next` (moves of iterators, in both directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
     /// (`record_append` and others, of logs).
     pub operations: Vec<(&'static str, Distribution)>,
     /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `log`, `garbage`, `space`.
@@ -65,6 +65,8 @@ pub(crate) struct Times {
     pub put: Timing,
     pub delete: Timing,
     pub write_batch: Timing,
+    pub put_stream: Timing,
+    pub get_stream: Timing,
     pub get: Timing,
     pub seek: Timing,
     pub next: Timing,
@@ -84,6 +86,8 @@ impl Times {
             put: short(),
             delete: short(),
             write_batch: short(),
+            put_stream: short(),
+            get_stream: short(),
             get: short(),
             seek: short(),
             next: short(),
@@ -107,6 +111,8 @@ impl Times {
             ("put", &self.put),
             ("delete", &self.delete),
             ("write_batch", &self.write_batch),
+            ("put_stream", &self.put_stream),
+            ("get_stream", &self.get_stream),
             ("get", &self.get),
             ("seek", &self.seek),
             ("next", &self.next),

@@ -20,12 +20,12 @@ pub struct ValueReader {
     run: Vec<u8>,
     covers: Range<u64>,
     // Dropped last: the store stays locked while its files are read.
-    _tree: Arc<Tree>,
+    tree: Arc<Tree>,
 }
 
 impl ValueReader {
     pub(crate) fn new(tree: &Arc<Tree>, content: Content) -> ValueReader {
-        ValueReader { content, at: 0, run: Vec::new(), covers: 0..0, _tree: tree.clone() }
+        ValueReader { content, at: 0, run: Vec::new(), covers: 0..0, tree: tree.clone() }
     }
 
     /// Bytes of the value.
@@ -46,7 +46,7 @@ impl ValueReader {
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
     pub fn read_range(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        range_of(&self.content, offset, len)
+        self.tree.context.times.get_stream.time(|| range_of(&self.content, offset, len))
     }
 
     /// Fills `buf` as far as the value goes; returns the number of bytes, 0 at its end. What `read` of [`Read`] does, with
@@ -55,6 +55,13 @@ impl ValueReader {
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
     pub fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let begun = self.tree.context.times.get_stream.begin();
+        let read = self.read_next(buf);
+        self.tree.context.times.get_stream.end(begun);
+        read
+    }
+
+    fn read_next(&mut self, buf: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
         if left == 0 || buf.is_empty() {
             return Ok(0);

@@ -123,7 +123,9 @@ impl ValueWriter {
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }
-        self.try_append(data).inspect_err(|e| self.failed = Some(e.clone()))
+        let writes = self.writes.clone();
+        let appended = writes.context.times.put_stream.time(|| self.try_append(data));
+        appended.inspect_err(|e| self.failed = Some(e.clone()))
     }
 
     fn try_append(&mut self, data: &[u8]) -> Result<()> {
@@ -157,6 +159,14 @@ impl ValueWriter {
         if let Some(e) = self.failed.take() {
             return Err(e);
         }
+        let writes = self.writes.clone();
+        let begun = writes.context.times.put_stream.begin_long();
+        let written = self.commit();
+        writes.context.times.put_stream.end(begun);
+        written
+    }
+
+    fn commit(mut self) -> Result<()> {
         self.patience.renew(&self.writes.context);
         let change = |kind, value| Change { kind, family: self.family.id, key: &self.key, value };
         match self.draft.take() {

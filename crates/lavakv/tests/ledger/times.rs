@@ -30,6 +30,12 @@ fn every_kind_of_operation_is_counted_in_its_own_histogram() {
     db.delete_range(b"b", b"c").unwrap();
     (0..100).for_each(|i| drop(db.get(&key(i)).unwrap()));
     db.get_range(&family, &key(1), 1, 1, ReadOptions::default().at()).unwrap();
+    let mut stream = db.put_stream(&family, b"stream", WriteOptions::default()).unwrap();
+    (0..3).for_each(|_| stream.append(&[7; 100]).unwrap());
+    stream.finish().unwrap();
+    let mut stream = db.get_stream(&family, b"stream", ReadOptions::default().at()).unwrap().unwrap();
+    assert_eq!(stream.read_some(&mut [0; 1000]).unwrap(), 300);
+    drop(stream);
     let mut iterator = db.iter(ReadOptions::default()).unwrap();
     iterator.seek(&key(5)).unwrap();
     iterator.seek_to_last().unwrap();
@@ -42,8 +48,9 @@ fn every_kind_of_operation_is_counted_in_its_own_histogram() {
     db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap();
     settle(&db);
     let stats = db.stats();
-    let told = ["put", "delete", "write_batch", "get", "seek", "next"].map(|name| count(&stats, name));
-    assert_eq!(told, [4001, 2, 1, 101, 2, 9]);
+    let told = ["put", "delete", "write_batch", "get", "seek", "next", "put_stream", "get_stream"];
+    let told = told.map(|name| count(&stats, name));
+    assert_eq!(told, [4001, 2, 1, 102, 2, 9, 4, 1]);
     // One that finds no group is tried again.
     assert!((0..20).contains(&(count(&stats, "log_append") - stats.write_batches)), "{stats:?}");
     assert!(count(&stats, "log_sync") >= 1 && count(&stats, "log_sync") <= stats.wal_syncs, "{stats:?}");
