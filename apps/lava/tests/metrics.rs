@@ -117,9 +117,15 @@ fn the_process_that_has_the_store_is_watched() {
     let blocks: Vec<&str> = text.split("\n\n").filter(|block| !block.is_empty()).collect();
     assert_eq!(blocks.len(), 3, "{text}");
     for block in blocks {
-        for part in
-            ["operations", "  put ", "  log_sync ", "waits of writers", "level 0", "garbage", "on disk"]
-        {
+        for part in [
+            "operations",
+            "  put ",
+            "  log_sync ",
+            "waits of writers",
+            "over the budget",
+            "level 0",
+            "on disk",
+        ] {
             assert!(block.contains(part), "{part} is not in {block}");
         }
         assert!(!block.contains('\x1b'), "no terminal: {block}");
@@ -130,6 +136,7 @@ fn the_process_that_has_the_store_is_watched() {
         assert!(
             view["operations"]["get"]["count"].is_number() && view["waits"]["l0"]["max_seconds"].is_number()
         );
+        assert!(view["waits_over_budget"]["l0"].is_number(), "{line}");
         assert!(
             view["levels"].is_array() && view["space"]["on_disk_bytes"].as_f64().unwrap() > 0.0,
             "{line}"

@@ -80,6 +80,22 @@ impl Context {
         self.record_stall(cause, self.now_ns() - start_ns);
     }
 
+    /// Books that an operation has waited longer than the budget, for what longest, and tells it.
+    pub fn record_over_budget(&self, cause: StallCause, wait_ns: u64) {
+        let stats = &self.stats;
+        stats.stalls_over_budget.add(1);
+        let of_cause = match cause {
+            StallCause::Memory => &stats.stalls_over_budget_memory,
+            StallCause::L0 => &stats.stalls_over_budget_l0,
+            StallCause::Levels => &stats.stalls_over_budget_levels,
+            StallCause::Log => &stats.stalls_over_budget_log,
+            StallCause::Garbage => &stats.stalls_over_budget_garbage,
+            StallCause::Space => &stats.stalls_over_budget_space,
+        };
+        of_cause.add(1);
+        self.tell(&Event::StallOverBudget { cause, wait_ns });
+    }
+
     /// Books a wait of a writer.
     pub fn record_stall(&self, cause: StallCause, ns: u64) {
         self.stats.stalls.add(1);

@@ -96,6 +96,16 @@ impl<'a> Pages<'a> {
         self.before.map_or_else(|| now.clone(), |before| now.since(&before.histogram(name, of)))
     }
 
+    /// Waits over the budget, by cause.
+    fn over_budget(&self) -> Vec<(String, f64)> {
+        let causes = self.now.labels("wait_seconds_count", "cause");
+        let gained = |cause: &str| {
+            let name = format!("stalls_over_budget_{cause}_total");
+            (self.now.sum(&name) - self.before.map_or(0.0, |before| before.sum(&name))).max(0.0)
+        };
+        causes.into_iter().map(|cause| (cause.to_owned(), gained(cause))).collect()
+    }
+
     fn rate(&self, name: &str) -> Option<f64> {
         let (before, seconds) = self.before.zip(self.seconds)?;
         Some((self.now.sum(name) - before.sum(name)).max(0.0) / seconds)
@@ -113,6 +123,8 @@ pub struct View {
     rates: Vec<(&'static str, bool, Option<f64>)>,
     operations: Vec<Times>,
     waits: Vec<Times>,
+    /// Operations that waited longer than the budget, by what they waited for longest.
+    over_budget: Vec<(String, f64)>,
     /// Width in bytes, and chain, of compactions: with the largest ever.
     compactions: [(Histogram, f64); 2],
     /// Files and bytes of each level, all families together.
@@ -143,6 +155,7 @@ impl View {
             rates: RATES.map(|(metric, name, bytes)| (name, bytes, pages.rate(metric))).into(),
             operations: Times::all(&pages, ("operation_seconds", "operation_max_seconds", "operation")),
             waits: Times::all(&pages, ("wait_seconds", "wait_max_seconds", "cause")),
+            over_budget: pages.over_budget(),
             compactions: compactions.map(|(name, max)| (pages.histogram(name, None), now.sum(max))),
             l0_files_max: l0_files.fold(0.0, f64::max),
             levels,
@@ -166,11 +179,13 @@ impl View {
         });
         let sizes: Map<String, Value> =
             self.sizes.iter().map(|(name, bytes)| (key(name) + "_bytes", json!(bytes))).collect();
+        let over_budget: Map<String, Value> =
+            self.over_budget.iter().map(|(cause, count)| (cause.clone(), json!(count))).collect();
         let [width, chain] = &self.compactions;
         let of = |(seen, max): &(Histogram, f64)| json!({ "count": seen.count, "mean": seen.mean(), "p99": seen.quantile(0.99, *max), "max": max });
         json!({
             "store": self.store, "seconds": self.seconds, "per_second": rates, "operations": times(&self.operations),
-            "waits": times(&self.waits), "compaction_width_bytes": of(width), "compaction_chain": of(chain),
+            "waits": times(&self.waits), "waits_over_budget": over_budget, "compaction_width_bytes": of(width), "compaction_chain": of(chain),
             "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
         })
     }
@@ -180,6 +195,10 @@ impl View {
         let mut text = String::new();
         table(&mut text, "operations", &self.operations);
         table(&mut text, "waits of writers", &self.waits);
+        let over = self.over_budget.iter().filter(|(_, count)| *count > 0.0);
+        let over: Vec<String> = over.map(|(cause, count)| format!("{cause} {count:.0}")).collect();
+        let over = if over.is_empty() { "none".to_owned() } else { over.join(", ") };
+        let _ = writeln!(text, "over the budget      {over}");
         let [(width, widest), (chain, longest)] = &self.compactions;
         let _ = writeln!(
             text,

@@ -146,6 +146,18 @@ counters! {
     stall_ns_max,
     /// Operations that waited longer, all in all, than the budget (`stall_budget`).
     stalls_over_budget,
+    /// Of these: those that waited longest for memory.
+    stalls_over_budget_memory,
+    /// Of these: those that waited longest for L0.
+    stalls_over_budget_l0,
+    /// Of these: those that waited longest for the levels below L0.
+    stalls_over_budget_levels,
+    /// Of these: those that waited longest for the log.
+    stalls_over_budget_log,
+    /// Of these: those that waited longest for garbage to be collected.
+    stalls_over_budget_garbage,
+    /// Of these: those that waited longest for space.
+    stalls_over_budget_space,
     /// Of `stall_ns`: waiting for memory (flush behind).
     stall_memory_ns,
     /// Of `stall_ns`: L0 too full (compaction behind).

@@ -13,7 +13,7 @@
 use super::WritePath;
 use super::need::Need;
 use crate::context::Context;
-use crate::context::event::{Event, StallCause};
+use crate::context::event::StallCause;
 use base::{Error, ErrorKind, Result};
 use std::time::Duration;
 
@@ -75,8 +75,7 @@ impl Patience {
             self.longest = Some((cause, ns));
         }
         if let Some((cause, _)) = self.longest.filter(|_| was_within && self.waited_ns > budget_ns) {
-            writes.context.stats.stalls_over_budget.add(1);
-            writes.context.tell(&Event::StallOverBudget { cause, wait_ns: self.waited_ns });
+            writes.context.record_over_budget(cause, self.waited_ns);
         }
         Ok(())
     }

@@ -77,6 +77,18 @@ fn a_wait_over_the_budget_is_counted_and_told_with_its_cause() {
     let told = told.0.lock().unwrap();
     assert!(!told.is_empty() && told.iter().all(|(_, ns)| *ns > 10_000_000), "{told:?}");
     assert!(told.iter().any(|(cause, _)| *cause == StallCause::Memory), "{told:?}");
-    assert_eq!(db.stats().stalls_over_budget, told.len() as u64);
+    let stats = db.stats();
+    assert_eq!(stats.stalls_over_budget, told.len() as u64);
+    let counted = [
+        (StallCause::Memory, stats.stalls_over_budget_memory),
+        (StallCause::L0, stats.stalls_over_budget_l0),
+        (StallCause::Levels, stats.stalls_over_budget_levels),
+        (StallCause::Log, stats.stalls_over_budget_log),
+        (StallCause::Garbage, stats.stalls_over_budget_garbage),
+        (StallCause::Space, stats.stalls_over_budget_space),
+    ];
+    for (cause, count) in counted {
+        assert_eq!(count, told.iter().filter(|(of, _)| *of == cause).count() as u64, "{cause:?}");
+    }
     assert!(db.stats().stalls > db.stats().stalls_over_budget || db.stats().stalls > 0);
 }
