@@ -3,7 +3,7 @@
 //!
 //! * `options`, `ablation`: what a user asks for, checked.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
-//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained.
+//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained. `pacer`: what they owe for it.
 //!
 //! It knows of no file and no key, and everything may know it.
 
@@ -12,6 +12,7 @@ pub(crate) mod drain;
 pub(crate) mod event;
 pub(crate) mod fit;
 pub(crate) mod options;
+pub(crate) mod pacer;
 pub(crate) mod sizes;
 pub(crate) mod stats;
 pub(crate) mod times;

@@ -22,6 +22,7 @@ pub(crate) mod writer;
 
 use crate::context::Context;
 use crate::context::drain::Drain;
+use crate::context::pacer::Pacer;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
@@ -29,7 +30,6 @@ use crate::tree::Tree;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use std::sync::Arc;
 use store::space::SpaceBudget;
-use throttle::Pacer;
 use writer::Writer;
 
 /// Everything that writes need.
@@ -46,8 +46,8 @@ pub(crate) struct WritePath {
     /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
     /// up: writes are inserted in the order in which they were logged, one at a time.
     inserting: Mutex<(), rank::Inserting>,
-    /// What writers owe where they are slowed down; paid before they take the writer's lock.
-    pacer: Pacer,
+    /// What writers owe where they are slowed down for what all families share; paid before they take the writer's lock.
+    pacer: Arc<Pacer>,
 }
 
 /// How often who waits for a lock looks whether it is free, before it sleeps; and how long it pauses between two looks.
@@ -67,7 +67,7 @@ impl WritePath {
             drain: drain.clone(),
             writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
             inserting: Mutex::new(()),
-            pacer: Pacer::default(),
+            pacer: Arc::default(),
         }
     }
 
@@ -103,3 +103,6 @@ impl WritePath {
         lock(mutex)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -455,6 +455,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         "what a long batch owes for garbage is forgiven",
     ),
     test(
+        "families-share-a-pacer",
+        ("lavastore-lavakv", "--lib"),
+        "write::payment::tests::a_family_pays_for_its_own_level_0",
+        "what the writers of one family owe for its level 0 holds up those of another",
+    ),
+    test(
+        "no-wait-leaves-any-debt",
+        ("lavastore-lavakv", "--lib"),
+        "context::pacer::tests::who_may_not_wait_leaves_a_bounded_debt",
+        "a long batch that may not wait leaves all that it owes to those behind it",
+    ),
+    test(
         "segments-pay-nothing",
         ("lavastore-lavakv", "--test separated"),
         "garbage_bound::a_value_with_a_file_of_its_own_pays_for_its_bytes",

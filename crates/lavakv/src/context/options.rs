@@ -450,7 +450,8 @@ impl WriteOptions {
     pub fn wait_at_most(self, at_most: Duration) -> Self {
         WriteOptions { wait_at_most: Some(at_most), ..self }
     }
-    /// The same, but it does not wait for the engine at all.
+    /// The same, but it does not wait for the engine at all. Where writers are slowed down, what it does not pay those behind it have to: so it
+    /// is refused if that is longer than [`Options::stall_budget`]. A long batch is better given time, or written in parts.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait_at_most(Duration::ZERO)

@@ -18,6 +18,8 @@ use version::Version;
 
 /// A span that is measured, nanoseconds: long enough for some compactions, short enough to follow the load.
 const SPAN_NS: u64 = 1_000_000_000;
+/// So long it goes on if nothing was absorbed: a compaction may take longer, and says how fast it was when it has ended.
+const EMPTY_SPAN_NS: u64 = 4 * SPAN_NS;
 /// From a longer span nothing is learned: nobody wrote.
 const SPAN_NS_MAX: u64 = 10 * SPAN_NS;
 /// Excess of so many tables is nothing to hurry for, however small the store.
@@ -34,8 +36,8 @@ pub(crate) struct Chain {
     excess_bytes: u64,
     /// Excess beyond the slack, in percent of what the family keeps.
     pub excess_percent: u64,
-    /// Bytes that the tree absorbs in a second; 0: not known.
-    pub absorbed_bytes_per_s: u64,
+    /// Bytes of tables that the tree absorbs in a second, if that is known. Of memtables it would be more: this is on the side of space.
+    pub absorbed_bytes_per_s: Option<u64>,
     span: Span,
 }
 
@@ -91,14 +93,17 @@ impl Chain {
             _ => {
                 let came = before.span.excess_bytes.saturating_add(flushed_bytes);
                 let absorbed = u128::from(came.saturating_sub(self.excess_bytes));
-                (begun, Some((absorbed * u128::from(SPAN_NS) / u128::from(took_ns)) as u64))
+                match (absorbed * u128::from(SPAN_NS) / u128::from(took_ns)) as u64 {
+                    0 if took_ns < EMPTY_SPAN_NS => (going_on, None),
+                    rate => (begun, Some(rate)),
+                }
             }
         };
         let old = before.absorbed_bytes_per_s;
-        let absorbed_bytes_per_s = match measured {
-            Some(now) if old > 0 => old / 4 * 3 + now / 4,
-            Some(now) => now,
-            None => old,
+        let absorbed_bytes_per_s = match (measured, old) {
+            (Some(now), Some(old)) => Some(old / 4 * 3 + now / 4),
+            (Some(now), None) => Some(now),
+            (None, old) => old,
         };
         let span = if self.excess_bytes == 0 { Span::default() } else { span };
         Chain { absorbed_bytes_per_s, span, ..self }

@@ -1,8 +1,10 @@
 //! A column family at run time: its name, options, and the read state readers pin.
 
 use crate::context::ablation::Ablation;
+use crate::context::drain::Level0Drain;
 use crate::context::fit::Fit;
 use crate::context::options::{FamilyOptions, Options};
+use crate::context::pacer::Pacer;
 use crate::tree::chain::Chain;
 use crate::tree::demand::Demand;
 use crate::tree::summary::VersionSummary;
@@ -122,6 +124,10 @@ pub(crate) struct Family {
     read_state: RwLock<Arc<ReadState>, rank::ReadState>,
     /// Changed under the lock of the manifest, and never back.
     dropped: AtomicBool,
+    /// What its writers owe where they are slowed down for this family.
+    pub pacer: Arc<Pacer>,
+    /// How fast its level 0 is drained.
+    pub level_0: Level0Drain,
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
     drop_cache: OnceLock<Arc<DropCache>>,
@@ -162,6 +168,8 @@ impl Family {
             of_store,
             read_state: RwLock::new(Arc::new(read_state)),
             dropped: AtomicBool::new(false),
+            pacer: Arc::default(),
+            level_0: Level0Drain::default(),
             demand: Arc::default(),
             drop_cache: OnceLock::new(),
             set_aside: Default::default(),

@@ -42,9 +42,10 @@ impl PaidDraft {
     }
 
     fn append(&mut self, data: &[u8], patience: &mut Patience) -> Result<()> {
-        self.writes.pay_for_segment(&self.family, data.len() as u64, patience)?;
+        let mut payment = self.writes.pay_for_segment(&self.family, data.len() as u64, patience)?;
         if !self.admitted {
-            self.writes.admit_segment(data.len() as u64, patience)?;
+            let admitted = self.writes.admit_segment(data.len() as u64, patience);
+            admitted.inspect_err(|_| payment.refund())?;
         }
         self.draft.append(data)
     }

@@ -4,8 +4,9 @@
 use super::WritePath;
 use super::need::Need;
 use super::patience::{Patience, busy};
-use super::throttle::{Charged, Pressure};
+use super::throttle::{Level0, Pressure};
 use crate::context::event::StallCause;
+use crate::context::pacer::{Pacer, Until, cost_ns, piece};
 use crate::tree::family::{Family, ReadState};
 use base::Result;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) struct Payment {
     frees: bool,
     /// It goes neither through memory nor through level 0.
     aside: bool,
-    /// What it was charged, nanoseconds.
-    charged_ns: u64,
+    /// What it was charged, nanoseconds, and where.
+    charged: Vec<(Arc<Pacer>, u64)>,
     /// What it waited for, and how long.
     slept: Option<(StallCause, u64)>,
 }
@@ -37,35 +38,34 @@ pub(crate) enum Paid {
 impl Payment {
     /// For so many bytes of a write.
     pub fn of_write(bytes: u64, frees: bool) -> Payment {
-        Payment { left_bytes: bytes, frees, aside: false, charged_ns: 0, slept: None }
+        Payment { left_bytes: bytes, frees, aside: false, charged: Vec::new(), slept: None }
     }
 
     /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
     fn of_segment(bytes: u64) -> Payment {
         let bytes = if base::canary::is("segments-pay-nothing") { 0 } else { bytes };
-        Payment { left_bytes: bytes, frees: false, aside: true, charged_ns: 0, slept: None }
+        Payment { left_bytes: bytes, frees: false, aside: true, charged: Vec::new(), slept: None }
     }
 
-    /// Pays what it can, if what others owe is paid before `until_ns` (see [`super::throttle::Pacer::charge`]).
+    /// Pays what it can, if what others owe is paid before `until_ns` (see [`Pacer::charge`]).
     pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
         if self.slept.is_some() {
             writes.context.health.check().inspect_err(|_| self.book(writes))?;
         }
         while self.left_bytes > 0 {
-            let pressure = pressure(writes, families);
-            let pressure = if self.aside { pressure.of_space() } else { pressure };
-            let Some((rate, cause)) = pressure.allowed_rate() else { break };
-            if cause == StallCause::Space && self.frees {
-                break;
-            }
-            let charged = writes.pacer.charge(writes.context.now_ns(), self.left_bytes, rate, until_ns);
-            let Some(Charged { bytes: paid, cost_ns, sleep_ns }) = charged else {
+            let limits = self.limits(writes, families);
+            let Some(lowest) = limits.iter().min_by_key(|limit| limit.rate) else { break };
+            let (now_ns, piece) = (writes.context.now_ns(), piece(self.left_bytes, lowest.rate));
+            // Who cannot wait for all of it is charged all the same, and waits for what it may.
+            let in_time =
+                |l: &Limit<'_>| l.pacer.is_paid_by(now_ns, cost_ns(self.left_bytes, l.rate), until_ns);
+            let piece = if limits.iter().all(in_time) { piece } else { self.left_bytes };
+            let Ok((sleep_ns, cause)) = self.charge(writes, &limits, now_ns, piece, until_ns) else {
                 self.book(writes);
-                return Ok(Paid::NotInTime(cause));
+                return Ok(Paid::NotInTime(lowest.cause));
             };
-            self.charged_ns += cost_ns;
             let first_only = base::canary::is("writes-pay-for-their-first-piece");
-            self.left_bytes = if first_only { 0 } else { self.left_bytes - paid };
+            self.left_bytes = if first_only { 0 } else { self.left_bytes - piece };
             if sleep_ns > 0 {
                 let total_ns = self.slept.map_or(0, |(_, ns)| ns) + sleep_ns;
                 self.slept = Some((cause, total_ns));
@@ -76,9 +76,52 @@ impl Payment {
         Ok(Paid::All)
     }
 
+    /// What limits it now: of what all families share, and of each family that it writes to. None: it pays nothing.
+    fn limits<'a>(&self, writes: &'a WritePath, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
+        let mut limits = Vec::new();
+        let mut add = |pacer: &'a Arc<Pacer>, pressure: Pressure| {
+            let pressure = if self.aside { pressure.of_space() } else { pressure };
+            let allowed = pressure.allowed_rate();
+            // Who frees space does not pay for it.
+            let allowed = allowed.filter(|(_, cause)| *cause != StallCause::Space || !self.frees);
+            limits.extend(allowed.map(|(rate, cause)| Limit { pacer, rate, cause }));
+        };
+        add(&writes.pacer, of_all(writes));
+        let is_shared = base::canary::is("families-share-a-pacer");
+        let pacer = |family: &'a Arc<Family>| if is_shared { &writes.pacer } else { &family.pacer };
+        families.iter().for_each(|family| add(pacer(family), of_family(writes, family)));
+        limits
+    }
+
+    /// Charges a piece wherever it has a price. How long to sleep, and for what; an error: longer than it may.
+    fn charge(
+        &mut self,
+        writes: &WritePath,
+        limits: &[Limit<'_>],
+        now_ns: u64,
+        piece: u64,
+        until_ns: u64,
+    ) -> std::result::Result<(u64, StallCause), ()> {
+        let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        let until = Until { ns: until_ns, debt_ns_max: budget_ns };
+        let mut longest = (0, StallCause::Memory);
+        for Limit { pacer, rate, cause } in limits {
+            let cost_ns = cost_ns(piece, *rate);
+            let sleep_ns = pacer.charge(now_ns, cost_ns, until).ok_or(())?;
+            match self.charged.iter_mut().find(|(of, _)| Arc::ptr_eq(of, pacer)) {
+                Some((_, charged_ns)) => *charged_ns += cost_ns,
+                None => self.charged.push((Arc::clone(pacer), cost_ns)),
+            }
+            if sleep_ns > longest.0 {
+                longest = (sleep_ns, *cause);
+            }
+        }
+        Ok(longest)
+    }
+
     /// The write came to nothing: it owes nothing.
-    pub fn refund(&mut self, writes: &WritePath) {
-        writes.pacer.refund(std::mem::take(&mut self.charged_ns));
+    pub fn refund(&mut self) {
+        self.charged.drain(..).for_each(|(pacer, cost_ns)| pacer.refund(cost_ns));
     }
 
     fn book(&mut self, writes: &WritePath) {
@@ -89,41 +132,69 @@ impl Payment {
     }
 }
 
+/// Where a write pays, and what.
+struct Limit<'a> {
+    pacer: &'a Arc<Pacer>,
+    /// Bytes per second.
+    rate: u64,
+    cause: StallCause,
+}
+
 impl WritePath {
-    /// Pays for bytes of a value in a file of its own, and waits meanwhile.
-    pub fn pay_for_segment(&self, family: &Arc<Family>, bytes: u64, patience: &mut Patience) -> Result<()> {
+    /// Pays for bytes of a value in a file of its own, and waits meanwhile. What was paid, in case it comes to nothing.
+    pub fn pay_for_segment(
+        &self,
+        family: &Arc<Family>,
+        bytes: u64,
+        patience: &mut Patience,
+    ) -> Result<Payment> {
         family.check_served()?;
         let mut payment = Payment::of_segment(bytes);
+        let paid = self.pay_all_of(&mut payment, family, patience);
+        paid.inspect_err(|_| payment.refund()).map(|()| payment)
+    }
+
+    fn pay_all_of(&self, payment: &mut Payment, family: &Arc<Family>, patience: &mut Patience) -> Result<()> {
         loop {
             match payment.pay(self, std::slice::from_ref(family), patience.until_ns())? {
                 Paid::All => return Ok(()),
                 Paid::Needs(need) => patience.wait(self, &need)?,
-                Paid::NotInTime(cause) => {
-                    payment.refund(self);
-                    return Err(busy(cause));
-                }
+                Paid::NotInTime(cause) => return Err(busy(cause)),
             }
         }
     }
 }
 
-fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
+/// What all families share: memory and space.
+fn of_all(writes: &WritePath) -> Pressure {
     let (memory, options) = (&writes.space.memory, &writes.context.options);
-    let mut p = Pressure {
+    let (space_room, space_margin) = writes.space.room().unwrap_or_default();
+    let backlog = memory.backlog();
+    let now_ns = if backlog > 0 { writes.context.now_ns() } else { 0 };
+    Pressure {
         memory_used: memory.used(),
         // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
         memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
-        backlog: writes.drain.left_to_flush(memory.backlog()),
-        flush_bytes_per_s: writes.drain.flush.get(),
-        l0_bytes_per_s: writes.drain.l0_bytes_per_s(),
+        backlog: writes.drain.left_to_flush(backlog),
+        flush_bytes_per_s: writes.drain.flush_bytes_per_s(now_ns),
         gc_bytes_per_s: writes.drain.gc.get(),
+        space_room,
+        space_margin,
         ..Default::default()
-    };
-    if let Some((room, margin)) = writes.space.room() {
-        (p.space_room, p.space_margin) = (room, margin);
     }
+}
+
+/// What is one family's: level 0, the levels below, and garbage.
+fn of_family(writes: &WritePath, family: &Family) -> Pressure {
     let limited = writes.space.has_own_limit();
-    families.iter().for_each(|family| family.look(|read_state| add(&mut p, read_state, limited)));
+    let mut p = Pressure {
+        flush_bytes_per_s: writes.drain.flush.get(),
+        gc_bytes_per_s: writes.drain.gc.get(),
+        ..family.look(|read_state| seen_of(read_state, limited, writes.context.options.memtable_bytes))
+    };
+    if let Some(l0) = &mut p.l0 {
+        (l0.draining, l0.bytes_per_s) = (family.level_0.draining(), family.level_0.bytes_per_s());
+    }
     // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
     if p.is_slow_for_levels() && writes.context.health.is_stuck(writes.context.now_ns()) {
         p.excess_percent = 0;
@@ -136,19 +207,26 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
     p
 }
 
-/// What one family adds.
-fn add(p: &mut Pressure, read_state: &ReadState, limited: bool) {
+/// What is seen of a family in its read state.
+fn seen_of(read_state: &ReadState, limited: bool, memtable_bytes: usize) -> Pressure {
+    let (chain, options) = (&read_state.chain, &read_state.options);
+    let mut p = Pressure::default();
     if !read_state.is_damaged {
-        p.garbage_over_percent = p.garbage_over_percent.max(read_state.summary.garbage_over_percent(limited));
+        p.garbage_over_percent = read_state.summary.garbage_over_percent(limited);
+        (p.excess_percent, p.absorbed_bytes_per_s) = (chain.excess_percent, chain.absorbed_bytes_per_s);
     }
-    if !read_state.is_damaged && read_state.chain.excess_percent > p.excess_percent {
-        p.excess_percent = read_state.chain.excess_percent;
-        p.absorbed_bytes_per_s = read_state.chain.absorbed_bytes_per_s;
+    if chain.l0_depth > options.l0_slowdown_files {
+        let active = (read_state.active.bytes() as f64 / memtable_bytes as f64).min(1.0);
+        let coming = read_state.frozen.len() as f64 + active;
+        p.l0 = Some(Level0 {
+            depth: chain.l0_depth as f64 + coming,
+            slowdown: options.l0_slowdown_files as f64,
+            stop: options.l0_stop_files as f64,
+            ..Default::default()
+        });
     }
-    let files = read_state.chain.l0_depth as u64;
-    if files > p.l0_files {
-        p.l0_files = files;
-        p.l0_slowdown = read_state.options.l0_slowdown_files as u64;
-        p.l0_stop = read_state.options.l0_stop_files as u64;
-    }
+    p
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -150,7 +150,7 @@ impl<'a> WriteOp<'a> {
         let outcome = self.run_with(&mut patience);
         if let (Err(_), Stage::Start(payment)) = (&outcome, &mut self.stage) {
             // Nothing of it is logged: others must not wait for what it would have paid.
-            payment.refund(self.writes);
+            payment.refund();
         }
         outcome
     }

@@ -17,22 +17,32 @@ fn run(steps: &[(u64, u64, u64)]) -> Chain {
 #[test]
 fn what_is_flushed_and_does_not_stay_above_was_absorbed() {
     let chain = run(&[(1, 0, 100), (2, 30, 110)]);
-    assert_eq!(chain.absorbed_bytes_per_s, 20 * MB, "30 came, 10 stayed");
+    assert_eq!(chain.absorbed_bytes_per_s, Some(20 * MB), "30 came, 10 stayed");
     let chain = run(&[(1, 0, 100), (2, 10, 80)]);
-    assert_eq!(chain.absorbed_bytes_per_s, 30 * MB, "10 came, and 20 that were there before went");
+    assert_eq!(chain.absorbed_bytes_per_s, Some(30 * MB), "10 came, and 20 that were there before went");
     let chain = run(&[(1, 0, 100), (2, 30, 110), (3, 30, 100)]);
-    assert_eq!(chain.absorbed_bytes_per_s, 25 * MB, "a quarter of what is new");
-    let chain = run(&[(1, 0, 100), (2, 10, 200)]);
-    assert_eq!(chain.absorbed_bytes_per_s, 0, "nothing was, and nothing overflows");
+    assert_eq!(chain.absorbed_bytes_per_s, Some(25 * MB), "a quarter of what is new");
+    let chain = run(&[(1, 0, 100), (5, 10, 200)]);
+    assert_eq!(chain.absorbed_bytes_per_s, Some(0), "nothing was, and nothing overflows");
+    let chain = run(&[(1, 0, 100), (5, 10, 200), (6, 8, 200)]);
+    assert_eq!(chain.absorbed_bytes_per_s, Some(2 * MB), "which is known, and counts as what is known");
 }
 
 #[test]
 fn versions_within_a_span_are_one_measurement() {
     let first = with_excess(100 * MB).after(&with_excess(0), 0, 1);
     let second = with_excess(120 * MB).after(&first, 30 * MB, SPAN_NS / 2);
-    assert_eq!(second.absorbed_bytes_per_s, 0);
+    assert_eq!(second.absorbed_bytes_per_s, None);
     let third = with_excess(110 * MB).after(&second, 10 * MB, SPAN_NS + 1);
-    assert_eq!(third.absorbed_bytes_per_s, 30 * MB);
+    assert_eq!(third.absorbed_bytes_per_s, Some(30 * MB));
+}
+
+#[test]
+fn a_compaction_longer_than_a_span_is_measured_when_it_ends() {
+    let chain = run(&[(1, 0, 100), (2, 30, 130), (3, 30, 160)]);
+    assert_eq!(chain.absorbed_bytes_per_s, None, "it is under way");
+    let chain = run(&[(1, 0, 100), (2, 30, 130), (3, 30, 160), (4, 30, 100)]);
+    assert_eq!(chain.absorbed_bytes_per_s, Some(30 * MB), "90 in three seconds");
 }
 
 #[test]

@@ -62,6 +62,41 @@ struct Running {
     drops: Option<Drops>,
     cutter: Box<dyn OutputCutter + Send>,
     below: DeeperLevels,
+    /// Bytes that it has written.
+    written: u64,
+    /// It drains level 0.
+    drains: Option<Drains>,
+}
+
+/// As long as this is there level 0 of the family is being drained.
+struct Drains(Arc<Family>);
+
+impl Drains {
+    /// Of this compaction, in a version: what it takes of level 0, in tables as deep as that is.
+    fn begin(family: &Arc<Family>, compaction: &Compaction) -> Option<Drains> {
+        let (depth, bytes) = family.look(|seen| (seen.chain.l0_depth as f64, seen.version.level_bytes(0)));
+        drains(compaction).then(|| {
+            let share = bytes_of(compaction, 0) as f64 / bytes.max(1) as f64;
+            family.level_0.is_drained(depth * share.min(1.0), depth);
+            Drains(family.clone())
+        })
+    }
+}
+
+impl Drop for Drains {
+    fn drop(&mut self) {
+        self.0.level_0.rests();
+    }
+}
+
+/// True if level 0 has less to do after it. Merging inside level 0 drains nothing: counted in, it would let writers run into the stop.
+fn drains(compaction: &Compaction) -> bool {
+    compaction.output_level > 0 && !compaction.trivial_move && bytes_of(compaction, 0) > 0
+}
+
+/// Bytes of its inputs in a level.
+fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
+    compaction.input_files().filter(|(of, _)| *of == level).map(|(_, f)| f.len).sum()
 }
 
 /// How far a merge has come.
@@ -157,6 +192,8 @@ impl CompactionJob {
             counting,
             cutter: self.policy.cutter(&self.compaction, &self.version),
             below: DeeperLevels::new(&self.version, self.compaction.output_level),
+            written: 0,
+            drains: Drains::begin(&self.family, &self.compaction),
         })
     }
 
@@ -189,6 +226,10 @@ impl CompactionJob {
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
         jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
+        running.written = running.written.saturating_add(written);
+        if let Some(Drains(family)) = &running.drains {
+            family.level_0.has_come(running.written as f64 / self.compaction.input_bytes().max(1) as f64);
+        }
         if let Some(grant) = self.claim.grant() {
             grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
         }
@@ -268,16 +309,15 @@ impl CompactionJob {
 
     fn book(&self, jobs: &Jobs, output_bytes: u64) {
         let c = &self.compaction;
-        let from_l0: u64 = c.input_files().filter(|(level, _)| *level == 0).map(|(_, f)| f.raw_bytes).sum();
-        // Merging inside L0 drains nothing: counted in, it would let writers run into the stop.
-        if from_l0 > 0 && c.output_level > 0 && !c.trivial_move {
-            jobs.drain.l0.record(from_l0, jobs.context.env.clock.now_ns() - self.start_ns);
+        let from_l0 = bytes_of(c, 0);
+        if drains(c) {
+            self.family.level_0.record_drained(from_l0, jobs.context.env.clock.now_ns() - self.start_ns);
         }
         let (spills, is_poor) = (c.reason == Reason::Spill, c.reason == Reason::PoorSpill);
         if (spills || is_poor) && !c.trivial_move {
-            let above = c.input_files().filter(|(level, _)| *level == c.level);
-            let bytes = above.map(|(_, f)| f.raw_bytes).sum();
-            jobs.drain.spills.record(bytes, jobs.context.env.clock.now_ns() - self.start_ns);
+            self.family
+                .level_0
+                .record_spilled(bytes_of(c, c.level), jobs.context.env.clock.now_ns() - self.start_ns);
         }
         if !c.trivial_move {
             let times = &jobs.context.times;

@@ -269,6 +269,7 @@ impl Unit {
         let now_ns = jobs.context.env.clock.now_ns();
         let took_ns = now_ns - self.start_ns.unwrap_or(now_ns);
         jobs.drain.flush.record(self.bytes as u64, took_ns);
+        self.family.level_0.flushed(self.bytes as u64, files.iter().map(|file| file.len).sum());
         jobs.context.times.flush.record_ns(took_ns);
         // What a short flush takes are its syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
@@ -289,6 +290,10 @@ impl Job for FlushJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs.clone();
+        if self.current == 0 && self.units.first().is_some_and(|unit| unit.start_ns.is_none()) {
+            let bytes = self.units.iter().map(|unit| unit.bytes as u64).sum();
+            jobs.drain.flush_begins(jobs.context.now_ns(), bytes);
+        }
         if let Some(unit) = self.units.get_mut(self.current) {
             let is_written = match unit.step(jobs, self.number) {
                 // Its files go, and nobody will miss them: no failure of it means anything.
@@ -301,13 +306,13 @@ impl Job for FlushJob {
             return Ok(Progress::More);
         }
         self.install()?;
-        jobs.drain.flush_has_written(0);
+        jobs.drain.flush_ends();
         Ok(Progress::Done)
     }
 
     fn abandon(&mut self) {
         let jobs = &self.jobs.clone();
-        jobs.drain.flush_has_written(0);
+        jobs.drain.flush_ends();
         let created: Vec<(u64, PathBuf)> = self.units.iter().flat_map(Unit::created).collect();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if !jobs.context.health.outcome_unknown() {
