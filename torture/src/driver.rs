@@ -5,9 +5,10 @@
 
 mod calls;
 mod knobs;
+mod terms;
 mod time;
 
-pub(crate) use calls::{add, at, compare, compare_checkpoint, families_of, scan, write_one};
+pub(crate) use calls::{add, at, compare, compare_checkpoint, families_of, scan, write_one, write_with};
 pub(crate) use knobs::Knobs;
 
 use crate::check::{Check, Doing, ensure, show};
@@ -22,7 +23,7 @@ use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
     Db, Durability, Error, ErrorKind, Family, Options, ReadOptions, SeqNo, Snapshot, SpaceLimit, SpacePolicy,
-    WriteBatch, WriteOptions,
+    WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -57,6 +58,8 @@ pub(crate) struct Driver {
     was_full: bool,
     /// Calls that failed so.
     pub refused: u64,
+    /// Writes that were refused because they would have had to wait.
+    pub busy: u64,
     /// What the files of the store may occupy at any moment.
     peak_max: Option<u64>,
     // Readers before the store: they are dropped first.
@@ -88,6 +91,7 @@ impl Driver {
             squeezed: false,
             was_full: false,
             refused: 0,
+            busy: 0,
             peak_max: None,
             between_steps: Vec::new(),
             redrawn: false,
@@ -316,7 +320,7 @@ impl Driver {
             if matches!(change, Change::DeleteRange(..)) {
                 durability = self.options.durability;
             }
-            let result = write_one(&family, &change, durability);
+            let result = write_with(&family, &change, &self.terms(durability));
             (vec![(family.id(), change)], result)
         } else {
             let mut batch = WriteBatch::new();
@@ -327,13 +331,11 @@ impl Driver {
                 add(&mut batch, &family, &change);
                 changes.push((family.id(), change));
             }
-            (
-                changes,
-                self.db()
-                    .writing(&WriteOptions { durability: Some(durability), ..WriteOptions::default() })
-                    .write(&batch),
-            )
+            (changes, self.db().writing(&self.terms(durability)).write(&batch))
         };
+        if result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy) {
+            return self.busy(seq);
+        }
         self.wrote((begin_op, seq), durability, changes, result)
     }
 

@@ -11,17 +11,19 @@ const FIRST_NUMBER: u64 = (1 << 32) - 10;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.take(run(seed, 1));
+    let checked = run(seed, 1, &mut outcome);
+    outcome.take(checked);
     outcome
 }
 
 pub(crate) fn case_numbers(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.take(run(seed, FIRST_NUMBER));
+    let checked = run(seed, FIRST_NUMBER, &mut outcome);
+    outcome.take(checked);
     outcome
 }
 
-fn run(seed: u64, first_number: u64) -> Check {
+fn run(seed: u64, first_number: u64, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x6d6f_6465_6c00);
     let knobs = Knobs {
         steps: rng.range(60, 140),
@@ -39,6 +41,7 @@ fn run(seed: u64, first_number: u64) -> Check {
     let data = Data::new(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);
     driver.run()?;
+    outcome.note("writes refused as busy", driver.busy);
     ends_well(&mut driver)
 }
 

@@ -58,11 +58,15 @@ pub(crate) fn at<'a>(
 
 /// Makes one change through the call for it.
 pub(crate) fn write_one(family: &Family, change: &Change, durability: Durability) -> Result<(), Error> {
-    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+    write_with(family, change, &WriteOptions { durability: Some(durability), ..WriteOptions::default() })
+}
+
+/// The same, with all options.
+pub(crate) fn write_with(family: &Family, change: &Change, options: &WriteOptions) -> Result<(), Error> {
     match change {
-        Change::Put(key, value) => family.writing(&options).put(key, value),
-        Change::Delete(key) => family.writing(&options).delete(key),
-        Change::DeleteRange(start, end) => family.writing(&options).delete_range(start, end),
+        Change::Put(key, value) => family.writing(options).put(key, value),
+        Change::Delete(key) => family.writing(options).delete(key),
+        Change::DeleteRange(start, end) => family.writing(options).delete_range(start, end),
     }
 }
 
