@@ -396,12 +396,12 @@ fn the_file_of_metrics_keeps_the_limit() {
         assert!(s.db.stats().metrics_write_errors > before, "{pages}: {:?}", s.db.stats());
     }
     assert!(!page(&s).is_empty() && files_like(&s.sim, "METRICS").len() == 1);
-    (0..n / 3).for_each(|k| s.delete(k));
-    // What was deleted is found out when tables are merged: the first turn may be before that.
-    turn(&s);
+    // Without the names the page is as short as before: there is room for it in the place of the last one, full as the store is.
     let before = s.db.stats().metrics_write_errors;
     turn(&s);
     assert!(page(&s) != second, "it is written again: {}", s.db.stats().metrics_write_errors - before);
+    (0..n / 3).for_each(|k| s.delete(k));
+    turn(&s);
     assert_eq!((s.db.stats().metrics_write_errors, s.db.stats().background_errors), (before, 0));
     let again = fill_up(&mut s, n, 3000);
     assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());

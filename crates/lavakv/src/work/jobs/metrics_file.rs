@@ -20,8 +20,8 @@ use super::{Claimed, Jobs};
 use crate::context::Context;
 use crate::plan::in_progress::InProgressSet;
 use base::{ErrorKind, Result};
-use io::{Access, CreateOptions};
-use std::path::PathBuf;
+use io::{Access, CreateOptions, FileSystem};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::volumes::pages;
@@ -66,6 +66,15 @@ pub(crate) fn remove(context: &Context) {
     }
 }
 
+/// What a page in the place of `file` needs besides what is there: itself, and the page after it, for which the one before
+/// makes room.
+fn room_bytes(fs: &dyn FileSystem, file: &Path, len: u64) -> u64 {
+    let new = pages(len);
+    // Where it is not seen, as on the first time, there is nothing that makes room.
+    let before = fs.metadata(file).map_or(0, |before| pages(before.len));
+    new.saturating_add(new.saturating_sub(before))
+}
+
 /// The writing of one page.
 struct MetricsJob {
     jobs: Arc<Jobs>,
@@ -85,7 +94,7 @@ impl MetricsJob {
             _ => {}
         }
         let inside = file.parent() == Some(&context.dir);
-        if inside && !self.jobs.space.fits_file(2 * pages(text.len() as u64)) {
+        if inside && !self.jobs.space.fits_file(room_bytes(&**fs, &file, text.len() as u64)) {
             return Ok(false);
         }
         let options = CreateOptions { access: Access::Buffered, ..CreateOptions::default() };
