@@ -26,6 +26,8 @@ use family::Family;
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::Snapshots;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, SpaceBudget, with_overhead};
 use version::FamilyId;
@@ -36,7 +38,7 @@ pub(crate) struct Tree {
     pub space: Arc<SpaceBudget>,
     pub files: Arc<Files>,
     /// All families, by number.
-    families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
+    families: RwLock<BTreeMap<FamilyId, Arc<Family>>, rank::Families>,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.
     pub kept: Arc<RetainedVersions>,
@@ -44,6 +46,9 @@ pub(crate) struct Tree {
     pub readers: Arc<OpenIterators>,
     pub together: Together,
 }
+
+/// So many families are listed under their lock at once.
+const PIECE: usize = 256;
 
 /// What flushes must put into tables together, or must not yet.
 #[derive(Debug)]
@@ -104,7 +109,7 @@ impl Tree {
             context: context.clone(),
             space: space.clone(),
             files: files.clone(),
-            families: RwLock::new(families),
+            families: RwLock::new(families.into_iter().collect()),
             snapshots,
             kept: Arc::default(),
             readers: Arc::default(),
@@ -124,9 +129,16 @@ impl Tree {
 
     /// All families, by id.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
-        let mut all: Vec<_> = read(&self.families).values().cloned().collect();
-        all.sort_by_key(|f| f.id);
-        all
+        let mut all: Vec<Arc<Family>> = Vec::new();
+        loop {
+            let after = all.last().map_or(Bound::Unbounded, |f| Bound::Excluded(f.id));
+            let before = all.len();
+            let families = read(&self.families);
+            all.extend(families.range((after, Bound::Unbounded)).take(PIECE).map(|(_, f)| f.clone()));
+            if all.len() - before < PIECE {
+                return all;
+            }
+        }
     }
 
     /// The families with these ids; the first id that is not there.
@@ -152,14 +164,24 @@ impl Tree {
         })
     }
 
-    /// The family with the oldest change that is in memtables only, and that change's sequence.
+    /// The family with the oldest change that is in memtables only, and that change's sequence. All are asked: not under a lock.
     pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
+        debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
         let families = self.all_families().into_iter();
         families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
     }
 
-    /// True if values of some family are placed in the log.
-    pub fn places_values(&self) -> bool {
+    /// The family with the most in its active memtable; `None`: all are empty. All are asked: not under a lock.
+    pub fn largest_memtable(&self) -> Option<Arc<Family>> {
+        debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
+        let bytes =
+            |f: &Arc<Family>| f.look(|seen| if seen.active.is_empty() { 0 } else { seen.active.bytes() });
+        let families = self.all_families().into_iter().map(|f| (bytes(&f), f));
+        families.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, _)| *bytes).map(|(_, f)| f)
+    }
+
+    /// True if values of some family are placed in the log. All are asked: not under a lock of writers.
+    fn places_values(&self) -> bool {
         self.all_families().iter().any(|family| family.places_values())
     }
 

@@ -324,6 +324,17 @@ impl Held {
     }
 }
 
+/// True if the thread holds a lock of this rank. Where nobody keeps count, in release builds and under loom, it is not known: false.
+#[must_use]
+pub fn holds<R: Ranked>() -> bool {
+    #[cfg(all(debug_assertions, not(loom)))]
+    let is_held = |held: &RefCell<Vec<(Rank, At)>>| held.borrow().iter().any(|(rank, _)| *rank == R::RANK);
+    #[cfg(all(debug_assertions, not(loom)))]
+    return HELD.try_with(is_held).unwrap_or(false);
+    #[cfg(not(all(debug_assertions, not(loom))))]
+    false
+}
+
 /// A thread's wish to be the one who does something that others wait for, and then its being that one: from before it waits
 /// until it is done.
 #[must_use]

@@ -164,10 +164,14 @@ impl Log {
         self.over_bound.store(true, Ordering::Release);
     }
 
+    /// True after the log has become longer than its bound, until that is taken. Every write asks.
+    pub fn went_over_bound(&self) -> bool {
+        self.over_bound.load(Ordering::Relaxed)
+    }
+
     /// True once after the log had become longer than its bound.
     pub fn take_over_bound(&self) -> bool {
-        // Every write asks, and to look costs less than to take.
-        self.over_bound.load(Ordering::Relaxed) && self.over_bound.swap(false, Ordering::AcqRel)
+        self.over_bound.swap(false, Ordering::AcqRel)
     }
 
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.

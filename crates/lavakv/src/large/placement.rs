@@ -404,6 +404,11 @@ impl Placement {
         Ok(file)
     }
 
+    /// True if values are placed that no table has yet.
+    pub fn has_values(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
     /// Makes every value placed so far durable.
     pub fn sync(&self) -> Result<()> {
         self.sync_all_but(|_| false)

@@ -268,11 +268,15 @@ impl Family {
 
     /// Pins the current read state.
     pub fn read_state(&self) -> Arc<ReadState> {
+        #[cfg(all(test, not(loom)))]
+        tests::count_step();
         read(&self.read_state).clone()
     }
 
     /// Looks at the current read state for a moment, under its lock and without pinning it: `ask` takes no lock.
     pub fn look<T>(&self, ask: impl FnOnce(&ReadState) -> T) -> T {
+        #[cfg(all(test, not(loom)))]
+        tests::count_step();
         ask(&read(&self.read_state))
     }
 
@@ -392,3 +396,6 @@ impl ColumnFamily {
         (*self.0.given_options()).clone()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests;

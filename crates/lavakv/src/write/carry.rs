@@ -29,7 +29,8 @@ impl WritePath {
 
     fn is_durable(&self, lane: Lane, position: Position) -> bool {
         let log = self.log.of(lane).and_then(|log| log.begun());
-        log.is_some_and(|log| log.is_durable(position)) && !(lane == Lane::FIRST && self.tree.places_values())
+        let has_values = lane == Lane::FIRST && self.large.placement.has_values();
+        log.is_some_and(|log| log.is_durable(position)) && !has_values
     }
 
     /// Returns when a lane is durable up to a position. First the values, then what says where they are.

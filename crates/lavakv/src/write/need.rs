@@ -12,6 +12,7 @@
 //! | `Log` | the log is shorter, or has a group | flush, which releases groups |
 //! | `Space` | something was freed, or a while has passed | collection, compaction, clean-up, whoever deletes |
 //! | `Durable` | the device has it: the next step does that itself | the caller's own thread |
+//! | `Look` | all families were asked: the step does that itself, with nothing locked | the caller's own thread |
 //!
 //! Each but `Time` and `Durable` also ends where nobody is going to bring it about: the next step then says why.
 
@@ -39,8 +40,10 @@ pub(crate) enum Need {
     ShorterLog {
         /// Its bound, bytes.
         live_max: u64,
-        /// The oldest sequence that is in memtables only, when it was asked.
-        oldest_seq: Option<SeqNo>,
+        /// The oldest sequence that is in memtables only, when it was asked, and whose. As long as the family has it it is the oldest of all.
+        oldest: Option<(SeqNo, Arc<Family>)>,
+        /// The last sequence that was visible then.
+        visible: SeqNo,
     },
     /// A group of the log, where there is no room for another.
     Group {
@@ -59,6 +62,17 @@ pub(crate) enum Need {
     },
     /// The device, which the next step waits for: for this write, or for those before it in the other lane.
     Durable,
+    /// A family to freeze. It never leaves the step.
+    Look(Look),
+}
+
+/// What is looked for among all families: outside of all locks, since there may be thousands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Who has the oldest change that is in memtables only.
+    Oldest,
+    /// Who has the most in its active memtable.
+    Largest,
 }
 
 impl Need {
@@ -70,7 +84,7 @@ impl Need {
             Need::ShorterLog { .. } | Need::Group { .. } => Some(StallCause::Log),
             Need::Space { .. } => Some(StallCause::Space),
             Need::Time(_, cause) => Some(*cause),
-            Need::Durable => None,
+            Need::Durable | Need::Look(_) => None,
         }
     }
 }
@@ -81,7 +95,7 @@ impl WritePath {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());
         let can_free = || self.context.signals.can_free();
         match need {
-            Need::Time(..) | Need::Durable => true,
+            Need::Time(..) | Need::Durable | Need::Look(_) => true,
             Need::Memory { wanted, until_ns } => {
                 let memory = &self.space.memory;
                 let fits = memory.used().saturating_add(*wanted) <= self.context.options.memory_bytes as u64;
@@ -93,9 +107,12 @@ impl WritePath {
                 let over = full.is_dropped() || health.is_poisoned();
                 open || over || self.space.is_limited() && !can_free() || health.is_stuck(now_ns)
             }
-            Need::ShorterLog { live_max, oldest_seq } => {
+            Need::ShorterLog { live_max, oldest, visible } => {
                 let short = self.log.wal().live_bytes() <= *live_max;
-                let flushed = || self.tree.oldest_unflushed().map(|(seq, _)| seq) != *oldest_seq;
+                let flushed = || match oldest {
+                    Some((seq, family)) => family.oldest_unflushed_seq() != Some(*seq),
+                    None => self.tree.snapshots.visible() != *visible,
+                };
                 short || flushed() || health.is_stuck(now_ns) || !can_free()
             }
             Need::Group { least, live_bytes } => {
@@ -114,7 +131,7 @@ impl WritePath {
         match need {
             // Booked by who pays it, as one wait.
             Need::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
-            Need::Durable => {}
+            Need::Durable | Need::Look(_) => {}
             need => {
                 if let Some(cause) = need.cause() {
                     self.context.stall_before(until_ns, cause, || self.is_met(need));

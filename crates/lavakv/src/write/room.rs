@@ -1,14 +1,17 @@
 //! Whether a write may begin, as far as memory, level 0 and the log go; and what it waits for if not.
 //!
-//! All of it is asked under the writer's lock, right before the write is logged, and nothing waits there: see `need`.
+//! All of it is asked under the writer's lock, right before the write is logged, and nothing waits there: see `need`. Where a memtable of
+//! whatever family is to be frozen, the family is looked for with nothing locked ([`Look`]): there may be thousands. What was found
+//! may be past when the lock is taken again, and is looked at before it is used.
 
 use super::WritePath;
-use super::need::Need;
+use super::need::{Look, Need};
 use super::queue::Ticket;
 use super::writer::Writer;
 use crate::batch::payload::Payload;
+use crate::tree::Tree;
 use crate::tree::family::Family;
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 
 /// The longest write during which the next one is logged.
@@ -28,6 +31,24 @@ pub(crate) struct Tried {
     shortening: Option<(u64, Option<u64>)>,
     /// The log cannot be made shorter now.
     log_stays_long: bool,
+    /// What was found a moment ago, where it was looked for; inside: there is none.
+    oldest: Option<Option<(SeqNo, Arc<Family>)>>,
+    largest: Option<Option<Arc<Family>>>,
+}
+
+impl Tried {
+    /// Looks for a family. With nothing locked.
+    pub fn look(&mut self, tree: &Tree, what: Look) {
+        match what {
+            Look::Oldest => self.oldest = Some(tree.oldest_unflushed()),
+            Look::Largest => self.largest = Some(tree.largest_memtable()),
+        }
+    }
+
+    /// What was found before is of a moment that is past.
+    pub fn forget_found(&mut self) {
+        (self.oldest, self.largest) = (None, None);
+    }
 }
 
 impl WritePath {
@@ -57,10 +78,10 @@ impl WritePath {
                 self.freeze(writer, family);
             }
         }
-        if self.log.take_over_bound()
-            && let Some((_, family)) = self.tree.oldest_unflushed()
-        {
-            self.freeze(writer, &family);
+        if self.log.went_over_bound() {
+            let Some(oldest) = tried.oldest.take() else { return Ok(Some(Need::Look(Look::Oldest))) };
+            self.log.take_over_bound();
+            oldest.iter().for_each(|oldest| self.freeze_oldest(writer, oldest));
         }
         if let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
@@ -83,7 +104,15 @@ impl WritePath {
             self.settle();
         }
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
-        if !fits && (memory.backlog() > 0 || self.freeze_largest(writer)) {
+        // The budget is spread over many families, none of them full: the largest goes first.
+        if !fits && memory.backlog() == 0 && tried.largest.is_none() {
+            return Ok(Some(Need::Look(Look::Largest)));
+        }
+        // (Families are dropped under the writer's lock, and nobody flushes what they had.)
+        let is_wanted = |family: &Arc<Family>| !fits && memory.backlog() == 0 && !family.is_dropped();
+        let largest = tried.largest.take().flatten().filter(is_wanted);
+        largest.iter().for_each(|family| self.freeze(writer, family));
+        if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
                 && payload.is_delete_only()
                 && self.log.files().ballast_is_short()
@@ -114,12 +143,11 @@ impl WritePath {
         Ok(None)
     }
 
-    /// The budget is spread over many families, none of them full: the largest goes first. False if all are empty.
-    fn freeze_largest(&self, writer: &mut Writer) -> bool {
-        let largest = self.tree.all_families().into_iter().max_by_key(|f| f.read_state().active.bytes());
-        let largest = largest.filter(|family| !family.read_state().active.is_empty());
-        largest.iter().for_each(|family| self.freeze(writer, family));
-        largest.is_some()
+    /// Freezes who had the oldest change, if it still has it.
+    fn freeze_oldest(&self, writer: &mut Writer, (seq, family): &(SeqNo, Arc<Family>)) {
+        if family.oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
+            self.freeze(writer, family);
+        }
     }
 
     /// The write waits for memory no more.
@@ -151,16 +179,17 @@ impl WritePath {
         if !self.log.is_over(live_max) {
             return None;
         }
-        let oldest = self.tree.oldest_unflushed();
+        let Some(oldest) = tried.oldest.take() else { return Some(Need::Look(Look::Oldest)) };
         let oldest_seq = oldest.as_ref().map(|(seq, _)| *seq);
         // Woken up, and nothing has become of it: nobody can.
         if tried.shortening.replace((live_max, oldest_seq)) == Some((live_max, oldest_seq)) {
             tried.log_stays_long = true;
             return None;
         }
-        if let Some((_, family)) = &oldest {
-            self.freeze(writer, family);
-        }
-        Some(Need::ShorterLog { live_max, oldest_seq })
+        oldest.iter().for_each(|oldest| self.freeze_oldest(writer, oldest));
+        Some(Need::ShorterLog { live_max, oldest, visible: self.tree.snapshots.visible() })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

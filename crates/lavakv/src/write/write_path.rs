@@ -178,9 +178,13 @@ impl<'a> WriteOp<'a> {
                 Paid::NotInTime(cause) => return Err(busy(cause)),
             }
         }
-        let mut writer = match self.enter(&families)? {
-            Entered::Open(writer) => writer,
-            Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
+        self.tried.forget_found();
+        let mut writer = loop {
+            match self.enter(&families)? {
+                Entered::Open(writer) => break writer,
+                Entered::Needs(Need::Look(what)) => self.tried.look(&self.writes.tree, what),
+                Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
+            }
         };
         let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(count) - 1);
         if last_seq > base::MAX_SEQ {

@@ -276,3 +276,16 @@ fn ranks_are_in_order_and_say_what_they_guard() {
     assert!(Rank::ALL.iter().all(|rank| rank.guards().ends_with('.')));
     assert_eq!(<Writer as Ranked>::RANK, Rank::Writer);
 }
+
+#[test]
+fn a_thread_knows_what_it_holds() {
+    let (low, middle, ..) = locks();
+    assert!(!holds::<Writer>());
+    let held = (lock(&low), read(&middle));
+    assert!(holds::<Writer>() && holds::<Families>() && !holds::<FsCore>());
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(!holds::<Writer>(), "another thread does"));
+    });
+    drop(held);
+    assert!(!holds::<Writer>());
+}

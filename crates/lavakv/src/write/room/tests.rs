@@ -1,0 +1,71 @@
+use crate::tree::family::tests::STEPS;
+use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
+use io::sim::SimEnv;
+
+const FAMILIES: usize = 1_000;
+/// Of one put, while it holds the lock of all writers: however many families there are.
+const STEPS_MAX: u64 = 16;
+
+/// Each family gets a bit in turn, so none of them is ever full: what ends is the memory of all, or the log's bound. How many were frozen.
+fn steps_of_puts(options: Options, rounds: u64) -> u64 {
+    let sim = SimEnv::new(7);
+    let options = Options { family: FamilyOptions { min_blob_size: 0, ..options.family }, ..options };
+    let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
+    let families: Vec<_> = (0..FAMILIES)
+        .map(|i| db.create_column_family(&format!("{i}"), options.family.clone()).unwrap())
+        .collect();
+    while db.run_background_step() {}
+    let before = db.stats().flushes;
+    for round in 0..rounds {
+        for family in &families {
+            let asked = STEPS.get();
+            db.put_opt(family, &round.to_be_bytes(), &[7; 1000], &WriteOptions::buffered()).unwrap();
+            let steps = STEPS.get() - asked;
+            assert!(
+                steps <= STEPS_MAX,
+                "a put in round {round} asked {steps} families under the writer's lock"
+            );
+        }
+        // Jobs find out how long the log is.
+        while db.run_background_step() {}
+    }
+    assert!(STEPS.get() > 0, "somebody counts");
+    db.stats().flushes - before
+}
+
+#[test]
+fn memory_that_ends_is_made_room_in_without_a_walk_over_all_families_under_the_lock_of_writers() {
+    let options = Options { memtable_bytes: 1 << 20, memory_bytes: 8 << 20, ..Options::default() };
+    assert!(steps_of_puts(options, 12) > 0, "memory did end");
+}
+
+#[test]
+fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
+    let options = Options {
+        memtable_bytes: 1 << 20,
+        memory_bytes: 64 << 20,
+        log_group_bytes: 256 << 10,
+        wal_bytes_max: 4 << 20,
+        ..Options::default()
+    };
+    assert!(steps_of_puts(options.clone(), 12) > 0, "the log did become too long");
+    let limited = Options { space_limit: Some(SpaceLimit::Bytes(256 << 20)), ..options };
+    assert!(steps_of_puts(limited, 12) > 0, "nor where space is limited");
+}
+
+#[test]
+fn what_was_found_and_is_past_is_not_frozen() {
+    let sim = SimEnv::new(8);
+    let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+    let (engine, family) = (db.engine(), &db.default_column_family().0);
+    let frozen = || family.look(|seen| seen.frozen.len());
+    db.put(b"a", b"1").unwrap();
+    let found = engine.tree.oldest_unflushed().unwrap();
+    db.flush().unwrap();
+    db.put(b"b", b"2").unwrap();
+    engine.writes.freeze_oldest(&mut engine.writes.lock(), &found);
+    assert_eq!(frozen(), 0, "a is in a table, and b is no reason");
+    let found = engine.tree.oldest_unflushed().unwrap();
+    engine.writes.freeze_oldest(&mut engine.writes.lock(), &found);
+    assert_eq!(frozen(), 1);
+}
