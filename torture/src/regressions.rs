@@ -33,6 +33,16 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         4,
         "LavaKV alone did not see a durable batch of both beside a sector that could not be read, and went on without it",
     ),
+    ("log-model", 1_043_344_866_748, "what a manifest wrote at a limit lifted a store of logs above it"),
+    ("log-model", 1_043_344_867_033, "a store of logs that was opened at its limit began groups above it"),
+    ("log-model", 1_043_344_867_657, "the same"),
+    ("log-model", 1_043_344_867_838, "the same, after a kill that left files of a job"),
+    ("log-model", 1_043_344_871_514, "the same"),
+    (
+        "log-model-on-lavafs",
+        58_702_473_895,
+        "what a manifest wrote at a limit lifted a store of logs above it",
+    ),
     ("log-flip", 28, "a truncated record came back when the rows of its group were made again"),
     ("log-flip", 40, "the same"),
     (

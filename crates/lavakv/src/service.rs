@@ -42,6 +42,8 @@ pub(crate) struct Unstarted {
     flushed: bool,
     /// The group in which the log is to begin, once the manifest lists it.
     first: Option<PreparedGroup>,
+    /// The same of the lane of a guest.
+    records_first: Option<PreparedGroup>,
 }
 
 /// Ways to make room, in the order in which they are tried.
@@ -61,7 +63,7 @@ impl Unstarted {
         listing: Vec<DirEntry>,
     ) -> Unstarted {
         let placed = placed.is_any().then_some(placed);
-        Unstarted { report, records, listing, placed, flushed: false, first: None }
+        Unstarted { report, records, listing, placed, flushed: false, first: None, records_first: None }
     }
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
@@ -89,7 +91,7 @@ impl Unstarted {
     fn start_records(&mut self, engine: &Engine) -> Result<()> {
         if let Some((lane, report)) = engine.log.records().zip(self.records.as_ref()) {
             lane.end_old(report, None)?;
-            lane.resume(report)?;
+            lane.resume(report, &mut self.records_first)?;
             self.records = None;
         }
         Ok(())

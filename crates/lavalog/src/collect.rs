@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// Drops files of which nothing is alive.
-    fn free_dead(&self, dead: &[Source]) -> Result<()> {
+    pub fn free_dead(&self, dead: &[Source]) -> Result<()> {
         self.replace(dead, Vec::new(), Vec::new(), None)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::collect::Collection;
 use crate::core::{Core, Roof};
+use crate::pick::Pick;
 use crate::remake::Remake;
 use crate::seal::Seal;
 use base::sync::lock;
@@ -36,6 +37,9 @@ const ASK_AGAIN_NS: u64 = 1_000_000;
 
 /// With more closed groups than this a store of logs is not open before they are storage.
 const WAITING_AT_OPEN_MAX: usize = 16;
+/// The same where the ballast is short: each life that only frees leaves a group, which is garbage as soon as it is storage, and after a few
+/// the ballast would be gone.
+const WAITING_AT_OPEN_SHORT: usize = 1;
 
 /// Asks the engine that opened the store to write down what it has in memory, so that a group can become storage.
 struct Relief {
@@ -123,32 +127,59 @@ impl Core {
     }
 
     /// Keeps the groups that wait for an index file within their bound: processes that live for one command never get to the end of a job in
-    /// the background, and each leaves a group that the next one has to replay. To be called before there are workers.
+    /// the background, and each leaves a group that the next one has to replay. Where the ballast is short that would be all there is of it
+    /// after a few of them, so what nothing is alive of goes as well. To be called before there are workers.
     ///
     /// # Errors
     /// Those of the log and of the file system, but for what passes by itself: then jobs do it.
     pub fn bound_waiting(self: &Arc<Self>) -> Result<()> {
+        if base::canary::is("log-waiting-groups-unbounded") {
+            return Ok(());
+        }
+        match self.seal_over_bound().and_then(|()| self.free_where_short()) {
+            Err(e) if e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn seal_over_bound(self: &Arc<Self>) -> Result<()> {
         let mut before = usize::MAX;
-        let mut is_over = || {
+        loop {
+            let is_short = self.lane.files().ballast_is_short();
+            let most = if is_short { WAITING_AT_OPEN_SHORT } else { WAITING_AT_OPEN_MAX };
             let waiting = self.waiting_groups();
             // What another engine needs of them stays.
-            waiting > WAITING_AT_OPEN_MAX && waiting < std::mem::replace(&mut before, waiting)
-        };
-        while !base::canary::is("log-waiting-groups-unbounded") && is_over() {
-            lock(&self.under_way).is_moving = true;
-            let mut seal = Seal::new(self);
-            loop {
-                match seal.step() {
-                    Ok(Progress::Done) => break,
-                    Ok(_) => {}
-                    Err(e) => {
-                        seal.abandon();
-                        let passes =
-                            e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e);
-                        return if passes { Ok(()) } else { Err(e) };
-                    }
+            if waiting <= most || waiting >= std::mem::replace(&mut before, waiting) {
+                return Ok(());
+            }
+            match self.seal_at_once() {
+                Err(e) if e.kind() == ErrorKind::NoSpace && self.job_found_no_room()? => before = usize::MAX,
+                sealed => sealed?,
+            }
+        }
+    }
+
+    /// Makes the oldest of them storage.
+    fn seal_at_once(self: &Arc<Self>) -> Result<()> {
+        lock(&self.under_way).is_moving = true;
+        let mut seal = Seal::new(self);
+        loop {
+            match seal.step() {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(_) => {}
+                Err(e) => {
+                    seal.abandon();
+                    return Err(e);
                 }
             }
+        }
+    }
+
+    fn free_where_short(&self) -> Result<()> {
+        while self.lane.files().ballast_is_short()
+            && let Some(Pick::Free(dead)) = self.to_collect()
+        {
+            self.free_dead(&dead)?;
         }
         Ok(())
     }

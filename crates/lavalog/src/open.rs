@@ -68,11 +68,14 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
     if !options.create_if_missing && !is_known(&restored.manifest) {
         return Err(Error::not_found("there are no logs in this store").at_file(dir));
     }
-    let store = opening.recover(&mut |lane, batch| match lane {
+    let replayed = opening.replay(&mut |lane, batch| match lane {
         // What it carries is for who is not here, and stays.
         Lane::LOG => restored.replay(batch).map(drop),
         _ => Ok(()),
     })?;
+    let state = restored.manifest.state();
+    replayed.remove(|kind| is_stranger(&state, kind))?;
+    let store = replayed.begin()?;
     let lane = store.lane(Lane::LOG).cloned().expect("the terms above ask for the lane of records");
     let (files, space, first) = (store.files().clone(), store.space().clone(), store.log().clone());
     let ground = Ground { files, space, lane, first };
@@ -257,7 +260,7 @@ impl Restored {
             under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
             counters,
         };
-        if core.reader().is_none() {
+        if matches!(core.roof, Roof::Host(..)) {
             core.remove_strangers()?;
         }
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
@@ -271,6 +274,12 @@ impl Restored {
         }
         Ok(core)
     }
+}
+
+/// True for a file of this engine that no edit names.
+fn is_stranger(state: &State, kind: FileKind) -> bool {
+    matches!(kind, FileKind::Engine { engine, number, .. }
+        if engine == LavaLog::ID.0 && !state.files.contains_key(&number))
 }
 
 fn apply_batch(logs: &mut Logs, batch: &LoggedBatch<'_>) -> Result<()> {
@@ -332,14 +341,11 @@ impl Core {
         write(&self.logs).set_lost(Error::corruption(why).at_file(self.context().path(first)));
     }
 
-    /// Removes files of this engine that no edit names.
+    /// Removes files of this engine that no edit names, where another one has opened the store.
     fn remove_strangers(&self) -> Result<()> {
         let state = self.manifest.state();
         for entry in self.context().env.fs.list(&self.context().dir)? {
-            if let Some(FileKind::Engine { engine, number, .. }) = names::parse(&entry.name)
-                && engine == LavaLog::ID.0
-                && !state.files.contains_key(&number)
-            {
+            if names::parse(&entry.name).is_some_and(|kind| is_stranger(&state, kind)) {
                 self.files.remove(&entry.name)?;
             }
         }

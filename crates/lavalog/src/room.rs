@@ -78,12 +78,9 @@ impl Core {
         }
     }
 
-    /// A job found no room: there is to be some for the next try.
-    pub fn job_found_no_room(&self) -> Result<()> {
-        if !self.give_ballast(Ballast::Jobs) {
-            self.lane.files().give_free()?;
-        }
-        Ok(())
+    /// A job found no room: there is to be some for the next try. False if there is nothing to give.
+    pub fn job_found_no_room(&self) -> Result<bool> {
+        if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.lane.files().give_free() }
     }
 
     /// A job came to its end: there is room.

@@ -14,6 +14,10 @@
 //! is refused then, or at once if nothing is; nothing of it was done. As room gets short, files are collected with less and less garbage
 //! in them.
 //!
+//! The last [`EDITS_BYTES`] below the limit are the manifest's, which is never refused: no other file is let into them, and that holds while
+//! the store is opened as well (`store::open`). A store that is opened at its limit begins its logs in what was kept for that, the ballast,
+//! and refuses appends until that is whole again.
+//!
 //! Trims and deletes take the group of the reserve where they must. What they trim frees groups; a group of nothing but trims
 //! is dead when it is closed. So the reserve comes back by itself.
 
@@ -52,7 +56,7 @@ pub(crate) fn terms(options: &Options) -> Terms {
         wal_bytes_max: 2 * first,
     };
     let limit = options.space_limit.map(SpaceLimit::Bytes);
-    Terms { limit, overhead_bytes: options.overhead_bytes(), ..Terms::unlimited(sizes) }
+    Terms { limit, overhead_bytes: options.overhead_bytes(), is_strict: true, ..Terms::unlimited(sizes) }
 }
 
 impl Core {
@@ -64,8 +68,6 @@ impl Core {
             return;
         }
         space.refresh(false, |roll_bytes| self.demands(roll_bytes));
-        // Opened above its limit, or with a reserve that does not fit below it any more, a store occupies no more than it did.
-        space.meter().set_ceiling(space.limit_bytes().max(space.used_bytes()));
     }
 
     fn demands(&self, roll_bytes: u64) -> Demands {

@@ -7,12 +7,17 @@
 //! 3. Replay the log: whoever opens gets every batch, with the tenant whose it is.
 //! 4. Check that the manifest has not lost its end (see [`crate::commit::read`]).
 //! 5. Make the end of the old log final, begin a new one, remove what nobody lists: old manifests and log files. Files of
-//!    engines are theirs to judge, but for those of an engine that was removed.
+//!    engines are theirs to judge ([`Replayed::remove`]), but for those of an engine that was removed.
+//!
+//! **Where there is no room**, on the volume or below a limit that is kept strictly ([`Terms::is_strict`]): a new log begins in a group that
+//! is as short as can be, or in a file that waits to be used again, or in the room of the ballast, whichever lane it is of. Below a limit
+//! that is too little even for that, the group is made above it: nobody who cannot open a store could make it smaller. On a full volume
+//! the store is refused.
 //!
 //! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
 //! drives the log from them (LavaKV does), and needs of all this only the parts.
 
-use crate::commit::{Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
+use crate::commit::{Ballast, Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
 use crate::context::Context;
 use crate::engines;
 use crate::files::Files;
@@ -35,6 +40,15 @@ pub struct Store {
     records: Option<Arc<Log>>,
     space: Arc<SpaceBudget>,
 }
+
+/// Ways to make room for a log to begin in, in the order in which they are tried.
+#[derive(Clone, Copy)]
+enum Way {
+    Ballast(Ballast),
+    PastLimit,
+}
+
+const WAYS: [Way; 3] = [Way::Ballast(Ballast::Log), Way::Ballast(Ballast::Jobs), Way::PastLimit];
 
 /// How long the pieces of a store's logs may be.
 #[derive(Clone, Copy, Debug)]
@@ -129,13 +143,63 @@ impl Opening {
         self.store.manifest()
     }
 
-    /// Replays the logs: the store is open.
+    /// Replays the logs: what the manifest says holds, and what it does not list is nobody's.
     ///
     /// # Errors
-    /// `Corruption` if a log lost what was durable, `NoSpace` if there is no room to begin one; those of `replay`.
-    pub fn recover(self, replay: &mut OnLanes<'_>) -> Result<Store> {
-        self.store.recover(&self.listing, replay)?;
-        Ok(self.store)
+    /// `Corruption` if a log lost what was durable; those of `replay`.
+    pub fn replay(self, replay: &mut OnLanes<'_>) -> Result<Replayed> {
+        let Opening { store, listing } = self;
+        // All that there is is judged before anything follows from it.
+        let reports: Vec<RecoveryReport> = store
+            .lanes()
+            .map(|log| log.replay(&mut |batch| replay(log.lane(), batch)))
+            .collect::<Result<_>>()?;
+        Ok(Replayed { store, listing, reports })
+    }
+}
+
+/// A store whose logs are replayed and not begun. Dropped, it has changed nothing but the lock, and what was removed.
+#[derive(Debug)]
+pub struct Replayed {
+    store: Store,
+    listing: Vec<DirEntry>,
+    /// Of each lane.
+    reports: Vec<RecoveryReport>,
+}
+
+impl Replayed {
+    /// Removes the files for which `is_stranger`: those of an engine that no edit names, which a job had not finished. Before logs begin,
+    /// for which what they occupy may be wanted.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove(&self, is_stranger: impl Fn(FileKind) -> bool) -> Result<()> {
+        let strangers =
+            self.listing.iter().filter(|entry| names::parse(&entry.name).is_some_and(&is_stranger));
+        strangers.into_iter().try_for_each(|entry| self.store.files.remove(&entry.name))
+    }
+
+    /// The logs begin: the store is open.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room on the volume to begin one; those of the file system.
+    pub fn begin(self) -> Result<Store> {
+        let Replayed { store, listing, mut reports } = self;
+        store.log.files().adopt_ballast(&listing)?;
+        for (log, report) in store.lanes().zip(&mut reports) {
+            // Of lives that end at once each leaves a group, and none would ever get to let go of it.
+            log.let_go(report);
+            log.end_old(report, None)?;
+        }
+        store.remove_orphans(&listing)?;
+        store.space.bound_files();
+        store.lanes().zip(&reports).try_for_each(|(log, report)| store.resume(log, report))?;
+        store.space.bound_files();
+        match store.log.fill_ballast() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {}
+            filled => filled?,
+        }
+        Ok(store)
     }
 }
 
@@ -171,7 +235,7 @@ impl Store {
         engines: &Engines,
         replay: &mut OnLanes<'_>,
     ) -> Result<Store> {
-        Opening::begin(env, dir, terms, engines)?.recover(replay)
+        Opening::begin(env, dir, terms, engines)?.replay(replay)?.begin()
     }
 
     /// The lanes that it was opened with.
@@ -179,19 +243,31 @@ impl Store {
         [&self.log].into_iter().chain(&self.records)
     }
 
-    fn recover(&self, listing: &[DirEntry], replay: &mut OnLanes<'_>) -> Result<()> {
-        // All that there is is judged before anything follows from it.
-        let reports: Vec<RecoveryReport> = self
-            .lanes()
-            .map(|log| log.replay(&mut |batch| replay(log.lane(), batch)))
-            .collect::<Result<_>>()?;
-        self.log.files().adopt_ballast(listing)?;
-        self.lanes().zip(&reports).try_for_each(|(log, report)| log.end_old(report, None))?;
-        self.remove_orphans(listing)?;
-        self.lanes().zip(&reports).try_for_each(|(log, report)| log.resume(report))?;
-        match self.log.fill_ballast() {
-            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
-            filled => filled,
+    /// A lane goes on where its replay ended. See the module for what is done where there is no room.
+    fn resume(&self, log: &Log, report: &RecoveryReport) -> Result<()> {
+        let (mut ways, mut listed) = (WAYS.into_iter(), None);
+        loop {
+            let Err(refused) = log.resume(report, &mut listed) else { return Ok(()) };
+            if refused.kind() != ErrorKind::NoSpace {
+                return Err(refused);
+            }
+            // A part of the ballast that is gone is no way.
+            while !self.make_way(ways.next().ok_or_else(|| refused.clone())?)? {}
+        }
+    }
+
+    /// True if this may have made room.
+    fn make_way(&self, way: Way) -> Result<bool> {
+        match way {
+            Way::Ballast(part) => {
+                let given = self.log.files().give_ballast(part);
+                // What is removed gives its room back when that is durable, on some file systems.
+                self.files.sync_dir().map(|()| given)
+            }
+            Way::PastLimit => {
+                self.space.let_files_in();
+                Ok(true)
+            }
         }
     }
 

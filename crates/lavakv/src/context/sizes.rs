@@ -58,6 +58,8 @@ impl Options {
             overhead_bytes: overhead_bytes(self, family, false),
             placing_overhead_bytes: overhead_bytes(self, family, true),
             tails_bytes: tails_kept_bytes(self),
+            // What recovery flushes was admitted when it was logged.
+            is_strict: false,
         }
     }
 

@@ -138,6 +138,46 @@ fn a_full_store_is_opened_again_below_its_limit() {
     }
 }
 
+/// Each opening begins a group for each lane, however little room is left, and what dies at once leaves them to the next.
+#[test]
+fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
+    for seed in 0..12 {
+        let (mut rng, mut sim) = (Rng::new(seed), SimEnv::new(seed));
+        let limit = 2_179_072 + rng.below(256) * 4096;
+        let options = Options { space_limit: Some(limit), ..options() };
+        let open = |sim: &SimEnv| {
+            sim.watch(DIR);
+            LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap()
+        };
+        let store = open(&sim);
+        let log = store.create_log("log").unwrap();
+        let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        // Trims that free next to nothing take what is kept for them.
+        for _ in 0..rng.below(8_000) {
+            log.trim(1).unwrap();
+        }
+        assert!(sim.peak() <= limit, "seed {seed}: {} bytes were occupied of {limit}", sim.peak());
+        drop((log, store));
+        for life in 0..30 {
+            sim = sim.crash(CrashKind::ProcessKill, rng.next_u64());
+            let store = open(&sim);
+            let log = store.open_log("log").unwrap();
+            if rng.one_in(3) {
+                log.trim(2).unwrap();
+            }
+            let peak = sim.peak();
+            assert!(peak <= limit, "seed {seed}, life {life}: {peak} bytes were occupied of {limit}");
+        }
+        let store = open(&sim);
+        let log = store.open_log("log").unwrap();
+        let last = log.last_lsn().unwrap().unwrap();
+        log.trim(last).unwrap();
+        store.settle().unwrap();
+        append(&log, last + 1).unwrap();
+    }
+}
+
 /// What is told of the space holds against what the file system says, and against what was written.
 fn told(sim: &SimEnv, store: &LogStore) -> lavalog::Space {
     let space = store.space().unwrap();

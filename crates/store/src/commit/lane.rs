@@ -32,7 +32,7 @@ use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{DirEntry, InPlaceFile};
 use std::sync::Arc;
 use wal::check::{GroupToCheck, LogCheck};
-use wal::{PriorGroup, ReadGroup, RecoveryMode, RecoveryReport, Spans};
+use wal::{PreparedGroup, PriorGroup, ReadGroup, RecoveryMode, RecoveryReport, Spans};
 
 /// What a group is to its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -527,12 +527,16 @@ impl Log {
         }
     }
 
-    /// Goes on where the replay ended, in a new group.
+    /// Goes on where the replay ended, in a new group, which is `listed` from when the manifest lists it.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room for it; those of the manifest and of the file system.
-    pub fn resume(&self, report: &RecoveryReport) -> Result<()> {
-        let first = self.list_first()?;
+    /// `NoSpace` if there is no room: it may be tried again, with what is listed by then. Those of the manifest and of the file system.
+    pub fn resume(&self, report: &RecoveryReport, listed: &mut Option<PreparedGroup>) -> Result<()> {
+        let first = match listed.take() {
+            Some(first) => first,
+            None => self.list_first()?,
+        };
+        let first = listed.insert(first).clone();
         self.begin(first, report, 0)?;
         self.hint_release();
         Ok(())

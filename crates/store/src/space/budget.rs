@@ -38,7 +38,7 @@
 use super::SpaceLimit;
 use super::gauges::{Gauges, Memory};
 use super::grant::{Grant, Granted};
-use super::sizes::{Terms, manifest_bytes, with_overhead, without_overhead};
+use super::sizes::{EDITS_BYTES, Terms, manifest_bytes, with_overhead, without_overhead};
 use crate::context::Context;
 use crate::volumes::Meter;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -189,8 +189,27 @@ impl SpaceBudget {
             }
         };
         let ceiling = self.set_limit(own.min(volume_limit));
+        if self.terms.is_strict {
+            return self.bound_files();
+        }
         // A ratio is of what is only estimated. A volume has a ceiling of its own.
         self.meter.set_ceiling(if exact { ceiling.max(own) } else { u64::MAX });
+    }
+
+    /// The ceiling of a store that keeps to its limit strictly ([`Terms::is_strict`]); of another it stays as it is.
+    ///
+    /// What the manifest writes is never refused, so the last of the room is for nothing else. Found above that, with a limit that was
+    /// lowered or files that were let in ([`SpaceBudget::let_files_in`]), the store occupies no more than it does, and less with each file that goes.
+    pub(crate) fn bound_files(&self) {
+        let Some(SpaceLimit::Bytes(own)) = self.terms.limit.filter(|_| self.terms.is_strict) else { return };
+        let below = own.min(self.limit_bytes()).saturating_sub(EDITS_BYTES);
+        let most = self.meter.ceiling().min(self.meter.used_bytes());
+        self.meter.set_ceiling(below.max(most));
+    }
+
+    /// Refuses no file until [`SpaceBudget::bound_files`]: a store is opened whatever it occupies, or nobody could free anything.
+    pub(crate) fn let_files_in(&self) {
+        self.meter.set_ceiling(u64::MAX);
     }
 
     /// What the reserve has for tails of values that are placed in the log.

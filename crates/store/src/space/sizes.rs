@@ -87,12 +87,22 @@ pub struct Terms {
     pub placing_overhead_bytes: u64,
     /// What the reserve has for tails where there is room for them.
     pub tails_bytes: u64,
+    /// No file but the manifest's lifts the store above the limit less what edits need, not even while it is opened: what was
+    /// admitted is in files already.
+    pub is_strict: bool,
 }
 
 impl Terms {
     /// Of an engine that keeps nothing but the log.
     pub fn unlimited(sizes: Sizes) -> Terms {
-        Terms { limit: None, sizes, overhead_bytes: 0, placing_overhead_bytes: 0, tails_bytes: 0 }
+        Terms {
+            limit: None,
+            sizes,
+            overhead_bytes: 0,
+            placing_overhead_bytes: 0,
+            tails_bytes: 0,
+            is_strict: false,
+        }
     }
 
     /// See the fields.

@@ -83,8 +83,13 @@ impl Meter {
         self.ceiling_bytes.store(bytes, Ordering::Release);
     }
 
+    /// What was set last; `u64::MAX`: nothing.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling_bytes.load(Ordering::Acquire)
+    }
+
     fn is_limited(&self) -> bool {
-        self.ceiling_bytes.load(Ordering::Acquire) < u64::MAX
+        self.ceiling() < u64::MAX
     }
 
     /// Takes over the files that are there before anybody changes them.
@@ -128,7 +133,7 @@ impl Meter {
 
     /// Counts `more` bytes of a file, unless it is bounded and they would lift the sum above the ceiling.
     fn grow(&self, path: &Path, bounded: bool, more: u64) -> Result<()> {
-        let ceiling = if bounded { self.ceiling_bytes.load(Ordering::Acquire) } else { u64::MAX };
+        let ceiling = if bounded { self.ceiling() } else { u64::MAX };
         let sum = self.used_bytes.fetch_add(more, Ordering::AcqRel).saturating_add(more);
         if more == 0 || sum <= ceiling {
             return Ok(());
