@@ -195,6 +195,12 @@ pub struct BenchArgs {
     /// LavaStore, policy vlsm: level 2 may be so many times as large as level 1 [default: the engine's]
     #[arg(long)]
     pub growth_max: Option<u32>,
+    /// LavaStore, policy vlsm: tables of level 1 [default: the engine's]
+    #[arg(long)]
+    pub level_1_tables: Option<u32>,
+    /// LavaStore, policy vlsm: tables of level 0 that a key may be in before they go down [default: the engine's]
+    #[arg(long)]
+    pub queue_tables: Option<u32>,
     /// LavaStore, policy vlsm: a good table of level 1 is measured against a full one, not against itself
     #[arg(long)]
     #[serde(default)]
@@ -426,6 +432,8 @@ impl BenchArgs {
             Policy::Vlsm => PolicyChoice::vlsm(&VlsmOptions {
                 table_bytes: self.file_len(),
                 growth_max: self.growth_max.unwrap_or(defaults.growth_max),
+                level_1_tables: self.level_1_tables.unwrap_or(defaults.level_1_tables),
+                queue_tables: self.queue_tables.unwrap_or(defaults.queue_tables),
                 overlap: if self.overlap_of_full_table { OverlapOf::FullTable } else { defaults.overlap },
                 ..defaults
             }),

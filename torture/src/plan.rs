@@ -53,6 +53,7 @@ fn policy(rng: &Rng) -> PolicyChoice {
         level_1_tables: pick(&mut aside, &[1, 2, 8]),
         growth_max: pick(&mut aside, &[2, 4, 32]),
         overlap: pick(&mut aside, &[OverlapOf::Table, OverlapOf::FullTable]),
+        queue_tables: pick(&mut aside, &[1, 2, 8]),
     })
 }
 

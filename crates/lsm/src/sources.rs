@@ -54,7 +54,7 @@ impl Sources {
     /// Adds the files of `levels` (level number and files; level 0 newest first, the others sorted and disjoint) that
     /// meet `bounds`, from the newest level to the oldest. For a version: its levels, numbered.
     ///
-    /// Tables of level 0 and those with range tombstones are opened now, the others when the cursor comes to them.
+    /// Tables with range tombstones are opened now, and those of level 0 that share no cursor; the rest when the cursor comes to them.
     ///
     /// # Errors
     /// Those of opening tables, for a job. A scan fails when it comes to a table that cannot be opened.
@@ -76,16 +76,31 @@ impl Sources {
         let borders = Arc::new(bounds.borders());
         for (level, files) in levels {
             if level == 0 {
-                for file in files.iter().filter(|f| bounds.meet(f)) {
-                    if self.hides(file) {
-                        self.hidden_tables += 1;
-                    } else {
-                        let cursor = self.cursor_of(file, &borders)?;
-                        self.cursors.push(cursor);
-                    }
-                }
+                self.add_level_0(files, bounds, &borders)?;
             } else {
                 self.add_sorted(files, bounds, &borders);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a flush made several tables, those that do not meet share a cursor of a scan, which has one of them open: there are no
+    /// more cursors than tables that have one key.
+    fn add_level_0(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) -> Result<()> {
+        let (hidden, shown): (Vec<_>, Vec<_>) =
+            files.iter().filter(|f| bounds.meet(f)).partition(|f| self.hides(f));
+        self.hidden_tables += hidden.len();
+        let runs = match self.is_scan() {
+            true => disjoint_runs(shown),
+            false => shown.into_iter().map(|file| vec![file.clone()]).collect(),
+        };
+        for run in runs {
+            match &run[..] {
+                [file] => {
+                    let cursor = self.cursor_of(file, borders)?;
+                    self.cursors.push(cursor);
+                }
+                _ => self.add_run(Level::from(run), bounds, borders),
             }
         }
         Ok(())
@@ -122,6 +137,10 @@ impl Sources {
             Some(shown) if count < part.len() => Level::from(shown),
             _ => files.clone(),
         };
+        self.add_run(files, bounds, borders);
+    }
+
+    fn add_run(&mut self, files: Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {
         let (source, borders) = (self.source.clone(), borders.clone());
         let tables = TableCursors { source, options: self.options, borders };
         self.cursors.push(Box::new(LevelIterator::new(files, bounds, tables)));
@@ -133,6 +152,27 @@ impl Sources {
         let Some(bound) = self.readers.bound(oldest) else { return false };
         self.tombstones.iter().any(|t| spans(t, file, newest, bound))
     }
+}
+
+/// These tables, newest first, in as few runs of disjoint ones as there can be; each run ascends.
+fn disjoint_runs(files: Vec<&Arc<FileMeta>>) -> Vec<Vec<Arc<FileMeta>>> {
+    let mut in_order: Vec<(usize, &Arc<FileMeta>)> = files.into_iter().enumerate().collect();
+    in_order.sort_by_key(|(_, f)| f.smallest_user_key());
+    let mut runs: Vec<(usize, Vec<Arc<FileMeta>>)> = Vec::new();
+    for (age, file) in in_order {
+        let fits = |(_, run): &&mut (usize, Vec<Arc<FileMeta>>)| {
+            run.last().is_some_and(|last| last.ends_before(file.smallest_user_key()))
+        };
+        match runs.iter_mut().find(fits) {
+            Some((first, run)) => {
+                *first = (*first).min(age);
+                run.push(file.clone());
+            }
+            None => runs.push((age, vec![file.clone()])),
+        }
+    }
+    runs.sort_by_key(|(age, _)| *age);
+    runs.into_iter().map(|(_, run)| run).collect()
 }
 
 /// True if tombstones with sequences above `newest` and at most `bound` cover all user keys of `file`.

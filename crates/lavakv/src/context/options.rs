@@ -323,6 +323,7 @@ impl FamilyOptions {
     pub(crate) fn tree(&self, ablation: Ablation) -> TreeOptions {
         TreeOptions {
             l0_compaction_files: self.l0_compaction_files,
+            l0_slowdown_files: self.l0_slowdown_files,
             level_base_bytes: self.level_base_bytes,
             level_multiplier: u64::from(self.level_multiplier),
             levels: self.levels,

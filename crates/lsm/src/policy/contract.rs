@@ -47,6 +47,15 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// was replaced between pick and start, the new one is asked.)
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send>;
 
+    /// Decides where the tables of a flush end; `version` is the one that it began with. `None`: it is one table.
+    fn flush_cutter(
+        &self,
+        _version: &Version,
+        _set_aside: &SetAside,
+    ) -> Option<Box<dyn OutputCutter + Send>> {
+        None
+    }
+
     /// What the widest compaction reads that must be possible so that everything gets down in the end, physical bytes: so
     /// much room is kept for one.
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64;

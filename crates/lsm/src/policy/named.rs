@@ -38,6 +38,8 @@ impl Default for PolicyChoice {
 pub struct TreeOptions {
     /// Files in level 0 that start a compaction.
     pub l0_compaction_files: usize,
+    /// Files in level 0 from which writers are slowed down.
+    pub l0_slowdown_files: usize,
     /// The target of the first level below level 0, bytes.
     pub level_base_bytes: u64,
     /// How much larger each level is than the one above.
@@ -139,5 +141,9 @@ fn vlsm(choice: &PolicyChoice, tree: &TreeOptions) -> Result<Arc<dyn CompactionP
     if choice.version != 1 {
         return Err(choice.unsupported());
     }
-    Ok(Arc::new(Vlsm::new(VlsmOptions::decode(&choice.parameters)?, of_tree(tree))))
+    let own = VlsmOptions::decode(&choice.parameters)?;
+    // Nobody is slowed down for what is not to go down yet.
+    let queue_max = u32::try_from(tree.l0_slowdown_files / 2).unwrap_or(u32::MAX);
+    let own = VlsmOptions { queue_tables: own.queue_tables.min(queue_max), ..own };
+    Ok(Arc::new(Vlsm::new(own, of_tree(tree))))
 }

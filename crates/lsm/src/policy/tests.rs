@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Below, DeeperLevels, OutputCutter, OutputSize};
+use crate::{Below, DeeperLevels, OutputCutter, OutputSize, SizeCutter};
 use base::limits::LEVELS_MAX;
 use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use version::{Edit, Record, State};
 use version::{FileMeta, Version};
 
+mod bytes;
 mod chain;
 mod set_aside;
 mod simulation;
@@ -51,6 +52,7 @@ fn short_chains() -> Vlsm {
 trait Shape: CompactionPolicy {
     fn targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets;
     fn highest_score(&self, facts: &Facts<'_>) -> f64;
+    fn tree(&self) -> &Leveled;
 }
 
 impl Shape for Leveled {
@@ -62,6 +64,9 @@ impl Shape for Leveled {
         assert!(scores[0].1 >= 1.0 || self.debt_bytes(facts.version, facts.set_aside) == 0);
         scores[0].1
     }
+    fn tree(&self) -> &Leveled {
+        self
+    }
 }
 
 impl Shape for Vlsm {
@@ -70,6 +75,9 @@ impl Shape for Vlsm {
     }
     fn highest_score(&self, facts: &Facts<'_>) -> f64 {
         self.scores(facts)[0].1
+    }
+    fn tree(&self) -> &Leveled {
+        &self.tree
     }
 }
 
@@ -162,9 +170,32 @@ impl<P: Shape> Store<P> {
                 self.model.insert(key, self.seq);
             }
         }
-        let meta = self.table(memtable.into_values().collect());
-        self.flushed_bytes += meta.len;
-        self.apply(vec![Record::AddFile { family: 0, level: 0, meta }]);
+        let cutter = self.policy.flush_cutter(self.version(), &self.set_aside);
+        let mut cutter = cutter.unwrap_or_else(|| Box::new(SizeCutter { raw_bytes: u64::MAX }));
+        let mut records = Vec::new();
+        for entries in Self::cut(memtable.into_values(), &mut *cutter) {
+            let meta = self.table(entries);
+            self.flushed_bytes += meta.len;
+            records.push(Record::AddFile { family: 0, level: 0, meta });
+        }
+        self.apply(records);
+    }
+
+    /// The tables that a cutter makes of entries.
+    fn cut(entries: impl Iterator<Item = Entry>, cutter: &mut dyn OutputCutter) -> Vec<Vec<Entry>> {
+        let (mut outputs, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for e in entries {
+            let size = OutputSize { raw_bytes: bytes, file_bytes: bytes, is_empty: open.is_empty() };
+            if cutter.cut_before(&user_key(e.key), size) {
+                outputs.push(std::mem::take(&mut open));
+                bytes = 0;
+            }
+            bytes += if e.tombstone { TOMBSTONE } else { ENTRY };
+            open.push(e);
+        }
+        outputs.push(open);
+        outputs.retain(|o| !o.is_empty());
+        outputs
     }
 
     fn apply(&mut self, records: Vec<Record>) {
@@ -231,24 +262,9 @@ impl<P: Shape> Store<P> {
         }
         let mut cutter = self.policy.cutter(c, version);
         let mut below = DeeperLevels::new(version, c.output_level);
-        let (mut outputs, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for e in newest.into_values() {
-            let user_key = user_key(e.key);
-            // To level 0 only the newest run is merged: everything is underneath.
-            if e.tombstone && c.output_level > 0 && !below.may_hold_key(&user_key) {
-                continue;
-            }
-            let size = OutputSize { raw_bytes: bytes, file_bytes: bytes, is_empty: open.is_empty() };
-            if cutter.cut_before(&user_key, size) {
-                outputs.push(std::mem::take(&mut open));
-                bytes = 0;
-            }
-            bytes += if e.tombstone { TOMBSTONE } else { ENTRY };
-            open.push(e);
-        }
-        outputs.push(open);
-        outputs.retain(|o| !o.is_empty());
-        outputs
+        // To level 0 only the newest run is merged: everything is underneath.
+        let mut goes = |e: &Entry| e.tombstone && c.output_level > 0 && !below.may_hold_key(&user_key(e.key));
+        Self::cut(newest.into_values().filter(|e| !goes(e)), &mut *cutter)
     }
 
     fn get(&self, key: u32) -> Option<SeqNo> {

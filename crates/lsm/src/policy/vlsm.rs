@@ -2,7 +2,8 @@
 //! stores"). What must be compacted before the next memtable finds room is a chain of jobs: level 0 into level 1, level 1
 //! into level 2, and so on. Leveled compaction makes the first of them wide, because it gathers level 0 into one merge. Here
 //!
-//! * **level 0 is a queue** (`queue`): the oldest of it goes down as soon as it is worth a merge, a table's worth at a time;
+//! * **level 0 is a queue in columns** (`queue`, [`columns`]): flushes are cut at keys, and what lies between two of them goes down by
+//!   itself, with the part of level 1 that it meets;
 //! * **level 1 is small** and of small tables, and level 2 may be `growth_max` times as large, so that the tree needs no more
 //!   levels than one that gathers ([`targets`]);
 //! * **tables of level 1 end where their overlap says** ([`cutter`]): so that some of them are cheap to merge, although the
@@ -22,6 +23,7 @@
 //! reads one run and what a table may meet ([`cutter`]).
 
 mod chain;
+pub mod columns;
 pub mod cutter;
 pub mod parameters;
 mod queue;
@@ -32,10 +34,13 @@ use super::compaction::Compaction;
 use super::contract::{CompactionPolicy, L0Load};
 use super::cutter::Cutter;
 use super::facts::{Facts, Moves};
+use super::in_progress::InProgress;
 use super::leveled::picker::Picker;
 use super::set_aside::SetAside;
 use super::sink;
 use crate::OutputCutter;
+use base::HashSet;
+use columns::ColumnCutter;
 use cutter::OverlapCutter;
 use parameters::Vlsm;
 use version::{FileMeta, Version};
@@ -51,6 +56,23 @@ impl Vlsm {
         let output = compaction.output_level;
         let is_first = output > 0 && (1..output).all(|level| version.files(level).is_empty());
         is_first && !version.files(output + 1).is_empty()
+    }
+
+    /// What has to stay in level 0.
+    fn held(&self, version: &Version, set_aside: &SetAside) -> HashSet<u64> {
+        match set_aside.is_empty() {
+            true => HashSet::default(),
+            false => set_aside.held(version, self.level_targets(version, set_aside).base_level),
+        }
+    }
+
+    /// The bytes of each column that is to go down.
+    fn due(&self, version: &Version, set_aside: &SetAside) -> impl Iterator<Item = u64> {
+        let targets = self.level_targets(version, set_aside);
+        let held = set_aside.held(version, targets.base_level);
+        let queue = self.queue(version, &targets, &held, &InProgress::default());
+        let due: Vec<u64> = queue.iter().filter(|of| of.score >= 1.0).map(|of| of.bytes).collect();
+        due.into_iter()
     }
 }
 
@@ -90,6 +112,12 @@ impl CompactionPolicy for Vlsm {
         }
     }
 
+    /// Where tables cannot be read, what they keep in level 0 is merged there: that is cheaper for whole flushes.
+    fn flush_cutter(&self, version: &Version, set_aside: &SetAside) -> Option<Box<dyn OutputCutter + Send>> {
+        let cutter = ColumnCutter::new(self, version).filter(|_| set_aside.is_empty());
+        cutter.map(|cutter| Box::new(cutter) as _)
+    }
+
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         let targets = self.level_targets(version, set_aside);
         let base = targets.base_level;
@@ -103,17 +131,19 @@ impl CompactionPolicy for Vlsm {
     }
 
     fn l0_load(&self, version: &Version, set_aside: &SetAside) -> L0Load {
-        let load = match set_aside.is_empty() {
-            true => self.tree.all_of_l0(version),
-            false => self.tree.load_of(version, set_aside, &self.level_targets(version, set_aside)),
-        };
-        L0Load { files: load.files, bytes: load.bytes }
+        let held = self.held(version, set_aside);
+        let bytes = version.files(0).iter().filter(|f| !held.contains(&f.number)).map(|f| f.len);
+        L0Load { files: columns::depth(version, &held), bytes: bytes.fold(0, u64::saturating_add) }
     }
 
     fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool {
-        let targets = self.level_targets(version, set_aside);
-        let load = self.tree.load_of(version, set_aside, &targets);
-        self.queue_score(version, &targets, (load.files, load.size)) >= 1.0
+        self.due(version, set_aside).next().is_some()
+    }
+
+    /// Of level 0 the columns that are to go down.
+    fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        let below = self.excess_below_l0_bytes(version, set_aside);
+        self.due(version, set_aside).fold(below, |sum, bytes| sum.saturating_add(bytes))
     }
 
     fn chain_len(&self, facts: &Facts<'_>, level: usize) -> usize {

@@ -97,3 +97,29 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     let added = job.add([(0, &level)].into_iter(), Bounds::default());
     assert_eq!(added.unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+/// Tables of level 0 share cursors: each is in one run, runs ascend without overlap, and there are no more of them than tables that
+/// have one key.
+#[test]
+fn tables_that_do_not_meet_share_a_cursor() {
+    for case in 0..2_000 {
+        let mut rng = Rng::new(case);
+        let files: Vec<Arc<FileMeta>> = (0..rng.below(12))
+            .map(|number| {
+                let low = rng.below(20) as u8;
+                let exclusive = rng.one_in(2);
+                let high = low + u8::from(exclusive) + rng.below(8) as u8;
+                Arc::new(file(number, low, high, exclusive, (number, number)))
+            })
+            .collect();
+        let runs = disjoint_runs(files.iter().collect());
+        let mut numbers: Vec<u64> = runs.iter().flatten().map(|f| f.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..files.len() as u64).collect::<Vec<_>>());
+        for run in &runs {
+            assert!(run.windows(2).all(|two| two[0].ends_before(two[1].smallest_user_key())), "{run:?}");
+        }
+        let depth = |key: u8| files.iter().filter(|f| f.covers(&[key])).count();
+        assert_eq!(runs.len(), (0..40).map(depth).max().unwrap_or(0), "case {case}");
+    }
+}

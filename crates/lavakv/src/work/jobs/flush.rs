@@ -1,7 +1,7 @@
 //! Flush: frozen memtables become tables in L0, their large values vSSTs.
 //!
 //! One flush runs at a time. Normally it takes all frozen memtables of one family (the one with the oldest data) into
-//! one table; after a volatile batch over several families it takes those of all families and installs them in one
+//! one table, or into several beside each other if the policy of the family says so; after a volatile batch over several families it takes those of all families and installs them in one
 //! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
 //! again. In a store with several families the log is made durable before the edit (see `write_path`).
 
@@ -22,7 +22,7 @@ use crate::tree::retained::{CountedTable, Counting};
 use base::sync::lock;
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
-use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
+use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, SizeCutter, Step};
 use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ struct Unit {
     /// Bytes of the memtables, for the budget.
     bytes: usize,
     merge: MergeJob<CountedTable>,
+    /// Where its tables end, if it makes several. Known from the first step on.
+    cutter: Option<Box<dyn OutputCutter + Send>>,
     /// Set if there were snapshots when it began.
     counting: Option<Arc<Counting>>,
     outputs: Vec<MergeOutput<FinishedTable>>,
@@ -167,6 +169,7 @@ impl Unit {
             family,
             memtables,
             written_bytes: 0,
+            cutter: None,
             outputs: Vec::new(),
             start_ns: None,
         }
@@ -175,6 +178,8 @@ impl Unit {
     /// Before the first step. Not when the flush is claimed: an index may be in the making under a file's lock.
     fn begin(&mut self, jobs: &Jobs) {
         self.start_ns = Some(jobs.context.env.clock.now_ns());
+        let (version, set_aside) = (self.family.read_state().version.clone(), self.family.tables_set_aside());
+        self.cutter = self.family.policy().and_then(|policy| policy.flush_cutter(&version, &set_aside));
         for file in &self.placed {
             let file = file.lock();
             self.separation.add_placed(file.number, file.places());
@@ -193,13 +198,17 @@ impl Unit {
             level: 0,
             job: number,
             inputs: &[],
-            expected_len: self.bytes as u64,
+            expected_len: if self.cutter.is_some() { 0 } else { self.bytes as u64 },
             counting: self.counting.as_ref(),
         };
         let mut values = self.separation.hook(jobs);
+        let mut whole = SizeCutter { raw_bytes: u64::MAX };
         let mut hooks = Hooks {
             files: &mut files,
-            cutter: &mut SizeCutter { raw_bytes: u64::MAX },
+            cutter: match &mut self.cutter {
+                Some(cutter) => &mut **cutter,
+                None => &mut whole,
+            },
             below: &mut Anything,
             values: Some(&mut values),
             observer: None,

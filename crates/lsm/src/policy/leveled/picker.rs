@@ -125,11 +125,31 @@ impl<'a> Picker<'a> {
             }
             (best, bytes, taken) = (cost, bytes + file.len, taken + 1);
         }
+        while taken >= INTRA_FILES_MIN && self.encloses_others(start..start + taken) {
+            taken -= 1;
+        }
         if taken < INTRA_FILES_MIN {
             return None;
         }
         let inputs = Inputs { upper: files[start..start + taken].to_vec(), lower: 0..0 };
         self.build(0, 0, inputs, Reason::L0Intra)
+    }
+
+    /// True if these files of level 0 as one would meet another one in keys and in sequences: where a flush made several.
+    fn encloses_others(&self, taken: Range<usize>) -> bool {
+        let files = self.facts.version.files(0);
+        let run = &files[taken.clone()];
+        let low = run.iter().map(|f| f.smallest_user_key()).min();
+        let high = run.iter().map(|f| f.largest_user_key()).max();
+        let from = run.iter().map(|f| f.seq_range().0).min();
+        let to = run.iter().map(|f| f.seq_range().1).max();
+        let is_within = |f: &FileMeta| {
+            let (first, last) = f.seq_range();
+            let in_keys =
+                !low.is_some_and(|low| f.ends_before(low)) && !high.is_some_and(|high| f.starts_after(high));
+            in_keys && Some(first) <= to && from <= Some(last)
+        };
+        files.iter().enumerate().any(|(i, f)| !taken.contains(&i) && is_within(f))
     }
 
     /// One file of a level below 0, and what may ride along.

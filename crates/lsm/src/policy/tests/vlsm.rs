@@ -8,6 +8,7 @@ const MIB: u64 = 1 << 20;
 fn tree_options(file_bytes: u64) -> TreeOptions {
     TreeOptions {
         l0_compaction_files: 4,
+        l0_slowdown_files: 16,
         level_base_bytes: 64 * MIB,
         level_multiplier: 10,
         levels: LEVELS_MAX,
@@ -16,8 +17,9 @@ fn tree_options(file_bytes: u64) -> TreeOptions {
     }
 }
 
+/// The default, with a wide step from level 1 to level 2.
 fn default_policy() -> Vlsm {
-    Vlsm::new(VlsmOptions::default(), Leveled::default())
+    Vlsm::new(VlsmOptions { growth_max: 32, ..VlsmOptions::default() }, Leveled::default())
 }
 
 /// A table of `len` bytes on disk that stands for `stands_for`.
@@ -57,34 +59,104 @@ fn targets_keep_a_ninth_above_the_deepest_level() {
     }
 }
 
-/// Level 0 goes down oldest first, no more than a table's worth at a time, whatever its tables are.
+/// A column goes down when it is worth its merge, oldest first, as much at once as it meets.
 #[test]
 fn level_0_is_a_queue() {
     let policy = default_policy();
-    let taken = |level_0: Vec<Arc<FileMeta>>, below: u64| {
+    let taken = |level_0: Vec<Arc<FileMeta>>, level_6: Vec<Arc<FileMeta>>| {
         let mut levels = vec![level_0];
         levels.resize(7, Vec::new());
-        levels[6] = full_level(100, below, 4 * MIB);
+        levels[6] = level_6;
         let version = Version::with_files(0, levels);
-        let c = free(&version, |facts| policy.l0(facts))?;
+        let c = free(&version, |facts| policy.l0(facts));
+        assert_eq!(c.is_some(), policy.l0_wants_compaction(&version, &SetAside::default()));
+        let c = c?;
         assert_eq!((c.level, c.reason), (0, Reason::L0Files));
         Some(c.inputs[0].1.iter().map(|f| f.number).collect::<Vec<_>>())
     };
     let level_0 = |count: u64, len: u64, stands_for: u64| -> Vec<_> {
         (1..=count).map(|number| table(number, (0, 99), len, stands_for)).collect()
     };
-    assert_eq!(taken(level_0(1, 7 * MIB, 7 * MIB), 40 * MIB), Some(vec![1]), "a memtable of M");
-    assert_eq!(taken(level_0(3, 7 * MIB, 7 * MIB), 40 * MIB), Some(vec![1]), "the oldest alone");
-    assert_eq!(taken(level_0(3, 30 * MIB, 30 * MIB), 40 * MIB), Some(vec![1]), "however long it is");
-    assert_eq!(taken(level_0(3, MIB, MIB), 40 * MIB), None, "too little to go down");
-    assert_eq!(taken(level_0(4, MIB / 2, MIB / 2), 40 * MIB), Some(vec![4, 3, 2, 1]), "but they are many");
-    assert_eq!(taken(level_0(5, 3 * MIB, 3 * MIB), 40 * MIB), Some(vec![2, 1]), "up to M");
+    let inline = |bytes: u64| full_level(100, bytes, 4 * MIB);
+    assert_eq!(taken(level_0(1, 7 * MIB, 7 * MIB), inline(0)), Some(vec![1]), "nothing below");
+    assert_eq!(taken(level_0(5, 7 * MIB, 7 * MIB), inline(40 * MIB)), None, "35 MiB into 40");
+    assert_eq!(taken(level_0(6, 7 * MIB, 7 * MIB), inline(40 * MIB)), Some(vec![4, 3, 2, 1]));
+    assert_eq!(
+        taken(level_0(6, 4 * MIB, 4 * MIB), inline(16 * MIB)),
+        Some(vec![4, 3, 2, 1]),
+        "as much as is met"
+    );
+    assert_eq!(taken(level_0(3, 60 * MIB, 60 * MIB), inline(40 * MIB)), Some(vec![1]), "however long it is");
+    assert_eq!(taken(level_0(7, MIB, MIB), inline(40 * MIB)), None, "too little to go down");
+    let many = level_0(8, MIB, MIB);
+    assert_eq!(taken(many, inline(40 * MIB)), Some((1..9).rev().collect()), "but they are many");
     // Tables of references: 40 KB each, that stand for 16 MiB.
     let references = |count| level_0(count, 40 << 10, 16 * MIB);
-    assert_eq!(taken(references(1), 4096 * MIB), None, "one alone rewrites nothing");
-    assert_eq!(taken(references(4), 4096 * MIB), Some(vec![4, 3, 2, 1]));
-    assert_eq!(taken(references(9), 4096 * MIB), Some(vec![6, 5, 4, 3, 2, 1]), "256 KiB of them");
-    assert_eq!(taken(references(2), 40 * MIB), Some(vec![1]), "a small store shall not hide so much");
+    let separated = |tables: u64| -> Vec<_> {
+        (0..tables).map(|i| table(100 + i, (i as u32 * 10, i as u32 * 10 + 9), 4 << 10, 4 * MIB)).collect()
+    };
+    assert_eq!(taken(references(1), separated(1024)), None, "one alone rewrites nothing");
+    assert_eq!(taken(references(4), separated(1024)), Some(vec![4, 3, 2, 1]));
+    assert_eq!(taken(references(9), separated(1024)), Some(vec![6, 5, 4, 3, 2, 1]), "256 KiB of them");
+    assert_eq!(taken(references(2), separated(10)), Some(vec![1]), "a small store shall not hide so much");
+}
+
+/// The tables that a flush of these keys is cut into, each entry of so many bytes.
+fn flushed(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<Vec<u32>> {
+    let Some(mut cutter) = policy.flush_cutter(version, &SetAside::default()) else {
+        return vec![keys.to_vec()];
+    };
+    let (mut tables, mut open) = (Vec::new(), Vec::new());
+    for &key in keys {
+        let size = open.len() as u64 * bytes;
+        let size = OutputSize { raw_bytes: size, file_bytes: size, is_empty: open.is_empty() };
+        if cutter.cut_before(&user_key(key), size) {
+            tables.push(std::mem::take(&mut open));
+        }
+        open.push(key);
+    }
+    tables.push(open);
+    tables
+}
+
+/// Flushes are cut where tables of level 1 begin; the columns that are there stay apart, and each goes down by itself.
+#[test]
+fn flushes_fall_into_columns() {
+    let policy = default_policy();
+    // Eight tables of 8 MiB in level 1, and a level 2 below.
+    let mut levels = vec![Vec::new(); 7];
+    levels[5] =
+        (0..8).map(|i| table(i + 1, (i as u32 * 100, i as u32 * 100 + 99), 8 * MIB, 8 * MIB)).collect();
+    levels[6] = full_level(1000, 640 * MIB, 8 * MIB);
+    let version = Version::with_files(0, levels.clone());
+    let keys: Vec<u32> = (3..800).step_by(4).collect();
+    let tables = flushed(&policy, &version, &keys, 40 << 10);
+    let firsts: Vec<u32> = tables.iter().map(|keys| keys[0]).collect();
+    assert_eq!(firsts, vec![3, 103, 203, 303, 403, 503, 603, 703]);
+    // Flushes of other keys: no column bridges another, nor meets the next table, whatever the first keys are.
+    let mut number = 100;
+    for offset in [3, 1, 0, 2, 3, 1, 2, 0] {
+        let version = Version::with_files(0, levels.clone());
+        let keys: Vec<u32> = (offset..800).step_by(4).collect();
+        for keys in flushed(&policy, &version, &keys, 40 << 10) {
+            number += 1;
+            levels[0].push(table(number, (keys[0], keys[keys.len() - 1]), MIB, MIB));
+        }
+    }
+    let version = Version::with_files(0, levels.clone());
+    let load = policy.l0_load(&version, &SetAside::default());
+    assert_eq!((version.files(0).len(), load.files, load.bytes), (64, 8, 64 * MIB));
+    let c = free(&version, |facts| policy.l0(facts)).unwrap();
+    assert_eq!((c.inputs[0].1.len(), c.inputs[1].1.len(), c.input_bytes()), (8, 1, 16 * MIB), "{c:?}");
+    // What a flush has too little of is no table of its own.
+    let few: Vec<u32> = (0..100).chain([250, 350, 450]).chain(700..800).collect();
+    let tables = flushed(&policy, &version, &few, 40 << 10);
+    let firsts: Vec<u32> = tables.iter().map(|keys| keys[0]).collect();
+    assert_eq!(firsts, vec![0, 250, 450], "40 KiB are not enough");
+    // References are short: one table.
+    let mut levels = vec![Vec::new(); 7];
+    levels[6] = (0..64).map(|i| table(i + 1, (i as u32 * 10, i as u32 * 10 + 9), MIB, 24 * MIB)).collect();
+    assert!(policy.flush_cutter(&Version::with_files(0, levels), &SetAside::default()).is_none());
 }
 
 /// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
@@ -333,6 +405,9 @@ impl Shape for EitherPolicy {
     fn highest_score(&self, facts: &Facts<'_>) -> f64 {
         self.now().highest_score(facts)
     }
+    fn tree(&self) -> &Leveled {
+        &self.vlsm.tree
+    }
 }
 
 impl CompactionPolicy for EitherPolicy {
@@ -347,6 +422,12 @@ impl CompactionPolicy for EitherPolicy {
     }
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {
         self.now().cutter(compaction, version)
+    }
+    fn flush_cutter(&self, version: &Version, set_aside: &SetAside) -> Option<Box<dyn OutputCutter + Send>> {
+        self.now().flush_cutter(version, set_aside)
+    }
+    fn excess_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        self.now().excess_bytes(version, set_aside)
     }
     fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
         self.now().width_bytes(version, set_aside)
@@ -375,9 +456,14 @@ fn parameters_are_stored_and_checked() {
             level_1_tables: 1 + rng.below(1000) as u32,
             growth_max: 2 + rng.below(999) as u32,
             overlap: if rng.one_in(2) { OverlapOf::Table } else { OverlapOf::FullTable },
+            queue_tables: 1 + rng.below(1000) as u32,
         };
         let options = VlsmOptions { table_bytes: options.table_bytes.min(4 << 30), ..options };
         assert_eq!(VlsmOptions::decode(&options.encode()).unwrap(), options);
+        // As it was stored before there was the last number.
+        let five = VlsmOptions { queue_tables: 1, ..options }.encode();
+        let older = VlsmOptions::decode(&five[..five.len() - 1]).unwrap();
+        assert_eq!(older, VlsmOptions { queue_tables: 8, ..options });
         let mut spoilt = options.encode();
         let at = rng.below(spoilt.len() as u64) as usize;
         spoilt[at] ^= 1 << rng.below(8);
@@ -385,6 +471,9 @@ fn parameters_are_stored_and_checked() {
         let _ = make(spoilt);
     }
     assert!(make(vec![]).is_ok());
+    let stored =
+        VlsmOptions { table_bytes: 2 << 20, growth_max: 32, queue_tables: 4, ..VlsmOptions::default() };
+    assert_eq!(stored.encode(), [0x80, 0x80, 0x80, 0x01, 50, 8, 32, 0, 4], "these bytes are in stores");
     let told = |options: VlsmOptions| make(options.encode()).unwrap_err();
     assert!(
         told(VlsmOptions { growth_max: 1, ..VlsmOptions::default() })
@@ -392,8 +481,8 @@ fn parameters_are_stored_and_checked() {
     );
     assert!(told(VlsmOptions { table_bytes: 1, ..VlsmOptions::default() }).contains("table_bytes = 1"));
     let small = VlsmOptions { poor_percent: 60, ..VlsmOptions::default() };
-    assert!(make([small.encode(), vec![0]].concat()).unwrap_err().contains("five numbers"));
-    assert!(make(vec![0xff]).unwrap_err().contains("five numbers"));
+    assert!(make([small.encode(), vec![0]].concat()).unwrap_err().contains("five or six numbers"));
+    assert!(make(vec![0xff]).unwrap_err().contains("five or six numbers"));
     let newer = PolicyChoice { version: 2, ..PolicyChoice::vlsm(&VlsmOptions::default()) };
     assert_eq!(policies.make(&newer, &tree_options(MIB)).unwrap_err().kind(), base::ErrorKind::Unsupported);
     // A table is no longer than the family's.

@@ -1,7 +1,8 @@
 //! What `vlsm` can be told, how that is stored, and the sizes that follow from it.
 //!
-//! Stored are five numbers, varints in this order: `table_bytes`, `poor_percent`, `level_1_tables`, `growth_max`, and what
-//! `overlap` is measured against (0: the table, 1: a full table). No bytes at all stand for the defaults.
+//! Stored are six numbers, varints in this order: `table_bytes`, `poor_percent`, `level_1_tables`, `growth_max`, what
+//! `overlap` is measured against (0: the table, 1: a full table), and `queue_tables`. Without the last it has its default, and no bytes at
+//! all stand for all defaults.
 
 use crate::policy::cutter::PHYSICAL_BYTES_MIN;
 use crate::policy::leveled::parameters::Leveled;
@@ -37,11 +38,18 @@ pub struct VlsmOptions {
     /// f: level 1 is to hold so many tables of M, and a good table of it meets at most as many of its own length in
     /// level 2. Default: 8.
     pub level_1_tables: u32,
-    /// F: level 2 may be at most so many times as large as level 1; then a level is added. Default: 32.
+    /// F: level 2 may be at most so many times as large as level 1; then a level is added. Default: 10.
     pub growth_max: u32,
     /// What the overlap of a good table is measured against. Default: the table.
     pub overlap: OverlapOf,
+    /// q: in so many tables of level 0 a key may be before they go down. The more, the less often level 1 is rewritten, and the
+    /// more tables a read may have to look into. At least the `l0_compaction_files` of the family, at most half of its
+    /// `l0_slowdown_files`. Default: 8.
+    pub queue_tables: u32,
 }
+
+/// Of those who do not say another.
+const QUEUE_TABLES: u32 = 8;
 
 impl Default for VlsmOptions {
     fn default() -> Self {
@@ -49,8 +57,9 @@ impl Default for VlsmOptions {
             table_bytes: 8 << 20,
             poor_percent: 50,
             level_1_tables: 8,
-            growth_max: 32,
+            growth_max: 10,
             overlap: OverlapOf::default(),
+            queue_tables: QUEUE_TABLES,
         }
     }
 }
@@ -60,9 +69,10 @@ impl VlsmOptions {
         let mut out = Vec::new();
         if *self != VlsmOptions::default() {
             let overlap = u64::from(self.overlap == OverlapOf::FullTable);
-            let [poor, tables, growth] =
-                [self.poor_percent, self.level_1_tables, self.growth_max].map(u64::from);
-            [self.table_bytes, poor, tables, growth, overlap].iter().for_each(|n| put_varint(&mut out, *n));
+            let [poor, tables, growth, queue] =
+                [self.poor_percent, self.level_1_tables, self.growth_max, self.queue_tables].map(u64::from);
+            let numbers = [self.table_bytes, poor, tables, growth, overlap, queue];
+            numbers.iter().for_each(|n| put_varint(&mut out, *n));
         }
         out
     }
@@ -72,7 +82,7 @@ impl VlsmOptions {
             return Ok(VlsmOptions::default());
         }
         let fault =
-            || Error::invalid("compaction policy \"vlsm\" version 1: its parameters are five numbers");
+            || Error::invalid("compaction policy \"vlsm\" version 1: its parameters are five or six numbers");
         let mut r = Reader::new(bytes);
         let mut number = |name, low, high| within(name, r.varint().map_err(|_| fault())?, low, high);
         let table_bytes = number("table_bytes", 4 << 10, 4 << 30)?;
@@ -83,8 +93,19 @@ impl VlsmOptions {
             0 => OverlapOf::Table,
             _ => OverlapOf::FullTable,
         };
+        let queue_tables = match r.rest() {
+            [] => QUEUE_TABLES,
+            _ => within("queue_tables", r.varint().map_err(|_| fault())?, 1, 1000)? as u32,
+        };
         match r.rest() {
-            [] => Ok(VlsmOptions { table_bytes, poor_percent, level_1_tables, growth_max, overlap }),
+            [] => Ok(VlsmOptions {
+                table_bytes,
+                poor_percent,
+                level_1_tables,
+                growth_max,
+                overlap,
+                queue_tables,
+            }),
             _ => Err(fault()),
         }
     }
@@ -123,6 +144,11 @@ impl Vlsm {
     /// F.
     pub(super) fn growth_max(&self) -> u64 {
         u64::from(self.options.growth_max.max(2))
+    }
+
+    /// q.
+    pub(super) fn queue_tables(&self) -> u64 {
+        u64::from(self.options.queue_tables).max(self.tree.l0_compaction_files as u64)
     }
 
     /// m, compensated bytes.

@@ -1,21 +1,84 @@
-//! Level 0: a queue. Its oldest tables go down, together as much as one run: so a merge with level 1 is no wider than that,
-//! however long the queue, and short tables (references alone, or memtables that were flushed early) do not rewrite level 1 one
-//! by one. At least one table goes, whatever its length. Neighbours in age from the oldest on leave nothing older behind.
+//! Level 0: a queue in columns ([`super::columns`]).
+//!
+//! What a merge with level 1 costs is what it reads there, for all that comes down with it. So a column waits until it
+//! is worth its merge: until it has q tables' worth for the f tables of level 1 that it would meet, or a key of it is in q tables. Then up to
+//! as much goes down at once as is met below, but no more than half of q tables, so that level 1 does not have to send on so much before the
+//! next. Its oldest tables go first, at least one, and nothing older stays behind. The column that is worth most has its turn first.
+//!
+//! Where values are separated there is one column, and a run of it goes down ([`super::targets`]) however long the queue is.
 
+use super::columns::{Column, columns};
 use super::parameters::Vlsm;
 use crate::policy::compaction::{Compaction, Reason};
+use crate::policy::in_progress::InProgress;
 use crate::policy::leveled::picker::Picker;
+use crate::policy::leveled::targets::LevelTargets;
+use base::HashSet;
 use version::{FileMeta, Version};
 
+/// A column, and whether it is to go down.
+pub(super) struct Queued<'a> {
+    column: Column<'a>,
+    /// Compensated bytes of the tables that are not on their way down.
+    pub bytes: u64,
+    /// As much goes down at once.
+    at_once: u64,
+    /// From 1 on it is to go down.
+    pub score: f64,
+}
+
 impl Vlsm {
-    /// The oldest of level 0 into level 1.
+    /// All columns of level 0.
+    pub(super) fn queue<'a>(
+        &self,
+        version: &'a Version,
+        targets: &LevelTargets,
+        held: &HashSet<u64>,
+        busy: &InProgress,
+    ) -> Vec<Queued<'a>> {
+        let separated = self.tree.deepest(version).1;
+        let queued = |column: Column<'a>| {
+            let free = || column.tables().filter(|f| !busy.has_file(f.number));
+            let bytes = free().fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)));
+            let (files, depth) = (free().count(), column.depth());
+            let (low, high) = (Some(column.low()), Some(column.high()));
+            let met =
+                &version.files(targets.base_level)[version.overlap_range(targets.base_level, low, high)];
+            let met = met.iter().fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)));
+            let (worth, at_once, most) = match separated {
+                true => {
+                    let run = self.run_bytes(version, targets);
+                    (run / 2, run, self.tree.l0_compaction_files)
+                }
+                false => {
+                    let worth = (met / self.factor()).saturating_mul(self.queue_tables());
+                    let half = self.tree.file_bytes / 2;
+                    (
+                        worth.max(half),
+                        met.clamp(half * 2, half * self.queue_tables().max(2)),
+                        self.queue_tables() as usize,
+                    )
+                }
+            };
+            let by_depth = files.min(depth) as f64 / most.max(1) as f64;
+            Queued { column, bytes, at_once, score: by_depth.max(bytes as f64 / worth.max(1) as f64) }
+        };
+        columns(version, held).into_iter().map(queued).collect()
+    }
+
+    /// The column of level 0 that is worth most, into level 1.
     pub(super) fn queued(&self, picker: &Picker<'_>) -> Option<Compaction> {
-        let version = picker.facts.version;
-        let (run_bytes, base) = (self.run_bytes(version, &picker.targets), picker.targets.base_level);
+        let mut queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
+        queue.retain(|of| of.score >= 1.0);
+        queue.sort_by(|a, b| b.score.total_cmp(&a.score));
+        queue.iter().find_map(|of| self.oldest_of(of, picker))
+    }
+
+    fn oldest_of(&self, queued: &Queued<'_>, picker: &Picker<'_>) -> Option<Compaction> {
+        let (version, base) = (picker.facts.version, picker.targets.base_level);
         let (mut run, mut bytes) = (Vec::new(), 0u64);
         let (mut low, mut high) = (None, None);
-        // What a damaged table keeps here meets nothing of the rest that is older.
-        let oldest_first = version.files(0).iter().rev().filter(|f| !picker.held.contains(&f.number));
+        let oldest_first = queued.column.oldest_first().into_iter();
         for file in oldest_first.skip(usize::from(base::canary::is("oldest-of-the-queue-left-behind"))) {
             bytes = bytes.saturating_add(self.tree.size_of(file));
             let from = low.map_or(file.smallest_user_key(), |low: &[u8]| low.min(file.smallest_user_key()));
@@ -25,7 +88,7 @@ impl Vlsm {
                 version.files(base)[met].iter().all(|f| picker.facts.is_free(f))
             };
             let is_more = !run.is_empty();
-            if !picker.facts.is_free(file) || is_more && (bytes > run_bytes || !meets_only_free()) {
+            if !picker.facts.is_free(file) || is_more && (bytes > queued.at_once || !meets_only_free()) {
                 break;
             }
             (low, high) = (Some(from), Some(to));

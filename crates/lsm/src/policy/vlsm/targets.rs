@@ -9,12 +9,12 @@
 //! Where values are separated level 1 may be as large as in [`leveled`](crate::policy::leveled::targets), but its tables, which are
 //! short, come to no more than f times M on disk.
 //!
-//! **A run** is what level 0 sends down at once: M, or an f-th of level 1 where that is larger, so that what is merged
+//! **A run** is what level 1 sends on at once: M, or an f-th of level 1 where that is larger, so that what is merged
 //! writes no more than f bytes for each of its own. That is so where values are separated; then it is also what makes a table
-//! that is worth a file, but no more than a fifth of the store, for which writers would pay.
+//! that is worth a file, but no more than a fifth of the store, for which writers would pay. And then it is what level 0 sends
+//! down at once, as soon as it has half of one (a memtable of M makes a table that is a little shorter), or `l0_compaction_files`.
 //!
-//! **Scores** are bytes over target, as in `leveled`; of level 0: the larger of files over `l0_compaction_files`, and bytes
-//! over half of a run. (Half, for a memtable of M makes a table that is a little shorter.)
+//! **Scores** are bytes over target, as in `leveled`; that of level 0 is in `queue`.
 
 use super::parameters::Vlsm;
 use crate::policy::facts::Facts;
@@ -22,8 +22,7 @@ use crate::policy::leveled::picker::Picker;
 use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPARATED_L0_PART};
 use crate::policy::set_aside::SetAside;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use version::{FileMeta, Version};
+use version::Version;
 
 impl Vlsm {
     /// The targets of the levels of `version`.
@@ -80,12 +79,6 @@ impl Vlsm {
         self.tree.file_bytes.max(level_1 / self.factor()).max(worth_a_file.min(fifth))
     }
 
-    /// How much level 0 wants to go down: from 1 on it does.
-    pub(super) fn queue_score(&self, version: &Version, targets: &LevelTargets, load: (usize, u64)) -> f64 {
-        let by_files = load.0 as f64 / self.tree.l0_compaction_files.max(1) as f64;
-        by_files.max(2.0 * load.1 as f64 / self.run_bytes(version, targets) as f64)
-    }
-
     /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
     pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
         self.scores_for(&self.picker(facts))
@@ -94,22 +87,23 @@ impl Vlsm {
     pub(super) fn scores_for(&self, picker: &Picker<'_>) -> Vec<(usize, f64)> {
         let mut scores = vec![(0, self.level_0_score(picker))];
         for level in picker.targets.base_level..self.tree.last_level() {
-            let (_, bytes) = self.free(picker, level);
+            let bytes = self.free_bytes(picker, level);
             scores.push((level, bytes as f64 / picker.targets.bytes[level] as f64));
         }
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         scores
     }
 
+    /// How much level 0 wants to go down: from 1 on a column of it does.
     pub(super) fn level_0_score(&self, picker: &Picker<'_>) -> f64 {
-        self.queue_score(picker.facts.version, &picker.targets, self.free(picker, 0))
+        let queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
+        queue.iter().map(|of| of.score).fold(0.0, f64::max)
     }
 
-    /// Files that are not on their way down, nor have to stay in level 0, and what they stand for.
-    fn free(&self, picker: &Picker<'_>, level: usize) -> (usize, u64) {
-        let is_free =
-            |f: &&Arc<FileMeta>| !picker.facts.busy.has_file(f.number) && !picker.held.contains(&f.number);
-        let free = picker.facts.version.files(level).iter().filter(is_free);
-        free.fold((0, 0u64), |(files, sum), f| (files + 1, sum.saturating_add(self.tree.size_of(f))))
+    /// What the tables that are not on their way down stand for.
+    fn free_bytes(&self, picker: &Picker<'_>, level: usize) -> u64 {
+        let files = picker.facts.version.files(level).iter();
+        let free = files.filter(|f| !picker.facts.busy.has_file(f.number));
+        free.fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)))
     }
 }
