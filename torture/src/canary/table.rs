@@ -526,6 +526,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "policy::tests::random_flushes_converge",
         "under vlsm a table of level 0 goes down before an older one",
     ),
+    test(
+        "level-0-in-two-levels-at-once",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::outputs_of_running_compactions_are_reserved",
+        "level 0 goes down to two levels at once with keys in common",
+    ),
     row(
         "damaged-table-passed-in-level-0",
         "damage",

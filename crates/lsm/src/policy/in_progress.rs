@@ -6,9 +6,9 @@ use base::HashSet;
 /// What running compactions of a family hold.
 ///
 /// A new compaction may start if it shares no input with a running one, if no running one writes to the same level
-/// within its key range, and, when it takes level 0 down, if no other one does: two of those could reach different
-/// levels in the wrong order of age. That is enough, because a compaction takes every file of the output level that
-/// lies within its range.
+/// within its key range, and, when it takes level 0 down, if no other one does so within its key range: two of those could
+/// reach different levels in the wrong order of age. That is enough, because a compaction takes every file of the output
+/// level that lies within its range, and from level 0 everything older that it meets.
 #[derive(Clone, Debug, Default)]
 pub struct InProgress {
     files: HashSet<u64>,
@@ -28,6 +28,10 @@ impl Output {
     fn of(c: &Compaction) -> Self {
         let (low, high) = c.key_range();
         Output { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
+    }
+
+    fn takes_l0_down(&self) -> bool {
+        self.from == 0 && self.level > 0
     }
 }
 
@@ -60,12 +64,15 @@ impl InProgress {
     /// True if the compaction may run beside those that do.
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
-        let writes_here =
-            |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
+        let both_from_l0 =
+            |o: &Output| takes_l0_down && o.takes_l0_down() && !base::canary::is("level-0-in-two-levels-at-once");
+        let writes_here = |o: &Output| {
+            let meets = o.low.as_slice() <= high && low <= o.high.as_slice();
+            meets && (o.level == c.output_level || both_from_l0(o))
+        };
         let meets = c.input_files().any(|(_, f)| self.has_file(f.number))
             || c.relocate_vssts.iter().any(|n| self.has_vsst(*n))
-            || takes_l0_down && self.l0_goes_down()
             || c.output_level > 0 && self.outputs.iter().any(writes_here);
         !meets
     }
@@ -97,6 +104,6 @@ impl InProgress {
 
     /// True if a running compaction takes level 0 down.
     pub fn l0_goes_down(&self) -> bool {
-        self.outputs.iter().any(|o| o.from == 0 && o.level > 0)
+        self.outputs.iter().any(Output::takes_l0_down)
     }
 }
