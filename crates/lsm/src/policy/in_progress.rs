@@ -65,8 +65,9 @@ impl InProgress {
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
-        let both_from_l0 =
-            |o: &Output| takes_l0_down && o.takes_l0_down() && !base::canary::is("level-0-in-two-levels-at-once");
+        let both_from_l0 = |o: &Output| {
+            takes_l0_down && o.takes_l0_down() && !base::canary::is("level-0-in-two-levels-at-once")
+        };
         let writes_here = |o: &Output| {
             let meets = o.low.as_slice() <= high && low <= o.high.as_slice();
             meets && (o.level == c.output_level || both_from_l0(o))

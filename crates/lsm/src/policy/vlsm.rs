@@ -19,7 +19,7 @@
 //! its bound has its turn before those above it, and then each of them adds no more than one run. While it is the turn of
 //! one, nothing above it begins, and what runs ends.
 //!
-//! **Bounds**, shown by `simulation`: level 1 holds its target and half of q tables more; a job between level 1 and level 2
+//! **Bounds**, shown by `simulation`: level 1 holds its target and q tables of each thread more; a job between level 1 and level 2
 //! reads one run and what a table may meet ([`cutter`]).
 
 mod chain;

@@ -1,8 +1,8 @@
 //! Bounds of `vlsm`, by a simulation: flushes come at a rate, jobs take as long as what they read and write is, and threads
 //! ask for them as the engine's do. What must hold:
 //!
-//! * a job reads no more than the policy states before it begins; from level 0 that is half of q tables and level 1;
-//! * level 1 holds no more than its target and half of q tables for each thread, the deeper levels no more than an eighth over theirs and
+//! * a job reads no more than the policy states before it begins; from level 0 that is q tables and level 1;
+//! * level 1 holds no more than its target and q tables for each thread, the deeper levels no more than an eighth over theirs and
 //!   a few tables;
 //! * no key is in more than one and a half q tables of level 0, at four fifths of the rate that the tree sustains;
 //! * nothing starves: while flushes come as fast as they may, each level gets its turn, and the time between two jobs of level 0 is
@@ -214,10 +214,11 @@ impl Machine<Vlsm> {
     /// See the module.
     fn check(&self, name: &str) {
         let (worst, factor) = (&self.worst, self.store.policy.factor() as f64);
-        let at_once = f64::from(self.store.policy.options.queue_tables) / 2.0;
+        let at_once = f64::from(self.store.policy.options.queue_tables);
         assert!(worst.width[0] <= factor + at_once + 1.5, "{name}: level 0 and what it meets: {worst:?}");
         assert!(
-            worst.over[0] <= at_once * self.threads as f64 + 1.0 && worst.over[1] <= at_once * self.threads as f64,
+            worst.over[0] <= at_once * self.threads as f64 + 1.0
+                && worst.over[1] <= at_once * self.threads as f64,
             "{name}: {worst:?}"
         );
         // Read and written; the deeper levels may each have to send on as much as came, a table at a time.
@@ -257,7 +258,10 @@ fn simulate(name: &str, flushes: usize, threads: usize, policy: Vlsm, keys: u32,
     let levels: Vec<usize> = (0..7).map(|level| machine.store.version().files(level).len()).collect();
     let work = interval as f64 / full as f64;
     let steady = machine.worst;
-    assert!(threads == 1 || name == "small" || saturated.at_once.max(steady.at_once) > 1, "{name}: one column at a time");
+    assert!(
+        threads == 1 || name == "small" || saturated.at_once.max(steady.at_once) > 1,
+        "{name}: one column at a time"
+    );
     println!(
         "{name}, {threads} threads, {work:.1} tables of work a flush, {levels:?}\n  {saturated:?}\n  {steady:?}"
     );

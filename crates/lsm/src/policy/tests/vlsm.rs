@@ -34,32 +34,39 @@ fn full_level(first: u64, bytes: u64, each: u64) -> Vec<Arc<FileMeta>> {
 }
 
 #[test]
-fn targets_keep_a_ninth_above_the_deepest_level() {
+fn targets_keep_a_ninth_and_level_1_above_the_deepest_level() {
     let policy = default_policy();
     let with = |bytes: u64| {
         let mut levels = vec![Vec::new(); 7];
         levels[6] = full_level(1, bytes, 8 * MIB);
         policy.level_targets(&Version::with_files(0, levels), &SetAside::default())
     };
+    let used = |bytes: u64| {
+        let mut levels = vec![Vec::new(); 7];
+        (levels[5], levels[6]) = (full_level(1000, MIB, MIB), full_level(1, bytes, 8 * MIB));
+        levels
+    };
     assert_eq!(with(0).base_level, 6);
     assert_eq!(with(64 * MIB).base_level, 6, "no more than level 1 may hold");
     let t = with(80 * MIB);
-    assert_eq!((t.base_level, t.bytes[5]), (5, 8 * MIB), "a tenth, and no less than a table");
+    assert_eq!((t.base_level, t.bytes[5]), (5, 80 * MIB / 6), "a sixth");
+    let t = policy.level_targets(&Version::with_files(0, used(10 * MIB)), &SetAside::default());
+    assert_eq!((t.base_level, t.bytes[5]), (5, 8 * MIB), "no less than a table");
     let t = with(2000 * MIB);
     assert_eq!((t.base_level, t.bytes[5]), (5, 64 * MIB), "level 2 may be 32 times as large as level 1");
     let t = with(2080 * MIB);
-    assert_eq!((t.base_level, t.bytes[5], t.bytes[4]), (4, 208 * MIB, 208 * MIB / 10 / MIB * MIB + 838_860));
-    let above = |t: &LevelTargets| (t.base_level..6).map(|l| t.bytes[l]).sum::<u64>();
+    assert_eq!((t.base_level, t.bytes[5], t.bytes[4]), (4, 208 * MIB, 64 * MIB), "level 1 is fixed");
+    let above = |t: &LevelTargets| (t.base_level + 1..6).map(|l| t.bytes[l]).sum::<u64>();
     for bytes in (80..30_000).step_by(480) {
         let t = with(bytes * MIB);
         assert!(above(&t) * 100 <= 12 * bytes * MIB, "{bytes} MiB: {t:?}");
-        assert!(t.bytes[t.base_level] <= 64 * MIB, "{bytes} MiB: {t:?}");
+        assert_eq!(t.bytes[t.base_level], (bytes * MIB / 6).min(64 * MIB), "{bytes} MiB: {t:?}");
         let growth = if t.base_level == 5 { bytes * MIB } else { t.bytes[t.base_level + 1] } / (64 * MIB);
         assert!(growth <= 32, "{bytes} MiB: {t:?}");
     }
 }
 
-/// A column goes down when it is worth its merge, oldest first, as much at once as it meets.
+/// A column goes down when it is worth its merge, oldest first, up to q tables of M at once.
 #[test]
 fn level_0_is_a_queue() {
     let policy = default_policy();
@@ -80,13 +87,13 @@ fn level_0_is_a_queue() {
     let inline = |bytes: u64| full_level(100, bytes, 4 * MIB);
     assert_eq!(taken(level_0(1, 7 * MIB, 7 * MIB), inline(0)), Some(vec![1]), "nothing below");
     assert_eq!(taken(level_0(5, 7 * MIB, 7 * MIB), inline(40 * MIB)), None, "35 MiB into 40");
-    assert_eq!(taken(level_0(6, 7 * MIB, 7 * MIB), inline(40 * MIB)), Some(vec![4, 3, 2, 1]));
+    assert_eq!(taken(level_0(6, 7 * MIB, 7 * MIB), inline(40 * MIB)), Some((1..7).rev().collect()));
     assert_eq!(
-        taken(level_0(6, 4 * MIB, 4 * MIB), inline(16 * MIB)),
+        taken(level_0(6, 15 * MIB, 15 * MIB), inline(16 * MIB)),
         Some(vec![4, 3, 2, 1]),
-        "as much as is met"
+        "up to 8 tables of M"
     );
-    assert_eq!(taken(level_0(3, 60 * MIB, 60 * MIB), inline(40 * MIB)), Some(vec![1]), "however long it is");
+    assert_eq!(taken(level_0(3, 80 * MIB, 80 * MIB), inline(40 * MIB)), Some(vec![1]), "however long it is");
     assert_eq!(taken(level_0(7, MIB, MIB), inline(40 * MIB)), None, "too little to go down");
     let many = level_0(8, MIB, MIB);
     assert_eq!(taken(many, inline(40 * MIB)), Some((1..9).rev().collect()), "but they are many");

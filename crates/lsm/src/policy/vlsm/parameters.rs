@@ -38,7 +38,7 @@ pub struct VlsmOptions {
     /// f: level 1 is to hold so many tables of M, and a good table of it meets at most as many of its own length in
     /// level 2. Default: 8.
     pub level_1_tables: u32,
-    /// F: level 2 may be at most so many times as large as level 1; then a level is added. Default: 10.
+    /// F: level 2 may be at most so many times as large as level 1; then a level is added. Default: 12.
     pub growth_max: u32,
     /// What the overlap of a good table is measured against. Default: the table.
     pub overlap: OverlapOf,
@@ -57,7 +57,7 @@ impl Default for VlsmOptions {
             table_bytes: 8 << 20,
             poor_percent: 50,
             level_1_tables: 8,
-            growth_max: 10,
+            growth_max: 12,
             overlap: OverlapOf::default(),
             queue_tables: QUEUE_TABLES,
         }

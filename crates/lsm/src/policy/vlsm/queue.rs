@@ -1,9 +1,10 @@
 //! Level 0: a queue in columns ([`super::columns`]).
 //!
 //! What a merge with level 1 costs is what it reads there, for all that comes down with it. So a column waits until it
-//! is worth its merge: until it has q tables' worth for the f tables of level 1 that it would meet, or a key of it is in q tables. Then up to
-//! as much goes down at once as is met below, but no more than half of q tables, so that level 1 does not have to send on so much before the
-//! next. Its oldest tables go first, at least one, and nothing older stays behind. The column that is worth most has its turn first.
+//! is worth its merge: until it has q tables' worth for the f tables of level 1 that it would meet, or a key of it is in q tables.
+//! Then all of it goes down at once, up to q tables of M: where columns are narrow that is little, and where the queue is longer than
+//! it should be, level 1 is not read once for each part of it. Its oldest tables go first, at least one, and nothing older stays
+//! behind. The column that is worth most has its turn first.
 //!
 //! Where values are separated there is one column, and a run of it goes down ([`super::targets`]) however long the queue is.
 
@@ -51,13 +52,9 @@ impl Vlsm {
                     (run / 2, run, self.tree.l0_compaction_files)
                 }
                 false => {
-                    let worth = (met / self.factor()).saturating_mul(self.queue_tables());
-                    let half = self.tree.file_bytes / 2;
-                    (
-                        worth.max(half),
-                        met.clamp(half * 2, half * self.queue_tables().max(2)),
-                        self.queue_tables() as usize,
-                    )
+                    let (tables, full) = (self.queue_tables(), self.tree.file_bytes);
+                    let worth = (met / self.factor()).saturating_mul(tables);
+                    (worth.max(full / 2), full.saturating_mul(tables), tables as usize)
                 }
             };
             let by_depth = files.min(depth) as f64 / most.max(1) as f64;

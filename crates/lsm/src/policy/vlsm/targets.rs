@@ -1,13 +1,14 @@
 //! What the levels should hold, and how far they are from it.
 //!
 //! **Targets.** The deepest level has none. Those above it are a `level_multiplier`th of the next one each, up to level 2;
-//! level 1 holds f tables of M, and a `level_multiplier`th of level 2 at most: so all that lies above the deepest level
-//! is about a ninth of it, whatever the size of the store (but no level is below M). Where level 2 would be more
+//! level 1 holds f tables of M, and a sixth of the deepest level at most. The larger it is the less level 2 is written for it, and
+//! beside a store of more than 6 f tables it is little: all that lies above the deepest level is about a ninth of it and f tables
+//! (but no level is below M). Where level 2 would be more
 //! than F times what level 1 may hold, a level is added above. A store that is no larger than level 1 may be has one level.
 //! A level in use stays in use: when a store shrinks, or comes from `leveled` with more levels than it would have here.
 //!
 //! Where values are separated level 1 may be as large as in [`leveled`](crate::policy::leveled::targets), but its tables, which are
-//! short, come to no more than f times M on disk.
+//! short, come to no more than f times M on disk, and it is a `level_multiplier`th of level 2 at most: it would hide too much.
 //!
 //! **A run** is what level 1 sends on at once: M, or an f-th of level 1 where that is larger, so that what is merged
 //! writes no more than f bytes for each of its own. That is so where values are separated; then it is also what makes a table
@@ -23,6 +24,9 @@ use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPAR
 use crate::policy::set_aside::SetAside;
 use std::ops::RangeInclusive;
 use version::Version;
+
+/// Level 1 is at most this part of the deepest level.
+const LEVEL_1_PART: u64 = 6;
 
 impl Vlsm {
     /// The targets of the levels of `version`.
@@ -42,7 +46,8 @@ impl Vlsm {
         }
         base = set_aside.base_below(version, base);
 
-        let level_1 = at(base).clamp(self.tree.file_bytes.min(level_1_max), level_1_max);
+        let part = if separated { at(base) } else { at(base).max(largest / LEVEL_1_PART) };
+        let level_1 = part.clamp(self.tree.file_bytes.min(level_1_max), level_1_max);
         let target = |level: usize| match level {
             _ if level < base => 0,
             _ if level == last => u64::MAX,
