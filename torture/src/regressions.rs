@@ -120,6 +120,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "a sector of the log that the power failed on could not be read, and the store refused to open",
     ),
     ("crash", 2, "the same of the staging file"),
+    (
+        "crash",
+        921_202_896_879,
+        "sequences of a family that was dropped were given again after the power failed",
+    ),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
     (
         "engines",

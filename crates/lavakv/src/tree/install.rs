@@ -25,7 +25,7 @@ use base::Result;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
-use version::{Edit, Record, State, Version};
+use version::{Edit, Record, State, StoreRecord, Version};
 
 /// One family's part in a change.
 pub(crate) struct Part {
@@ -174,12 +174,18 @@ impl Tree {
     /// Drops a family, durably. Its last read state: what it holds is obsolete, and with it the files of its last version, which are
     /// on the list when this returns.
     ///
+    /// The edit says how far sequences went: nothing that is flushed later may hold those that the family had last, and none is given
+    /// twice. The caller has the writer's lock.
+    ///
     /// # Errors
     /// Those of [`version::Manifest::commit`].
     pub fn drop_family(&self, family: &Arc<Family>) -> Result<Arc<super::family::ReadState>> {
         let mut last_read_state = family.read_state();
         self.files.manifest.commit_with(
-            |_| Ok(Edit(vec![Record::DropFamily { id: family.id }])),
+            |_| {
+                let last_seq = Record::Store(StoreRecord::LastSeq(self.snapshots.visible()));
+                Ok(Edit(vec![last_seq, Record::DropFamily { id: family.id }]))
+            },
             |_| {
                 // Jobs install under the same lock: none can add a file after this.
                 family.mark_dropped();

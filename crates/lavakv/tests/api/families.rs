@@ -37,6 +37,26 @@ fn made_listed_dropped_and_made_again() {
     assert_eq!(contents_cf(&db, &db.column_family("b").unwrap()).len(), 1);
 }
 
+/// A flush says how far the store is; what a family had last, that was dropped before, counts as well.
+#[test]
+fn sequences_of_a_dropped_family_are_not_given_again() {
+    let sim = SimEnv::new(4);
+    let db = open(&sim);
+    let f = db.create_column_family("f", small_family()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    (0..3).for_each(|i| db.put_cf(&f, &key(i), b"f").unwrap());
+    let last = db.snapshot().sequence();
+    db.drop_column_family(&f).unwrap();
+    db.flush().unwrap();
+    let ends: Vec<SimEnv> = (0..16).map(|seed| sim.crash(CrashKind::PowerLoss, seed)).collect();
+    drop((db, f));
+    for end in ends {
+        let db = open(&end);
+        assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert!(db.snapshot().sequence() >= last, "{} after {last}", db.snapshot().sequence());
+    }
+}
+
 /// Space of a dropped family comes back, unless an iterator still reads it.
 #[test]
 fn a_drop_frees_space_once_nobody_reads() {
