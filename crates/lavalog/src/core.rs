@@ -31,7 +31,7 @@ use store::guest::Relieve;
 use store::manifest::Handle;
 use store::space::SpaceBudget;
 
-/// How often a record is looked for that is moved while it is read.
+/// How often records are looked for that are moved while they are read.
 const MOVES_MAX: usize = 64;
 
 /// Logs that change while nobody else looks at any: who changes many lets others in between.
@@ -205,30 +205,47 @@ impl Core {
     }
 
     fn read_where_it_is(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
-        for _ in 0..MOVES_MAX {
-            let (found, taken_in) = {
-                let logs = read(&self.logs);
-                let log = logs.log(log)?;
-                match log.admit(lsn)? {
-                    Some(found) => (found, logs.taken_in()),
-                    None => return log.check_lost(lsn, lsn).map(|()| false),
-                }
-            };
-            match self
-                .row_of(log, lsn, (found, taken_in))
-                .and_then(|(source, row)| self.bytes_of(source, &row, out))
-            {
-                // It was there a moment ago: it was moved, or has gone.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                // What was trimmed meanwhile may have been of a file that nobody makes whole any more.
-                Err(e) if e.is_corruption() => {
-                    read(&self.logs).log(log)?.admit(lsn)?;
-                    return Err(self.judge(e));
-                }
-                done => return done.map(|()| true).map_err(|e| self.judge(e)),
+        let look_up = |logs: &Logs| {
+            let own = logs.log(log)?;
+            match own.admit(lsn)? {
+                Some(found) => Ok(Some((found, logs.taken_in()))),
+                None => own.check_lost(lsn, lsn).map(|()| None),
             }
+        };
+        let is_same = |(then, _): &(Found, u64), (now, _): &(Found, u64)| then == now;
+        let read = self.read_found(look_up, is_same, |(found, taken_in)| {
+            let (source, row) = self.row_of(log, lsn, (*found, *taken_in))?;
+            self.bytes_of(source, &row, out)
+        });
+        Ok(read?.is_some())
+    }
+
+    /// Looks something up, and reads what it leads to, without a lock. Until that was read it may be moved, trimmed or truncated, and the
+    /// file that it was in may go: so whatever fails is looked up again, and it has failed only if it is still found in the same place.
+    /// `None` if nothing is found.
+    ///
+    /// # Errors
+    /// Those of `look_up`; those of `read`, of what is still there; `Busy` if it is moved again and again.
+    pub fn read_found<F, T>(
+        &self,
+        look_up: impl Fn(&Logs) -> Result<Option<F>>,
+        is_same: impl Fn(&F, &F) -> bool,
+        mut read: impl FnMut(&F) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut failed: Option<(F, Error)> = None;
+        for _ in 0..MOVES_MAX {
+            let Some(found) = look_up(&base::sync::read(&self.logs))? else { return Ok(None) };
+            if let Some((_, e)) = failed.filter(|(then, _)| is_same(then, &found)) {
+                return Err(self.judge(e));
+            }
+            failed = match read(&found) {
+                Ok(done) => return Ok(Some(done)),
+                // It was there a moment ago: it was moved, or has gone.
+                Err(e) if e.kind() == ErrorKind::NotFound => None,
+                Err(e) => Some((found, e)),
+            };
         }
-        let why = "a record was moved again and again while it was read: read it again";
+        let why = "records were moved again and again while they were read: read them once more";
         Err(Error::new(ErrorKind::Busy, why))
     }
 
@@ -240,8 +257,11 @@ impl Core {
         match found {
             Found::Record(source, entry) => Ok((source, entry)),
             Found::Block(source, block) => {
-                let row = self.with_rows(source, taken_in, || self.rows.entry(source, log, lsn, block))?;
-                Ok((source, row))
+                let rows = || self.rows.rows(source, log, &(lsn..=lsn), block);
+                match self.with_rows(source, taken_in, rows)?[..] {
+                    [row] => Ok((source, row)),
+                    _ => unreachable!("one row for one LSN"),
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::manifest::{FileMeta, Role, State};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{Access, ReadFile};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::context::Context;
 use store::files::OpenFiles;
@@ -142,17 +143,28 @@ impl RowFiles {
         })
     }
 
-    /// The row of a record, in the block that is said to have it.
+    /// The rows of some consecutive records, in the block that is said to have them.
     ///
     /// # Errors
-    /// As [`RowFiles::of`]; `Corruption` if the block has no such row.
-    pub fn entry(&self, source: Source, log: LogId, lsn: Lsn, block: Block) -> Result<Entry> {
-        let rows = self.of(source)?.block(log, block)?;
-        let found = rows.binary_search_by_key(&lsn, |row| row.lsn).ok().and_then(|at| rows.get(at));
-        found.copied().ok_or_else(|| {
-            let why =
-                format!("record {lsn} of log {log} is not in the block of {source:?} that should lead to it");
-            Error::corruption(why)
-        })
+    /// As [`RowFiles::of`]; `Corruption` if the block has not all of them.
+    pub fn rows(
+        &self,
+        source: Source,
+        log: LogId,
+        lsns: &RangeInclusive<Lsn>,
+        block: Block,
+    ) -> Result<Vec<Entry>> {
+        let mut rows = self.of(source)?.block(log, block)?;
+        rows.retain(|row| lsns.contains(&row.lsn));
+        let mut wanted = lsns.clone();
+        let is_next = |row: &Entry| wanted.next() == Some(row.lsn);
+        if rows.iter().all(is_next) && wanted.is_empty() {
+            return Ok(rows);
+        }
+        let (first, last) = (lsns.start(), lsns.end());
+        let why = format!(
+            "records {first} to {last} of log {log} are not in the block of {source:?} that should lead to them"
+        );
+        Err(Error::corruption(why))
     }
 }

@@ -12,9 +12,10 @@ use crate::cold::ColdFile;
 use crate::core::Core;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Span};
+use crate::logs::Logs;
+use base::Result;
 use base::sync::atomic::Ordering;
 use base::sync::read;
-use base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -29,8 +30,6 @@ const AHEAD_FIRST: usize = 16 << 10;
 const AHEAD_DEFAULT: usize = 512 << 10;
 /// The most that may be asked for.
 const AHEAD_MAX: usize = 8 << 20;
-/// How often a scan asks again without getting on.
-const MOVES_MAX: usize = 64;
 
 /// How long a reader sleeps that waits for records, before he looks whether the store is still sound.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -174,56 +173,36 @@ impl Scan {
     }
 
     fn read_ahead(&mut self) -> Result<()> {
-        let Some(mut from) = self.next else { return Ok(()) };
-        self.before.0 = self.removals();
-        for _ in 0..MOVES_MAX {
-            let mut spans = Vec::new();
-            let (lost, taken_in) = {
-                let logs = read(&self.core.logs);
-                let log = logs.log(self.log)?;
-                let lost = log.first_lost(from).filter(|lost| *lost <= self.last);
-                if lost.is_some_and(|lost| lost <= from.max(log.trimmed_below())) {
-                    return log.check_lost(from, self.last);
-                }
-                log.index().spans(self.log, from, SPANS, &mut spans);
-                self.before.1 = log.truncated();
-                (lost, logs.taken_in())
-            };
-            spans.retain(|span| span.first <= self.last && lost.is_none_or(|lost| span.first < lost));
-            let Some(last) = spans.last().map(|span| span.last) else {
-                self.files.clear();
-                return Ok(());
-            };
-            // What may be lost is told when the scan comes there.
-            let end = lost.map_or(self.last, |lost| lost - 1);
-            match self.read_spans((&spans, taken_in), from, end) {
+        let Some(from) = self.next else { return Ok(()) };
+        let removals = self.removals();
+        let (core, log, last) = (self.core.clone(), self.log, self.last);
+        let look_up = |logs: &Logs| Looked::up(logs, (log, last), from);
+        let is_same = |then: &Looked, now: &Looked| then.spans.first() == now.spans.first();
+        let read = core.read_found(look_up, is_same, |looked| {
+            self.before = (removals, looked.truncated);
+            match self.read_spans(looked) {
                 // What was read before the error is handed out first.
-                Err(_) if !self.ahead.is_empty() => return Ok(()),
-                // Something was moved since it was found, or has gone.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Ok(()) if self.ahead.is_empty() => from = last.saturating_add(1),
-                done => return done.map_err(|e| self.core.judge(e)),
+                Err(_) if !self.ahead.is_empty() => Ok(()),
+                read => read,
             }
+        });
+        if read?.is_none() {
+            self.files.clear();
         }
-        let why = "records were moved again and again while they were read: read on";
-        Err(Error::new(ErrorKind::Busy, why))
+        Ok(())
     }
 
-    fn read_spans(&mut self, (spans, taken_in): (&[Span], u64), from: Lsn, end: Lsn) -> Result<()> {
+    fn read_spans(&mut self, looked: &Looked) -> Result<()> {
         let (wanted, most) = self.ahead_bytes;
         self.ahead_bytes.0 = (2 * wanted).min(most);
         let mut left = wanted as u64;
-        for span in spans {
+        for span in &looked.spans {
             let (source, rows) = match span.found {
                 Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
-                    let mut rows = {
-                        let core = &self.core;
-                        core.with_rows(source, taken_in, || core.rows.of(source)?.block(self.log, block))?
-                    };
-                    let wanted = span.first.max(from)..=span.last.min(end);
-                    rows.retain(|row| wanted.contains(&row.lsn));
-                    (source, rows)
+                    let (core, lsns) = (&self.core, span.first..=span.last);
+                    let rows = || core.rows.rows(source, self.log, &lsns, block);
+                    (source, core.with_rows(source, looked.taken_in, rows)?)
                 }
             };
             let mut rows = &rows[..];
@@ -273,6 +252,41 @@ impl Scan {
         })?;
         self.ahead.extend(records);
         Ok(rows.len())
+    }
+}
+
+/// Where the next records of a scan are, as the index said.
+struct Looked {
+    /// One at least.
+    spans: Vec<Span>,
+    /// What [`Logs::taken_in`] and [`crate::logs::Log::truncated`] were.
+    taken_in: u64,
+    truncated: u64,
+}
+
+impl Looked {
+    /// Where those of a log from one LSN to another are. `None` if there are none.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such log; `Corruption` if the first of them may be lost.
+    fn up(logs: &Logs, (log, last): (LogId, Lsn), from: Lsn) -> Result<Option<Looked>> {
+        let log = logs.log(log)?;
+        // What is trimmed may be in the index still.
+        let from = from.max(log.trimmed_below());
+        let lost = log.first_lost(from).filter(|lost| *lost <= last);
+        if lost.is_some_and(|lost| lost <= from) {
+            return log.check_lost(from, last).map(|()| None);
+        }
+        // What may be lost is told when the scan comes there.
+        let end = lost.map_or(last, |lost| lost - 1);
+        let mut spans = Vec::new();
+        log.index().spans(log.id(), from, SPANS, &mut spans);
+        spans.retain_mut(|span| {
+            span.last = span.last.min(end);
+            span.first <= end
+        });
+        let (taken_in, truncated) = (logs.taken_in(), log.truncated());
+        Ok(Some(Looked { spans, taken_in, truncated }).filter(|looked| !looked.spans.is_empty()))
     }
 }
 

@@ -35,8 +35,10 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Of a reader that has read nothing; at most so many bytes at once.
+    /// Of a reader that has read nothing; at most so many bytes at once, in whole pages.
     pub fn new(len_max: u64) -> ReadAhead {
+        // The file takes whole blocks only.
+        let len_max = len_max.checked_next_multiple_of(PAGE as u64).unwrap_or(len_max);
         ReadAhead { len_max, group: None, end: 0, len: 0, window: None }
     }
 
