@@ -215,6 +215,17 @@ impl Change<'_> {
         self.kind == ValueKind::PlacedReference && RecordReference::is_one(self.value)
     }
 
+    /// The number of the file that its value lies in (in the log only).
+    pub fn file(&self) -> Result<Option<u64>> {
+        match self.kind {
+            ValueKind::PlacedReference if self.is_placed() => {
+                Ok(Some(RecordReference::decode(self.value)?.file))
+            }
+            ValueKind::PlacedReference => Ok(Some(SegmentReference::decode(self.value)?.file)),
+            _ => Ok(None),
+        }
+    }
+
     fn has_value(&self) -> bool {
         has_value(self.kind)
     }

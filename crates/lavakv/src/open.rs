@@ -370,6 +370,9 @@ pub(crate) fn replay(
     let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
     let mut judged = false;
+    for payload in carried.payloads() {
+        batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
+    }
     let mut take = |tenant: TenantId, first_seq: SeqNo, payload: &[u8]| {
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
@@ -395,16 +398,30 @@ pub(crate) fn replay(
 }
 
 /// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
-/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them.
+/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them. Its files get no number of
+/// one that the log comes to later.
 fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
     let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
         let (_, _, mut entries) = batch::decode(payload)?;
-        entries.try_for_each(|change| must_know(engine, state, change?.family))
+        entries.try_for_each(|change| {
+            let change = change?;
+            keep_number(engine, &change)?;
+            must_know(engine, state, change.family)
+        })
     });
     let mode = RecoveryMode::ReadOnly;
     let report =
         wal::recover(&engine.context.env, &engine.context.dir, state.store.uid, groups, mode, &mut check)?;
     engine.files.manifest.require_edit(report.witness_edit)
+}
+
+/// A file that the log refers to keeps its number, also if it is missing: the manifest may know of none so high, and another file would be
+/// taken for it.
+fn keep_number(engine: &Engine, change: &Change<'_>) -> Result<()> {
+    if let Some(number) = change.file()? {
+        engine.files.manifest.bump_file_number(number);
+    }
+    Ok(())
 }
 
 /// A family in the log is one that the manifest has, or has had.
@@ -466,7 +483,7 @@ pub(crate) fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
 }
 
 /// The values of a batch's placed entries that are not in tables yet, in order, without those that are lost; `None` if the
-/// batch is to be ignored.
+/// batch is to be ignored. The files that it refers to keep their numbers either way.
 fn placed_values(
     engine: &Engine,
     state: &State,
@@ -477,6 +494,7 @@ fn placed_values(
     let mut wanted = Vec::new();
     for (seq, change) in (first_seq..).zip(entries) {
         let change = change?;
+        keep_number(engine, &change)?;
         let floor = state.families.get(&change.family).map(|f| f.version.log_floor);
         if change.is_placed() && floor.is_some_and(|floor| seq >= floor) {
             wanted.push((seq, change));

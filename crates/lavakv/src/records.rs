@@ -32,6 +32,11 @@ impl CarriedBatches {
         self.batches.pop_front()
     }
 
+    /// All that are left.
+    pub fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        self.batches.iter().map(|(_, payload)| &payload[..])
+    }
+
     /// The highest sequence of all that were found; 0: there are none.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq

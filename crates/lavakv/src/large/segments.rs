@@ -229,8 +229,7 @@ pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result
     match open(&tree.files, change.key, change.value) {
         Err(e) if damaged::is_of_reading(&e) && tree.context.options.damaged_files == DamagedFiles::Serve => {
             let reference = SegmentReference::decode(change.value)?;
-            // A file that is missing keeps its number. If recovery has given it away by now it cannot be listed any more.
-            tree.files.manifest.bump_file_number(reference.file);
+            // Where it was given away it cannot be listed any more.
             if tree.files.manifest.state().place_of(reference.file).is_some() {
                 return Err(e);
             }

@@ -128,6 +128,33 @@ fn a_lost_value_in_a_file_whose_number_was_given_away_is_told() {
     assert!(e.message().ends_with(told), "{e}");
 }
 
+/// What is replayed is flushed where it is more than memory may hold: before the log has come to a file that is missing, which is set
+/// aside all the same.
+#[test]
+fn a_missing_file_keeps_its_number_from_tables_that_are_written_before_the_log_names_it() {
+    let sim = SimEnv::new(6);
+    let roomy =
+        Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, log_group_bytes: 256 << 10, ..options() };
+    let db = Db::open_in(sim.env(), DIR, roomy).unwrap();
+    for nth in 0..300u32 {
+        db.put(&nth.to_be_bytes(), &[1; 1000]).unwrap();
+    }
+    db.put(b"large", &[7; 100_000]).unwrap();
+    let state = db.default_column_family().0.read_state();
+    let large = state.active.get(b"large", base::MAX_SEQ).expect("it is in memory");
+    let file = SegmentReference::decode(large.value).unwrap().file;
+    db.put(b"behind", b"2").unwrap();
+    let after = killed(&sim, db);
+    let name = version::names::vsst(file);
+    after.erase(format!("{DIR}/{name}")).unwrap();
+    let db = Db::open_in(after.env(), DIR, options()).unwrap();
+    assert!(db.stats().flushes > 0, "nothing was flushed while the log was replayed");
+    assert_eq!(db.get(b"behind").unwrap().as_deref(), Some(&b"2"[..]));
+    let e = db.get(b"large").unwrap_err();
+    assert!(e.is_corruption() && e.file().is_some_and(|path| path.ends_with(&name)), "{e}");
+    assert_eq!(db.damaged_files().into_iter().map(|f| f.file).collect::<Vec<_>>(), [name]);
+}
+
 /// Every store has it from its first edit on.
 #[test]
 fn a_store_without_the_family_default_is_told() {

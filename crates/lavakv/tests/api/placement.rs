@@ -222,6 +222,27 @@ fn a_lost_value_is_an_error_of_its_key_and_of_no_other() {
     }
 }
 
+/// What a tail has replaces a file that is missing: no other file gets its name, or whoever misses it would find that one, and sound.
+#[test]
+fn the_name_of_a_missing_file_is_not_given_to_another() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let sim = SimEnv::new(32);
+    let db = open_placed(&sim);
+    for i in 0..5 {
+        db.put(&key(i), &long(i, 0, 2000)).unwrap();
+    }
+    db.close().unwrap();
+    let name = files_like(&sim, ".vsst").pop().unwrap();
+    sim.erase(path(&name)).unwrap();
+    let db = open_placed(&sim);
+    assert_eq!(contents(&db).len(), 5);
+    let names = files_like(&sim, ".vsst");
+    assert!(!names.is_empty() && !names.contains(&name), "{name} was written anew: {names:?}");
+    assert!(db.verify().unwrap().errors.is_empty() && db.damaged_files().is_empty());
+}
+
 #[test]
 fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
     if skipped_on_lavafs(because::DAMAGE) {

@@ -247,7 +247,6 @@ impl Replayed {
         let Some(family) = large.tree.family(family).filter(|_| marks.closed || end <= *synced_bytes) else {
             return Ok(false);
         };
-        large.tree.files.manifest.bump_file_number(reference.file);
         if large
             .tree
             .files
