@@ -182,12 +182,20 @@ impl Volume {
         }
     }
 
-    /// Remembers a failure after which nothing may be acknowledged.
+    /// Remembers a failure after which nothing may be acknowledged, and says so: whoever hears of no space, or of what passes by itself,
+    /// takes it that nothing happened, and tries again.
     pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(e) = &result {
-            self.durable.poison.get_or_init(|| e.clone());
-        }
-        result
+        result.map_err(|e| {
+            let failed = match e.kind() == ErrorKind::NoSpace || e.is_passing() {
+                true => {
+                    let why = "a write or sync of the device failed, so what it holds is unknown; mount the volume again";
+                    Error::new(ErrorKind::Io, why).caused_by(e)
+                }
+                false => e,
+            };
+            self.durable.poison.get_or_init(|| failed.clone());
+            failed
+        })
     }
 
     /// Makes all data written so far durable.

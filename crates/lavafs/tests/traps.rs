@@ -396,18 +396,25 @@ fn a_data_sync_writes_the_bytes_and_little_else() {
 #[test]
 fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
     use io::sim::{FaultEffect, FaultPlan, OpKind};
-    let kinds = [OpKind::SyncData, OpKind::WriteDurable];
-    for kind in kinds {
+    // A device that is full (an image on a volume) is no volume that is full: what failed is not to be tried again.
+    let failures = [FaultEffect::Eio, FaultEffect::NoSpace]
+        .into_iter()
+        .flat_map(|effect| [OpKind::SyncData, OpKind::WriteDurable].map(|kind| (kind, effect)));
+    for (kind, effect) in failures {
         let sim = machine(1000, &small());
         let fs = mounted(&sim, eager());
         let mut file = create(&fs, "/a");
         file.append(&[1; 10_000]).unwrap();
         file.sync(SyncKind::Full).unwrap();
-        sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[kind]));
+        sim.inject(FaultPlan::nth(0, effect).kinds(&[kind]));
         let mut acknowledged = 10_000;
-        while file.append(&[1; 5_000]).and_then(|()| file.sync(SyncKind::Full)).is_ok() {
-            acknowledged += 5_000;
-        }
+        let failed = loop {
+            match file.append(&[1; 5_000]).and_then(|()| file.sync(SyncKind::Full)) {
+                Ok(()) => acknowledged += 5_000,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(failed.kind(), ErrorKind::Io, "{kind:?}, {effect:?}: {failed}");
         assert!(sim.faults_fired() == 1, "{kind:?}");
         for refused in [
             file.sync(SyncKind::Data).unwrap_err(),
