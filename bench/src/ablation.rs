@@ -49,7 +49,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 2] = ["correlated", "quiet_compaction"];
+pub const OTHER_SWITCHES: [&str; 3] = ["correlated", "quiet_compaction", "io_pacing"];
 
 type Figure = rounds::Figure<Report>;
 

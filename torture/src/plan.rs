@@ -81,7 +81,7 @@ fn without_limit(rng: &mut Rng) -> Options {
         wal_bytes_max: log_group_bytes * pick(rng, &[2, 3, 8]),
         background_threads: pick(rng, &[1, 2, 3]),
         compactions_max: pick(rng, &[0, 1, 2]),
-        rate_limit_bytes_per_s: pick(rng, &[0, 0, 0, 1 << 20]),
+        io_budget: pick(rng, &[0, 0, 0, 1 << 20]),
         access: pick(rng, &[Access::Direct, Access::Buffered]),
         durability: pick(rng, &[Durability::Durable, Durability::Buffered]),
         open_files_max: pick(rng, &[16, 32, 4096]),

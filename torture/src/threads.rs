@@ -121,7 +121,7 @@ fn options(rng: &mut Rng) -> Options {
         memtable_bytes,
         memory_bytes: memtable_bytes * 3,
         background_threads: pick(rng, &[1, 2, 4]),
-        rate_limit_bytes_per_s: 0,
+        io_budget: 0,
         ..plan::roomy(plan::options(rng))
     }
 }

@@ -27,6 +27,17 @@ pub struct FileRead<'a> {
 /// # Errors
 /// The first one met; all buffers are then unspecified.
 pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
+    let first = reads.first().map(|read| read.file);
+    match first.and_then(|file| file.paced()) {
+        Some(paced) => paced.pace.read_files(reads, &|some| read_now(some)),
+        None => read_now(reads),
+    }
+}
+
+fn read_now(reads: &mut [FileRead<'_>]) -> Result<()> {
+    let inner =
+        |read: &mut FileRead<'_>| read.file = read.file.paced().map_or(read.file, |paced| paced.inner);
+    reads.iter_mut().for_each(inner);
     if reads.windows(2).any(|pair| !Arc::ptr_eq(pair[0].file, pair[1].file)) {
         let kernel: Option<Vec<_>> = reads.iter().map(|read| as_kernel(&**read.file)).collect();
         if let Some(files) = kernel {

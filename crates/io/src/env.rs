@@ -29,6 +29,11 @@ pub trait Spawner: Send + Sync + fmt::Debug {
         priority: Priority,
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<Box<dyn ThreadHandle>>;
+
+    /// True if the system has refused a lower priority to a thread that began at [`Priority::Background`]: it runs at that of the process.
+    fn refused_priority(&self) -> bool {
+        false
+    }
 }
 
 /// File system, clock, randomness and threads. Cheap to clone.

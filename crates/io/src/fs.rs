@@ -16,6 +16,7 @@
 //!
 //! All errors name the path. Kinds: `NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, `Locked`, else `Io`.
 
+use crate::FileRead;
 use base::{Error, Result};
 use std::any::Any;
 use std::fmt;
@@ -281,6 +282,32 @@ pub trait ReadFile: Any + Send + Sync + fmt::Debug {
     fn will_need(&self, _offset: u64, _len: u64) {}
     /// The path it was opened by.
     fn path(&self) -> &Path;
+    /// The file that this one passes its reads to, and who decides how many of them go to the device at once. `None`: it reads itself.
+    fn paced(&self) -> Option<PacedFile<'_>> {
+        None
+    }
+}
+
+/// See [`ReadFile::paced`].
+#[derive(Clone, Copy, Debug)]
+pub struct PacedFile<'a> {
+    /// What reads.
+    pub inner: &'a Arc<dyn ReadFile>,
+    /// What decides when.
+    pub pace: &'a dyn ReadPace,
+}
+
+/// Who decides how many reads go to the device at once.
+pub trait ReadPace: Send + Sync + fmt::Debug {
+    /// Has all of them done by `read`, in as many calls and parts as it sees fit.
+    ///
+    /// # Errors
+    /// The first of `read`.
+    fn read_files(
+        &self,
+        reads: &mut [FileRead<'_>],
+        read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
+    ) -> Result<()>;
 }
 
 /// The shortest block that a device has, bytes.

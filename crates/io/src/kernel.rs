@@ -86,7 +86,7 @@ impl Env {
         Env {
             fs: Arc::new(fs::KernelFs::new(rings)),
             clock: Arc::new(system::KernelClock::new()),
-            spawner: Some(Arc::new(system::KernelSpawner)),
+            spawner: Some(Arc::<system::KernelSpawner>::default()),
             entropy: Arc::new(system::KernelEntropy),
         }
     }

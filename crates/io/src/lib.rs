@@ -31,7 +31,7 @@ pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile,
-    Metadata, PartialWrite, PendingSync, ReadFile, ReadRequest, ScratchFile, SyncKind,
+    Metadata, PacedFile, PartialWrite, PendingSync, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use readable::{is_unreadable, read_around};

@@ -56,6 +56,10 @@ impl Context {
     /// `options` as they were given, `fit` as the volume wants it.
     pub fn new(env: &Env, location: Location, options: Options, fit: Fit) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
+        store.pace().budget.set(options.io_budget);
+        if !options.ablation.io_pacing {
+            store.pace().switch_off();
+        }
         let times = Times::new(&store.env);
         Context { store, options: fit.store(&options), fit, stats: Stats::default(), times }
     }

@@ -54,7 +54,7 @@ impl Engine {
         let tree = Arc::new(Tree::new(&context, &space, &files, families));
         let log = Arc::new(Log::new(&context, &space, &files, records));
         let large = Arc::new(Large::new(&tree));
-        let drain = Arc::new(Drain::new(context.options.rate_limit_bytes_per_s));
+        let drain = Arc::new(Drain::default());
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
         let jobs = Arc::new(Jobs::new(&writes, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());

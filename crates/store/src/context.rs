@@ -12,6 +12,7 @@ pub use counter::Counter;
 pub use health::Health;
 pub use signals::{Driver, Signals};
 
+use crate::pacing::Pace;
 use crate::volumes::{Location, Volume, Volumes};
 use base::Result;
 use io::{Access, Env, ReadFile};
@@ -62,6 +63,11 @@ impl Context {
     pub fn open(&self, volume: Volume, name: &str, access: Access) -> Result<Arc<dyn ReadFile>> {
         let location = self.volumes.at(volume)?;
         location.fs.open(&location.path(name), access)
+    }
+
+    /// How much of the device background work may use.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.volumes.directory().pace
     }
 
     /// The clock, in nanoseconds.

@@ -7,6 +7,7 @@
 //!   another one opens.
 //! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
+//! * [`pacing`]: how much of the device background work may use.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
 //! * [`repair`]: what every repair does around its own work.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
@@ -29,6 +30,7 @@ pub mod manifest;
 pub mod names;
 pub mod numbers;
 pub mod open;
+pub mod pacing;
 pub mod read_only;
 pub mod repair;
 pub mod run;

@@ -10,6 +10,7 @@ mod metered_fs;
 
 pub use metered_fs::{Meter, MeteredFs, pages};
 
+use crate::pacing::{Pace, PacedFs};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileSystem};
 use std::path::{Path, PathBuf};
@@ -33,25 +34,30 @@ impl std::fmt::Display for Volume {
 /// Where the files of a volume are.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// The file system, which counts what is made in the directory.
+    /// The file system, which counts what is made in the directory, and has background work go slowly where it disturbs reads.
     pub fs: Arc<dyn FileSystem>,
     /// The directory.
     pub dir: PathBuf,
     /// What the directory occupies.
     pub meter: Arc<Meter>,
+    /// How much of the device background work may use.
+    pub pace: Arc<Pace>,
 }
 
 impl Location {
     /// A directory, whose files are counted from now on: all of them must be made through `fs`.
     pub fn metered(env: &Env, dir: &Path) -> Location {
         let meter = Arc::new(Meter::new(dir));
-        let fs = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
-        Location { fs, dir: dir.to_owned(), meter }
+        let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
+        let pace = Arc::new(Pace::new(&env.clock));
+        let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone() });
+        Location { fs, dir: dir.to_owned(), meter, pace }
     }
 
-    /// A directory that nobody changes: nothing is counted.
+    /// A directory that nobody changes: nothing is counted, and there is no background work.
     pub fn unmetered(env: &Env, dir: &Path) -> Location {
-        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter: Arc::new(Meter::new(dir)) }
+        let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(Pace::new(&env.clock)));
+        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace }
     }
 
     /// The same machine with this file system.

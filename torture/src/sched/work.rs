@@ -51,7 +51,7 @@ impl Shape {
             ],
         };
         let fault = (rng.below(16), pick(rng, &kinds));
-        let drawn = plan::scrubbed(rng, Options { rate_limit_bytes_per_s: 0, ..drawn });
+        let drawn = plan::scrubbed(rng, Options { io_budget: 0, ..drawn });
         // Time passes only where nobody has anything to do: what waits for it would be all that is seen.
         let scrub_bytes_per_s = if drawn.scrub_bytes_per_s > 0 { 1 << 40 } else { 0 };
         Shape {

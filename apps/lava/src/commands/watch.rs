@@ -41,6 +41,67 @@ const SIZES: [(&str, &str); 8] = [
     ("memtable_bytes", "memtables"),
 ];
 
+/// What background work reads and writes for: the metric of its bytes, and what it is called.
+const TRAFFIC: [(&str, &str); 4] = [
+    ("io_flush_bytes_total", "flush"),
+    ("io_compaction_bytes_total", "compaction"),
+    ("io_gc_bytes_total", "collection"),
+    ("io_other_bytes_total", "other"),
+];
+
+/// What background work has of the device, since the store was opened.
+struct BackgroundIo {
+    /// Bytes that it may read and write in a second; 0: there is no bound.
+    budget: f64,
+    /// Pieces at once.
+    depth: f64,
+    /// What a read takes that has the device for itself, in seconds.
+    usual_read: f64,
+    bytes: [(&'static str, f64); TRAFFIC.len()],
+    /// Times that it waited for a place, and seconds of these.
+    waits: (f64, f64),
+    priority_refused: bool,
+}
+
+impl BackgroundIo {
+    fn of(page: &MetricsPage) -> BackgroundIo {
+        BackgroundIo {
+            budget: page.sum("io_budget_bytes_per_second"),
+            depth: page.sum("io_depth_milli") / 1000.0,
+            usual_read: page.sum("io_usual_read_seconds"),
+            bytes: TRAFFIC.map(|(metric, name)| (name, page.sum(metric))),
+            waits: (page.sum("io_waits_total"), page.sum("io_wait_seconds_total")),
+            priority_refused: page.sum("io_priority_refused") > 0.0,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let bytes: Map<String, Value> =
+            self.bytes.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes))).collect();
+        json!({
+            "budget_bytes_per_second": self.budget, "depth": self.depth, "usual_read_seconds": self.usual_read, "bytes": bytes,
+            "waits": self.waits.0, "wait_seconds": self.waits.1, "priority_refused": self.priority_refused,
+        })
+    }
+
+    fn text(&self) -> String {
+        let budget = match self.budget {
+            0.0 => "no budget".to_owned(),
+            budget => format!("{}/s", bytes_text(budget)),
+        };
+        let bytes = self.bytes.map(|(name, bytes)| format!("{name} {}", bytes_text(bytes))).join(", ");
+        let us = |seconds: f64| human_us(seconds * 1e6);
+        let refused = if self.priority_refused { "; the system refused a lower priority" } else { "" };
+        format!(
+            "background I/O       {budget}: {bytes}\npieces at once       {:.2}; a read alone takes {}; waited {:.0} times, {} together{refused}\n",
+            self.depth,
+            us(self.usual_read),
+            self.waits.0,
+            us(self.waits.1)
+        )
+    }
+}
+
 /// How long things of one kind took, in seconds.
 struct Times {
     name: String,
@@ -127,6 +188,7 @@ pub struct View {
     over_budget: Vec<(String, f64)>,
     /// Width in bytes, and chain, of compactions: with the largest ever.
     compactions: [(Histogram, f64); 2],
+    background_io: BackgroundIo,
     /// Files and bytes of each level, all families together.
     levels: Vec<(String, f64, f64)>,
     /// The deepest level 0 of a family.
@@ -157,6 +219,7 @@ impl View {
             waits: Times::all(&pages, ("wait_seconds", "wait_max_seconds", "cause")),
             over_budget: pages.over_budget(),
             compactions: compactions.map(|(name, max)| (pages.histogram(name, None), now.sum(max))),
+            background_io: BackgroundIo::of(now),
             l0_files_max: l0_files.fold(0.0, f64::max),
             levels,
             sizes: SIZES.map(|(metric, name)| (name, now.sum(metric))).into(),
@@ -186,7 +249,7 @@ impl View {
         json!({
             "store": self.store, "seconds": self.seconds, "per_second": rates, "operations": times(&self.operations),
             "waits": times(&self.waits), "waits_over_budget": over_budget, "compaction_width_bytes": of(width), "compaction_chain": of(chain),
-            "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
+            "background_io": self.background_io.json(), "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
         })
     }
 
@@ -207,6 +270,7 @@ impl View {
             bytes_text(*widest),
             chain.mean()
         );
+        text.push_str(&self.background_io.text());
         text
     }
 

@@ -187,6 +187,8 @@ ranks! {
     HealthBusy,
     /// Syncs of the store's directory, one at a time.
     DirectorySync,
+    /// Pacing: how many pieces of background work may be at the device, and how many are.
+    Depth,
     /// Space: what each file of the store occupies.
     Meter,
     /// LavaFS: its thread, while it is started or joined.
@@ -333,6 +335,15 @@ pub fn holds<R: Ranked>() -> bool {
     return HELD.try_with(is_held).unwrap_or(false);
     #[cfg(not(all(debug_assertions, not(loom))))]
     false
+}
+
+/// How many locks and turns the thread holds. Where nobody keeps count: 0.
+#[must_use]
+pub fn held() -> usize {
+    #[cfg(all(debug_assertions, not(loom)))]
+    return HELD.try_with(|held| held.borrow().len()).unwrap_or(0);
+    #[cfg(not(all(debug_assertions, not(loom))))]
+    0
 }
 
 /// A thread's wish to be the one who does something that others wait for, and then its being that one: from before it waits

@@ -13,7 +13,7 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(super) use super::ffi::{lower_io_priority, process_cpu_ns, random_u64};
+pub(super) use super::ffi::{process_cpu_ns, random_u64};
 
 use super::ffi;
 use io_uring::IoUring;
@@ -84,7 +84,14 @@ pub enum Call {
     RingRead,
     /// The completion of a write of a ring.
     RingWrite,
+    /// `getpriority`, `setpriority`, of the calling thread
+    CpuPriority,
+    /// `ioprio_set`, of the calling thread
+    IoPriority,
 }
+
+/// What calls about the calling thread are about, to who watches them: where the kernel shows its threads.
+pub const THREADS: &str = "/proc/self/task";
 
 /// What a call is about.
 #[cfg_attr(not(feature = "faults"), allow(dead_code, reason = "only the test form looks at it"))]
@@ -320,13 +327,26 @@ pub(super) unsafe fn munmap(start: *mut c_void, len: usize) {
     let _ = unsafe { rustix::mm::munmap(start, len) };
 }
 
-/// Lowers the priority of the calling thread. Nobody looks at the result.
+/// How much the calling thread lets others go first at the processors: the nice value.
 #[inline]
-pub(super) fn lower_cpu_priority(by: i32, lowest: i32) {
+pub(super) fn niceness() -> Result<i32> {
     // On Linux "this process" (`None`) means the calling thread.
-    if let Ok(now) = rustix::process::getpriority_process(None) {
-        let _ = rustix::process::setpriority_process(None, (now + by).min(lowest));
-    }
+    let of = Of::Path(Path::new(THREADS));
+    judged(Call::CpuPriority, of, 0, || rustix::process::getpriority_process(None))
+}
+
+/// Sets that. Anybody may raise it.
+#[inline]
+pub(super) fn set_niceness(nice: i32) -> Result<()> {
+    let of = Of::Path(Path::new(THREADS));
+    judged(Call::CpuPriority, of, 0, || rustix::process::setpriority_process(None, nice))
+}
+
+/// Gives the calling thread the lowest priority at the device, of those that are served at all times.
+#[inline]
+pub(super) fn lower_io_priority() -> Result<()> {
+    let of = Of::Path(Path::new(THREADS));
+    judged(Call::IoPriority, of, 0, || ffi::lower_io_priority().map_err(errno))
 }
 
 /// How late the kernel may wake the calling thread, so as to wake several at once, nanoseconds; 0: it does not say.

@@ -1,10 +1,13 @@
 //! Time, threads and randomness of the machine: the one place where the engine may ask for them.
 
 use super::calls;
+use super::handle::retry;
 use crate::env::Entropy;
 use crate::{Clock, Priority, Spawner, ThreadHandle};
+use base::sync::statistic::{AtomicBool, Ordering};
 use base::{Error, ErrorKind, Result};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What a background thread adds to the nice value of the process: enough to yield to any foreground thread, not so
@@ -65,8 +68,11 @@ impl Clock for KernelClock {
 }
 
 /// Threads of the system.
-#[derive(Debug)]
-pub(super) struct KernelSpawner;
+#[derive(Debug, Default)]
+pub(super) struct KernelSpawner {
+    /// A thread that was to have a lower priority was refused it.
+    refused_priority: Arc<AtomicBool>,
+}
 
 struct KernelThread(std::thread::JoinHandle<()>);
 
@@ -83,9 +89,10 @@ impl Spawner for KernelSpawner {
         priority: Priority,
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<Box<dyn ThreadHandle>> {
+        let refused = self.refused_priority.clone();
         let run = move || {
-            if priority == Priority::Background {
-                lower_priority();
+            if priority == Priority::Background && lower_priority().is_err() {
+                refused.store(true, Ordering::Relaxed);
             }
             body();
         };
@@ -97,13 +104,19 @@ impl Spawner for KernelSpawner {
         })?;
         Ok(Box::new(KernelThread(handle)))
     }
+
+    fn refused_priority(&self) -> bool {
+        self.refused_priority.load(Ordering::Relaxed)
+    }
 }
 
-/// Lowers the calling thread's priority. Failures are ignored: a sandbox may forbid it, and the work is the same at
-/// any priority, only less considerate.
-fn lower_priority() {
-    calls::lower_cpu_priority(BACKGROUND_NICE, NICE_MAX);
-    let _ = calls::lower_io_priority();
+/// Lowers the calling thread's priority, at the processors and at the device, as far as the system lets it; the first refusal. A sandbox may
+/// forbid it, and the work is the same at any priority, only less considerate.
+pub(super) fn lower_priority() -> rustix::io::Result<()> {
+    let nice = retry(calls::niceness);
+    let cpu = nice.and_then(|now| retry(|| calls::set_niceness((now + BACKGROUND_NICE).min(NICE_MAX))));
+    let io = retry(calls::lower_io_priority);
+    cpu.and(io)
 }
 
 /// Randomness of the system.

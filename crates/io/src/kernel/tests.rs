@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Held by tests of the priorities of threads: a watch of these calls sees those of the whole process.
+static PRIORITIES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A directory that is removed at the end.

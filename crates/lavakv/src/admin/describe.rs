@@ -1,5 +1,6 @@
 //! Counters, and a few lines about the shape of the store.
 
+use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::context::stats::Statistics;
 use crate::context::times::Histograms;
@@ -18,7 +19,23 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
     jobs.context.stats.files_removed.set(jobs.files.removed());
     let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
+    tell_pace(&jobs.context);
     Statistics { histograms: histograms(jobs), ..jobs.context.stats.read() }
+}
+
+/// What background work has used of the device.
+fn tell_pace(context: &Context) {
+    let (pace, stats) = (context.pace().report(), &context.stats);
+    stats.io_budget_bytes_per_s.set(pace.budget_bytes_per_s);
+    stats.io_depth_milli.set(pace.depth_milli);
+    stats.io_usual_read_ns.set(pace.usual_read_ns);
+    let bytes =
+        [&stats.io_flush_bytes, &stats.io_compaction_bytes, &stats.io_gc_bytes, &stats.io_other_bytes];
+    bytes.into_iter().zip(pace.bytes).for_each(|(counter, bytes)| counter.set(bytes));
+    stats.io_waits.set(pace.waits);
+    stats.io_wait_ns.set(pace.wait_ns);
+    let spawner = context.env.spawner.as_ref();
+    stats.io_priority_refused.set(spawner.is_some_and(|spawner| spawner.refused_priority()).into());
 }
 
 /// The same of histograms: those of the log, of which a full ring is something that writers wait for, and of an engine beside this one.

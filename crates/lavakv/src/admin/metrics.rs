@@ -317,13 +317,20 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 2] =
-    [("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"), ("scrub_files_left", "scrub_files_left")];
+const GAUGES: [(&str, &str); 6] = [
+    ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
+    ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
+    ("io_depth_milli", "io_depth_milli"),
+    ("io_usual_read_ns", "io_usual_read_seconds"),
+    ("io_priority_refused", "io_priority_refused"),
+    ("scrub_files_left", "scrub_files_left"),
+];
 
 /// Name, type and value of a counter. Those that end in `_max` are no counters to Prometheus.
 fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
     if let Some((_, name)) = GAUGES.iter().find(|(gauge, _)| *gauge == field) {
-        return ((*name).to_owned(), "gauge", Value::Count(value));
+        let value = if field.ends_with("_ns") { Value::Seconds(value) } else { Value::Count(value) };
+        return ((*name).to_owned(), "gauge", value);
     }
     let (stem, is_max) = field.strip_suffix("_max").map_or((field, false), |stem| (stem, true));
     let (stem, unit, value) = match stem.strip_suffix("_ns") {
@@ -392,6 +399,7 @@ mod tests {
         assert_eq!(told("stall_ns", 1_500_000_007), "stall_seconds_total counter 1.500000007");
         assert_eq!(told("stall_ns_max", 20), "stall_max_seconds gauge 0.000000020");
         assert_eq!(told("gc_pace_bytes_per_s", 7), "gc_pace_bytes_per_second gauge 7");
+        assert_eq!(told("io_usual_read_ns", 70_000), "io_usual_read_seconds gauge 0.000070000");
         assert_eq!(of_family("garbage_max_ratio", 25).text(), "0.25");
         assert_eq!(help_text("Of `stall_ns`: nanoseconds."), "Of lavastore_stall_seconds_total: seconds.");
     }

@@ -20,12 +20,15 @@ pub struct Ablation {
     /// A quiet store goes on compacting while that frees more than it writes; off: it only collects garbage.
     pub quiet_compaction: bool,
     /// Threads and threshold of garbage collection follow garbage, the shape of the trees and the room that is left, and
-    /// its bytes the latency of flush; off: all threads, the family's threshold, no bound but `rate_limit_bytes_per_s`.
+    /// its bytes the latency of flush; off: all threads, the family's threshold, no bound but `io_budget`.
     pub dynamic_scheduling: bool,
     /// Garbage collection reads live records only; off: all records of a file.
     pub lazy_read: bool,
     /// Values of keys that were overwritten lately go to vSSTs of their own; off: all of a flush go together.
     pub hot_cold: bool,
+    /// Background work comes in pieces, and fewer of them at once where reads in the foreground become slow; off: as large and as many
+    /// as it likes.
+    pub io_pacing: bool,
 }
 
 impl Default for Ablation {
@@ -39,13 +42,14 @@ impl Default for Ablation {
             dynamic_scheduling: true,
             lazy_read: true,
             hot_cold: true,
+            io_pacing: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 8] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -55,6 +59,7 @@ impl Ablation {
             ("dynamic_scheduling", &mut self.dynamic_scheduling),
             ("lazy_read", &mut self.lazy_read),
             ("hot_cold", &mut self.hot_cold),
+            ("io_pacing", &mut self.io_pacing),
         ]
     }
 

@@ -2,20 +2,18 @@
 
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::statistic;
-use store::run::{Rate, RateLimit};
+use store::run::Rate;
 
 /// So much of a flush is what comes after the last byte.
 const FLUSH_END_PART: u64 = 8;
 
 /// What all families share. See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// Bytes of memtables that become tables.
     pub flush: Rate,
     /// Bytes that collections free.
     pub gc: Rate,
-    /// The bound on what jobs write.
-    pub limit: RateLimit,
     /// The flush under way: when it began, in clock nanoseconds (0: there is none), bytes of its memtables, and those that it has written
     /// already. Hints for writers, who would else see nothing of a flush before its end.
     flush_begun_ns: statistic::AtomicU64,
@@ -26,19 +24,6 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// With a bound on what jobs write in a second; 0: there is none.
-    pub fn new(limit_bytes_per_s: u64) -> Drain {
-        Drain {
-            flush: Rate::default(),
-            gc: Rate::default(),
-            limit: RateLimit::new(limit_bytes_per_s),
-            flush_begun_ns: statistic::AtomicU64::default(),
-            flush_bytes: statistic::AtomicU64::default(),
-            flush_progress_bytes: statistic::AtomicU64::default(),
-            gc_pauses: AtomicUsize::new(0),
-        }
-    }
-
     /// A flush of so many bytes begins.
     pub fn flush_begins(&self, now_ns: u64, bytes: u64) {
         self.flush_bytes.store(bytes, Ordering::Relaxed);
@@ -196,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_flush_takes_from_the_backlog_while_it_writes() {
-        let drain = Drain::new(0);
+        let drain = Drain::default();
         assert_eq!(drain.left_to_flush(800), 800);
         drain.flush_has_written(300);
         assert_eq!(drain.left_to_flush(800), 500);
@@ -208,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_is_slower_than_usual_is_believed_while_it_goes_on() {
-        let (drain, second) = (Drain::new(0), 1_000_000_000);
+        let (drain, second) = (Drain::default(), 1_000_000_000);
         assert_eq!(drain.flush_bytes_per_s(5 * second), 0);
         drain.flush_begins(second, 800);
         drain.flush_has_written(300);

@@ -48,8 +48,9 @@ pub struct Options {
     pub background_threads: usize,
     /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
     pub compactions_max: usize,
-    /// Bound on what background jobs write per second; 0 is no bound. Default: 0.
-    pub rate_limit_bytes_per_s: u64,
+    /// What background work may read and write in a second, all together, in bytes. Flush is counted and never held back, since writers
+    /// wait for it: the rest waits for what it took. 0 is no bound. Default: 0.
+    pub io_budget: u64,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
     /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
     pub scrub_bytes_per_s: u64,
@@ -110,7 +111,7 @@ impl Default for Options {
             wal_bytes_max: 256 << 20,
             background_threads: 2,
             compactions_max: 0,
-            rate_limit_bytes_per_s: 0,
+            io_budget: 0,
             scrub_bytes_per_s: 0,
             metrics_file: None,
             access: Access::Direct,
@@ -151,8 +152,8 @@ impl Options {
         check("compactions_max", self.compactions_max, 0, 64)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
-        if self.rate_limit_bytes_per_s != 0 {
-            check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
+        if self.io_budget != 0 {
+            check("io_budget", self.io_budget, 1 << 20, 1 << 50)?;
         }
         let budget_us = u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX);
         check("stall_budget, microseconds,", budget_us, 100, 3_600_000_000)?;
@@ -517,7 +518,7 @@ mod tests {
             ("background_threads", |o| o.background_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
-            ("rate_limit_bytes_per_s", |o| o.rate_limit_bytes_per_s = 1),
+            ("io_budget", |o| o.io_budget = 1),
             ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
             ("open_files_max", |o| o.open_files_max = 1),
             ("wal_bytes_max", |o| o.wal_bytes_max = 0),

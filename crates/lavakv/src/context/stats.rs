@@ -96,6 +96,26 @@ counters! {
     gc_paced_ns,
     /// Bytes per second that collections may read and write now, so that flushes are quick; 0: they are not bounded.
     gc_pace_bytes_per_s,
+    /// Bytes per second that background work may read and write now (`io_budget`); 0: it is not bounded.
+    io_budget_bytes_per_s,
+    /// Pieces of background work that may be at the device at once now, in thousandths: fewer where reads became slow.
+    io_depth_milli,
+    /// What a read takes now that has the device for itself, nanoseconds; 0: not known.
+    io_usual_read_ns,
+    /// Bytes that flushes wrote and read.
+    io_flush_bytes,
+    /// Bytes that compactions wrote and read.
+    io_compaction_bytes,
+    /// Bytes that garbage collections wrote and read.
+    io_gc_bytes,
+    /// Bytes that other background work wrote and read: the scrub, clean-up.
+    io_other_bytes,
+    /// Times that background work waited for a place at the device.
+    io_waits,
+    /// Nanoseconds of these, together.
+    io_wait_ns,
+    /// 1 if the system refused a lower priority to background threads, for processors or for the device; else 0.
+    io_priority_refused,
     /// vSSTs dropped without a rewrite, because nothing referenced them.
     vssts_pruned,
     /// Names of former vSSTs dropped, because nothing used them.

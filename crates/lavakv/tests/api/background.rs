@@ -25,7 +25,7 @@ fn after_wait_idle_nothing_is_written() {
 #[test]
 fn wait_idle_gives_up_in_time() {
     let tmp = TempDir::new("idle");
-    let options = Options { rate_limit_bytes_per_s: 1 << 20, ..small() };
+    let options = Options { io_budget: 1 << 20, ..small() };
     let (db, mut model) = (Db::open_with(tmp.path(), options).unwrap(), Model::new());
     for round in 0..6 {
         fill(&db, &mut model, 0..2000, round);
@@ -42,7 +42,7 @@ fn the_rate_limit_binds() {
     let mut seconds = Vec::new();
     for limit in [0, rate] {
         let sim = SimEnv::new(2);
-        let options = Options { rate_limit_bytes_per_s: limit, ..small() };
+        let options = Options { io_budget: limit, ..small() };
         let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
         let start_ns = sim.now_ns();
         for round in 0..20 {

@@ -147,7 +147,7 @@ fn absurd_options() {
         ("compactions_max", Options { compactions_max: usize::MAX, ..o() }),
         ("open_files_max", Options { open_files_max: 0, ..o() }),
         ("first_number", Options { first_number: 0, ..o() }),
-        ("rate_limit_bytes_per_s", Options { rate_limit_bytes_per_s: 1, ..o() }),
+        ("io_budget", Options { io_budget: 1, ..o() }),
         ("block_bytes", with(FamilyOptions { block_bytes: 0, ..f() })),
         ("block_bytes", with(FamilyOptions { block_bytes: usize::MAX, ..f() })),
         ("filter_bits_per_key", with(FamilyOptions { filter_bits_per_key: u32::MAX, ..f() })),

@@ -20,6 +20,7 @@
 
 use super::Works;
 use crate::context::{Context, Driver};
+use crate::pacing::{Background, Traffic, during};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result};
 use io::{Priority, Rng, ThreadHandle};
@@ -52,6 +53,29 @@ pub enum JobClass {
     Idle,
 }
 
+impl JobClass {
+    /// What such work reads and writes for. `None`: what is as urgent as what it is done for, the log.
+    fn background(self) -> Option<Background> {
+        let (traffic, urgent) = match self {
+            JobClass::Log => return None,
+            JobClass::Flush => (Traffic::Flush, true),
+            JobClass::L0 => (Traffic::Compaction, true),
+            JobClass::UrgentGc => (Traffic::Collection, true),
+            JobClass::Compaction => (Traffic::Compaction, false),
+            JobClass::Gc => (Traffic::Collection, false),
+            JobClass::Cleanup | JobClass::Metrics | JobClass::Scrub | JobClass::Idle => {
+                (Traffic::Other, false)
+            }
+        };
+        Some(Background { traffic, urgent })
+    }
+
+    /// True if it waits until there is budget for it. Writers wait for the others, or they are short.
+    fn keeps_to_budget(self) -> bool {
+        !matches!(self, JobClass::Log | JobClass::Flush | JobClass::Cleanup | JobClass::Metrics)
+    }
+}
+
 /// Which classes of work somebody does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
@@ -79,7 +103,7 @@ impl Duty {
 pub enum Progress {
     /// There is more to do.
     More,
-    /// There is more to do, but not before so many nanoseconds (rate limit).
+    /// There is more to do, but not before so many nanoseconds.
     Wait(u64),
     /// The job is finished.
     Done,
@@ -218,7 +242,7 @@ impl Scheduler {
             }
         };
         // The job runs without the lock: it may wait, and then others go on.
-        match job.step() {
+        match step(&self.context, &mut job) {
             Ok(Progress::Done) => {
                 drop(job);
                 self.context.signals.notify_progress();
@@ -267,9 +291,20 @@ impl Driver for Scheduler {
     }
 }
 
+/// Runs a step, if there is budget for it.
+fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
+    let class = job.class();
+    let wait_ns = if class.keeps_to_budget() { context.pace().budget.wait_ns(context.now_ns()) } else { 0 };
+    if wait_ns > 0 {
+        return Ok(Progress::Wait(wait_ns));
+    }
+    let _during = during(class.background());
+    job.step()
+}
+
 /// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.
-fn step_guarded(job: &mut Box<dyn Job>) -> Result<Progress> {
-    catch_unwind(AssertUnwindSafe(|| job.step())).unwrap_or_else(|panic| {
+fn step_guarded(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
+    catch_unwind(AssertUnwindSafe(|| step(context, job))).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()
@@ -330,7 +365,7 @@ impl Worker {
     }
 
     fn advance(&mut self, mut job: Box<dyn Job>) {
-        match step_guarded(&mut job) {
+        match step_guarded(&self.context, &mut job) {
             Ok(Progress::More) => self.stack.push(job),
             Ok(Progress::Wait(ns)) => {
                 self.stack.push(job);
@@ -389,10 +424,63 @@ mod tests {
         fn abandon(&mut self) {}
     }
 
+    fn context() -> Context {
+        let env = io::sim::SimEnv::new(1).env();
+        Context::new(&env, crate::volumes::Location::metered(&env, std::path::Path::new("/store")))
+    }
+
+    /// A job that is never done.
+    struct Busy(JobClass);
+
+    impl Job for Busy {
+        fn class(&self) -> JobClass {
+            self.0
+        }
+        fn step(&mut self) -> Result<Progress> {
+            Ok(Progress::More)
+        }
+        fn abandon(&mut self) {}
+    }
+
+    /// Flush is charged and goes on; the others wait for what it took as well, and keep the budget over any second.
+    #[test]
+    fn one_budget_is_for_all_and_flush_does_not_wait() {
+        let context = context();
+        let (clock, budget) = (&context.env.clock, &context.pace().budget);
+        budget.set(8 << 20);
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        let classes = [JobClass::L0, JobClass::UrgentGc, JobClass::Compaction, JobClass::Gc, JobClass::Scrub];
+        let mut jobs: Vec<Box<dyn Job>> =
+            classes.into_iter().map(|class| Box::new(Busy(class)) as Box<dyn Job>).collect();
+        while clock.now_ns() < 5_000_000_000 {
+            for job in &mut jobs {
+                match step(&context, job).unwrap() {
+                    Progress::Wait(ns) => clock.sleep_ns(ns.min(10_000_000)),
+                    _ => {
+                        budget.charge(clock.now_ns(), 1 << 18);
+                        taken.push((clock.now_ns(), 1 << 18));
+                    }
+                }
+            }
+            let mut urgent: [Box<dyn Job>; 2] =
+                [Box::new(Busy(JobClass::Flush)), Box::new(Busy(JobClass::Log))];
+            assert!(urgent.iter_mut().all(|job| step(&context, job).unwrap() == Progress::More));
+            if taken.len().is_multiple_of(4) {
+                budget.charge(clock.now_ns(), 1 << 18);
+                taken.push((clock.now_ns(), 1 << 18));
+            }
+        }
+        for from_ns in (0..4_000_000_000).step_by(50_000_000) {
+            let within = taken.iter().filter(|(ns, _)| (from_ns..from_ns + 1_000_000_000).contains(ns));
+            let bytes: u64 = within.map(|(_, bytes)| bytes).sum();
+            assert!((7 << 20..=9 << 20).contains(&bytes), "{bytes} from {from_ns}");
+        }
+    }
+
     #[test]
     fn a_job_that_panics_is_an_error_with_its_words() {
         let mut job: Box<dyn Job> = Box::new(Faulty);
-        let e = step_guarded(&mut job).map(drop).unwrap_err();
+        let e = step_guarded(&context(), &mut job).map(drop).unwrap_err();
         assert_eq!(e.kind(), base::ErrorKind::Poisoned);
         assert!(e.message().contains("panicked: an index out of bounds; reopen the store"), "{e}");
     }

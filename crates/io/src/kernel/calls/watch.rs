@@ -1,7 +1,7 @@
 //! The test form of the table: calls fail by plan, and are written down.
 //!
 //! A [`Watch`] looks at all calls of the process about paths below one directory, from when it is made until it is dropped;
-//! several may be at work, on different directories. It numbers the calls, has some of them fail ([`Fault`]), and keeps an
+//! several may be at work, on different directories. (Calls about the calling thread are below [`super::THREADS`].) It numbers the calls, has some of them fail ([`Fault`]), and keeps an
 //! [`Event`] of each. Calls about no path (the set-up of a ring) are seen by none.
 //!
 //! A file is known by device and inode, so that two descriptors of one file, and a file that was renamed, are one. What
@@ -63,7 +63,7 @@ impl Form {
             Form::Fails(Errno::INTR) => {
                 let waits =
                     matches!(call, Open | DataSync | FullSync | SetLen | Allocate | Punch | Lock | Space);
-                transfer || waits || call == RingSubmit
+                transfer || waits || matches!(call, RingSubmit | CpuPriority | IoPriority)
             }
             Form::Fails(_) => !matches!(call, Flags | RingSubmit | RingSetup),
         }

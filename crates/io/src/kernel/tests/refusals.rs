@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::device::{BLOCK, BlockDevice};
-use crate::kernel::calls::Call;
 use crate::kernel::calls::watch::{Fault, Form, Watch};
+use crate::kernel::calls::{Call, THREADS};
 use crate::kernel::device::{DeviceOptions, ImageRoom, create_image, open};
 use crate::kernel::flush::DeviceFlusher;
 use crate::kernel::handle::Handle;
@@ -207,4 +207,60 @@ fn after_a_failure_a_file_refuses_everything_and_says_why() {
     let e = file.append(b"x").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Poisoned);
     assert!(e.message().contains("reopen the store: cannot sync a file"), "{e}");
+}
+
+/// What a thread at background priority finds: its nice value, its I/O priority and the lowest; and whether a refusal is told.
+fn in_background(env: &Env) -> (i32, (i64, i64), bool) {
+    let (send, receive) = std::sync::mpsc::channel();
+    let body = Box::new(move || {
+        let nice = rustix::process::getpriority_process(None).unwrap();
+        let (own, lowest) = crate::kernel::ffi::io_priorities();
+        send.send((nice, (own, lowest))).unwrap();
+    });
+    let spawner = env.spawner.as_ref().unwrap();
+    assert!(spawner.spawn("lava test", crate::Priority::Background, body).unwrap().join());
+    let (nice, (own, lowest)) = receive.recv().unwrap();
+    (nice, (own.into(), lowest.into()), spawner.refused_priority())
+}
+
+/// A system that does not let threads step back for others is told once, and nothing else comes of it: the thread does its work. An
+/// interruption is no refusal, and lowers nothing twice.
+#[test]
+fn a_refused_priority_is_told_and_harmless() {
+    let _alone = PRIORITIES.lock().unwrap();
+    let own = rustix::process::getpriority_process(None).unwrap();
+    let usual = in_background(&env(IoEngine::Portable));
+    if usual.2 {
+        return println!("skipped: the system does not let priorities be changed");
+    }
+    assert_eq!((usual.0, usual.1.0), ((own + 10).min(19), usual.1.1));
+    let root = Path::new(THREADS);
+    for only in [Call::CpuPriority, Call::IoPriority] {
+        for errno in [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL] {
+            for nth in 0..2 {
+                let watched = env(IoEngine::Portable);
+                let fault = Fault { nth, form: Form::Fails(errno), sticky: true, only: Some(only) };
+                let watch = Watch::new(root, Some(fault), false);
+                let found = in_background(&watched);
+                if watch.fired() == 0 {
+                    assert!(nth > 0 && !found.2, "{only:?}");
+                    continue;
+                }
+                assert!(found.2, "{only:?} {errno}");
+                let (cpu, io) = if only == Call::CpuPriority { (own, usual.1) } else { (usual.0, usual.1) };
+                assert_eq!(found.0, cpu, "{only:?} {errno}");
+                // The other one is lowered all the same.
+                assert!(only == Call::IoPriority || found.1 == io);
+                drop(watch);
+                assert!(in_background(&watched).2, "it is not forgotten");
+            }
+        }
+    }
+    for nth in 0..3 {
+        let watched = env(IoEngine::Portable);
+        let fault = Fault { nth, form: Form::Fails(Errno::INTR), sticky: false, only: None };
+        let watch = Watch::new(root, Some(fault), false);
+        assert_eq!(in_background(&watched), usual);
+        assert_eq!(watch.fired(), 1);
+    }
 }

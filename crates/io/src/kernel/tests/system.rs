@@ -46,6 +46,7 @@ fn nice_of_this_thread() -> i32 {
 
 #[test]
 fn threads_run_at_their_priority_and_report_panics() {
+    let _alone = PRIORITIES.lock().unwrap();
     let env = Env::kernel();
     let spawner = env.spawner.as_ref().unwrap();
     let nice = |priority| {
@@ -67,6 +68,7 @@ fn threads_run_at_their_priority_and_report_panics() {
 
 #[test]
 fn background_threads_have_the_lowest_io_priority() {
+    let _alone = PRIORITIES.lock().unwrap();
     let env = Env::kernel();
     let spawner = env.spawner.as_ref().unwrap();
     let of = |priority| {

@@ -198,10 +198,6 @@ impl CompactionJob {
     }
 
     fn merge(&mut self, jobs: &Arc<Jobs>) -> Result<Merged> {
-        let wait_ns = jobs.drain.limit.wait_ns(jobs.context.env.clock.now_ns());
-        if wait_ns > 0 {
-            return Ok(Merged::Not(Progress::Wait(wait_ns)));
-        }
         if self.running.is_none() {
             self.running = Some(self.begin(jobs)?);
         }
@@ -225,7 +221,6 @@ impl CompactionJob {
         };
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
-        jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
         running.written = running.written.saturating_add(written);
         if let Some(Drains(family)) = &running.drains {
             family.level_0.has_come(running.written as f64 / self.compaction.input_bytes().max(1) as f64);

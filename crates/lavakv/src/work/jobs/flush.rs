@@ -216,7 +216,6 @@ impl Unit {
         let step = self.merge.step(&mut hooks)?;
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
         self.written_bytes = self.written_bytes.saturating_add(written).min(self.bytes as u64);
-        jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
         match step {
             Step::More => Ok(false),
             Step::Done(outputs) => {

@@ -181,10 +181,9 @@ impl Job for GcJob {
         let jobs = &self.jobs.clone();
         let now_ns = jobs.context.env.clock.now_ns();
         let paced_ns = paced_ns(jobs, now_ns);
-        let wait_ns = jobs.drain.limit.wait_ns(now_ns).max(paced_ns);
-        if wait_ns > 0 {
+        if paced_ns > 0 {
             jobs.context.stats.gc_paced_ns.add(paced_ns);
-            return Ok(Progress::Wait(wait_ns));
+            return Ok(Progress::Wait(paced_ns));
         }
         let job = &mut self.job;
         let step = match job.step(&mut World { files: &self.files }) {
@@ -196,7 +195,6 @@ impl Job for GcJob {
             step => step?,
         };
         let (read_bytes, written_bytes) = (job.take_read_bytes(), job.take_written_bytes());
-        jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written_bytes);
         jobs.gc_pace.charge(read_bytes + written_bytes);
         jobs.context.stats.gc_bytes_read.add(read_bytes);
         if let Some(grant) = self.claim.grant() {

@@ -17,7 +17,7 @@ use crate::work::verify::VerifyReport;
 use crate::work::verify::walk::Walk;
 use base::Result;
 use std::sync::Arc;
-use store::run::RateLimit;
+use store::pacing::Budget;
 use store::run::{Job, JobClass, Progress};
 
 /// The longest that a step waits at once, nanoseconds: then it looks whether the store is being closed.
@@ -28,7 +28,7 @@ pub(crate) struct ScrubJob {
     jobs: Arc<Jobs>,
     /// It begins with a list of all files, which is long: it is made by the first step.
     walk: Option<Walk>,
-    rate: RateLimit,
+    rate: Budget,
     /// Dropped last.
     _claim: Claim,
 }
@@ -42,7 +42,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
         context.stats.scrub_files_left.set(0);
         set.scrub.end(context.now_ns(), SCRUB_PAUSE_NS);
     });
-    let rate = RateLimit::new(jobs.context.options.scrub_bytes_per_s);
+    let rate = Budget::new(jobs.context.options.scrub_bytes_per_s);
     Box::new(move || Box::new(ScrubJob { jobs, walk: None, rate, _claim: claim }))
 }
 

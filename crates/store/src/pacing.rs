@@ -1,0 +1,150 @@
+//! How much of the device background work may use, so that reads in the foreground stay as quick as they are without it.
+//!
+//! * `traffic`: what a thread reads and writes for, which the scheduler says of each step of a job ([`during`]).
+//! * `depth`: how many pieces of background work may be at the device at once. It follows how long reads in the foreground take
+//!   (`foreground`).
+//! * `budget`: how many bytes background work may read and write in a second, whatever for.
+//! * `paced_fs`: the file system through which a store reaches its files of data, and where both are kept.
+//!
+//! What is asked of the device in one go delays whoever comes behind it, so background work comes in pieces of [`PIECE_BYTES`]
+//! as long as somebody reads. Who has to wait sleeps and looks again: there is nothing to be woken by, so no wake-up can be lost.
+//! A flush never waits: writers wait for it. Nobody waits who holds what others wait for, which debug builds check.
+
+mod budget;
+mod depth;
+mod foreground;
+mod paced_fs;
+mod traffic;
+
+pub use budget::Budget;
+pub use depth::DEPTH_MAX;
+pub use paced_fs::PacedFs;
+pub use traffic::{Background, During, Traffic, during};
+
+use base::sync::statistic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use depth::Depth;
+use io::Clock;
+use std::sync::Arc;
+
+/// What background work asks of the device at once, bytes.
+pub const PIECE_BYTES: usize = 64 << 10;
+
+/// What background work has used, and what it may use now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PaceReport {
+    /// Bytes that it may read and write in a second; 0: there is no bound.
+    pub budget_bytes_per_s: u64,
+    /// Pieces that may be at the device at once, in thousandths.
+    pub depth_milli: u64,
+    /// What a read in the foreground takes that has the device for itself, nanoseconds; 0: not known.
+    pub usual_read_ns: u64,
+    /// Bytes read and written, in the order of [`Traffic::ALL`].
+    pub bytes: [u64; Traffic::ALL.len()],
+    /// Times that a thread waited for a place at the device.
+    pub waits: u64,
+    /// Nanoseconds of these, together.
+    pub wait_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pace {
+    clock: Arc<dyn Clock>,
+    /// What background work may read and write in a second.
+    pub budget: Budget,
+    depth: Depth,
+    is_off: AtomicBool,
+    bytes: [AtomicU64; Traffic::ALL.len()],
+    waits: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
+impl Pace {
+    /// Without a bound on bytes.
+    pub fn new(clock: &Arc<dyn Clock>) -> Pace {
+        Pace {
+            clock: clock.clone(),
+            budget: Budget::default(),
+            depth: Depth::new(),
+            is_off: AtomicBool::new(false),
+            bytes: Default::default(),
+            waits: AtomicU64::new(0),
+            wait_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on nothing comes in pieces and no read is timed. To be said before anything is read; the budget is kept all the same.
+    pub fn switch_off(&self) {
+        self.is_off.store(true, Relaxed);
+    }
+
+    /// What was used, and what may be.
+    pub fn report(&self) -> PaceReport {
+        PaceReport {
+            budget_bytes_per_s: self.budget.get(),
+            depth_milli: self.depth.get().into(),
+            usual_read_ns: self.depth.foreground.usual_ns(),
+            bytes: std::array::from_fn(|i| self.bytes[i].load(Relaxed)),
+            waits: self.waits.load(Relaxed),
+            wait_ns: self.wait_ns.load(Relaxed),
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.is_off.load(Relaxed)
+    }
+
+    /// True if background work is to come in pieces: somebody reads.
+    fn in_pieces(&self) -> bool {
+        !self.is_off() && self.depth.foreground.is_reading(self.clock.now_ns())
+    }
+
+    /// Books bytes of background work.
+    fn book(&self, traffic: Traffic, bytes: u64) {
+        self.bytes[traffic as usize].fetch_add(bytes, Relaxed);
+        if self.budget.get() > 0 {
+            self.budget.charge(self.clock.now_ns(), bytes);
+        }
+    }
+
+    /// Does as many of `wanted` pieces as may be at the device at once, at least one, as soon as they may.
+    fn pass<T>(&self, background: Background, wanted: usize, piece: impl FnOnce(usize) -> T) -> T {
+        debug_assert!(
+            !traffic::holds_lock(),
+            "background work may wait for the device here, and holds a lock"
+        );
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).max(1);
+        let asked_ns = self.clock.now_ns();
+        let mut now_ns = asked_ns;
+        let granted = loop {
+            match self.depth.begin(now_ns, background, wanted) {
+                Ok(granted) => break granted,
+                Err(wait_ns) => {
+                    self.clock.sleep_ns(wait_ns);
+                    now_ns = self.clock.now_ns();
+                }
+            }
+        };
+        if now_ns > asked_ns {
+            self.waits.fetch_add(1, Relaxed);
+            self.wait_ns.fetch_add(now_ns - asked_ns, Relaxed);
+        }
+        // Its place is given back whatever becomes of it.
+        let _place = Place { pace: self, began_ns: now_ns, traffic: background.traffic, pieces: granted };
+        piece(granted as usize)
+    }
+}
+
+/// Pieces that are at the device.
+struct Place<'a> {
+    pace: &'a Pace,
+    began_ns: u64,
+    traffic: Traffic,
+    pieces: u32,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pace.depth.end(self.began_ns, self.pace.clock.now_ns(), self.traffic, self.pieces);
+    }
+}

@@ -1,0 +1,200 @@
+//! How many pieces of background work may be at the device at once.
+//!
+//! More as long as reads in the foreground take what they take on an idle device, half as many whenever more than a few of them take
+//! much longer (as a sender of packets does who does not know the line). Below one piece there is still one at a time, with a rest after
+//! each: a depth of a quarter is one piece for a quarter of the time. That is the least, so that background work always goes on.
+//!
+//! * Flush waits for nothing, and is counted by nobody else: writers wait for it. Its pieces are written one after another.
+//! * What writers wait for (level 0, collection where room is short) does not rest.
+
+use super::foreground::{Foreground, Judgement};
+use super::traffic::{Background, Traffic};
+use base::sync::model::{Mutex, lock};
+use base::sync::rank;
+use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
+
+/// The most pieces at once.
+pub const DEPTH_MAX: u32 = 16;
+/// As many are there at first, before anything is known.
+const DEPTH_FIRST: u32 = DEPTH_MAX / 4;
+/// Depths are counted in thousandths of a piece.
+pub const ONE: u32 = 1000;
+/// The least: a piece for a quarter of the time.
+const DEPTH_MIN: u32 = ONE / 4;
+/// No rest is longer, so that no piece at a device that stands still stops the next ones.
+const REST_NS_MAX: u64 = 5_000_000;
+/// Who finds no place looks again after so long.
+const LOOK_AGAIN_NS: u64 = 50_000;
+
+#[derive(Debug)]
+struct State {
+    /// Thousandths of a piece.
+    depth: u32,
+    /// Pieces at the device, without those of flush.
+    in_flight: u32,
+    /// What is not urgent begins no piece before this time, in clock nanoseconds.
+    rest_until_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Depth {
+    /// The depth, and who uses it.
+    state: Mutex<State, rank::Depth>,
+    /// Pieces that have begun, and those of them that have ended, flush included: whether a read was alone with the device.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// How long reads in the foreground take.
+    pub foreground: Foreground,
+}
+
+/// A read in the foreground begins.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadBegun {
+    at_ns: u64,
+    /// Pieces that had begun, if none was at the device.
+    idle: Option<u64>,
+}
+
+impl Depth {
+    pub fn new() -> Depth {
+        Depth {
+            state: Mutex::new(State { depth: DEPTH_FIRST * ONE, in_flight: 0, rest_until_ns: 0 }),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            foreground: Foreground::default(),
+        }
+    }
+
+    /// Thousandths of a piece.
+    pub fn get(&self) -> u32 {
+        lock(&self.state).depth
+    }
+
+    /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait before asking again.
+    pub fn begin(&self, now_ns: u64, background: Background, wanted: u32) -> Result<u32, u64> {
+        let mut state = lock(&self.state);
+        let whole = (state.depth / ONE).max(1);
+        let granted = if background.traffic == Traffic::Flush {
+            wanted.min(whole)
+        } else {
+            if !background.urgent && state.depth < ONE && now_ns < state.rest_until_ns {
+                return Err(state.rest_until_ns - now_ns);
+            }
+            let granted = wanted.min(whole.saturating_sub(state.in_flight));
+            if granted == 0 {
+                return Err(LOOK_AGAIN_NS);
+            }
+            state.in_flight += granted;
+            granted
+        };
+        self.begun.fetch_add(granted.into(), Relaxed);
+        Ok(granted)
+    }
+
+    /// Pieces that began at `began_ns` have ended.
+    pub fn end(&self, began_ns: u64, now_ns: u64, traffic: Traffic, pieces: u32) {
+        self.ended.fetch_add(pieces.into(), Relaxed);
+        if traffic == Traffic::Flush {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.in_flight = state.in_flight.saturating_sub(pieces);
+        if state.depth < ONE {
+            let took_ns = now_ns.saturating_sub(began_ns);
+            let rest_ns = took_ns.saturating_mul((ONE - state.depth).into()) / u64::from(state.depth);
+            state.rest_until_ns = now_ns.saturating_add(rest_ns.min(REST_NS_MAX));
+        }
+    }
+
+    /// A read in the foreground begins.
+    pub fn read_begins(&self, now_ns: u64) -> ReadBegun {
+        let begun = self.begun.load(Relaxed);
+        ReadBegun { at_ns: now_ns, idle: (begun == self.ended.load(Relaxed)).then_some(begun) }
+    }
+
+    /// It has ended.
+    pub fn read_ends(&self, read: ReadBegun, now_ns: u64) {
+        let was_alone = read.idle == Some(self.begun.load(Relaxed));
+        let took_ns = now_ns.saturating_sub(read.at_ns);
+        if let Some(judgement) = self.foreground.took(took_ns, now_ns, was_alone) {
+            self.follow(judgement);
+        }
+    }
+
+    /// As after a window of slow reads.
+    #[cfg(all(test, not(loom)))]
+    pub fn judge_slow(&self) {
+        self.follow(Judgement::Slow);
+    }
+
+    /// True if nothing is at the device.
+    #[cfg(all(test, not(loom)))]
+    pub fn is_unused(&self) -> bool {
+        lock(&self.state).in_flight == 0 && self.begun.load(Relaxed) == self.ended.load(Relaxed)
+    }
+
+    fn follow(&self, judgement: Judgement) {
+        let mut state = lock(&self.state);
+        state.depth = match judgement {
+            Judgement::Slow => state.depth / 2,
+            Judgement::Fine => state.depth.saturating_add(if state.depth < ONE { ONE / 4 } else { ONE }),
+            Judgement::Between => state.depth,
+        }
+        .clamp(DEPTH_MIN, DEPTH_MAX * ONE);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use base::sync::model::check;
+    use base::sync::model::loom::thread;
+    use std::sync::Arc;
+
+    const COMPACTION: Background = Background { traffic: Traffic::Compaction, urgent: true };
+
+    /// Never more pieces at once than the depth says, and each that ends makes room for another, also while the depth changes.
+    #[test]
+    fn loom_no_place_is_taken_twice_or_lost() {
+        check(3, || {
+            let depth = Arc::new(Depth::new());
+            (0..4).for_each(|_| depth.follow(Judgement::Slow));
+            let piece = |depth: &Depth| match depth.begin(0, COMPACTION, 1) {
+                Ok(pieces) => {
+                    assert_eq!((pieces, lock(&depth.state).in_flight), (1, 1));
+                    depth.end(0, 0, COMPACTION.traffic, pieces);
+                }
+                Err(wait_ns) => assert_eq!(wait_ns, LOOK_AGAIN_NS),
+            };
+            let other = {
+                let depth = depth.clone();
+                thread::spawn(move || piece(&depth))
+            };
+            depth.begin(0, Background { traffic: Traffic::Flush, urgent: true }, 1).unwrap();
+            piece(&depth);
+            depth.follow(Judgement::Slow);
+            other.join().unwrap();
+            assert_eq!(lock(&depth.state).in_flight, 0);
+            assert_eq!(depth.begin(0, COMPACTION, 3), Ok(1));
+        });
+    }
+
+    /// The depth follows each judgement, whoever makes it.
+    #[test]
+    fn loom_no_judgement_is_lost() {
+        check(3, || {
+            let depth = Arc::new(Depth::new());
+            let other = {
+                let depth = depth.clone();
+                thread::spawn(move || (0..2).for_each(|_| depth.follow(Judgement::Slow)))
+            };
+            depth.follow(Judgement::Slow);
+            other.join().unwrap();
+            assert_eq!(depth.get(), DEPTH_FIRST * ONE / 8);
+        });
+    }
+}

@@ -1,0 +1,345 @@
+//! The file system through which a store reaches its files of data: background work comes in pieces and is counted, reads in the
+//! foreground are timed.
+//!
+//! Files of data are tables, files of values, and those of other engines. Everything else passes as it is: who writes the log or the
+//! manifest has others waiting for him, and writes little.
+
+use super::traffic;
+use super::{Background, PIECE_BYTES, Pace, Traffic};
+use crate::names::{self, FileKind};
+use base::Result;
+use io::{
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace, InPlaceFile,
+    Metadata, PacedFile, PendingSync, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub struct PacedFs {
+    /// What does it.
+    pub inner: Arc<dyn FileSystem>,
+    /// What decides when.
+    pub pace: Arc<Pace>,
+}
+
+/// True for tables, files of values, and what other engines keep.
+fn is_data(path: &Path) -> bool {
+    let kind = path.file_name().and_then(|name| name.to_str()).and_then(names::parse);
+    matches!(kind, Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Engine { .. }))
+}
+
+impl FileSystem for PacedFs {
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        if !is_data(path) {
+            return self.inner.create(path, options);
+        }
+        let pieces = traffic::now().is_some() && !self.pace.is_off();
+        // What the page cache writes back comes in pieces, too.
+        let sync_every = if pieces { options.sync_every.min(PIECE_BYTES as u64) } else { options.sync_every };
+        let inner = self.inner.create(path, &CreateOptions { sync_every, ..*options })?;
+        Ok(Box::new(PacedAppend { inner, pace: self.pace.clone(), unbooked: None }))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open(path, access)?;
+        if !is_data(path) {
+            return Ok(inner);
+        }
+        Ok(Arc::new(PacedRead { inner, pace: self.pace.clone() }))
+    }
+
+    fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.inner.create_in_place(path, len, access)
+    }
+
+    fn create_in_place_unzeroed(
+        &self,
+        path: &Path,
+        len: u64,
+        access: Access,
+    ) -> Result<Arc<dyn InPlaceFile>> {
+        self.inner.create_in_place_unzeroed(path, len, access)
+    }
+
+    fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.inner.open_in_place(path, access)
+    }
+
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        self.inner.create_scratch(path, len)
+    }
+
+    fn read_all(&self, path: &Path, limit: usize) -> Result<Vec<u8>> {
+        self.inner.read_all(path, limit)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.inner.punch_hole(path, offset, len)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.inner.metadata(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.inner.create_dir_all(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.remove_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        self.inner.lock(path, holder)
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock_to_read(path)
+    }
+
+    fn space(&self, dir: &Path) -> Result<FsSpace> {
+        self.inner.space(dir)
+    }
+
+    fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
+        self.inner.scan_extent_tail(path)
+    }
+}
+
+/// A file of data that is written.
+struct PacedAppend {
+    inner: Box<dyn AppendFile>,
+    pace: Arc<Pace>,
+    /// What background work has appended and was not booked yet.
+    unbooked: Option<(Traffic, u64)>,
+}
+
+impl PacedAppend {
+    fn book(&mut self) {
+        if let Some((traffic, bytes)) = self.unbooked.take() {
+            self.pace.book(traffic, bytes);
+        }
+    }
+
+    /// A piece is full. While somebody reads it goes to the device alone, before the next one is begun.
+    fn piece_is_full(&mut self, background: Background) -> Result<()> {
+        self.book();
+        if !self.pace.in_pieces() {
+            return Ok(());
+        }
+        let inner = &mut self.inner;
+        self.pace.pass(background, 1, |_| inner.flush())
+    }
+}
+
+impl AppendFile for PacedAppend {
+    fn append(&mut self, mut data: &[u8]) -> Result<()> {
+        let Some(background) = traffic::now() else { return self.inner.append(data) };
+        while !data.is_empty() {
+            let room = PIECE_BYTES - (self.inner.len() % PIECE_BYTES as u64) as usize;
+            let (now, later) = data.split_at(room.min(data.len()));
+            self.inner.append(now)?;
+            let before = self.unbooked.map_or(0, |(_, bytes)| bytes);
+            self.unbooked = Some((background.traffic, before + now.len() as u64));
+            if now.len() == room {
+                self.piece_is_full(background)?;
+            }
+            data = later;
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        self.inner.reserve(len)
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn sync(&mut self, kind: SyncKind) -> Result<()> {
+        self.inner.sync(kind)
+    }
+
+    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
+        self.inner.begin_sync()
+    }
+
+    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
+        self.inner.end_sync(ran)
+    }
+}
+
+impl Drop for PacedAppend {
+    fn drop(&mut self) {
+        self.book();
+    }
+}
+
+/// A file of data that is read.
+#[derive(Debug)]
+struct PacedRead {
+    inner: Arc<dyn ReadFile>,
+    pace: Arc<Pace>,
+}
+
+impl ReadFile for PacedRead {
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn readable_len(&self) -> Result<u64> {
+        self.inner.readable_len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let inner = &self.inner;
+        let Some(background) = traffic::now() else {
+            // What is long takes longer, and says nothing.
+            return match buf.len() <= PIECE_BYTES {
+                true => self.pace.timed(|| inner.read_at(buf, offset)),
+                false => inner.read_at(buf, offset),
+            };
+        };
+        self.pace.book(background.traffic, buf.len() as u64);
+        if buf.len() <= PIECE_BYTES && self.pace.in_pieces() {
+            return self.pace.pass(background, 1, |_| inner.read_at(buf, offset));
+        }
+        if !self.pace.in_pieces() {
+            return inner.read_at(buf, offset);
+        }
+        let mut pieces = Pieces::default();
+        pieces.cut(offset, buf, |offset, buf| ReadRequest { offset, buf });
+        self.pace.pass_all(background, &mut pieces.0, |some| inner.read_batch(some))
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        let Some(background) = traffic::now() else { return self.inner.read_batch(requests) };
+        self.pace.book(background.traffic, requests.iter().map(|r| r.buf.len() as u64).sum());
+        if !self.pace.in_pieces() {
+            return self.inner.read_batch(requests);
+        }
+        let mut pieces = Pieces::default();
+        for request in requests {
+            pieces.cut(request.offset, &mut *request.buf, |offset, buf| ReadRequest { offset, buf });
+        }
+        self.pace.pass_all(background, &mut pieces.0, |some| self.inner.read_batch(some))
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.inner.will_need(offset, len);
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn paced(&self) -> Option<PacedFile<'_>> {
+        Some(PacedFile { inner: &self.inner, pace: &*self.pace })
+    }
+}
+
+impl ReadPace for Pace {
+    fn read_files(
+        &self,
+        reads: &mut [FileRead<'_>],
+        read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(background) = traffic::now() else { return read(reads) };
+        self.book(background.traffic, reads.iter().map(|r| r.buf.len() as u64).sum());
+        if !self.in_pieces() {
+            return read(reads);
+        }
+        let mut pieces = Pieces::default();
+        for one in reads {
+            let file = one.file;
+            pieces.cut(one.offset, &mut *one.buf, |offset, buf| FileRead { file, offset, buf });
+        }
+        self.pass_all(background, &mut pieces.0, read)
+    }
+}
+
+/// Reads, none longer than a piece.
+struct Pieces<R>(Vec<R>);
+
+impl<R> Default for Pieces<R> {
+    fn default() -> Self {
+        Pieces(Vec::new())
+    }
+}
+
+impl<'a, R> Pieces<R> {
+    fn cut(&mut self, offset: u64, buf: &'a mut [u8], read: impl Fn(u64, &'a mut [u8]) -> R) {
+        let mut at = offset;
+        for piece in buf.chunks_mut(PIECE_BYTES) {
+            let next = at + piece.len() as u64;
+            self.0.push(read(at, piece));
+            at = next;
+        }
+    }
+}
+
+impl Pace {
+    /// Does a read in the foreground.
+    fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
+        if self.is_off() {
+            return read();
+        }
+        let begun = self.depth.read_begins(self.clock.now_ns());
+        let out = read();
+        self.depth.read_ends(begun, self.clock.now_ns());
+        out
+    }
+
+    /// Does all of them, as many at once as may be.
+    fn pass_all<R>(
+        &self,
+        background: Background,
+        mut pieces: &mut [R],
+        read: impl Fn(&mut [R]) -> Result<()>,
+    ) -> Result<()> {
+        while !pieces.is_empty() {
+            let rest = std::mem::take(&mut pieces);
+            let done = self.pass(background, rest.len(), |n| {
+                let (now, later) = rest.split_at_mut(n.min(rest.len()));
+                pieces = later;
+                read(now)
+            });
+            done?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
