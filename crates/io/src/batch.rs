@@ -5,21 +5,10 @@
 //! machine's own file system; others read file by file.
 
 use crate::kernel::KernelReadFile;
-use crate::{ReadFile, ReadRequest};
+use crate::{FileRead, ReadFile, ReadRequest};
 use base::Result;
 use std::any::Any;
 use std::sync::Arc;
-
-/// One read of a batch over several files.
-#[derive(Debug)]
-pub struct FileRead<'a> {
-    /// The file.
-    pub file: &'a Arc<dyn ReadFile>,
-    /// Where in the file.
-    pub offset: u64,
-    /// Filled whole, or the read fails.
-    pub buf: &'a mut [u8],
-}
 
 /// Fills many buffers from several files, with as many reads in flight as the engine allows. Reads of one file should
 /// stand side by side.

@@ -16,7 +16,6 @@
 //!
 //! All errors name the path. Kinds: `NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, `Locked`, else `Io`.
 
-use crate::FileRead;
 use base::{Error, Result};
 use std::any::Any;
 use std::fmt;
@@ -255,6 +254,17 @@ pub struct ReadRequest<'a> {
     /// Where in the file.
     pub offset: u64,
     /// Filled whole, or the request fails.
+    pub buf: &'a mut [u8],
+}
+
+/// One read of a batch over several files.
+#[derive(Debug)]
+pub struct FileRead<'a> {
+    /// The file.
+    pub file: &'a Arc<dyn ReadFile>,
+    /// Where in the file.
+    pub offset: u64,
+    /// Filled whole, or the read fails.
     pub buf: &'a mut [u8],
 }
 

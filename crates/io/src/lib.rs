@@ -24,14 +24,15 @@ mod rng;
 pub mod sim;
 pub mod timing;
 
-pub use batch::{FileRead, read_files};
+pub use batch::read_files;
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::Clock;
 pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
-    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile,
-    Metadata, PacedFile, PartialWrite, PendingSync, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace,
+    InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, ReadFile, ReadPace, ReadRequest,
+    ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use readable::{is_unreadable, read_around};
