@@ -341,5 +341,5 @@ impl Pace {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
