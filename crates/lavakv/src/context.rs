@@ -103,6 +103,7 @@ impl Context {
 
     /// Books a wait of a writer.
     pub fn record_stall(&self, cause: StallCause, ns: u64) {
+        self.pace().writers_wait();
         self.stats.stalls.add(1);
         self.stats.stall_ns.add(ns);
         self.stats.stall_ns_max.max(ns);

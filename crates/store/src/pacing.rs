@@ -36,7 +36,7 @@ pub struct PaceReport {
     pub budget_bytes_per_s: u64,
     /// Pieces that may be at the device at once, in thousandths.
     pub depth_milli: u64,
-    /// What a read in the foreground takes that has the device for itself, nanoseconds; 0: not known.
+    /// What nine of ten reads in the foreground take at most that have the device for themselves, nanoseconds; 0: not known.
     pub usual_read_ns: u64,
     /// Bytes read and written, in the order of [`Traffic::ALL`].
     pub bytes: [u64; Traffic::ALL.len()],
@@ -76,6 +76,11 @@ impl Pace {
     /// From now on nothing comes in pieces and no read is timed. To be said before anything is read; the budget is kept all the same.
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
+    }
+
+    /// A writer waits for background work: it is not to be held back for a moment.
+    pub fn writers_wait(&self) {
+        self.depth.writers_wait(self.clock.now_ns());
     }
 
     /// What was used, and what may be.

@@ -100,7 +100,7 @@ counters! {
     io_budget_bytes_per_s,
     /// Pieces of background work that may be at the device at once now, in thousandths: fewer where reads became slow.
     io_depth_milli,
-    /// What a read takes now that has the device for itself, nanoseconds; 0: not known.
+    /// What nine of ten reads take at most that have the device for themselves, nanoseconds; 0: not known.
     io_usual_read_ns,
     /// Bytes that flushes wrote and read.
     io_flush_bytes,

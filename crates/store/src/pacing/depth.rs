@@ -6,6 +6,8 @@
 //!
 //! * Flush waits for nothing, and is counted by nobody else: writers wait for it. Its pieces are written one after another.
 //! * What writers wait for (level 0, collection where room is short) does not rest.
+//! * Where writers wait, whatever for, all background work is theirs: for a moment nothing rests, and some pieces may be there at
+//!   once in any case. What is held back then is paid for by them.
 
 use super::foreground::{Foreground, Judgement};
 use super::traffic::{Background, Traffic};
@@ -23,6 +25,9 @@ pub const ONE: u32 = 1000;
 const DEPTH_MIN: u32 = ONE / 4;
 /// No rest is longer, so that no piece at a device that stands still stops the next ones.
 const REST_NS_MAX: u64 = 5_000_000;
+/// As many pieces may be there in any case while writers wait, and for so long after.
+const HURRY_DEPTH: u32 = 4;
+const HURRY_NS: u64 = 100_000_000;
 /// Who finds no place looks again after so long.
 const LOOK_AGAIN_NS: u64 = 50_000;
 
@@ -30,6 +35,8 @@ const LOOK_AGAIN_NS: u64 = 50_000;
 struct State {
     /// Thousandths of a piece.
     depth: u32,
+    /// What it was when reads were slow the last time; 0: they never were.
+    slow_at: u32,
     /// Pieces at the device, without those of flush.
     in_flight: u32,
     /// What is not urgent begins no piece before this time, in clock nanoseconds.
@@ -44,6 +51,8 @@ pub struct Depth {
     /// Pieces that have begun, and those of them that have ended, flush included: whether a read was alone with the device.
     begun: AtomicU64,
     ended: AtomicU64,
+    /// Until when there is a hurry, in clock nanoseconds.
+    hurry_until_ns: AtomicU64,
     /// How long reads in the foreground take.
     pub foreground: Foreground,
 }
@@ -59,9 +68,10 @@ pub struct ReadBegun {
 impl Depth {
     pub fn new() -> Depth {
         Depth {
-            state: Mutex::new(State { depth: DEPTH_FIRST * ONE, in_flight: 0, rest_until_ns: 0 }),
+            state: Mutex::new(State { depth: DEPTH_FIRST * ONE, slow_at: 0, in_flight: 0, rest_until_ns: 0 }),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            hurry_until_ns: AtomicU64::new(0),
             foreground: Foreground::default(),
         }
     }
@@ -73,12 +83,13 @@ impl Depth {
 
     /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait before asking again.
     pub fn begin(&self, now_ns: u64, background: Background, wanted: u32) -> Result<u32, u64> {
+        let hurry = now_ns < self.hurry_until_ns.load(Relaxed);
         let mut state = lock(&self.state);
-        let whole = (state.depth / ONE).max(1);
+        let whole = (state.depth / ONE).max(if hurry { HURRY_DEPTH } else { 1 });
         let granted = if background.traffic == Traffic::Flush {
             wanted.min(whole)
         } else {
-            if !background.urgent && state.depth < ONE && now_ns < state.rest_until_ns {
+            if !hurry && !background.urgent && state.depth < ONE && now_ns < state.rest_until_ns {
                 return Err(state.rest_until_ns - now_ns);
             }
             let granted = wanted.min(whole.saturating_sub(state.in_flight));
@@ -90,6 +101,11 @@ impl Depth {
         };
         self.begun.fetch_add(granted.into(), Relaxed);
         Ok(granted)
+    }
+
+    /// A writer waits for background work.
+    pub fn writers_wait(&self, now_ns: u64) {
+        self.hurry_until_ns.store(now_ns.saturating_add(HURRY_NS), Relaxed);
     }
 
     /// Pieces that began at `began_ns` have ended.
@@ -137,8 +153,13 @@ impl Depth {
     fn follow(&self, judgement: Judgement) {
         let mut state = lock(&self.state);
         state.depth = match judgement {
-            Judgement::Slow => state.depth / 2,
-            Judgement::Fine => state.depth.saturating_add(if state.depth < ONE { ONE / 4 } else { ONE }),
+            Judgement::Slow => {
+                state.slow_at = state.depth;
+                state.depth / 2
+            }
+            // Slowly to where it was too much the last time, so that it is too much seldom; beyond that quickly.
+            Judgement::Fine if state.depth < state.slow_at => state.depth + ONE / 16,
+            Judgement::Fine => state.depth + ONE,
             Judgement::Between => state.depth,
         }
         .clamp(DEPTH_MIN, DEPTH_MAX * ONE);
