@@ -19,7 +19,7 @@ mod traffic;
 pub use budget::Budget;
 pub use depth::DEPTH_MAX;
 pub use paced_fs::PacedFs;
-pub use traffic::{Background, During, Traffic, during};
+pub use traffic::{During, Traffic, during};
 
 use base::sync::statistic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use depth::Depth;
@@ -104,6 +104,11 @@ impl Pace {
         !self.is_off() && self.depth.foreground.is_reading(self.clock.now_ns())
     }
 
+    /// Pieces that may be at the device at once now.
+    fn whole(&self) -> usize {
+        self.depth.whole(self.clock.now_ns()) as usize
+    }
+
     /// Books bytes of background work.
     fn book(&self, traffic: Traffic, bytes: u64) {
         self.bytes[traffic as usize].fetch_add(bytes, Relaxed);
@@ -113,7 +118,7 @@ impl Pace {
     }
 
     /// Does as many of `wanted` pieces as may be at the device at once, at least one, as soon as they may.
-    fn pass<T>(&self, background: Background, wanted: usize, piece: impl FnOnce(usize) -> T) -> T {
+    fn pass<T>(&self, traffic: Traffic, wanted: usize, piece: impl FnOnce(usize) -> T) -> T {
         debug_assert!(
             !traffic::holds_lock(),
             "background work may wait for the device here, and holds a lock"
@@ -122,7 +127,7 @@ impl Pace {
         let asked_ns = self.clock.now_ns();
         let mut now_ns = asked_ns;
         let granted = loop {
-            match self.depth.begin(now_ns, background, wanted) {
+            match self.depth.begin(now_ns, traffic, wanted) {
                 Ok(granted) => break granted,
                 Err(wait_ns) => {
                     self.clock.sleep_ns(wait_ns);
@@ -135,7 +140,7 @@ impl Pace {
             self.wait_ns.fetch_add(now_ns - asked_ns, Relaxed);
         }
         // Its place is given back whatever becomes of it.
-        let _place = Place { pace: self, began_ns: now_ns, traffic: background.traffic, pieces: granted };
+        let _place = Place { pace: self, traffic, pieces: granted };
         piece(granted as usize)
     }
 }
@@ -143,13 +148,12 @@ impl Pace {
 /// Pieces that are at the device.
 struct Place<'a> {
     pace: &'a Pace,
-    began_ns: u64,
     traffic: Traffic,
     pieces: u32,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.pace.depth.end(self.began_ns, self.pace.clock.now_ns(), self.traffic, self.pieces);
+        self.pace.depth.end(self.traffic, self.pieces);
     }
 }

@@ -1,16 +1,14 @@
 //! How many pieces of background work may be at the device at once.
 //!
 //! More as long as reads in the foreground take what they take on an idle device, half as many whenever more than a few of them take
-//! much longer (as a sender of packets does who does not know the line). Below one piece there is still one at a time, with a rest after
-//! each: a depth of a quarter is one piece for a quarter of the time. That is the least, so that background work always goes on.
+//! much longer (as a sender of packets does who does not know the line). One may always be there, so that background work goes on.
 //!
-//! * Flush waits for nothing, and is counted by nobody else: writers wait for it. Its pieces are written one after another.
-//! * What writers wait for (level 0, collection where room is short) does not rest.
-//! * Where writers wait, whatever for, all background work is theirs: for a moment nothing rests, and some pieces may be there at
-//!   once in any case. What is held back then is paid for by them.
+//! * Flush waits for nothing, and is counted by nobody else: writers wait for it. What it has at the device keeps to the depth.
+//! * Where writers wait, whatever for, all background work is theirs: for a moment some more pieces may be there in any case. What is
+//!   held back then is paid for by them.
 
 use super::foreground::{Foreground, Judgement};
-use super::traffic::{Background, Traffic};
+use super::traffic::Traffic;
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
@@ -21,12 +19,10 @@ pub const DEPTH_MAX: u32 = 16;
 const DEPTH_FIRST: u32 = DEPTH_MAX / 4;
 /// Depths are counted in thousandths of a piece.
 pub const ONE: u32 = 1000;
-/// The least: a piece for a quarter of the time.
-const DEPTH_MIN: u32 = ONE / 4;
-/// No rest is longer, so that no piece at a device that stands still stops the next ones.
-const REST_NS_MAX: u64 = 5_000_000;
+/// The least.
+const DEPTH_MIN: u32 = ONE;
 /// As many pieces may be there in any case while writers wait, and for so long after.
-const HURRY_DEPTH: u32 = 4;
+const HURRY_DEPTH: u32 = 8;
 const HURRY_NS: u64 = 100_000_000;
 /// Who finds no place looks again after so long.
 const LOOK_AGAIN_NS: u64 = 50_000;
@@ -39,8 +35,6 @@ struct State {
     slow_at: u32,
     /// Pieces at the device, without those of flush.
     in_flight: u32,
-    /// What is not urgent begins no piece before this time, in clock nanoseconds.
-    rest_until_ns: u64,
 }
 
 /// See the module.
@@ -68,7 +62,7 @@ pub struct ReadBegun {
 impl Depth {
     pub fn new() -> Depth {
         Depth {
-            state: Mutex::new(State { depth: DEPTH_FIRST * ONE, slow_at: 0, in_flight: 0, rest_until_ns: 0 }),
+            state: Mutex::new(State { depth: DEPTH_FIRST * ONE, slow_at: 0, in_flight: 0 }),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             hurry_until_ns: AtomicU64::new(0),
@@ -81,17 +75,23 @@ impl Depth {
         lock(&self.state).depth
     }
 
+    /// Pieces that may be there at once now.
+    pub fn whole(&self, now_ns: u64) -> u32 {
+        self.whole_of(&lock(&self.state), now_ns)
+    }
+
+    fn whole_of(&self, state: &State, now_ns: u64) -> u32 {
+        let least = if now_ns < self.hurry_until_ns.load(Relaxed) { HURRY_DEPTH } else { 1 };
+        (state.depth / ONE).max(least)
+    }
+
     /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait before asking again.
-    pub fn begin(&self, now_ns: u64, background: Background, wanted: u32) -> Result<u32, u64> {
-        let hurry = now_ns < self.hurry_until_ns.load(Relaxed);
+    pub fn begin(&self, now_ns: u64, traffic: Traffic, wanted: u32) -> Result<u32, u64> {
         let mut state = lock(&self.state);
-        let whole = (state.depth / ONE).max(if hurry { HURRY_DEPTH } else { 1 });
-        let granted = if background.traffic == Traffic::Flush {
+        let whole = self.whole_of(&state, now_ns);
+        let granted = if traffic == Traffic::Flush {
             wanted.min(whole)
         } else {
-            if !hurry && !background.urgent && state.depth < ONE && now_ns < state.rest_until_ns {
-                return Err(state.rest_until_ns - now_ns);
-            }
             let granted = wanted.min(whole.saturating_sub(state.in_flight));
             if granted == 0 {
                 return Err(LOOK_AGAIN_NS);
@@ -108,18 +108,12 @@ impl Depth {
         self.hurry_until_ns.store(now_ns.saturating_add(HURRY_NS), Relaxed);
     }
 
-    /// Pieces that began at `began_ns` have ended.
-    pub fn end(&self, began_ns: u64, now_ns: u64, traffic: Traffic, pieces: u32) {
+    /// Pieces that began have ended.
+    pub fn end(&self, traffic: Traffic, pieces: u32) {
         self.ended.fetch_add(pieces.into(), Relaxed);
-        if traffic == Traffic::Flush {
-            return;
-        }
-        let mut state = lock(&self.state);
-        state.in_flight = state.in_flight.saturating_sub(pieces);
-        if state.depth < ONE {
-            let took_ns = now_ns.saturating_sub(began_ns);
-            let rest_ns = took_ns.saturating_mul((ONE - state.depth).into()) / u64::from(state.depth);
-            state.rest_until_ns = now_ns.saturating_add(rest_ns.min(REST_NS_MAX));
+        if traffic != Traffic::Flush {
+            let mut state = lock(&self.state);
+            state.in_flight = state.in_flight.saturating_sub(pieces);
         }
     }
 
@@ -176,18 +170,16 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    const COMPACTION: Background = Background { traffic: Traffic::Compaction, urgent: true };
-
     /// Never more pieces at once than the depth says, and each that ends makes room for another, also while the depth changes.
     #[test]
     fn loom_no_place_is_taken_twice_or_lost() {
         check(3, || {
             let depth = Arc::new(Depth::new());
             (0..4).for_each(|_| depth.follow(Judgement::Slow));
-            let piece = |depth: &Depth| match depth.begin(0, COMPACTION, 1) {
+            let piece = |depth: &Depth| match depth.begin(0, Traffic::Compaction, 1) {
                 Ok(pieces) => {
                     assert_eq!((pieces, lock(&depth.state).in_flight), (1, 1));
-                    depth.end(0, 0, COMPACTION.traffic, pieces);
+                    depth.end(Traffic::Compaction, pieces);
                 }
                 Err(wait_ns) => assert_eq!(wait_ns, LOOK_AGAIN_NS),
             };
@@ -195,12 +187,12 @@ mod loom_tests {
                 let depth = depth.clone();
                 thread::spawn(move || piece(&depth))
             };
-            depth.begin(0, Background { traffic: Traffic::Flush, urgent: true }, 1).unwrap();
+            depth.begin(0, Traffic::Flush, 1).unwrap();
             piece(&depth);
             depth.follow(Judgement::Slow);
             other.join().unwrap();
             assert_eq!(lock(&depth.state).in_flight, 0);
-            assert_eq!(depth.begin(0, COMPACTION, 3), Ok(1));
+            assert_eq!(depth.begin(0, Traffic::Compaction, 3), Ok(1));
         });
     }
 
@@ -211,11 +203,11 @@ mod loom_tests {
             let depth = Arc::new(Depth::new());
             let other = {
                 let depth = depth.clone();
-                thread::spawn(move || (0..2).for_each(|_| depth.follow(Judgement::Slow)))
+                thread::spawn(move || depth.follow(Judgement::Slow))
             };
             depth.follow(Judgement::Slow);
             other.join().unwrap();
-            assert_eq!(depth.get(), DEPTH_FIRST * ONE / 8);
+            assert_eq!(depth.get(), DEPTH_MIN);
         });
     }
 }

@@ -5,7 +5,7 @@
 //! manifest has others waiting for him, and writes little.
 
 use super::traffic;
-use super::{Background, PIECE_BYTES, Pace, Traffic};
+use super::{PIECE_BYTES, Pace, Traffic};
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
@@ -39,7 +39,13 @@ impl FileSystem for PacedFs {
         // What the page cache writes back comes in pieces, too.
         let sync_every = if pieces { options.sync_every.min(PIECE_BYTES as u64) } else { options.sync_every };
         let inner = self.inner.create(path, &CreateOptions { sync_every, ..*options })?;
-        Ok(Box::new(PacedAppend { inner, pace: self.pace.clone(), unbooked: None }))
+        Ok(Box::new(PacedAppend {
+            inner,
+            pace: self.pace.clone(),
+            unbooked: None,
+            buffer_bytes: options.write_buffer_len,
+            unwritten_bytes: 0,
+        }))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
@@ -138,6 +144,10 @@ struct PacedAppend {
     pace: Arc<Pace>,
     /// What background work has appended and was not booked yet.
     unbooked: Option<(Traffic, u64)>,
+    /// What is written in one go unless it is asked for before.
+    buffer_bytes: usize,
+    /// What background work has appended since it was.
+    unwritten_bytes: usize,
 }
 
 impl PacedAppend {
@@ -147,28 +157,36 @@ impl PacedAppend {
         }
     }
 
-    /// A piece is full. While somebody reads it goes to the device alone, before the next one is begun.
-    fn piece_is_full(&mut self, background: Background) -> Result<()> {
+    /// A piece is full. While somebody reads as many as may be at the device at once go there, before the next one is begun.
+    fn piece_is_full(&mut self, traffic: Traffic) -> Result<()> {
         self.book();
-        if !self.pace.in_pieces() {
+        self.unwritten_bytes += PIECE_BYTES;
+        if self.unwritten_bytes >= self.buffer_bytes {
+            // They are on their way.
+            self.unwritten_bytes = 0;
             return Ok(());
         }
+        let pieces = self.unwritten_bytes / PIECE_BYTES;
+        if !self.pace.in_pieces() || pieces < self.pace.whole() {
+            return Ok(());
+        }
+        self.unwritten_bytes = 0;
         let inner = &mut self.inner;
-        self.pace.pass(background, 1, |_| inner.flush())
+        self.pace.pass(traffic, pieces, |_| inner.flush())
     }
 }
 
 impl AppendFile for PacedAppend {
     fn append(&mut self, mut data: &[u8]) -> Result<()> {
-        let Some(background) = traffic::now() else { return self.inner.append(data) };
+        let Some(traffic) = traffic::now() else { return self.inner.append(data) };
         while !data.is_empty() {
             let room = PIECE_BYTES - (self.inner.len() % PIECE_BYTES as u64) as usize;
             let (now, later) = data.split_at(room.min(data.len()));
             self.inner.append(now)?;
             let before = self.unbooked.map_or(0, |(_, bytes)| bytes);
-            self.unbooked = Some((background.traffic, before + now.len() as u64));
+            self.unbooked = Some((traffic, before + now.len() as u64));
             if now.len() == room {
-                self.piece_is_full(background)?;
+                self.piece_is_full(traffic)?;
             }
             data = later;
         }
@@ -224,28 +242,28 @@ impl ReadFile for PacedRead {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let inner = &self.inner;
-        let Some(background) = traffic::now() else {
+        let Some(traffic) = traffic::now() else {
             // What is long takes longer, and says nothing.
             return match buf.len() <= PIECE_BYTES {
                 true => self.pace.timed(|| inner.read_at(buf, offset)),
                 false => inner.read_at(buf, offset),
             };
         };
-        self.pace.book(background.traffic, buf.len() as u64);
+        self.pace.book(traffic, buf.len() as u64);
         if buf.len() <= PIECE_BYTES && self.pace.in_pieces() {
-            return self.pace.pass(background, 1, |_| inner.read_at(buf, offset));
+            return self.pace.pass(traffic, 1, |_| inner.read_at(buf, offset));
         }
         if !self.pace.in_pieces() {
             return inner.read_at(buf, offset);
         }
         let mut pieces = Pieces::default();
         pieces.cut(offset, buf, |offset, buf| ReadRequest { offset, buf });
-        self.pace.pass_all(background, &mut pieces.0, |some| inner.read_batch(some))
+        self.pace.pass_all(traffic, &mut pieces.0, |some| inner.read_batch(some))
     }
 
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
-        let Some(background) = traffic::now() else { return self.inner.read_batch(requests) };
-        self.pace.book(background.traffic, requests.iter().map(|r| r.buf.len() as u64).sum());
+        let Some(traffic) = traffic::now() else { return self.inner.read_batch(requests) };
+        self.pace.book(traffic, requests.iter().map(|r| r.buf.len() as u64).sum());
         if !self.pace.in_pieces() {
             return self.inner.read_batch(requests);
         }
@@ -253,7 +271,7 @@ impl ReadFile for PacedRead {
         for request in requests {
             pieces.cut(request.offset, &mut *request.buf, |offset, buf| ReadRequest { offset, buf });
         }
-        self.pace.pass_all(background, &mut pieces.0, |some| self.inner.read_batch(some))
+        self.pace.pass_all(traffic, &mut pieces.0, |some| self.inner.read_batch(some))
     }
 
     fn will_need(&self, offset: u64, len: u64) {
@@ -275,8 +293,8 @@ impl ReadPace for Pace {
         reads: &mut [FileRead<'_>],
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()> {
-        let Some(background) = traffic::now() else { return read(reads) };
-        self.book(background.traffic, reads.iter().map(|r| r.buf.len() as u64).sum());
+        let Some(traffic) = traffic::now() else { return read(reads) };
+        self.book(traffic, reads.iter().map(|r| r.buf.len() as u64).sum());
         if !self.in_pieces() {
             return read(reads);
         }
@@ -285,7 +303,7 @@ impl ReadPace for Pace {
             let file = one.file;
             pieces.cut(one.offset, &mut *one.buf, |offset, buf| FileRead { file, offset, buf });
         }
-        self.pass_all(background, &mut pieces.0, read)
+        self.pass_all(traffic, &mut pieces.0, read)
     }
 }
 
@@ -324,13 +342,13 @@ impl Pace {
     /// Does all of them, as many at once as may be.
     fn pass_all<R>(
         &self,
-        background: Background,
+        traffic: Traffic,
         mut pieces: &mut [R],
         read: impl Fn(&mut [R]) -> Result<()>,
     ) -> Result<()> {
         while !pieces.is_empty() {
             let rest = std::mem::take(&mut pieces);
-            let done = self.pass(background, rest.len(), |n| {
+            let done = self.pass(traffic, rest.len(), |n| {
                 let (now, later) = rest.split_at_mut(n.min(rest.len()));
                 pieces = later;
                 read(now)

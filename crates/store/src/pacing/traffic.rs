@@ -22,17 +22,8 @@ impl Traffic {
     pub const ALL: [Traffic; 4] = [Traffic::Flush, Traffic::Compaction, Traffic::Collection, Traffic::Other];
 }
 
-/// Work in the background.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Background {
-    /// What it is.
-    pub traffic: Traffic,
-    /// Writers wait for it.
-    pub urgent: bool,
-}
-
 thread_local! {
-    static NOW: Cell<Option<Background>> = const { Cell::new(None) };
+    static NOW: Cell<Option<Traffic>> = const { Cell::new(None) };
     /// Locks that it held when it began.
     static HELD: Cell<usize> = const { Cell::new(0) };
 }
@@ -40,15 +31,15 @@ thread_local! {
 /// What the thread works for as long as this lives. See [`during`].
 #[derive(Debug)]
 pub struct During {
-    before: (Option<Background>, usize),
+    before: (Option<Traffic>, usize),
     /// It is the thread's own.
     own: PhantomData<*const ()>,
 }
 
 /// From now on the thread works for this; what it worked for before it does again afterwards (in simulation who waits works himself).
 #[must_use]
-pub fn during(background: Option<Background>) -> During {
-    During { before: (NOW.replace(background), HELD.replace(rank::held())), own: PhantomData }
+pub fn during(traffic: Option<Traffic>) -> During {
+    During { before: (NOW.replace(traffic), HELD.replace(rank::held())), own: PhantomData }
 }
 
 impl Drop for During {
@@ -59,7 +50,7 @@ impl Drop for During {
 }
 
 /// What the thread works for; `None`: somebody who reads or writes.
-pub(super) fn now() -> Option<Background> {
+pub(super) fn now() -> Option<Traffic> {
     NOW.get()
 }
 
@@ -75,15 +66,14 @@ mod tests {
 
     #[test]
     fn who_works_in_between_goes_on_as_before() {
-        let background = |traffic| Some(Background { traffic, urgent: false });
-        let outer = during(background(Traffic::Flush));
+        let outer = during(Some(Traffic::Flush));
         {
-            let _inner = during(background(Traffic::Other));
-            assert_eq!(now(), background(Traffic::Other));
+            let _inner = during(Some(Traffic::Other));
+            assert_eq!(now(), Some(Traffic::Other));
             let _reads = during(None);
             assert_eq!(now(), None);
         }
-        assert_eq!(now(), background(Traffic::Flush));
+        assert_eq!(now(), Some(Traffic::Flush));
         drop(outer);
         assert_eq!(now(), None);
     }

@@ -20,7 +20,7 @@
 
 use super::Works;
 use crate::context::{Context, Driver};
-use crate::pacing::{Background, Traffic, during};
+use crate::pacing::{Traffic, during};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result};
 use io::{Priority, Rng, ThreadHandle};
@@ -55,19 +55,14 @@ pub enum JobClass {
 
 impl JobClass {
     /// What such work reads and writes for. `None`: what is as urgent as what it is done for, the log.
-    fn background(self) -> Option<Background> {
-        let (traffic, urgent) = match self {
-            JobClass::Log => return None,
-            JobClass::Flush => (Traffic::Flush, true),
-            JobClass::L0 => (Traffic::Compaction, true),
-            JobClass::UrgentGc => (Traffic::Collection, true),
-            JobClass::Compaction => (Traffic::Compaction, false),
-            JobClass::Gc => (Traffic::Collection, false),
-            JobClass::Cleanup | JobClass::Metrics | JobClass::Scrub | JobClass::Idle => {
-                (Traffic::Other, false)
-            }
-        };
-        Some(Background { traffic, urgent })
+    fn traffic(self) -> Option<Traffic> {
+        match self {
+            JobClass::Log => None,
+            JobClass::Flush => Some(Traffic::Flush),
+            JobClass::L0 | JobClass::Compaction => Some(Traffic::Compaction),
+            JobClass::UrgentGc | JobClass::Gc => Some(Traffic::Collection),
+            JobClass::Cleanup | JobClass::Metrics | JobClass::Scrub | JobClass::Idle => Some(Traffic::Other),
+        }
     }
 
     /// True if it waits until there is budget for it. Writers wait for the others, or they are short.
@@ -298,7 +293,7 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     if wait_ns > 0 {
         return Ok(Progress::Wait(wait_ns));
     }
-    let _during = during(class.background());
+    let _during = during(class.traffic());
     job.step()
 }
 

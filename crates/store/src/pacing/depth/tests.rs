@@ -2,15 +2,13 @@ use super::*;
 use io::Rng;
 
 const SECOND_NS: u64 = 1_000_000_000;
-const COMPACTION: Background = Background { traffic: Traffic::Compaction, urgent: false };
-const LEVEL_0: Background = Background { traffic: Traffic::Compaction, urgent: true };
-const FLUSH: Background = Background { traffic: Traffic::Flush, urgent: true };
+const COMPACTION: Traffic = Traffic::Compaction;
+const FLUSH: Traffic = Traffic::Flush;
 
 /// Two threads that always want more than they get, and one that reads every 300 us.
 struct Device {
     /// What a read takes beside so many pieces.
     read_ns: fn(u64) -> u64,
-    background: Background,
 }
 
 /// What happened in the last seconds.
@@ -30,7 +28,7 @@ impl Device {
     fn run(&self) -> Seen {
         let depth = Depth::new();
         let mut seen = Seen::default();
-        // Of each thread: when it looks again, and what it has at the device since when.
+        // Of each thread: when it looks again, and what it has at the device.
         // Before there is work the device is idle.
         let mut threads = [(SECOND_NS, None), (SECOND_NS, None)];
         let mut read: Option<(u64, ReadBegun)> = None;
@@ -41,19 +39,19 @@ impl Device {
                 if now_ns < *until_ns {
                     continue;
                 }
-                if let Some((began_ns, pieces)) = at_device.take() {
-                    depth.end(began_ns, now_ns, self.background.traffic, pieces);
+                if let Some(pieces) = at_device.take() {
+                    depth.end(COMPACTION, pieces);
                     seen.pieces += u64::from(pieces);
                 }
-                *until_ns = match depth.begin(now_ns, self.background, 16) {
+                *until_ns = match depth.begin(now_ns, COMPACTION, 16) {
                     Ok(pieces) => {
-                        *at_device = Some((now_ns, pieces));
+                        *at_device = Some(pieces);
                         now_ns + PIECE_NS
                     }
                     Err(wait_ns) => now_ns + wait_ns,
                 };
             }
-            let there = u64::from(threads.iter().filter_map(|(_, pieces)| Some((*pieces)?.1)).sum::<u32>());
+            let there = u64::from(threads.iter().filter_map(|(_, pieces)| *pieces).sum::<u32>());
             match read {
                 Some((until_ns, begun)) if until_ns <= now_ns => {
                     depth.read_ends(begun, now_ns);
@@ -81,55 +79,47 @@ impl Device {
 
 #[test]
 fn background_work_takes_what_reads_can_spare() {
-    let shared = Device { read_ns: |pieces| 80_000 + 30_000 * pieces, background: COMPACTION }.run();
+    let shared = Device { read_ns: |pieces| 80_000 + 30_000 * pieces }.run();
     let depth = shared.depth_sum / shared.reads;
     assert!((2_000..5_000).contains(&depth), "four pieces make a read slow: {shared:?}");
     assert!(shared.slow * 20 < shared.reads, "{shared:?}");
     assert!(shared.pieces > 10 * SECOND_NS / PIECE_NS, "{shared:?}");
-    let indifferent = Device { read_ns: |_| 80_000, background: COMPACTION }.run();
+    let indifferent = Device { read_ns: |_| 80_000 }.run();
     assert_eq!(indifferent.depth_sum / indifferent.reads, u64::from(DEPTH_MAX * ONE), "{indifferent:?}");
 }
 
 #[test]
 fn a_burst_is_held_back_and_goes_on_at_the_floor() {
     let slow = |pieces: u64| if pieces > 0 { 1_000_000 } else { 80_000 };
-    let rests = Device { read_ns: slow, background: COMPACTION }.run();
+    let seen = Device { read_ns: slow }.run();
     let all = 10 * SECOND_NS / PIECE_NS;
-    // One piece for a quarter of the time, and more where it was alone for a while.
-    assert!((all / 5..all / 2).contains(&rests.pieces), "{rests:?} of {all}");
-    let waited_for = Device { read_ns: slow, background: LEVEL_0 }.run();
-    assert!(waited_for.pieces > all * 9 / 10, "what writers wait for does not rest: {waited_for:?} of {all}");
+    // A piece at a time, where 16 would go, and a look at the end of each.
+    assert!((all / 2..all * 3 / 2).contains(&seen.pieces), "{seen:?} of {all}");
 }
 
 #[test]
 fn a_flush_waits_for_nothing() {
     let depth = Depth::new();
     (0..20).for_each(|_| depth.follow(Judgement::Slow));
-    assert_eq!(depth.get(), DEPTH_MIN);
+    assert_eq!((depth.get(), depth.whole(0)), (DEPTH_MIN, 1));
     assert_eq!(depth.begin(0, COMPACTION, 4), Ok(1));
-    assert_eq!(depth.begin(0, LEVEL_0, 4), Err(LOOK_AGAIN_NS));
+    assert_eq!(depth.begin(0, COMPACTION, 4), Err(LOOK_AGAIN_NS));
     for _ in 0..100 {
         assert_eq!(depth.begin(0, FLUSH, 4), Ok(1));
     }
-    depth.end(0, 1_000, COMPACTION.traffic, 1);
-    assert_eq!(depth.begin(1_500, COMPACTION, 1), Err(2_500), "three times what it took");
-    assert_eq!(depth.begin(1_500, LEVEL_0, 1), Ok(1));
-    assert_eq!(depth.begin(5_000, COMPACTION, 1), Err(LOOK_AGAIN_NS));
-    depth.end(1_500, 60 * SECOND_NS, LEVEL_0.traffic, 1);
-    assert_eq!(depth.begin(60 * SECOND_NS, COMPACTION, 1), Err(REST_NS_MAX), "a device that stood still");
+    depth.end(COMPACTION, 1);
+    assert_eq!(depth.begin(0, Traffic::Collection, 4), Ok(1), "what a flush has there takes no place");
 }
 
 #[test]
-fn where_writers_wait_nothing_rests() {
+fn where_writers_wait_more_may_be_there() {
     let depth = Depth::new();
     (0..20).for_each(|_| depth.follow(Judgement::Slow));
-    assert_eq!(depth.begin(0, COMPACTION, 16), Ok(1));
-    depth.end(0, 1_000, COMPACTION.traffic, 1);
     depth.writers_wait(1_000);
     assert_eq!(depth.begin(1_500, COMPACTION, 16), Ok(HURRY_DEPTH));
-    assert_eq!(depth.begin(1_500, LEVEL_0, 1), Err(LOOK_AGAIN_NS));
-    depth.end(1_500, 2_000, COMPACTION.traffic, HURRY_DEPTH);
-    assert_eq!(depth.begin(2_000 + HURRY_NS, FLUSH, 16), Ok(1), "a moment later all is as before");
+    assert_eq!(depth.begin(1_500, COMPACTION, 1), Err(LOOK_AGAIN_NS));
+    depth.end(COMPACTION, HURRY_DEPTH);
+    assert_eq!(depth.begin(2_000 + HURRY_NS, COMPACTION, 16), Ok(1), "a moment later all is as before");
 }
 
 /// Whatever happens in whatever order: the depth keeps its bounds, no more pieces are there than it allowed when they came, nobody waits
@@ -141,32 +131,29 @@ fn whatever_happens_the_bounds_are_kept() {
         let (mut there, mut now_ns) = (Vec::new(), 1);
         for _ in 0..400 {
             now_ns += rng.below(1_000_000);
-            let background = [COMPACTION, LEVEL_0, FLUSH][rng.below(3) as usize];
+            let traffic = Traffic::ALL[rng.below(4) as usize];
             match rng.below(5) {
                 0 | 1 => {
-                    let allowed = (depth.get() / ONE).max(1);
+                    let allowed = depth.whole(now_ns);
                     let wanted = 1 + rng.below(20) as u32;
-                    match depth.begin(now_ns, background, wanted) {
+                    match depth.begin(now_ns, traffic, wanted) {
                         Ok(pieces) => {
-                            there.push((now_ns, background.traffic, pieces));
-                            let others = there.iter().filter(|(_, traffic, _)| *traffic != Traffic::Flush);
-                            let others: u32 = others.map(|(_, _, pieces)| *pieces).sum();
-                            let bound = if background == FLUSH { u32::MAX } else { allowed };
+                            there.push((traffic, pieces));
+                            let others = there.iter().filter(|(traffic, _)| *traffic != FLUSH);
+                            let others: u32 = others.map(|(_, pieces)| *pieces).sum();
+                            let bound = if traffic == FLUSH { u32::MAX } else { allowed };
                             assert!(pieces >= 1 && pieces <= wanted && others <= bound, "seed {seed}");
                         }
                         Err(wait_ns) => {
-                            assert!(
-                                background != FLUSH && wait_ns <= REST_NS_MAX && wait_ns > 0,
-                                "seed {seed}"
-                            );
+                            assert!(traffic != FLUSH && wait_ns == LOOK_AGAIN_NS, "seed {seed}");
                         }
                     }
                 }
                 2 if !there.is_empty() => {
-                    let (began_ns, traffic, pieces) =
-                        there.swap_remove(rng.below(there.len() as u64) as usize);
-                    depth.end(began_ns, now_ns, traffic, pieces);
+                    let (traffic, pieces) = there.swap_remove(rng.below(there.len() as u64) as usize);
+                    depth.end(traffic, pieces);
                 }
+                3 if rng.one_in(8) => depth.writers_wait(now_ns),
                 _ => {
                     let before = depth.get();
                     let judgement =
@@ -185,7 +172,7 @@ fn whatever_happens_the_bounds_are_kept() {
                 }
             }
         }
-        there.drain(..).for_each(|(began_ns, traffic, pieces)| depth.end(began_ns, now_ns, traffic, pieces));
+        there.drain(..).for_each(|(traffic, pieces)| depth.end(traffic, pieces));
         assert_eq!(lock(&depth.state).in_flight, 0);
         assert_eq!(depth.begun.load(Relaxed), depth.ended.load(Relaxed));
     }
