@@ -6,8 +6,8 @@
 //! * `budget`: how many bytes background work may read and write in a second, whatever for.
 //! * `paced_fs`: the file system through which a store reaches its files of data, and where both are kept.
 //!
-//! What is asked of the device in one go delays whoever comes behind it, so background work comes in pieces of [`PIECE_BYTES`]
-//! as long as somebody reads. Who has to wait sleeps and looks again: there is nothing to be woken by, so no wake-up can be lost.
+//! What is asked of the device in one go delays whoever comes behind it, so background work is written in pieces of [`WRITE_PIECE_BYTES`], and
+//! read in pieces of [`PIECE_BYTES`] as long as somebody reads. Who has to wait sleeps and looks again: there is nothing to be woken by, so no wake-up can be lost.
 //! A flush never waits: writers wait for it. Nobody waits who holds what others wait for, which debug builds check.
 
 mod budget;
@@ -26,8 +26,10 @@ use depth::Depth;
 use io::Clock;
 use std::sync::Arc;
 
-/// What background work asks of the device at once, bytes.
+/// What background work reads at once, bytes.
 pub const PIECE_BYTES: usize = 64 << 10;
+/// What it writes at once: one such piece is on its way while the next is made, so that nobody waits for each.
+pub const WRITE_PIECE_BYTES: usize = 256 << 10;
 
 /// What background work has used, and what it may use now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,14 +101,13 @@ impl Pace {
         self.is_off.load(Relaxed)
     }
 
-    /// True if background work is to come in pieces: somebody reads.
+    /// True if background work is to come in pieces: somebody reads, and no writer waits for it.
     fn in_pieces(&self) -> bool {
-        !self.is_off() && self.depth.foreground.is_reading(self.clock.now_ns())
-    }
-
-    /// Pieces that may be at the device at once now.
-    fn whole(&self) -> usize {
-        self.depth.whole(self.clock.now_ns()) as usize
+        if self.is_off() {
+            return false;
+        }
+        let now_ns = self.clock.now_ns();
+        self.depth.foreground.is_reading(now_ns) && !self.depth.is_hurried(now_ns)
     }
 
     /// Books bytes of background work.
@@ -127,7 +128,7 @@ impl Pace {
         let asked_ns = self.clock.now_ns();
         let mut now_ns = asked_ns;
         let granted = loop {
-            match self.depth.begin(now_ns, traffic, wanted) {
+            match self.depth.begin(traffic, wanted) {
                 Ok(granted) => break granted,
                 Err(wait_ns) => {
                     self.clock.sleep_ns(wait_ns);

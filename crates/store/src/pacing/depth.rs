@@ -4,8 +4,8 @@
 //! much longer (as a sender of packets does who does not know the line). One may always be there, so that background work goes on.
 //!
 //! * Flush waits for nothing, and is counted by nobody else: writers wait for it. What it has at the device keeps to the depth.
-//! * Where writers wait, whatever for, all background work is theirs: for a moment some more pieces may be there in any case. What is
-//!   held back then is paid for by them.
+//! * Where writers wait, whatever for, all background work is theirs: for a moment nothing is cut and nothing held back ([`Depth::is_hurried`]).
+//!   What is held back then is paid for by them.
 
 use super::foreground::{Foreground, Judgement};
 use super::traffic::Traffic;
@@ -21,8 +21,7 @@ const DEPTH_FIRST: u32 = DEPTH_MAX / 4;
 pub const ONE: u32 = 1000;
 /// The least.
 const DEPTH_MIN: u32 = ONE;
-/// As many pieces may be there in any case while writers wait, and for so long after.
-const HURRY_DEPTH: u32 = 8;
+/// There is a hurry while writers wait, and for so long after.
 const HURRY_NS: u64 = 100_000_000;
 /// Who finds no place looks again after so long.
 const LOOK_AGAIN_NS: u64 = 50_000;
@@ -75,20 +74,16 @@ impl Depth {
         lock(&self.state).depth
     }
 
-    /// Pieces that may be there at once now.
-    pub fn whole(&self, now_ns: u64) -> u32 {
-        self.whole_of(&lock(&self.state), now_ns)
+    /// True if a writer waited for background work a moment ago.
+    pub fn is_hurried(&self, now_ns: u64) -> bool {
+        now_ns < self.hurry_until_ns.load(Relaxed)
     }
 
-    fn whole_of(&self, state: &State, now_ns: u64) -> u32 {
-        let least = if now_ns < self.hurry_until_ns.load(Relaxed) { HURRY_DEPTH } else { 1 };
-        (state.depth / ONE).max(least)
-    }
-
-    /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait before asking again.
-    pub fn begin(&self, now_ns: u64, traffic: Traffic, wanted: u32) -> Result<u32, u64> {
+    /// Pieces begin, at most as many as `wanted` (at least one): how many of them, or how long to wait
+    /// before asking again, nanoseconds.
+    pub fn begin(&self, traffic: Traffic, wanted: u32) -> Result<u32, u64> {
         let mut state = lock(&self.state);
-        let whole = self.whole_of(&state, now_ns);
+        let whole = state.depth / ONE;
         let granted = if traffic == Traffic::Flush {
             wanted.min(whole)
         } else {
@@ -176,7 +171,7 @@ mod loom_tests {
         check(3, || {
             let depth = Arc::new(Depth::new());
             (0..4).for_each(|_| depth.follow(Judgement::Slow));
-            let piece = |depth: &Depth| match depth.begin(0, Traffic::Compaction, 1) {
+            let piece = |depth: &Depth| match depth.begin(Traffic::Compaction, 1) {
                 Ok(pieces) => {
                     assert_eq!((pieces, lock(&depth.state).in_flight), (1, 1));
                     depth.end(Traffic::Compaction, pieces);
@@ -187,12 +182,12 @@ mod loom_tests {
                 let depth = depth.clone();
                 thread::spawn(move || piece(&depth))
             };
-            depth.begin(0, Traffic::Flush, 1).unwrap();
+            depth.begin(Traffic::Flush, 1).unwrap();
             piece(&depth);
             depth.follow(Judgement::Slow);
             other.join().unwrap();
             assert_eq!(lock(&depth.state).in_flight, 0);
-            assert_eq!(depth.begin(0, Traffic::Compaction, 3), Ok(1));
+            assert_eq!(depth.begin(Traffic::Compaction, 3), Ok(1));
         });
     }
 

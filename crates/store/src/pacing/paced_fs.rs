@@ -5,7 +5,7 @@
 //! manifest has others waiting for him, and writes little.
 
 use super::traffic;
-use super::{PIECE_BYTES, Pace, Traffic};
+use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
@@ -35,17 +35,14 @@ impl FileSystem for PacedFs {
         if !is_data(path) {
             return self.inner.create(path, options);
         }
-        let pieces = traffic::now().is_some() && !self.pace.is_off();
-        // What the page cache writes back comes in pieces, too.
-        let sync_every = if pieces { options.sync_every.min(PIECE_BYTES as u64) } else { options.sync_every };
-        let inner = self.inner.create(path, &CreateOptions { sync_every, ..*options })?;
-        Ok(Box::new(PacedAppend {
-            inner,
-            pace: self.pace.clone(),
-            unbooked: None,
-            buffer_bytes: options.write_buffer_len,
-            unwritten_bytes: 0,
-        }))
+        let mut options = *options;
+        if traffic::now().is_some() && !self.pace.is_off() {
+            options.write_buffer_len = options.write_buffer_len.min(WRITE_PIECE_BYTES);
+            // What the page cache writes back comes in pieces, too.
+            options.sync_every = options.sync_every.min(WRITE_PIECE_BYTES as u64);
+        }
+        let inner = self.inner.create(path, &options)?;
+        Ok(Box::new(PacedAppend { inner, pace: self.pace.clone(), unbooked: None }))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
@@ -144,10 +141,6 @@ struct PacedAppend {
     pace: Arc<Pace>,
     /// What background work has appended and was not booked yet.
     unbooked: Option<(Traffic, u64)>,
-    /// What is written in one go unless it is asked for before.
-    buffer_bytes: usize,
-    /// What background work has appended since it was.
-    unwritten_bytes: usize,
 }
 
 impl PacedAppend {
@@ -156,37 +149,24 @@ impl PacedAppend {
             self.pace.book(traffic, bytes);
         }
     }
-
-    /// A piece is full. While somebody reads as many as may be at the device at once go there, before the next one is begun.
-    fn piece_is_full(&mut self, traffic: Traffic) -> Result<()> {
-        self.book();
-        self.unwritten_bytes += PIECE_BYTES;
-        if self.unwritten_bytes >= self.buffer_bytes {
-            // They are on their way.
-            self.unwritten_bytes = 0;
-            return Ok(());
-        }
-        let pieces = self.unwritten_bytes / PIECE_BYTES;
-        if !self.pace.in_pieces() || pieces < self.pace.whole() {
-            return Ok(());
-        }
-        self.unwritten_bytes = 0;
-        let inner = &mut self.inner;
-        self.pace.pass(traffic, pieces, |_| inner.flush())
-    }
 }
 
 impl AppendFile for PacedAppend {
     fn append(&mut self, mut data: &[u8]) -> Result<()> {
         let Some(traffic) = traffic::now() else { return self.inner.append(data) };
         while !data.is_empty() {
-            let room = PIECE_BYTES - (self.inner.len() % PIECE_BYTES as u64) as usize;
+            let room = WRITE_PIECE_BYTES - (self.inner.len() % WRITE_PIECE_BYTES as u64) as usize;
             let (now, later) = data.split_at(room.min(data.len()));
-            self.inner.append(now)?;
+            let inner = &mut self.inner;
+            // What fills a piece has it written.
+            match now.len() == room && self.pace.in_pieces() {
+                true => self.pace.pass(traffic, 1, |_| inner.append(now))?,
+                false => inner.append(now)?,
+            }
             let before = self.unbooked.map_or(0, |(_, bytes)| bytes);
             self.unbooked = Some((traffic, before + now.len() as u64));
             if now.len() == room {
-                self.piece_is_full(traffic)?;
+                self.book();
             }
             data = later;
         }

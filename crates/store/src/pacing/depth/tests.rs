@@ -43,7 +43,7 @@ impl Device {
                     depth.end(COMPACTION, pieces);
                     seen.pieces += u64::from(pieces);
                 }
-                *until_ns = match depth.begin(now_ns, COMPACTION, 16) {
+                *until_ns = match depth.begin(COMPACTION, 16) {
                     Ok(pieces) => {
                         *at_device = Some(pieces);
                         now_ns + PIECE_NS
@@ -101,25 +101,22 @@ fn a_burst_is_held_back_and_goes_on_at_the_floor() {
 fn a_flush_waits_for_nothing() {
     let depth = Depth::new();
     (0..20).for_each(|_| depth.follow(Judgement::Slow));
-    assert_eq!((depth.get(), depth.whole(0)), (DEPTH_MIN, 1));
-    assert_eq!(depth.begin(0, COMPACTION, 4), Ok(1));
-    assert_eq!(depth.begin(0, COMPACTION, 4), Err(LOOK_AGAIN_NS));
+    assert_eq!(depth.get(), DEPTH_MIN);
+    assert_eq!(depth.begin(COMPACTION, 4), Ok(1));
+    assert_eq!(depth.begin(COMPACTION, 4), Err(LOOK_AGAIN_NS));
     for _ in 0..100 {
-        assert_eq!(depth.begin(0, FLUSH, 4), Ok(1));
+        assert_eq!(depth.begin(FLUSH, 4), Ok(1));
     }
     depth.end(COMPACTION, 1);
-    assert_eq!(depth.begin(0, Traffic::Collection, 4), Ok(1), "what a flush has there takes no place");
+    assert_eq!(depth.begin(Traffic::Collection, 4), Ok(1), "what a flush has there takes no place");
 }
 
 #[test]
-fn where_writers_wait_more_may_be_there() {
+fn a_hurry_ends_a_moment_after_the_last_wait() {
     let depth = Depth::new();
-    (0..20).for_each(|_| depth.follow(Judgement::Slow));
+    assert!(!depth.is_hurried(1_000));
     depth.writers_wait(1_000);
-    assert_eq!(depth.begin(1_500, COMPACTION, 16), Ok(HURRY_DEPTH));
-    assert_eq!(depth.begin(1_500, COMPACTION, 1), Err(LOOK_AGAIN_NS));
-    depth.end(COMPACTION, HURRY_DEPTH);
-    assert_eq!(depth.begin(2_000 + HURRY_NS, COMPACTION, 16), Ok(1), "a moment later all is as before");
+    assert!(depth.is_hurried(1_500) && !depth.is_hurried(1_000 + HURRY_NS));
 }
 
 /// Whatever happens in whatever order: the depth keeps its bounds, no more pieces are there than it allowed when they came, nobody waits
@@ -134,9 +131,9 @@ fn whatever_happens_the_bounds_are_kept() {
             let traffic = Traffic::ALL[rng.below(4) as usize];
             match rng.below(5) {
                 0 | 1 => {
-                    let allowed = depth.whole(now_ns);
+                    let allowed = depth.get() / ONE;
                     let wanted = 1 + rng.below(20) as u32;
-                    match depth.begin(now_ns, traffic, wanted) {
+                    match depth.begin(traffic, wanted) {
                         Ok(pieces) => {
                             there.push((traffic, pieces));
                             let others = there.iter().filter(|(traffic, _)| *traffic != FLUSH);
