@@ -113,9 +113,9 @@ impl Pace {
     /// Books bytes of background work.
     fn book(&self, traffic: Traffic, bytes: u64) {
         self.bytes[traffic as usize].fetch_add(bytes, Relaxed);
-        if self.budget.get() > 0 {
-            self.budget.charge(self.clock.now_ns(), bytes);
-        }
+        let now_ns = self.clock.now_ns();
+        self.depth.works(now_ns);
+        self.budget.charge(now_ns, bytes);
     }
 
     /// Does as many of `wanted` pieces as may be at the device at once, at least one, as soon as they may.

@@ -23,6 +23,8 @@ pub const ONE: u32 = 1000;
 const DEPTH_MIN: u32 = ONE;
 /// There is a hurry while writers wait, and for so long after.
 const HURRY_NS: u64 = 100_000_000;
+/// A read is alone with the device if background work has not begun anything for so long: what is written behind it goes on meanwhile.
+const QUIET_NS: u64 = 5_000_000;
 /// Who finds no place looks again after so long.
 const LOOK_AGAIN_NS: u64 = 50_000;
 
@@ -44,6 +46,8 @@ pub struct Depth {
     /// Pieces that have begun, and those of them that have ended, flush included: whether a read was alone with the device.
     begun: AtomicU64,
     ended: AtomicU64,
+    /// When background work was last seen to read or write, whether it was held back or not, in clock nanoseconds.
+    worked_ns: AtomicU64,
     /// Until when there is a hurry, in clock nanoseconds.
     hurry_until_ns: AtomicU64,
     /// How long reads in the foreground take.
@@ -54,7 +58,7 @@ pub struct Depth {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBegun {
     at_ns: u64,
-    /// Pieces that had begun, if none was at the device.
+    /// When background work was last seen, if nothing of it was at the device.
     idle: Option<u64>,
 }
 
@@ -64,6 +68,7 @@ impl Depth {
             state: Mutex::new(State { depth: DEPTH_FIRST * ONE, slow_at: 0, in_flight: 0 }),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            worked_ns: AtomicU64::new(0),
             hurry_until_ns: AtomicU64::new(0),
             foreground: Foreground::default(),
         }
@@ -98,6 +103,11 @@ impl Depth {
         Ok(granted)
     }
 
+    /// Background work reads or writes.
+    pub fn works(&self, now_ns: u64) {
+        self.worked_ns.store(now_ns, Relaxed);
+    }
+
     /// A writer waits for background work.
     pub fn writers_wait(&self, now_ns: u64) {
         self.hurry_until_ns.store(now_ns.saturating_add(HURRY_NS), Relaxed);
@@ -114,13 +124,15 @@ impl Depth {
 
     /// A read in the foreground begins.
     pub fn read_begins(&self, now_ns: u64) -> ReadBegun {
-        let begun = self.begun.load(Relaxed);
-        ReadBegun { at_ns: now_ns, idle: (begun == self.ended.load(Relaxed)).then_some(begun) }
+        let worked_ns = self.worked_ns.load(Relaxed);
+        let is_idle = self.begun.load(Relaxed) == self.ended.load(Relaxed)
+            && (worked_ns == 0 || now_ns.saturating_sub(worked_ns) >= QUIET_NS);
+        ReadBegun { at_ns: now_ns, idle: is_idle.then_some(worked_ns) }
     }
 
     /// It has ended.
     pub fn read_ends(&self, read: ReadBegun, now_ns: u64) {
-        let was_alone = read.idle == Some(self.begun.load(Relaxed));
+        let was_alone = read.idle == Some(self.worked_ns.load(Relaxed));
         let took_ns = now_ns.saturating_sub(read.at_ns);
         if let Some(judgement) = self.foreground.took(took_ns, now_ns, was_alone) {
             self.follow(judgement);

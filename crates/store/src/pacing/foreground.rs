@@ -1,6 +1,6 @@
 //! How long reads in the foreground take, beside how long they take on an idle device.
 //!
-//! What a read usually takes is learnt from those that were alone with the device: no piece of background work was there when they
+//! What a read usually takes is learnt from those that were alone with the device: no background work was seen for a while when they
 //! began, and none had come when they ended. It is what nine of ten of them take at most. So a device that others slow down is not
 //! blamed on the store: where reads are slow that were alone, those beside background work may be as slow. Reads are judged by the
 //! window, so that a slow one alone changes nothing.

@@ -45,6 +45,7 @@ impl Device {
                 }
                 *until_ns = match depth.begin(COMPACTION, 16) {
                     Ok(pieces) => {
+                        depth.works(now_ns);
                         *at_device = Some(pieces);
                         now_ns + PIECE_NS
                     }
@@ -117,6 +118,26 @@ fn a_hurry_ends_a_moment_after_the_last_wait() {
     assert!(!depth.is_hurried(1_000));
     depth.writers_wait(1_000);
     assert!(depth.is_hurried(1_500) && !depth.is_hurried(1_000 + HURRY_NS));
+}
+
+#[test]
+fn a_read_is_alone_where_nothing_was_begun_for_a_while() {
+    let (depth, ms) = (Depth::new(), 1_000_000);
+    let read = |at_ns: u64, took_ns: u64| {
+        depth.read_ends(depth.read_begins(at_ns), at_ns + took_ns);
+        depth.foreground.usual_ns()
+    };
+    let usual_ns = read(100 * ms, 80_000);
+    depth.works(110 * ms);
+    assert_eq!(read(112 * ms, 900_000), usual_ns, "what is written behind is still on its way");
+    let during = depth.read_begins(120 * ms);
+    depth.works(120 * ms + 1);
+    depth.read_ends(during, 121 * ms);
+    assert_eq!(depth.foreground.usual_ns(), usual_ns);
+    depth.begin(COMPACTION, 1).unwrap();
+    assert_eq!(read(150 * ms, 900_000), usual_ns);
+    depth.end(COMPACTION, 1);
+    assert!(read(160 * ms, 900_000) > usual_ns);
 }
 
 /// Whatever happens in whatever order: the depth keeps its bounds, no more pieces are there than it allowed when they came, nobody waits
