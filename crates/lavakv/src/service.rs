@@ -15,6 +15,10 @@
 //! no group of the old log is needed and the new one is made of their files, and at last gives up the rest of the ballast.
 //! If even that is too little the store is open all the same: everything in it is read, and each write (and whatever else
 //! needs a log) tries again, so that it goes on when room returns.
+//!
+//! Below a limit that is reached it is the same, for the logs of guests as well: groups are made in the room that there is, or in what gives
+//! way. Where nothing does they are made above the limit, as short as can be: nobody could free anything otherwise. What is flushed
+//! was admitted when it was logged, and has its room.
 
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
@@ -44,6 +48,8 @@ pub(crate) struct Unstarted {
     first: Option<PreparedGroup>,
     /// The same of the lane of a guest.
     records_first: Option<PreparedGroup>,
+    /// Nothing gave way: a limit is no reason.
+    past_limit: bool,
 }
 
 /// Ways to make room, in the order in which they are tried.
@@ -52,9 +58,11 @@ enum Way {
     Orphans,
     Ballast(Ballast),
     Flush,
+    PastLimit,
 }
 
-const WAYS: [Way; 4] = [Way::Orphans, Way::Ballast(Ballast::Jobs), Way::Flush, Way::Ballast(Ballast::Log)];
+const WAYS: [Way; 5] =
+    [Way::Orphans, Way::Ballast(Ballast::Jobs), Way::Flush, Way::Ballast(Ballast::Log), Way::PastLimit];
 
 impl Unstarted {
     pub fn new(
@@ -63,7 +71,16 @@ impl Unstarted {
         listing: Vec<DirEntry>,
     ) -> Unstarted {
         let placed = placed.is_any().then_some(placed);
-        Unstarted { report, records, listing, placed, flushed: false, first: None, records_first: None }
+        Unstarted {
+            report,
+            records,
+            listing,
+            placed,
+            flushed: false,
+            first: None,
+            records_first: None,
+            past_limit: false,
+        }
     }
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
@@ -77,6 +94,9 @@ impl Unstarted {
             engine.log.let_go(&mut self.report);
         }
         engine.log.end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
+        if !self.past_limit {
+            engine.space.bound_files();
+        }
         self.start_records(engine)?;
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
@@ -108,12 +128,18 @@ impl Unstarted {
             Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
+                engine.space.let_files_in();
                 engine.writes.freeze_all(&mut engine.writes.lock());
                 match crate::work::jobs::flush::run_inline(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
                 }
                 self.flushed = true;
+                Ok(true)
+            }
+            Way::PastLimit => {
+                engine.space.let_files_in();
+                self.past_limit = true;
                 Ok(true)
             }
         }
@@ -147,6 +173,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     // What recovery found no room for is tried again.
     engine.context.health.space_found();
     update_default_options(engine)?;
+    engine.space.bound_files();
     if let Err(e) = engine.log.fill_ballast()
         && e.kind() != ErrorKind::NoSpace
     {

@@ -104,6 +104,13 @@ impl Background {
 
     fn find_moving(&self, below: JobClass) -> Option<Box<dyn Job>> {
         let core = &self.0;
+        let to_collect = || (JobClass::Gc < below).then(|| core.to_collect()).flatten();
+        // Where an index file has found no room, what nothing is alive of goes first, which takes none.
+        if core.context().health.out_of_space()
+            && let Some(pick @ Pick::Free(_)) = to_collect()
+        {
+            return Some(Box::new(Collection::new(core, pick)));
+        }
         if core.has_to_seal() {
             return Some(Box::new(Seal::new(core)));
         }
@@ -113,8 +120,7 @@ impl Background {
         if core.has_to_remake() {
             return Some(Box::new(Remake::new(core)));
         }
-        let pick = (JobClass::Gc < below).then(|| core.to_collect()).flatten()?;
-        Some(Box::new(Collection::new(core, pick)))
+        Some(Box::new(Collection::new(core, to_collect()?)))
     }
 }
 
@@ -136,7 +142,8 @@ impl Core {
         if base::canary::is("log-waiting-groups-unbounded") {
             return Ok(());
         }
-        match self.seal_over_bound().and_then(|()| self.free_where_short()) {
+        let freed = self.free_where_short().and_then(|()| self.seal_over_bound());
+        match freed.and_then(|()| self.free_where_short()) {
             Err(e) if e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e) => Ok(()),
             done => done,
         }

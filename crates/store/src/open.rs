@@ -192,7 +192,9 @@ impl Replayed {
             log.end_old(report, None)?;
         }
         store.remove_orphans(&listing)?;
-        store.space.bound_files();
+        if !base::canary::is("log-begins-before-its-ceiling") {
+            store.space.bound_files();
+        }
         store.lanes().zip(&reports).try_for_each(|(log, report)| store.resume(log, report))?;
         store.space.bound_files();
         match store.log.fill_ballast() {

@@ -646,6 +646,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a_lost_end_before_a_batch_of_both_is_told",
         "changes that are lost before a batch of both that is there are not told",
     ),
+    row(
+        "log-begins-before-its-ceiling",
+        "log-model",
+        Some(1_043_344_867_033),
+        "a store of logs that is opened at its limit begins groups above it",
+    ),
+    test(
+        "log-room-of-edits-given-away",
+        ("lavastore-lavalog", "--test domain"),
+        "faults::a_store_at_its_limit_is_opened_again_and_again_below_it",
+        "files are let into the room below a limit that the manifest takes without asking",
+    ),
     test(
         "log-scan-reads-truncated",
         ("lavastore-lavalog", "--test logs"),

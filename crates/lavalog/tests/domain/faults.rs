@@ -1,9 +1,9 @@
 //! Operations of the file system that fail, and volumes without room, under both engines at once.
 
-use crate::life::{DIR, Found, Life};
+use crate::life::{DIR, Found, Life, find, open_with};
 use crate::simulated;
-use crate::strikes::{Past, Room, Struck};
-use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use crate::strikes::{Past, Room, Struck, limited};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 
 /// The calls that need a descriptor.
 const OPENS: [OpKind; 6] = [
@@ -94,4 +94,25 @@ fn a_limit_that_is_reached_refuses_batches_of_both_whole() {
         of_both += past(seed).reaches_limit(seed, &Simulated, (seed % 3) * (200 << 10)).1;
     }
     assert!(of_both > 4, "{of_both}");
+}
+
+/// Processes that die soon leave the groups in which their logs began to the next, each.
+#[test]
+fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
+    for seed in 0..8 {
+        let past = past(seed);
+        let (mut sim, life, limit) = past.at_limit(seed, &Simulated, (seed % 3) * (200 << 10));
+        let mut found = life.now;
+        for nth in 0..20 {
+            sim = sim.crash(CrashKind::ProcessKill, seed + nth);
+            sim.watch(DIR);
+            let mut life = Life::new(sim.clone(), past.env, seed + nth, found);
+            let (db, logs) = open_with(&(past.env)(&sim).unwrap(), DIR, limited(limit)).unwrap();
+            assert_eq!(find(&db, &logs), found, "life {nth}");
+            life.go_on(&db, &logs, [0, 0, 0, 6][nth as usize % 4]).unwrap();
+            found = life.now;
+            let most = sim.peak();
+            assert!(most <= limit, "seed {seed}, life {nth}: {most} bytes were occupied of {limit}");
+        }
+    }
 }

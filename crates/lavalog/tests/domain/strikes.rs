@@ -130,6 +130,16 @@ impl Past {
     /// Goes on, on a copy of the machine, under a limit that leaves so many bytes, until calls are refused, and then without it. Returns what
     /// [`Past::fills_up`] does.
     pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (u64, u64) {
+        let (sim, life, _) = self.at_limit(seed, room, more);
+        let left = sim.crash(CrashKind::PowerLoss, seed);
+        let (found, _) = find_left(&left, self.env, seed % 3);
+        life.judge(found, ALWAYS, CrashKind::PowerLoss);
+        Life::new(left, self.env, seed, found).live(40);
+        (life.done.refused, life.done.refused_of_both)
+    }
+
+    /// A process that was killed where calls were refused below a limit, and that limit.
+    pub fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
         let sim = self.sim.fork(seed);
         let mut life = Life::new(sim.clone(), self.env, seed, self.found);
         room.watch(&sim);
@@ -147,18 +157,12 @@ impl Past {
             }
         }
         assert_eq!(life.done.refused_trims, 0, "a trim was refused, which makes room");
-        let counts = (life.done.refused, life.done.refused_of_both);
-        drop((db, logs));
-        let left = sim.crash(CrashKind::PowerLoss, seed);
-        let (found, _) = find_left(&left, self.env, seed % 3);
-        life.judge(found, ALWAYS, CrashKind::PowerLoss);
-        Life::new(left, self.env, seed, found).live(40);
-        counts
+        (sim, life, limit)
     }
 }
 
 /// Options with a limit. Files of values are short, so that a low one is allowed.
-fn limited(limit: u64) -> Options {
+pub fn limited(limit: u64) -> Options {
     let options = kv_options();
     let family = FamilyOptions { vsst_bytes: 16 << 10, ..options.family };
     Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }

@@ -178,6 +178,51 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
     }
 }
 
+/// With no ballast and nothing dead there is no room for the groups in which logs begin. They are made above the limit, as short as can be:
+/// else nobody could free anything. Whoever comes next finds them, and makes no more.
+#[test]
+fn a_store_at_its_limit_that_has_no_ballast_is_opened_above_it() {
+    let sim = SimEnv::new(8);
+    let store = open(&sim);
+    let log = store.create_log("log").unwrap();
+    let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    drop((log, store));
+    let mut sim = sim.crash(CrashKind::ProcessKill, 1);
+    // Of the groups, those that the manifest does not list: what waits to be used again, and the ballast.
+    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(&entry.name);
+        let without = sim.fork(1);
+        without.env().fs.remove(&path).unwrap();
+        let found = LogStore::open(&without.env(), Path::new(DIR), &options()).map(|store| store.verify());
+        if entry.name.ends_with(".log") && found.is_ok_and(|found| found.damages.is_empty()) {
+            sim.env().fs.remove(&path).unwrap();
+        }
+    }
+    sim.watch(DIR);
+    let limit = sim.peak();
+    let options = Options { space_limit: Some(limit), ..options() };
+    for life in 0..30 {
+        sim.watch(DIR);
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+        let log = store.open_log("log").unwrap();
+        assert_eq!(
+            append(&log, log.last_lsn().unwrap().unwrap() + 1).unwrap_err().kind(),
+            ErrorKind::NoSpace
+        );
+        let above = sim.peak().saturating_sub(limit);
+        assert!(above <= 96 << 10, "life {life}: {above} bytes above the limit");
+        sim = sim.crash(CrashKind::ProcessKill, life);
+    }
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let log = store.open_log("log").unwrap();
+    let last = log.last_lsn().unwrap().unwrap();
+    log.trim(last).unwrap();
+    store.settle().unwrap();
+    append(&log, last + 1).unwrap();
+    assert!(store.space().unwrap().total_bytes <= limit);
+}
+
 /// What is told of the space holds against what the file system says, and against what was written.
 fn told(sim: &SimEnv, store: &LogStore) -> lavalog::Space {
     let space = store.space().unwrap();

@@ -116,6 +116,11 @@ pub const ASK_NS: u64 = 100_000_000;
 /// or when the store has changed by this part of what the volume had left.
 const ASK_PART: u64 = 16;
 
+/// What of a ceiling is left to all but the manifest.
+fn without_edits(ceiling: u64) -> u64 {
+    ceiling.saturating_sub(if base::canary::is("log-room-of-edits-given-away") { 0 } else { EDITS_BYTES })
+}
+
 impl SpaceBudget {
     /// The budget of a store whose files are counted by the meter of its directory.
     pub fn new(context: &Arc<Context>, terms: Terms) -> SpaceBudget {
@@ -193,22 +198,23 @@ impl SpaceBudget {
             return self.bound_files();
         }
         // A ratio is of what is only estimated. A volume has a ceiling of its own.
-        self.meter.set_ceiling(if exact { ceiling.max(own) } else { u64::MAX });
+        // What the manifest writes is never refused: its part of the reserve is for no other file.
+        self.meter.set_ceiling(if exact { without_edits(ceiling.max(own)) } else { u64::MAX });
     }
 
-    /// The ceiling of a store that keeps to its limit strictly ([`Terms::is_strict`]); of another it stays as it is.
+    /// The ceiling of a store that keeps to its limit strictly ([`Terms::is_strict`]), and of any store while its logs begin.
     ///
     /// What the manifest writes is never refused, so the last of the room is for nothing else. Found above that, with a limit that was
     /// lowered or files that were let in ([`SpaceBudget::let_files_in`]), the store occupies no more than it does, and less with each file that goes.
-    pub(crate) fn bound_files(&self) {
-        let Some(SpaceLimit::Bytes(own)) = self.terms.limit.filter(|_| self.terms.is_strict) else { return };
-        let below = own.min(self.limit_bytes()).saturating_sub(EDITS_BYTES);
+    pub fn bound_files(&self) {
+        let Some(SpaceLimit::Bytes(own)) = self.terms.limit else { return };
+        let below = without_edits(own.min(self.limit_bytes()));
         let most = self.meter.ceiling().min(self.meter.used_bytes());
         self.meter.set_ceiling(below.max(most));
     }
 
     /// Refuses no file until [`SpaceBudget::bound_files`]: a store is opened whatever it occupies, or nobody could free anything.
-    pub(crate) fn let_files_in(&self) {
+    pub fn let_files_in(&self) {
         self.meter.set_ceiling(u64::MAX);
     }
 
