@@ -14,9 +14,11 @@ use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{Access, Env, FileLock, ReadFile};
-use std::path::{Component, Path};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use wal::Lane;
+use wal::salvage::displaced::{self, GroupFound};
 pub use wal::salvage::{Batches, LogGap, OnBatch, SalvagedLog};
 use wal::salvage::{ListedGroup, LogFile};
 
@@ -126,8 +128,8 @@ pub enum Groups {
     Replayed,
 }
 
-/// A lane of the log, as far as it can be read: the groups that a state lists, or else all files in which there are pages of it. `store`:
-/// whose pages they are; without it those of whom most are.
+/// A lane of the log, as far as it can be read: the groups that a state lists, or else all files in which there are pages of it; under whatever
+/// names, if they begin with such a page. `store`: whose pages they are; without it those of whom most are.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote it; those of reading what is no page.
@@ -138,8 +140,14 @@ pub fn open_lane(
     state: Option<&State>,
     store: Option<Uid>,
 ) -> Result<SalvagedLog> {
-    let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
-    let mut files = Vec::new();
+    let mut here = BTreeMap::new();
+    for entry in env.fs.list(dir)? {
+        let path = io::fs::join(dir, &entry.name);
+        let file = env.fs.open(&path, Access::Buffered).ok();
+        let group = file.as_ref().and_then(|file| displaced::group_in(&**file, lane));
+        here.insert(entry.name, OnDisk { path, file, group });
+    }
+    let (mut files, mut exchanged) = (Vec::new(), Vec::new());
     match state {
         Some(state) => {
             let counts = |group: &&LogGroupMeta| {
@@ -147,28 +155,66 @@ pub fn open_lane(
                 group.lane == lane && !group.discarded && is_read
             };
             for group in state.log_groups.values().filter(counts) {
-                let path = io::fs::join(dir, &names::log(group.file));
-                let listed = ListedGroup {
-                    ltn: group.ltn,
-                    uid: group.uid,
-                    sealed_end: group.sealed_end,
-                    len: group.len,
-                    store: group.store,
-                    retained_bytes: group.retained_bytes,
-                };
-                files.push(LogFile { file: open(&path), path, listed: Some(listed) });
+                let (file, is_elsewhere) = file_of(group, state.uid, &here, dir);
+                if is_elsewhere && let Some(path) = &file.path.file_name() {
+                    let why = format!(
+                        "{} has log group {}, which belongs here: files were exchanged",
+                        path.display(),
+                        group.ltn
+                    );
+                    exchanged
+                        .push(Error::corruption(why).at_file(io::fs::join(dir, &names::log(group.file))));
+                }
+                files.push(file);
             }
         }
         None => {
-            for entry in env.fs.list(dir)? {
-                if let Some(FileKind::Log(_)) = names::parse(&entry.name) {
-                    let path = io::fs::join(dir, &entry.name);
-                    files.push(LogFile { file: open(&path), path, listed: None });
+            for (name, OnDisk { path, file, group }) in here {
+                let is_log = matches!(names::parse(&name), Some(FileKind::Log(_)));
+                if let Some(group) = group.filter(|_| !is_log) {
+                    let why = format!("this is the file of log group {}: files were exchanged", group.ltn);
+                    exchanged.push(Error::corruption(why).at_file(&path));
+                }
+                if is_log || group.is_some() {
+                    files.push(LogFile { path, file, listed: None });
                 }
             }
         }
     }
-    wal::salvage::salvage(env, dir, lane, store, files)
+    let mut log = wal::salvage::salvage(env, dir, lane, store, files)?;
+    log.displaced = exchanged;
+    log.end_is_open = state.is_none();
+    Ok(log)
+}
+
+/// A file of the directory, and the group of a lane with whose first page it begins.
+struct OnDisk {
+    path: PathBuf,
+    file: Option<Arc<dyn ReadFile>>,
+    group: Option<GroupFound>,
+}
+
+/// Where a group is: in its file, or in another one, if only that begins with a page of it, which is told then.
+fn file_of(group: &LogGroupMeta, store: Uid, here: &BTreeMap<String, OnDisk>, dir: &Path) -> (LogFile, bool) {
+    let name = names::log(group.file);
+    let listed = ListedGroup {
+        ltn: group.ltn,
+        uid: group.uid,
+        sealed_end: group.sealed_end,
+        len: group.len,
+        store: group.store,
+        retained_bytes: group.retained_bytes,
+    };
+    let found = GroupFound { ltn: group.ltn, uid: group.uid, store: group.store.unwrap_or(store) };
+    let own = here.get(&name);
+    let is_it = |on_disk: &&OnDisk| on_disk.group == Some(found);
+    let other = here.values().find(is_it).filter(|_| !own.iter().any(is_it));
+    let path = io::fs::join(dir, &name);
+    let (path, file) = match other.or(own) {
+        Some(on_disk) => (on_disk.path.clone(), on_disk.file.clone()),
+        None => (path, None),
+    };
+    (LogFile { file, path, listed: Some(listed) }, other.is_some())
 }
 
 /// What a host's repair found out before the guest looks.

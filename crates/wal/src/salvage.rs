@@ -15,17 +15,24 @@
 //! **Gaps.** Batches are handed out whole or not at all. Of a gap it is told which sequences are missing: those between the
 //! last batch before it and the first behind it. Nothing tells their keys.
 //!
+//! **Files with other names.** What a file is says its first page, as far as it is one: a group is looked for in all files, and pages of
+//! the staging file count under whatever name ([`displaced`]).
+//!
 //! **The lane of records** is read in the same way, with two differences. Groups that are kept as storage come before the chain, with
 //! whatever gaps collection has left between them: each is read as far as it was filled. And without a manifest every group counts of
 //! which no later one says that a recovery passed it over (`not_passed_over`): one that was freed may be among them.
 //!
 //! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the longest batch.
 
+pub mod displaced;
+mod end;
+
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
 use crate::{Lane, LogPlace, Place, TenantId};
 use base::{Error, Result, SeqNo, Uid};
+use end::TornPage;
 use io::{Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,6 +95,13 @@ pub struct SalvagedLog {
     pub witness_edit: u64,
     /// The oldest group goes on from one that is gone.
     pub begins_late: bool,
+    /// Files that are not what their names say.
+    pub displaced: Vec<Error>,
+    /// Nothing tells whether the log was closed: what may have been behind its end is a gap, if anything shows that there was something.
+    /// It may have been torn by a crash.
+    pub end_is_open: bool,
+    /// What shows it.
+    behind_end: Option<Error>,
     lane: Lane,
     files: Vec<LogFile>,
     /// Of the files of groups that are kept as storage, those that have no page of them.
@@ -126,8 +140,9 @@ impl Run {
     fn enters(&mut self, group: &Group, passed: &[Group], is_last: bool) -> bool {
         let Some(header) = &group.any else {
             // It may never have had a page: then the next one does not continue it. If there is no next one, only a
-            // file that was cut tells that something was there.
-            if is_last && group.is_cut {
+            // file that was cut tells that something was there, or who closed it.
+            let had_pages = group.is_sealed && group.end > Some(self.end_lpn);
+            if is_last && (group.is_cut || had_pages) {
                 self.steps.push(Step::Gap { file: group.file, index: 0, between: false });
             }
             return true;
@@ -186,10 +201,10 @@ pub fn salvage(
         Some(store) => store,
         None => most_common_store(env, lane, &staging_path, &files),
     };
-    let staging = Staging::read(env, &staging_path, store)?;
-    let mut groups = Vec::new();
+    let staging = displaced::staging(env, &staging_path, (lane, store), &files)?;
+    let (mut groups, mut torn) = (Vec::new(), Vec::new());
     for (file, log) in files.iter().enumerate() {
-        groups.extend(read_group(file, log, lane, store)?);
+        groups.extend(read_group(file, log, (lane, store), &mut torn)?);
     }
     let has_manifest = files.iter().any(|log| log.listed.is_some());
     if !has_manifest {
@@ -222,10 +237,22 @@ pub fn salvage(
     let owners = groups.iter().map(|group| group.owner).collect();
     let first = groups.iter().find_map(|group| group.any);
     let begins_late = first.is_some_and(|header| header.prev_ltn > 0);
-    let (witness_edit, steps) = (0, Vec::new());
-    let mut log =
-        SalvagedLog { store, witness_edit, begins_late, lane, files, silent, owners, staging, steps };
+    let mut log = SalvagedLog {
+        store,
+        witness_edit: 0,
+        begins_late,
+        displaced: Vec::new(),
+        end_is_open: false,
+        behind_end: None,
+        lane,
+        files,
+        silent,
+        owners,
+        staging,
+        steps: Vec::new(),
+    };
     log.arrange(&groups);
+    log.behind_end = log.find_behind_end(&groups, &torn);
     Ok(log)
 }
 
@@ -280,7 +307,13 @@ fn each_page(
 }
 
 /// The pages of the group that a file holds; `None` if it holds none and the manifest does not list it.
-fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Option<Group>> {
+/// What begins like a page of the lane and is none is added to `torn`.
+fn read_group(
+    file: usize,
+    log: &LogFile,
+    (lane, store): (Lane, Uid),
+    torn: &mut Vec<TornPage>,
+) -> Result<Option<Group>> {
     let mut by_group: BTreeMap<(u64, Owner), BTreeMap<u64, PageHeader>> = BTreeMap::new();
     let (mut len, mut other_lane) = (0, 0);
     if let Some(open) = &log.file {
@@ -302,6 +335,10 @@ fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Opti
                     let error =
                         unknown.error("repair the store with the release that wrote it, or a newer one");
                     Err(error.at_file(&log.path).at_offset(offset))
+                }
+                Verdict::Invalid if peeked.lane() == lane && peeked.offset() == Some(offset) => {
+                    torn.push(TornPage { file, offset, ltn: peeked.ltn, lpn: peeked.lpn });
+                    Ok(unit)
                 }
                 Verdict::Valid(_) | Verdict::Invalid => Ok(unit),
             }
@@ -406,6 +443,12 @@ impl SalvagedLog {
             let (passed, later) = groups.split_at(i);
             let is_last = later.iter().skip(1).all(|later| later.any.is_none());
             if !run.enters(group, passed, is_last) || !self.group(i, group, is_last, &mut run) {
+                // A file that was cut is no torn end.
+                if passed.iter().chain([group]).any(|group| group.is_cut) {
+                    let first_lpn = group.any.map_or(run.end_lpn, |header| header.first_lpn);
+                    let index = run.end_lpn.saturating_sub(first_lpn);
+                    run.steps.push(Step::Gap { file: group.file, index, between: false });
+                }
                 break;
             }
         }
@@ -505,6 +548,9 @@ impl SalvagedLog {
     pub fn replay(&self, tenant: TenantId, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
         let mut batches = self.batches(tenant);
         while batches.step(replay)? {}
+        if let Some(error) = self.behind_end.as_ref().filter(|_| self.end_is_open) {
+            batches.gap(error.clone(), false);
+        }
         let mut gaps = batches.gaps;
         // Pages without batches leave no trace in the sequences.
         gaps.retain(|gap| gap.before_seq.is_none_or(|before| before > gap.after_seq + 1));

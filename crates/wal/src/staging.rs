@@ -8,7 +8,7 @@
 use crate::Lane;
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Access, Env, PAGE};
+use io::{Access, Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -45,14 +45,30 @@ pub(crate) struct Staging {
 impl Staging {
     /// Reads the staging file; one that does not exist has no pages.
     pub fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
-        let file = match env.fs.open(path, Access::Buffered) {
-            Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Staging::default()),
-            Err(e) => return Err(e),
-        };
+        let mut staging = Staging::default();
+        staging.take_from(env, path, store)?;
+        Ok(staging)
+    }
+
+    /// As [`Staging::read`], beside what is known.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn take_from(&mut self, env: &Env, path: &Path, store: Uid) -> Result<()> {
+        match env.fs.open(path, Access::Buffered) {
+            Ok(file) => self.take(&*file, store),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes the pages of a file as well.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn take(&mut self, file: &dyn ReadFile, store: Uid) -> Result<()> {
         // A length that does not fit what this release writes is not believed, and not an error: the file is scratch.
         let len = file.len()?.min(STAGING_LEN_MAX as u64) as usize / PAGE * PAGE;
-        let mut staging = Staging::default();
         let mut buf = vec![0; READ_LEN.min(len)];
         let mut offset = 0;
         while offset < len {
@@ -63,10 +79,10 @@ impl Staging {
                 Err(e) if io::is_unreadable(&e) => buf.fill(0),
                 read => read?,
             }
-            buf.chunks_exact(PAGE).for_each(|bytes| staging.add(bytes, store));
+            buf.chunks_exact(PAGE).for_each(|bytes| self.add(bytes, store));
             offset += n;
         }
-        Ok(staging)
+        Ok(())
     }
 
     fn add(&mut self, bytes: &[u8], store: Uid) {

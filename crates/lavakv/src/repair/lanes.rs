@@ -70,6 +70,12 @@ impl Lanes {
         self.records.as_ref().map_or(0, |(records, _)| records.witness_edit).max(self.own.witness_edit)
     }
 
+    /// Files of the log that are not what their names say.
+    pub fn displaced(&self) -> impl Iterator<Item = &Error> {
+        let records = self.records.iter().flat_map(|(records, _)| &records.displaced);
+        self.own.displaced.iter().chain(records)
+    }
+
     /// Which store it is, as far as the pages of its own lane tell it.
     pub fn store(&self) -> Option<Uid> {
         (!self.own.is_empty()).then_some(self.own.store)
@@ -116,12 +122,20 @@ impl Lanes {
     /// # Errors
     /// None of its own.
     pub fn begins_late(&self) -> Result<Option<SeqNo>> {
-        let mut first = SeqNo::MAX;
-        self.own.replay(TENANT, &mut |_, first_seq, _| {
-            first = first.min(first_seq);
-            Ok(())
-        })?;
-        Ok(Some(first).filter(|_| self.own.begins_late))
+        if !self.own.begins_late {
+            return Ok(None);
+        }
+        // Sequences ascend.
+        let (mut batches, mut first) = (self.own.batches(TENANT), SeqNo::MAX);
+        loop {
+            let is_more = batches.step(&mut |_, first_seq, _| {
+                first = first_seq.min(first);
+                Ok(())
+            })?;
+            if !is_more || first < SeqNo::MAX {
+                return Ok(Some(first));
+            }
+        }
     }
 
     /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there; and what

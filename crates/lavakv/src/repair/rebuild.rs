@@ -68,6 +68,7 @@ pub(super) fn rebuild(
         }
         lanes.are_in_files_below(own.in_files_below());
     }
+    lanes.displaced().for_each(|e| found.report.damage(e));
     let (of_log, gaps) = families_of_log(&lanes)?;
     let has_keys = !plan.is_empty() || !of_log.is_empty() || lanes.last_carried()? > 0;
     check_halves(dir, &found, &lanes, guest.is_some(), has_keys)?;

@@ -205,8 +205,10 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
     let models = store(&sim);
     let start = sim.op_count();
     try_repair(&sim, false).unwrap();
-    let middle = start.midpoint(sim.op_count());
-    let after = sim.record().crash_at(middle, CrashKind::ProcessKill, 1);
+    let end = sim.op_count();
+    // First it looks at the old store.
+    let late = start.midpoint(end).midpoint(end);
+    let after = sim.record().crash_at(late, CrashKind::ProcessKill, 1);
     let env = env(&after);
     assert!(env.fs.exists(&Path::new(INTO).join("CURRENT")).unwrap());
     let again = Db::repair_in(&env, INTO, &env, "/third", &RepairOptions::default());

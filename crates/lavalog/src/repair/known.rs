@@ -83,6 +83,7 @@ impl Known {
             report.lose(gap, !is_covered);
             known.has_uncertain_gaps |= !is_indexed(sources, &indexed, gap.error.file());
         }
+        sources.log.displaced.iter().for_each(|e| report.damage(e));
         for path in sources.log.silent() {
             let why = "no page is left of a log group that is kept as storage, or its file is missing";
             report.damage(&Error::corruption(why).at_file(path));

@@ -229,8 +229,8 @@ fn lost_end(
 struct Disk<'a> {
     env: &'a Env,
     dir: &'a Path,
-    /// By the identity in the footer: what it is, its number by its name, its path.
-    known: HashMap<Uid, (Kind, u64, PathBuf)>,
+    /// By the identity in the footer: what it is, its number by its name, if that is one of such a file, its path.
+    known: HashMap<Uid, (Kind, Option<u64>, PathBuf)>,
     /// Those that do not say what they are, by name, with their numbers.
     silent: Vec<(String, u64)>,
 }
@@ -239,15 +239,18 @@ impl<'a> Disk<'a> {
     fn of(env: &'a Env, dir: &'a Path, listing: &[DirEntry]) -> Disk<'a> {
         let mut disk = Disk { env, dir, known: HashMap::default(), silent: Vec::new() };
         for entry in listing {
-            let Some(FileKind::Engine { engine, number, .. }) = names::parse(&entry.name) else { continue };
-            if engine != LavaLog::ID.0 {
-                continue;
-            }
+            let number = match names::parse(&entry.name) {
+                Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => Some(number),
+                _ => None,
+            };
             let path = io::fs::join(dir, &entry.name);
             let identity = env.fs.open(&path, Access::Buffered).and_then(|file| identity_of(&*file));
-            match identity {
-                Ok((kind, uid)) => drop(disk.known.insert(uid, (kind, number, path))),
-                Err(_) => disk.silent.push((entry.name.clone(), number)),
+            match (identity, number) {
+                (Ok((kind, uid)), Some(_)) => drop(disk.known.insert(uid, (kind, number, path))),
+                // Files were exchanged.
+                (Ok((kind, uid)), None) => drop(disk.known.entry(uid).or_insert((kind, None, path))),
+                (Err(_), Some(number)) => disk.silent.push((entry.name.clone(), number)),
+                (Err(_), None) => {}
             }
         }
         disk
@@ -257,6 +260,7 @@ impl<'a> Disk<'a> {
     fn unlisted(&self, hints: &Hints) -> Vec<FileMeta> {
         let mut metas: BTreeMap<u64, FileMeta> = hints.added.clone();
         for (uid, (kind, number, path)) in &self.known {
+            let Some(number) = number else { continue };
             let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
             let role = match kind {
                 // The file itself says of which group it is.

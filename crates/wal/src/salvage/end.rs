@@ -1,0 +1,60 @@
+//! What shows that a log went on behind the end that its pages prove.
+//!
+//! A crash leaves such traces as well: pages that were written when the power failed, behind one that was not. So they count only where
+//! nothing tells whether there was a crash.
+
+use super::{Group, SalvagedLog, Step};
+use base::Error;
+
+/// The header of a page, at the place that it names, over bytes that are not its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TornPage {
+    pub file: usize,
+    pub offset: u64,
+    pub ltn: u64,
+    pub lpn: u64,
+}
+
+impl SalvagedLog {
+    /// Of the groups that were arranged: what lies behind the last page that counts, or should.
+    pub(super) fn find_behind_end(&self, groups: &[Group], torn: &[TornPage]) -> Option<Error> {
+        let last = self.steps.iter().rev().find_map(|step| match step {
+            Step::Page { lpn, .. } => Some((*lpn, false)),
+            Step::Staged { lpn, .. } => Some((*lpn, true)),
+            Step::Group(_) | Step::Gap { .. } => None,
+        });
+        let (last_lpn, is_staged) = last?;
+        // A page that is in staging only may have been fuller in its file.
+        let is_behind = |lpn: u64| lpn > last_lpn || is_staged && lpn == last_lpn;
+        let unit = self.lane.unit() as u64;
+        for group in groups.iter().filter(|group| !group.pages.is_empty()) {
+            let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { continue };
+            let place = |lpn: u64| lpn.saturating_sub(first_lpn).saturating_mul(unit);
+            let file = self.files.get(group.file).and_then(|log| log.file.as_ref());
+            // A file has all its length before its first page.
+            let len = file.and_then(|file| file.len().ok()).unwrap_or(u64::MAX);
+            let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.lpn);
+            let mut cut = staged.filter(|lpn| counts(group, *lpn) && place(*lpn) >= len);
+            let mut behind = group.pages.keys().copied().filter(|lpn| counts(group, *lpn) && is_behind(*lpn));
+            if let Some(lpn) = behind.next().or_else(|| cut.next()) {
+                return Some(self.behind(group.file, place(lpn)));
+            }
+        }
+        let newest = groups.iter().map(|group| group.ltn).max()?;
+        let is_lost = |page: &&TornPage| {
+            let group = groups.iter().find(|group| group.ltn == page.ltn);
+            page.ltn >= newest && is_behind(page.lpn) && group.is_none_or(|group| counts(group, page.lpn))
+        };
+        torn.iter().find(is_lost).map(|page| self.behind(page.file, page.offset))
+    }
+
+    fn behind(&self, file: usize, offset: u64) -> Error {
+        let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
+        let why = "the log may have gone on here, behind its end: pages of the log before it are damaged or missing, or a crash came while they were written";
+        Error::corruption(why).at_file(path).at_offset(offset)
+    }
+}
+
+fn counts(group: &Group, lpn: u64) -> bool {
+    group.end.is_none_or(|end| lpn < end)
+}
