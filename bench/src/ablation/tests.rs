@@ -95,7 +95,7 @@ fn the_json_has_every_promised_field() {
     let (report, ..) = measured("ablation --num 200 --values mixed-8k --updates 300 --pairs 1");
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!((&json["workload"], &json["rounds"]), (&"ablation".into(), &1.into()));
-    assert_eq!(json["other_switches"], serde_json::json!(["correlated", "quiet_compaction"]));
+    assert_eq!(json["other_switches"], serde_json::json!(["correlated", "quiet_compaction", "io_pacing"]));
     for (at, (row, adds)) in ROWS.iter().enumerate() {
         let found = &json["rows"][at];
         assert_eq!((&found["row"], found["adds"].as_str()), (&(*row).into(), *adds));
