@@ -667,3 +667,42 @@ fn a_repair_without_a_manifest_tells_no_loss_where_groups_were_collected() {
         "{of_logs:?}"
     );
 }
+
+/// Beside the process that has the store open: both halves are read as they were when the reader came, by everything that reads, and nothing is
+/// written through it.
+#[test]
+fn readers_of_both_halves_come_beside_the_writer() {
+    let machine = SimEnv::new(5);
+    let db = open(&machine).unwrap();
+    let logs = db.logs().unwrap();
+    let orders = logs.log("orders").unwrap();
+    let write = |lsn: u64| {
+        let (mut batch, record) = (LogBatch::new(), format!("order {lsn}"));
+        batch.append(&orders, lsn, &record);
+        db.write_with_logs(&one(&lsn.to_string(), &record), &batch).unwrap();
+    };
+    (1..=200).for_each(write);
+    logs.settle().unwrap();
+    orders.trim(20).unwrap();
+    let keys = Db::open_read_only_in(&machine.env(), "/store", &options()).unwrap();
+    let reader = LogStore::open_read_only_in(&machine.env(), "/store", &log_options()).unwrap();
+    let seen = reader.open_log("orders").unwrap();
+    write(201);
+    assert_eq!(keys.get("200").unwrap().as_deref(), Some(&b"order 200"[..]));
+    assert_eq!(seen.read(200).unwrap().as_deref(), Some(&b"order 200"[..]));
+    assert_eq!(seen.read(19).unwrap_err().kind(), ErrorKind::Trimmed);
+    assert_eq!((seen.first_lsn().unwrap(), seen.last_lsn().unwrap()), (Some(20), Some(200)));
+    let mut scan = seen.scan(..);
+    let lsns: Vec<u64> = scan.by_ref().map(|record| record.unwrap().0).collect();
+    assert!(lsns.into_iter().eq(20..=200));
+    // What comes later is for the next reader.
+    assert_eq!(scan.wait_next(std::time::Duration::from_millis(5)).unwrap(), None);
+    assert_eq!((reader.log_names(), reader.stats().logs), (vec!["orders".to_owned()], 1));
+    assert!(reader.verify().is_sound() && reader.space().unwrap().total_bytes > 0);
+    let refused = [seen.append(201, "x"), seen.trim(30), reader.delete_log("orders"), keys.put("a", "b")];
+    assert!(refused.into_iter().all(|done| done.unwrap_err().kind() == ErrorKind::ReadOnly));
+    drop((scan, seen));
+    reader.close().unwrap();
+    let next = LogStore::open_read_only_in(&machine.env(), "/store", &log_options()).unwrap();
+    assert_eq!(next.open_log("orders").unwrap().last_lsn().unwrap(), Some(201));
+}
