@@ -220,7 +220,7 @@ fn in_background(env: &Env) -> (i32, (i64, i64), bool) {
     let spawner = env.spawner.as_ref().unwrap();
     assert!(spawner.spawn("lava test", crate::Priority::Background, body).unwrap().join());
     let (nice, (own, lowest)) = receive.recv().unwrap();
-    (nice, (own.into(), lowest.into()), spawner.refused_priority())
+    (nice, (own, lowest), spawner.refused_priority())
 }
 
 /// A system that does not let threads step back for others is told once, and nothing else comes of it: the thread does its work. An
