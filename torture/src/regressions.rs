@@ -149,6 +149,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("repair", 171, "the same"),
     ("repair", 191, "the same"),
     (
+        "repair",
+        1_611_280_420,
+        "a key with a change in each of two gaps of the log was taken for one that is not told",
+    ),
+    (
         "crash",
         1,
         "a sector of the log that the power failed on could not be read, and the store refused to open",
