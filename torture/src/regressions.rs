@@ -84,6 +84,12 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "without a manifest the log ended in a page of which only an earlier state was left, its file was cut, and that was not told",
     ),
     ("log-joint-repair", 655_138_787_639, "the same, of a page that was damaged in its file"),
+    (
+        "repair",
+        2_704_111_180,
+        "a flipped bit in the version of a table was taken for a newer release, and the repair was refused",
+    ),
+    ("repair", 2_704_111_299, "the same, in a file of values"),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),

@@ -24,6 +24,7 @@ pub mod completion;
 pub mod compression;
 pub mod dependency;
 pub mod error;
+pub mod footer;
 pub mod hash;
 pub mod histogram;
 pub mod iter;

@@ -16,10 +16,10 @@
 
 use crate::frame::{BlockHandle, FRAME_LEN_MAX};
 use base::codec::Reader;
-use base::{Error, ErrorKind, Result, Uid, checksum};
+use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
 /// Bytes of a footer.
-pub const FOOTER_LEN: usize = 64;
+pub const FOOTER_LEN: usize = footer::LEN;
 /// The version this release writes, and the newest it reads.
 pub const VERSION: u32 = 1;
 /// The last bytes of a kSST.
@@ -53,8 +53,6 @@ impl FileKind {
     }
 }
 
-const SUM_AT: usize = 48;
-
 /// What a footer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
@@ -81,8 +79,7 @@ impl Footer {
         out[32..40].copy_from_slice(&self.file_len.to_le_bytes());
         out[52..56].copy_from_slice(&VERSION.to_le_bytes());
         out[56..].copy_from_slice(&kind.magic());
-        let sum = sum_of(&out) ^ checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64);
-        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        footer::seal(&mut out, checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64));
         out
     }
 
@@ -108,19 +105,19 @@ impl Footer {
         let flags = reader.u32()?;
         let stored_len = reader.u64()?;
         reader.take(8)?;
-        let sum = reader.u32()?;
-        let version = reader.u32()?;
+        reader.take(8)?;
         if reader.rest() != kind.magic() {
             return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
         }
-        if version > VERSION {
-            let why = format!(
-                "{name} format version {version}; this release reads up to {VERSION}: use a newer one"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
-        }
-        if sum_of(bytes) ^ checksum::mask(stored_uid, at) != sum || version == 0 {
-            return Err(bad("the footer is damaged or the file was cut".into()));
+        match footer::judge(bytes, checksum::mask(stored_uid, at), VERSION) {
+            footer::State::Sound => {}
+            footer::State::Newer(version) => {
+                let why = format!(
+                    "{name} format version {version}; this release reads up to {VERSION}: use a newer one"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+            }
+            footer::State::Damaged => return Err(bad("the footer is damaged or the file was cut".into())),
         }
         if stored_uid != uid {
             return Err(bad(format!(
@@ -151,10 +148,6 @@ pub fn uid_of(file: &dyn io::ReadFile) -> Result<Uid> {
     Ok(Uid(uid))
 }
 
-fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
-    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +174,7 @@ mod tests {
         let footer = Footer { uid, meta: BlockHandle { offset: 900, len: 36 }, file_len: 1000 };
         let mut bytes = footer.encode();
         bytes[52] = 2;
+        footer::seal(&mut bytes, checksum::mask(uid, 936));
         assert_eq!(Footer::decode(&bytes, uid, 1000).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
@@ -193,8 +187,7 @@ mod tests {
         assert_eq!((e.message(), e.offset()), ("the file has 1000 bytes, 1000 were written", Some(936)));
         let mut bytes = Footer { meta: BlockHandle { offset: 900, len: 36 }, ..short }.encode();
         bytes[28] = 1;
-        let sum = sum_of(&bytes) ^ checksum::mask(uid, 936);
-        bytes[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        footer::seal(&mut bytes, checksum::mask(uid, 936));
         let e = Footer::decode(&bytes, uid, 1000).unwrap_err();
         assert_eq!(
             (e.kind(), e.message()),

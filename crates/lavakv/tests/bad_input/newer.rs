@@ -1,8 +1,7 @@
 //! A store of a newer release: every kind of file says so, and the error names it.
 
 use crate::common::*;
-use base::Uid;
-use base::checksum;
+use base::{Uid, checksum, footer};
 use lavastore_lavakv::{Db, ErrorKind, sim::SimEnv};
 
 /// A closed store with a table and something in the log.
@@ -64,6 +63,9 @@ fn a_table() {
         let mut bytes = sim.read_file(path(&name)).unwrap();
         let at = bytes.len() - 12;
         bytes[at..at + 4].copy_from_slice(&2u32.to_le_bytes());
+        let start = bytes.len() - footer::LEN;
+        let mask = checksum::mask(uid(&bytes, start), start as u64);
+        footer::seal((&mut bytes[start..]).try_into().unwrap(), mask);
         sim.write_file(path(&name), &bytes).unwrap();
     }
     let db = open(&sim);

@@ -16,14 +16,12 @@
 
 use super::SUM_LEN;
 use base::codec::Reader;
-use base::{Error, ErrorKind, Result, Uid, checksum};
+use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
 /// Bytes of a footer.
-pub const FOOTER_LEN: usize = 64;
+pub const FOOTER_LEN: usize = footer::LEN;
 /// The version this release writes, and the newest it reads.
 pub const VERSION: u32 = 1;
-
-const SUM_AT: usize = 48;
 
 /// What a file of logs is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,8 +92,7 @@ impl Footer {
         out[52..56].copy_from_slice(&VERSION.to_le_bytes());
         out[56..].copy_from_slice(&self.kind.magic());
         let at = self.file_len.saturating_sub(FOOTER_LEN as u64);
-        let sum = sum_of(&out) ^ checksum::mask(self.uid, at);
-        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        footer::seal(&mut out, checksum::mask(self.uid, at));
         out
     }
 
@@ -115,21 +112,21 @@ impl Footer {
             directory_len: reader.u64()?,
             rows: reader.u64()?,
         };
-        let sum = reader.u32()?;
-        let version = reader.u32()?;
+        reader.take(8)?;
         if reader.rest() != kind.magic() {
             let name = kind.name();
             return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
         }
-        if version > VERSION {
-            let why = format!(
-                "{} of format version {version}; this release reads up to {VERSION}: use a newer one",
-                kind.name()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
-        }
-        if sum_of(bytes) ^ checksum::mask(footer.uid, at) != sum || version == 0 {
-            return Err(bad("the footer is damaged or the file was cut".into()));
+        match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
+            footer::State::Sound => {}
+            footer::State::Newer(version) => {
+                let why = format!(
+                    "{} of format version {version}; this release reads up to {VERSION}: use a newer one",
+                    kind.name()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+            }
+            footer::State::Damaged => return Err(bad("the footer is damaged or the file was cut".into())),
         }
         if footer.uid != uid {
             let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
@@ -144,10 +141,6 @@ impl Footer {
         }
         Ok(footer)
     }
-}
-
-fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
-    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
 }
 
 #[cfg(test)]

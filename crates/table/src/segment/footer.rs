@@ -18,16 +18,14 @@
 use super::header::HEADER_LEN_MAX;
 use super::{CHUNK_LEN_MAX, chunks_of, file_len};
 use base::codec::Reader;
-use base::{Error, ErrorKind, Result, Uid, checksum};
+use base::{Error, ErrorKind, Result, Uid, checksum, footer};
 
 /// Bytes of a footer.
-pub const FOOTER_LEN: usize = 64;
+pub const FOOTER_LEN: usize = footer::LEN;
 /// The version this release writes, and the newest it reads.
 pub const VERSION: u32 = 1;
 /// The last bytes of a value segment.
 pub const MAGIC: [u8; 8] = *b"LAVASEGM";
-
-const SUM_AT: usize = 48;
 
 /// What a footer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +58,7 @@ impl Footer {
         }
         out[52..56].copy_from_slice(&VERSION.to_le_bytes());
         out[56..].copy_from_slice(&MAGIC);
-        let sum = sum_of(&out) ^ checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64);
-        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        footer::seal(&mut out, checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64));
         out
     }
 
@@ -82,21 +79,21 @@ impl Footer {
             chunks: reader.u32()?,
             checksum: reader.u32()?,
         };
-        let sum = reader.u32()?;
-        let version = reader.u32()?;
+        reader.take(8)?;
         if reader.rest() != MAGIC {
             return Err(bad(
                 "no value segment: the magic at its end is missing (a cut or damaged file)".into()
             ));
         }
-        if version > VERSION {
-            let why = format!(
-                "value segment of format version {version}; this release reads up to {VERSION}: use a newer one"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
-        }
-        if sum_of(bytes) ^ checksum::mask(footer.uid, at) != sum || version == 0 {
-            return Err(bad("the footer is damaged or the file was cut".into()));
+        match footer::judge(bytes, checksum::mask(footer.uid, at), VERSION) {
+            footer::State::Sound => {}
+            footer::State::Newer(version) => {
+                let why = format!(
+                    "value segment of format version {version}; this release reads up to {VERSION}: use a newer one"
+                );
+                return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+            }
+            footer::State::Damaged => return Err(bad("the footer is damaged or the file was cut".into())),
         }
         if footer.uid != uid {
             let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
@@ -121,10 +118,6 @@ impl Footer {
             self.file_len, self.raw_len, self.chunks, self.chunk_len
         )))
     }
-}
-
-fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
-    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
 }
 
 #[cfg(test)]
@@ -158,6 +151,7 @@ mod tests {
     fn a_newer_version_is_unsupported() {
         let mut bytes = footer().encode();
         bytes[52] = 2;
+        footer::seal(&mut bytes, checksum::mask(footer().uid, footer().file_len - FOOTER_LEN as u64));
         let e = Footer::decode(&bytes, footer().uid, footer().file_len).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unsupported);
     }

@@ -1,0 +1,93 @@
+//! What the footers of tables, files of values and indexes of logs have in common: 64 bytes whose last 16 are, in every version,
+//!
+//! ```text
+//! 48  checksum of the other 60 bytes, masked for its place   u32
+//! 52  format version                                         u32
+//! 56  magic                                                  8 bytes
+//! ```
+//!
+//! A release refuses a newer version by name. But a damaged one must not pass for newer: "use a newer release" would be the wrong
+//! advice, and a repair would give up a store for one bit of one file. So a version above the newest that is known counts as newer
+//! only if no known version in its place makes the checksum hold.
+
+use crate::checksum;
+
+/// Bytes of a footer.
+pub const LEN: usize = 64;
+const SUM_AT: usize = 48;
+const VERSION_AT: usize = 52;
+const MAGIC_AT: usize = 56;
+
+/// What the last 16 bytes say of a footer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Its checksum holds, and this release reads its version.
+    Sound,
+    /// A version that only a newer release reads.
+    Newer(u32),
+    /// It is not as it was written.
+    Damaged,
+}
+
+/// Writes the checksum of a footer that is complete but for it; `mask` is that of its place ([`checksum::mask`]).
+pub fn seal(footer: &mut [u8; LEN], mask: u32) {
+    let sum = sum_of(footer) ^ mask;
+    footer[SUM_AT..VERSION_AT].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Judges a footer whose magic is right; `newest` is the newest version that the caller reads, `mask` that of its place.
+pub fn judge(footer: &[u8; LEN], mask: u32, newest: u32) -> State {
+    let [.., v0, v1, v2, v3, _, _, _, _, _, _, _, _] = *footer;
+    let version = u32::from_le_bytes([v0, v1, v2, v3]);
+    let holds = |version: u32| {
+        let mut as_known = *footer;
+        as_known[VERSION_AT..MAGIC_AT].copy_from_slice(&version.to_le_bytes());
+        (sum_of(&as_known) ^ mask).to_le_bytes() == as_known[SUM_AT..VERSION_AT]
+    };
+    match version {
+        1.. if version <= newest && holds(version) => State::Sound,
+        _ if version > newest && !(1..=newest).any(holds) => State::Newer(version),
+        _ => State::Damaged,
+    }
+}
+
+fn sum_of(footer: &[u8; LEN]) -> u32 {
+    checksum::checksum_of(&[&footer[..SUM_AT], &footer[VERSION_AT..]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MASK: u32 = 0x1234_5678;
+
+    fn sealed(version: u32) -> [u8; LEN] {
+        let mut footer = [7; LEN];
+        footer[VERSION_AT..MAGIC_AT].copy_from_slice(&version.to_le_bytes());
+        seal(&mut footer, MASK);
+        footer
+    }
+
+    #[test]
+    fn a_flipped_bit_is_damage_wherever_it_is_and_never_a_newer_version() {
+        for (version, newest) in [(1, 1), (1, 3), (3, 3)] {
+            let footer = sealed(version);
+            assert_eq!(judge(&footer, MASK, newest), State::Sound);
+            assert_eq!(judge(&footer, MASK + 1, newest), State::Damaged, "from another place");
+            for bit in 0..MAGIC_AT * 8 {
+                let mut damaged = footer;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(judge(&damaged, MASK, newest), State::Damaged, "bit {bit} of version {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_newer_whatever_its_checksum_covers() {
+        assert_eq!(judge(&sealed(2), MASK, 1), State::Newer(2));
+        let mut footer = sealed(4);
+        footer[SUM_AT] ^= 1;
+        assert_eq!(judge(&footer, MASK, 3), State::Newer(4));
+        assert_eq!(judge(&sealed(0), MASK, 3), State::Damaged);
+    }
+}
