@@ -147,6 +147,9 @@ fn catch_by_test(canary: &Canary, package: &str, target: &str, name: &str) -> Re
     let ended = ended(test, CASE_SECONDS_MAX)?;
     let ran = ended.printed.contains("running 1 test");
     match ended.code {
+        _ if !ran && ended.timed_out => {
+            Err(format!("test {name} had not begun when its time was over (another build?)"))
+        }
         _ if !ran => Err(format!("there is no test {name} in {package}")),
         Some(0) => Err(format!("test {name} passed")),
         _ => Ok(format!("test {package} {name}")),
