@@ -145,6 +145,9 @@ pub fn open_lane(
         let path = io::fs::join(dir, &entry.name);
         let file = env.fs.open(&path, Access::Buffered).ok();
         let group = file.as_ref().and_then(|file| displaced::group_in(&**file, lane));
+        // Of a directory of many tables no more stays open than the log, or there would be no descriptor left for it.
+        let is_log = matches!(names::parse(&entry.name), Some(FileKind::Log(_)));
+        let file = file.filter(|_| is_log || group.is_some());
         here.insert(entry.name, OnDisk { path, file, group });
     }
     let (mut files, mut exchanged) = (Vec::new(), Vec::new());
