@@ -230,11 +230,11 @@ impl ReadFile for PacedRead {
             };
         };
         self.pace.book(traffic, buf.len() as u64);
-        if buf.len() <= PIECE_BYTES && self.pace.in_pieces() {
-            return self.pace.pass(traffic, 1, |_| inner.read_at(buf, offset));
-        }
         if !self.pace.in_pieces() {
             return inner.read_at(buf, offset);
+        }
+        if buf.len() <= PIECE_BYTES {
+            return self.pace.pass(traffic, 1, |_| inner.read_at(buf, offset));
         }
         let mut pieces = Pieces::default();
         pieces.cut(offset, buf, |offset, buf| ReadRequest { offset, buf });
