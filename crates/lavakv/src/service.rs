@@ -18,7 +18,7 @@
 //!
 //! Below a limit that is reached it is the same, for the logs of guests as well: groups are made in the room that there is, or in what gives
 //! way. Where nothing does they are made above the limit, as short as can be: nobody could free anything otherwise. What is flushed
-//! was admitted when it was logged, and has its room.
+//! was admitted when it was logged, but a guest's trims may have taken its room since, so it keeps below the limit as well.
 
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
@@ -84,6 +84,9 @@ impl Unstarted {
     }
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
+        if !self.past_limit {
+            engine.space.bound_recovery();
+        }
         if let Some(placed) = &self.placed {
             settle_placed(engine, placed)?;
             placed.hold(&engine.large);
@@ -128,7 +131,7 @@ impl Unstarted {
             Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
-                engine.space.let_files_in();
+                engine.space.bound_recovery();
                 engine.writes.freeze_all(&mut engine.writes.lock());
                 match crate::work::jobs::flush::run_inline(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
@@ -181,7 +184,11 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     }
     flush_recovered(engine);
     engine.log.hint_release();
+    if let Some(ceiling) = engine.files.manifest.state().store.space_ceiling {
+        engine.space.take_ceiling(ceiling);
+    }
     engine.tree.refresh_space();
+    engine.tree.tell_ceiling(engine.log.records().is_some())?;
     engine.context.signals.notify_work();
     Ok(())
 }

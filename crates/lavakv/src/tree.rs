@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::files::Files;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
-use base::{HashMap, SeqNo};
+use base::{ErrorKind, HashMap, Result, SeqNo};
 use family::Family;
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, SpaceBudget, with_overhead};
-use version::FamilyId;
+use version::{Edit, FamilyId, Record, StoreRecord};
 
 /// See the module.
 pub(crate) struct Tree {
@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// The families with these ids; the first id that is not there.
-    pub fn find_all(&self, ids: &[FamilyId]) -> Result<Vec<Arc<Family>>, FamilyId> {
+    pub fn find_all(&self, ids: &[FamilyId]) -> std::result::Result<Vec<Arc<Family>>, FamilyId> {
         let all = read(&self.families);
         ids.iter().map(|id| all.get(id).cloned().ok_or(*id)).collect()
     }
@@ -188,6 +188,24 @@ impl Tree {
     /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew.
     pub fn refresh_space(&self) {
         self.space.refresh(self.places_values(), |roll_bytes| self.demands(roll_bytes));
+    }
+
+    /// Tells the next process what the files may occupy, where that cannot be seen from the files: in a store with a guest. Nothing if it is
+    /// told already.
+    ///
+    /// # Errors
+    /// Those of the manifest. Where there is no room it is told another time.
+    pub fn tell_ceiling(&self, has_guest: bool) -> Result<()> {
+        let told = self.files.manifest.state().store.space_ceiling;
+        if !has_guest && told.is_none() {
+            return Ok(());
+        }
+        let Some(ceiling) = self.space.ceiling_to_tell(told.unwrap_or(u64::MAX)) else { return Ok(()) };
+        let bytes = if ceiling == u64::MAX { 0 } else { ceiling };
+        match self.files.manifest.commit(Edit(vec![Record::Store(StoreRecord::SpaceCeiling { bytes })])) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+            told => told.map(drop),
+        }
     }
 
     /// Room may have come back while nobody wrote. Not under the lock of what is in progress.

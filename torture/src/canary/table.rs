@@ -659,6 +659,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "files are let into the room below a limit that the manifest takes without asking",
     ),
     test(
+        "ceiling-of-the-last-process-forgotten",
+        ("lavastore-lavalog", "--test domain"),
+        "faults::a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit",
+        "a store of keys and logs whose trims took the reserve passes its limit when it is opened again",
+    ),
+    test(
         "log-scan-reads-truncated",
         ("lavastore-lavalog", "--test logs"),
         "scans::a_scan_hands_out_nothing_that_was_truncated_before_it_came_there",

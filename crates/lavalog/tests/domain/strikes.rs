@@ -127,10 +127,11 @@ impl Past {
 }
 
 impl Past {
-    /// Goes on, on a copy of the machine, under a limit that leaves so many bytes, until calls are refused, and then without it. Returns what
-    /// [`Past::fills_up`] does.
-    pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (u64, u64) {
-        let (sim, life, _) = self.at_limit(seed, room, more);
+    /// Goes on, on a copy of the machine, under a limit that leaves so many bytes, until calls are refused, then in a row of processes
+    /// below it, and without it. Returns what [`Past::fills_up`] does.
+    pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64, lives: u64) -> (u64, u64) {
+        let (sim, life, limit) = self.at_limit(seed, room, more);
+        self.lives_on_at_limit(seed, room, (&sim, life.now, limit), lives);
         let left = sim.crash(CrashKind::PowerLoss, seed);
         let (found, _) = find_left(&left, self.env, seed % 3);
         life.judge(found, ALWAYS, CrashKind::PowerLoss);
@@ -138,8 +139,31 @@ impl Past {
         (life.done.refused, life.done.refused_of_both)
     }
 
+    /// Opens what a killed process left at its limit again and again, on copies of the machine. Most of these processes die at once, and
+    /// leave the groups in which their logs began to the next.
+    fn lives_on_at_limit(
+        &self,
+        seed: u64,
+        room: &dyn Room,
+        (sim, mut found, limit): (&SimEnv, Found, u64),
+        lives: u64,
+    ) {
+        let mut sim = sim.clone();
+        for nth in 0..lives {
+            sim = sim.crash(CrashKind::ProcessKill, seed.wrapping_add(nth));
+            room.watch(&sim);
+            let mut life = Life::new(sim.clone(), self.env, seed.wrapping_add(nth), found);
+            let (db, logs) = open_with(&(self.env)(&sim).unwrap(), DIR, limited(limit)).unwrap();
+            assert_eq!(find(&db, &logs), found, "life {nth} at the limit");
+            life.go_on(&db, &logs, if nth % 4 == 3 { 6 } else { 0 }).unwrap();
+            found = life.now;
+            let most = room.peak(&sim);
+            assert!(most <= limit, "seed {seed}, life {nth}: {most} bytes were occupied of {limit}");
+        }
+    }
+
     /// A process that was killed where calls were refused below a limit, and that limit.
-    pub fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
+    fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
         let sim = self.sim.fork(seed);
         let mut life = Life::new(sim.clone(), self.env, seed, self.found);
         room.watch(&sim);
@@ -162,7 +186,7 @@ impl Past {
 }
 
 /// Options with a limit. Files of values are short, so that a low one is allowed.
-pub fn limited(limit: u64) -> Options {
+fn limited(limit: u64) -> Options {
     let options = kv_options();
     let family = FamilyOptions { vsst_bytes: 16 << 10, ..options.family };
     Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }

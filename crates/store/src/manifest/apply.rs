@@ -133,6 +133,10 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             Ok(())
         }
         Record::RemoveEngine { engine, below_ltn } => remove_engine(state, *engine, *below_ltn),
+        Record::SpaceCeiling { bytes } => {
+            state.space_ceiling = Some(*bytes).filter(|bytes| *bytes > 0);
+            Ok(())
+        }
     }
 }
 

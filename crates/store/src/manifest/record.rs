@@ -169,6 +169,12 @@ pub enum Record {
         /// Groups of this tag and above have nothing of it.
         below_ltn: u64,
     },
+    /// What the files of the store may occupy, as its last process had it: its space limit, or more as long as it came down to one that
+    /// was lowered. Whoever opens it next tells by that whether its limit is lower.
+    SpaceCeiling {
+        /// Bytes; 0: as much as there is.
+        bytes: u64,
+    },
 }
 
 pub(super) mod tag {
@@ -193,6 +199,7 @@ pub(super) mod tag {
     pub(super) const ADD_LANE_GROUP: u64 = 28;
     pub(super) const RETAIN_LOG_GROUP: u64 = 29;
     pub(super) const SHARE_LOG_GROUP: u64 = 30;
+    pub(super) const SPACE_CEILING: u64 = 31;
 }
 
 impl LogGroupMeta {
@@ -315,6 +322,7 @@ impl Record {
             Record::RemoveEngine { engine, below_ltn } => {
                 put_all(out, tag::REMOVE_ENGINE, [u64::from(engine.0), *below_ltn])
             }
+            Record::SpaceCeiling { bytes } => put_all(out, tag::SPACE_CEILING, [*bytes]),
         }
     }
 
@@ -347,6 +355,7 @@ impl Record {
             tag::ENGINE_MISSED => Record::EngineMissed { engine: engine(r)?, missed: flags(r, 0b1)? != 0 },
             tag::REMOVE_ENGINE => Record::RemoveEngine { engine: engine(r)?, below_ltn: number(r)? },
             tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
+            tag::SPACE_CEILING => Record::SpaceCeiling { bytes: r.varint()? },
             _ => return Ok(None),
         };
         match r.is_empty() {
@@ -489,6 +498,8 @@ impl fmt::Display for Record {
             Record::EngineMissed { engine, missed: false } => {
                 write!(f, "engine {engine} saw the end of the log")
             }
+            Record::SpaceCeiling { bytes: 0 } => f.write_str("files may occupy what there is"),
+            Record::SpaceCeiling { bytes } => write!(f, "files may occupy {bytes} B"),
         }
     }
 }

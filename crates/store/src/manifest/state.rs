@@ -40,6 +40,8 @@ pub struct State {
     pub last_seq: SeqNo,
     /// No log group of a larger or equal tag has ever been in the store.
     pub next_ltn: u64,
+    /// What its files may occupy, bytes: see [`Record::SpaceCeiling`]. `None`: as much as there is, or nobody said.
+    pub space_ceiling: Option<u64>,
     /// The living log groups by tag.
     pub log_groups: IdMap<u64, LogGroupMeta>,
     /// The tag of each file that is a log group.
@@ -207,6 +209,7 @@ impl State {
             next_file_number: 1,
             last_seq: 0,
             next_ltn: 1,
+            space_ceiling: None,
             log_groups: IdMap::new(),
             log_files: IdMap::new(),
             parts,
@@ -242,9 +245,14 @@ impl State {
         Record::NextFileNumber(self.next_file_number).encode_into(&mut out);
         Record::LastSeq(self.last_seq).encode_into(&mut out);
         Record::NextLtn(self.next_ltn).encode_into(&mut out);
+        self.ceiling_record().into_iter().for_each(|record| record.encode_into(&mut out));
         self.log_groups.values().for_each(|&group| Record::AddLogGroup { group }.encode_into(&mut out));
         self.parts.iter().for_each(|part| part.encode(&mut out));
         out
+    }
+
+    fn ceiling_record(&self) -> Option<Record> {
+        self.space_ceiling.map(|bytes| Record::SpaceCeiling { bytes })
     }
 
     /// The state after changes of the store's own, and the bytes of that edit.
@@ -391,6 +399,7 @@ impl State {
             "store {:?}, edit {}, next file {}, last seq {}, next log group {}\n",
             self.uid, self.edit_number, self.next_file_number, self.last_seq, self.next_ltn
         );
+        self.ceiling_record().into_iter().for_each(|record| out += &format!("{record}\n"));
         for &group in self.log_groups.values() {
             out += &format!("{}\n", Record::AddLogGroup { group });
         }

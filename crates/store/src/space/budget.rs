@@ -213,6 +213,15 @@ impl SpaceBudget {
         self.meter.set_ceiling(below.max(most));
     }
 
+    /// The ceiling while what was recovered is flushed. It was admitted when it was logged, but a guest's trims may have taken the room: found
+    /// below the limit, the store stays below it. Above it, with a limit that was lowered, nothing is refused.
+    pub fn bound_recovery(&self) {
+        match self.terms.limit {
+            Some(SpaceLimit::Bytes(own)) if self.used_bytes() <= own => self.bound_files(),
+            _ => self.let_files_in(),
+        }
+    }
+
     /// Refuses no file until [`SpaceBudget::bound_files`]: a store is opened whatever it occupies, or nobody could free anything.
     pub fn let_files_in(&self) {
         self.meter.set_ceiling(u64::MAX);
@@ -240,9 +249,37 @@ impl SpaceBudget {
     fn set_limit(&self, limit: u64) -> u64 {
         self.bounds.limit_bytes.store(limit, Relaxed);
         let before = self.bounds.ceiling_bytes.load(Relaxed);
-        let ceiling = limit.max(before.min(self.needed_bytes()));
+        // Deletes may have their part of the reserve at every limit, and the jobs what they need beside it.
+        let needed = self.needed_bytes();
+        let is_above = needed.saturating_sub(self.deletes_bytes()) > limit;
+        let ceiling = limit.max(if is_above { before.min(needed) } else { 0 });
         self.bounds.ceiling_bytes.store(ceiling, Relaxed);
         ceiling
+    }
+
+    /// The last process of this store had this ceiling ([`SpaceBudget::ceiling_to_tell`]): it does not rise because the store is opened again.
+    /// A guest's trims may have taken all of the reserve at the limit, so what is needed beside the files does not say that a limit was
+    /// lowered. Of a store whose files are above the ceiling nothing is believed: somebody let them in.
+    pub fn take_ceiling(&self, bytes: u64) {
+        if self.meter.used_bytes() <= bytes && !base::canary::is("ceiling-of-the-last-process-forgotten") {
+            self.bounds.ceiling_bytes.fetch_min(bytes, Relaxed);
+        }
+    }
+
+    /// What the next process is to know of the ceiling, beside the one that it would read now; `None`: nothing else. With a limit that somebody
+    /// set in bytes the ceiling is that or above, and `u64::MAX` without.
+    pub fn ceiling_to_tell(&self, told: u64) -> Option<u64> {
+        let ceiling = match self.terms.limit {
+            Some(SpaceLimit::Bytes(own)) => self.bounds.ceiling_bytes.load(Relaxed).max(own),
+            _ => u64::MAX,
+        };
+        (ceiling != told).then_some(ceiling)
+    }
+
+    /// True as long as the ceiling is above the limit that somebody set.
+    pub fn is_above_limit(&self) -> bool {
+        let ceiling = self.bounds.ceiling_bytes.load(Relaxed);
+        matches!(self.terms.limit, Some(SpaceLimit::Bytes(own)) if ceiling > own)
     }
 
     /// Without a limit of its own a store has that of the volume, as soon as it comes near: a volume that is full to the
@@ -455,13 +492,18 @@ impl SpaceBudget {
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }
     }
 
-    /// True if there is room for a write of so many bytes that only deletes.
-    pub fn has_room_for_delete(&self, bytes: u64) -> bool {
+    /// What deletes may take of the reserve.
+    fn deletes_bytes(&self) -> u64 {
         let log = self.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
         // Nothing of a delete is placed, and without room for tails nothing else is.
-        let own = log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes();
+        log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes()
+    }
+
+    /// True if there is room for a write of so many bytes that only deletes.
+    pub fn has_room_for_delete(&self, bytes: u64) -> bool {
         let needed = self.needed_bytes().saturating_add(bytes);
-        !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes.load(Relaxed)
+        let beside = needed.saturating_sub(self.deletes_bytes());
+        !self.is_limited() || beside <= self.bounds.ceiling_bytes.load(Relaxed)
     }
 
     /// What is used or spoken for in percent of the limit (at 100 writers wait), or what is used of the volume where no
@@ -474,3 +516,6 @@ impl SpaceBudget {
         used.saturating_mul(100).checked_div(total).unwrap_or(0)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -21,6 +21,8 @@ const MANIFEST: &[u8] = include_bytes!("../golden/manifest-v1-engines.bin");
 const LISTING: &str = include_str!("../golden/manifest-v1-engines.txt");
 const SHARED: &[u8] = include_bytes!("../golden/manifest-v1-shared.bin");
 const SHARED_LISTING: &str = include_str!("../golden/manifest-v1-shared.txt");
+const BOUNDED: &[u8] = include_bytes!("../golden/manifest-v1-bounded.bin");
+const BOUNDED_LISTING: &str = include_str!("../golden/manifest-v1-bounded.txt");
 const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
 const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
@@ -163,6 +165,34 @@ fn a_manifest_of_a_store_that_was_copied_is_what_it_was() {
     state.verify().unwrap();
     let groups: Vec<_> = state.log_retained(Lane::LOG).map(|g| (g.ltn, g.shared, g.store)).collect();
     assert_eq!(groups, [(1, true, None), (2, true, Some(Uid::from_words(9, 9)))]);
+}
+
+/// A history of what files may occupy: none, a limit, a lower one; the snapshot of the second session has the last.
+fn bounded() -> Vec<u8> {
+    let sim = SimEnv::new(4);
+    let manifest = BOTH.create(&sim).unwrap();
+    let commit = |manifest: &Manifest, bytes: u64| {
+        manifest.commit_store(|_| Ok(vec![Record::SpaceCeiling { bytes }]), |_| ()).unwrap();
+    };
+    [0, 5 << 30].into_iter().for_each(|bytes| commit(&manifest, bytes));
+    drop(manifest);
+    let manifest = BOTH.recover(&sim).unwrap();
+    commit(&manifest, 4 << 30);
+    let name = manifest.live_manifest_files().pop().unwrap();
+    relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+#[test]
+fn a_manifest_of_a_store_with_a_limit_is_what_it_was() {
+    let bytes = bounded();
+    let now = [
+        ("manifest-v1-bounded.bin", bytes.clone(), BOUNDED),
+        ("manifest-v1-bounded.txt", listing(&bytes).into_bytes(), BOUNDED_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let state = replay(BOUNDED, &Engines::default()).unwrap().state;
+    state.verify().unwrap();
+    assert_eq!(state.space_ceiling, Some(4 << 30));
 }
 
 /// Only what is kept as storage is shared with another store: nobody would write it again.

@@ -11,6 +11,9 @@ use crate::plan::pick;
 use io::Rng;
 use lavastore::testing::SimEnv;
 
+/// Processes that open the store at its limit, one after the other.
+const LIVES: u64 = 8;
+
 /// The machine that the row runs on.
 struct OfMachine;
 
@@ -42,7 +45,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let more = pick(&mut rng, &[0, 30 << 10, 100 << 10, 300 << 10, 900 << 10]);
     let is_limit = rng.one_in(2);
     let refused = guarded(|| match is_limit {
-        true => past.reaches_limit(seed, &OfMachine, more),
+        true => past.reaches_limit(seed, &OfMachine, more, LIVES),
         false => past.fills_up(seed, &OfMachine, more),
     });
     if let Ok((all, of_both)) = refused {

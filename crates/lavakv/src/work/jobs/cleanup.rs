@@ -54,6 +54,10 @@ impl Job for CleanupJob {
         jobs.large.segments.sweep();
         jobs.tree.remove_obsolete()?;
         jobs.tree.refresh_space();
+        // On its way down to a lower limit it is not told at each step.
+        if !jobs.space.is_above_limit() {
+            jobs.tree.tell_ceiling(jobs.log.records().is_some())?;
+        }
         if jobs.files.manifest.should_roll() {
             jobs.files.manifest.roll()?;
         }

@@ -89,3 +89,19 @@ fn a_state_that_contradicts_itself_is_found_out() {
         assert!(e.message().contains(told), "{told}: {e}");
     }
 }
+
+#[test]
+fn the_last_ceiling_holds_until_there_is_none() {
+    let after = |state: &State, bytes| state.changed(&[Record::SpaceCeiling { bytes }]).unwrap().0;
+    let bounded = after(&after(&sample(), 9 << 40), u64::MAX);
+    assert_eq!(bounded.space_ceiling, Some(u64::MAX));
+    let read =
+        State::from_snapshot(bounded.uid, bounded.edit_number, &bounded.snapshot(), &Engines::default());
+    assert_eq!(read.unwrap(), bounded);
+    assert_eq!(after(&bounded, 0), State { edit_number: bounded.edit_number + 1, ..sample_at(&bounded) });
+    assert!(!sample().snapshot().windows(2).any(|w| w == [31, 1]), "nothing is said where there is none");
+}
+
+fn sample_at(other: &State) -> State {
+    State { uid: other.uid, ..sample() }
+}

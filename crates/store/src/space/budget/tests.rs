@@ -1,0 +1,109 @@
+use super::*;
+use crate::volumes::Location;
+use io::CreateOptions;
+use io::sim::SimEnv;
+use std::path::Path;
+
+const LIMIT: u64 = 1 << 20;
+
+fn sizes() -> super::super::Sizes {
+    super::super::Sizes {
+        memtable_bytes: 64 << 10,
+        memory_bytes: 128 << 10,
+        log_group_bytes: 32 << 10,
+        ballast_bytes: 16 << 10,
+        wal_bytes_max: 64 << 10,
+    }
+}
+
+/// A store that serves, with one file of so many bytes, under a limit. Its jobs want 200,000 bytes.
+fn budget(used: u64, limit: Option<u64>) -> SpaceBudget {
+    let env = SimEnv::new(1).env();
+    env.fs.create_dir_all(Path::new("/store")).unwrap();
+    let context = Arc::new(Context::new(&env, Location::metered(&env, Path::new("/store"))));
+    let terms = Terms { limit: limit.map(SpaceLimit::Bytes), ..Terms::unlimited(sizes()) };
+    let mut file =
+        context.env.fs.create(&context.path("000000000001.ksst"), &CreateOptions::default()).unwrap();
+    file.append(&vec![7; used as usize]).unwrap();
+    drop(file);
+    let space = SpaceBudget::new(&context, terms);
+    assert_eq!(space.used_bytes(), used);
+    space.gauges.set_serves();
+    space
+}
+
+fn refresh(space: &SpaceBudget) {
+    space.refresh(false, |_| Demands { pool_bytes: 200_000, fixed_bytes: 20_000, ..Demands::default() });
+}
+
+fn ceiling(space: &SpaceBudget) -> u64 {
+    space.bounds.ceiling_bytes.load(Relaxed)
+}
+
+/// Files within the limit, and not their reserve.
+const FULL: u64 = 1000 << 10;
+
+#[test]
+fn a_limit_that_was_lowered_leaves_room_for_the_way_out() {
+    let space = budget(FULL, Some(LIMIT));
+    refresh(&space);
+    assert!(ceiling(&space) > LIMIT && ceiling(&space) == space.needed_bytes());
+    assert!(space.is_above_limit() && space.would_grant(180_000));
+    // The next process is told of what this one has come down to.
+    assert_eq!(space.ceiling_to_tell(u64::MAX), Some(ceiling(&space)));
+    assert_eq!(space.ceiling_to_tell(ceiling(&space)), None);
+}
+
+#[test]
+fn a_limit_that_was_kept_is_kept_by_the_next_process_whatever_is_left_of_the_reserve() {
+    for used in [FULL, LIMIT] {
+        let space = budget(used, Some(LIMIT));
+        space.take_ceiling(LIMIT);
+        refresh(&space);
+        assert_eq!(ceiling(&space), LIMIT);
+        assert!(!space.is_above_limit() && !space.would_grant(180_000));
+        assert_eq!(space.ceiling_to_tell(LIMIT), None);
+    }
+    // Of a process that was on its way down.
+    let space = budget(FULL, Some(LIMIT));
+    space.take_ceiling(LIMIT + 10_000);
+    refresh(&space);
+    assert_eq!(ceiling(&space), LIMIT + 10_000);
+    // A limit that is higher than it was.
+    let space = budget(FULL, Some(2 * LIMIT));
+    space.take_ceiling(LIMIT);
+    refresh(&space);
+    assert_eq!((ceiling(&space), space.ceiling_to_tell(LIMIT)), (2 * LIMIT, Some(2 * LIMIT)));
+}
+
+#[test]
+fn a_ceiling_that_files_are_above_is_not_believed() {
+    let space = budget(FULL, Some(LIMIT / 2));
+    space.take_ceiling(FULL - 4096);
+    refresh(&space);
+    assert!(ceiling(&space) > FULL);
+}
+
+#[test]
+fn what_deletes_took_of_the_reserve_says_nothing_of_the_limit() {
+    let space = budget(0, Some(LIMIT));
+    refresh(&space);
+    let reserve = space.reserve_bytes();
+    let part = space.deletes_bytes() & !4095;
+    assert!(part > 0 && part < reserve);
+    for (used, is_above) in
+        [(LIMIT - reserve, false), (LIMIT - reserve + part, false), (LIMIT - reserve + part + 8192, true)]
+    {
+        let space = budget(used & !4095, Some(LIMIT));
+        refresh(&space);
+        assert_eq!(space.is_above_limit(), is_above, "{used}");
+    }
+}
+
+#[test]
+fn without_a_limit_there_is_nothing_to_tell_but_that() {
+    let space = budget(FULL, None);
+    refresh(&space);
+    assert_eq!(space.ceiling_to_tell(u64::MAX), None);
+    assert_eq!(space.ceiling_to_tell(LIMIT), Some(u64::MAX));
+}
