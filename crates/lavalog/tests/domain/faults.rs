@@ -1,10 +1,10 @@
 //! Operations of the file system that fail, and volumes without room, under both engines at once.
 
-use crate::life::{DIR, Found, Life};
+use crate::life::{DIR, Found, InLog, Life, find, open_with};
 use crate::simulated;
-use crate::strikes::{Past, Room, Struck};
+use crate::strikes::{Past, Room, Struck, limited};
 use io::Rng;
-use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 
 /// The calls that need a descriptor.
 const OPENS: [OpKind; 6] = [
@@ -121,5 +121,33 @@ fn a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit() {
     for seed in [771_500_006, 771_500_100] {
         let (past, more) = long_past(seed);
         past.reaches_limit(seed, &Simulated, more, 8);
+    }
+}
+
+/// It has room for what makes room, above the lower limit, and none there once it has come down.
+#[test]
+fn a_limit_that_was_lowered_is_come_down_to_and_kept_from_then_on() {
+    for (seed, less) in (0..6).zip([4 << 10, 40 << 10, 100 << 10].into_iter().cycle()) {
+        let (past, _) = long_past(seed);
+        let (sim, life, limit) = past.at_limit(seed, &Simulated, 900 << 10);
+        let (sim, lower) = (sim.crash(CrashKind::ProcessKill, seed), limit - less);
+        sim.watch(DIR);
+        {
+            let (db, logs) = open_with(&sim.env(), DIR, limited(lower)).unwrap();
+            assert_eq!(find(&db, &logs), life.now);
+            logs.log("log").unwrap().trim(life.now.log.last).unwrap();
+            logs.settle().unwrap();
+            db.flush().unwrap();
+            while db.run_background_step() {}
+            let (most, used) = (sim.peak(), logs.space().unwrap().total_bytes);
+            assert!(most <= limit && used < lower, "{used} bytes, {most} before, of {lower}, {limit} before");
+        }
+        let sim = sim.crash(CrashKind::ProcessKill, seed + 1);
+        let last = life.now.log.last;
+        let found = Found { keys: life.now.keys, log: InLog { first: last, last } };
+        let mut life = Life::new(sim.clone(), simulated, seed, found);
+        sim.watch(DIR);
+        past.comes_to_limit(&mut life, &Simulated, lower);
+        past.lives_on_at_limit(seed, &Simulated, (&sim, life.now, lower), 8);
     }
 }

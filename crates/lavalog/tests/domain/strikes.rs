@@ -141,7 +141,7 @@ impl Past {
 
     /// Opens what a killed process left at its limit again and again, on copies of the machine. Most of these processes die at once, and
     /// leave the groups in which their logs began to the next.
-    fn lives_on_at_limit(
+    pub fn lives_on_at_limit(
         &self,
         seed: u64,
         room: &dyn Room,
@@ -163,11 +163,18 @@ impl Past {
     }
 
     /// A process that was killed where calls were refused below a limit, and that limit.
-    fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
+    pub fn at_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (SimEnv, Life, u64) {
         let sim = self.sim.fork(seed);
         let mut life = Life::new(sim.clone(), self.env, seed, self.found);
         room.watch(&sim);
         let limit = room.peak(&sim) + least_limit() + more;
+        self.comes_to_limit(&mut life, room, limit);
+        (sim, life, limit)
+    }
+
+    /// Goes on below a limit until calls are refused.
+    pub fn comes_to_limit(&self, life: &mut Life, room: &dyn Room, limit: u64) {
+        let sim = life.sim.clone();
         let (db, logs) = open_with(&(self.env)(&sim).unwrap(), DIR, limited(limit)).unwrap();
         for round in 0..300 {
             life.go_on(&db, &logs, 20).unwrap();
@@ -175,18 +182,17 @@ impl Past {
                 assert_eq!(find(&db, &logs), life.now, "at the limit");
             }
             let most = room.peak(&sim);
-            assert!(most <= limit, "seed {seed}: {most} bytes were occupied of {limit}");
+            assert!(most <= limit, "{most} bytes were occupied of {limit}");
             if life.done.refused_of_both > 3 {
                 break;
             }
         }
         assert_eq!(life.done.refused_trims, 0, "a trim was refused, which makes room");
-        (sim, life, limit)
     }
 }
 
 /// Options with a limit. Files of values are short, so that a low one is allowed.
-fn limited(limit: u64) -> Options {
+pub fn limited(limit: u64) -> Options {
     let options = kv_options();
     let family = FamilyOptions { vsst_bytes: 16 << 10, ..options.family };
     Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }
