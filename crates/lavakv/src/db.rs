@@ -12,10 +12,13 @@ use crate::engine::Engine;
 use crate::large::segments::threshold;
 use crate::plan::requests::GcRequest;
 use crate::read::iterator::DbIterator;
+use crate::read::multi_get;
 use crate::read::options::{ReadAt, ReadOptions};
-use crate::read::read_path::{GetOp, Value};
+use crate::read::pending::{PendingGet, PendingMultiGet};
+use crate::read::read_path::{self, GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
-use crate::tree::family::{ColumnFamily, Family};
+use crate::tree::Tree;
+use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
 use crate::work::verify::VerifyReport;
@@ -23,7 +26,7 @@ use crate::write::large_value::{self, ValueWriter};
 use crate::write::patience::Patience;
 use crate::write::write_path::WriteOp;
 use base::sync::lock;
-use base::{Error, ErrorKind, Result, ValueKind};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use io::Env;
 use io::timing::Timing;
 use std::path::Path;
@@ -316,11 +319,69 @@ impl Db {
         self.read(family, key, ReadOptions::default().at())?.below_memtables().run()
     }
 
-    fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], at: ReadAt<'_>) -> Result<GetOp<'a>> {
+    /// Reads many keys of a family as of one moment, with all the reads of the device that they need next in flight at the
+    /// same time: those of up to 256 keys, in rounds (the value of a separated one whose index is cached takes one).
+    /// The answers come in the order of the keys; a key that is there more than once is read once. They are those of
+    /// [`Db::get_at`], errors included, and the error of one key is no other's.
+    ///
+    /// All the values are in memory at once.
+    ///
+    /// # Errors
+    /// Of each key those of [`Db::get_opt`].
+    pub fn multi_get_at<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: &[K],
+        at: ReadAt<'_>,
+    ) -> Vec<Result<Option<Value>>> {
+        self.engine().context.times.multi_get.time(|| match self.pinned(family, at) {
+            Ok(pinned) => {
+                let keys = keys.iter().map(AsRef::as_ref).collect();
+                multi_get::run(&self.engine().tree, pinned, keys, at.fill_cache)
+            }
+            Err(e) => keys.iter().map(|_| Err(e.clone())).collect(),
+        })
+    }
+
+    /// Begins a read of a key that reads nothing itself, but says what is to be read for it. What it shows is decided now.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
+    pub fn begin_get(&self, family: &ColumnFamily, key: Vec<u8>, at: ReadAt<'_>) -> Result<PendingGet> {
+        let pinned = self.pinned(family, at)?;
+        Ok(PendingGet::new(&self.engine().tree, pinned, key, at.fill_cache))
+    }
+
+    /// Begins a read of many keys, in the same way.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`] that concern no single key.
+    pub fn begin_multi_get(
+        &self,
+        family: &ColumnFamily,
+        keys: Vec<Vec<u8>>,
+        at: ReadAt<'_>,
+    ) -> Result<PendingMultiGet> {
+        let pinned = self.pinned(family, at)?;
+        Ok(PendingMultiGet::new(&self.engine().tree, pinned, keys, at.fill_cache))
+    }
+
+    fn read<'a>(
+        &'a self,
+        family: &ColumnFamily,
+        key: &'a [u8],
+        at: ReadAt<'_>,
+    ) -> Result<GetOp<&'a Tree, &'a [u8]>> {
+        let pinned = self.pinned(family, at)?;
+        Ok(GetOp::new(&self.engine().tree, pinned, key, at.fill_cache))
+    }
+
+    /// What a read shows: a read state, and the sequence to read at.
+    fn pinned(&self, family: &ColumnFamily, at: ReadAt<'_>) -> Result<(Arc<ReadState>, SeqNo)> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(at.snapshot)?;
-        let op = GetOp::new(&self.engine().tree, family, key, snapshot, at.fill_cache);
-        still_there(family).map(|()| op)
+        let pinned = read_path::pin(&self.engine().tree, family, snapshot);
+        still_there(family).map(|()| pinned)
     }
 
     /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].

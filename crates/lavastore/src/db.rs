@@ -294,6 +294,24 @@ impl Db {
         self.default.get(key)
     }
 
+    /// Reads many keys as of one moment, with the reads of the device that they need in flight together, as
+    /// [`Reader::multi_get`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("mars", "2 moons")?;
+    /// let found = db.multi_get(["mars", "venus"]);
+    /// assert_eq!(found[0].as_ref().unwrap().as_deref(), Some(&b"2 moons"[..]));
+    /// assert_eq!(found[1].as_ref().unwrap().as_deref(), None);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Of each key those of [`Reader::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
+        self.default.multi_get(keys)
+    }
+
     /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
     /// value only what is asked for is read.
     ///

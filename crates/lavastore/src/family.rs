@@ -87,6 +87,23 @@ impl Family {
         self.reader().get(key)
     }
 
+    /// Reads many keys as of one moment, as [`Reader::multi_get`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.put("7", "ada")?;
+    /// let names: Result<Vec<_>, _> = users.multi_get(["7", "8"]).into_iter().collect();
+    /// assert_eq!(names?.iter().flatten().count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Of each key those of [`Reader::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
+        self.reader().multi_get(keys)
+    }
+
     /// Reads a part of a value, as [`Reader::get_range`] does.
     ///
     /// ```

@@ -107,6 +107,30 @@ impl<'a> Reader<'a> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
 
+    /// Reads many keys, all as of one moment: of the snapshot, or of now. The answers come in the order of the keys, each what
+    /// [`Reader::get`] would have said then; the error of one key is no other's, and a key that is asked for twice is read once.
+    ///
+    /// What the keys need of the device is read together: up to 256 reads are in flight at a time, in the order of files and
+    /// places, neighbours in one request. So cold keys come at the rate of the device, not one latency after another. All
+    /// values are in memory at once.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("mars", "2 moons")?;
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// for (key, found) in ["mars", "venus"].iter().zip(db.reading(&options).multi_get(["mars", "venus"])) {
+    ///     assert_eq!(found?.is_some(), *key == "mars");
+    /// }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Of each key those of [`Reader::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.family.kv().multi_get_at(self.family.inner(), &keys, self.at())
+    }
+
     /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
     /// value only what is asked for is read.
     ///

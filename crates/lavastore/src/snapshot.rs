@@ -79,6 +79,23 @@ impl Snapshot {
         self.family(&self.default).get(key)
     }
 
+    /// Reads many keys, as [`Reader::multi_get`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("planet", "mars")?;
+    /// let before = db.snapshot();
+    /// db.delete("planet")?;
+    /// assert!(before.multi_get(["planet"]).remove(0)?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Of each key those of [`Reader::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Value>>> {
+        self.family(&self.default).multi_get(keys)
+    }
+
     /// Reads a part of a value, as [`Reader::get_range`] does.
     ///
     /// ```

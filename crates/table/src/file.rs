@@ -7,6 +7,7 @@ use crate::compress::decompress;
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle, FRAME_LEN_MAX, TRAILER_LEN};
 use crate::options::ReadCounters;
+use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache, CacheKey, Segment};
 use io::ReadFile;
@@ -14,10 +15,14 @@ use std::sync::Arc;
 
 /// What a block is, as far as the cache and the counters care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub enum Role {
+    /// Index partitions.
     Index,
+    /// Filter partitions.
     Filter,
+    /// Blocks of references.
     References,
+    /// Data blocks.
     Inline,
     /// Index frames and directories of a vSST.
     VsstIndex,
@@ -25,6 +30,8 @@ pub(crate) enum Role {
     Record,
     /// Dense partitions of a vSST: never cached.
     Dense,
+    /// What is read to open a file. It counts as nothing.
+    Tail,
 }
 
 impl Role {
@@ -32,7 +39,7 @@ impl Role {
         match self {
             // Reference blocks are index: they lead to values, and every lookup in the table reads them first.
             Role::Index | Role::Filter | Role::References | Role::VsstIndex => Segment::Index,
-            Role::Inline | Role::Record | Role::Dense => Segment::Data,
+            Role::Inline | Role::Record | Role::Dense | Role::Tail => Segment::Data,
         }
     }
 
@@ -41,18 +48,19 @@ impl Role {
             Role::Index | Role::Filter | Role::VsstIndex => counters.index_blocks_cached += 1,
             Role::References | Role::Inline | Role::Dense => counters.data_blocks_cached += 1,
             Role::Record => counters.values_cached += 1,
+            Role::Tail => {}
         }
     }
 
-    pub(crate) fn count_read(self, counters: &mut ReadCounters, bytes: u64) {
-        counters.device_reads += 1;
-        counters.device_read_bytes += bytes;
+    /// Counts one that was read; the request that brought it is counted apart.
+    pub(crate) fn count_read(self, counters: &mut ReadCounters) {
         match self {
             Role::Index => counters.index_reads += 1,
             Role::Filter => counters.filter_reads += 1,
             Role::References | Role::Inline | Role::Dense => counters.data_reads += 1,
             Role::VsstIndex => counters.vsst_index_reads += 1,
             Role::Record => counters.value_reads += 1,
+            Role::Tail => {}
         }
     }
 }
@@ -112,12 +120,32 @@ impl TableFile {
             .map_err(|e| self.locate(e, offset))
     }
 
-    /// Reads a block from the device.
-    pub(crate) fn read(&self, handle: BlockHandle, role: Role, counters: &mut ReadCounters) -> Result<Block> {
-        let mut frame = vec![0; self.check(handle)?];
-        self.file.read_at(&mut frame, handle.offset).map_err(|e| self.locate(e, handle.offset))?;
-        role.count_read(counters, handle.len);
-        self.decode(&frame, handle.offset)
+    /// Where a block lies.
+    pub(crate) fn extent(&self, handle: BlockHandle) -> Extent {
+        Extent { file: self.number, offset: handle.offset, len: handle.len }
+    }
+
+    /// Bytes as they lie in the file.
+    pub(crate) fn bytes<S: Source>(
+        &self,
+        handle: BlockHandle,
+        role: Role,
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        let bytes = source.bytes(&self.file, self.extent(handle), role);
+        bytes.map_err(|stop| stop.map(|e| self.locate(e, handle.offset)))
+    }
+
+    /// Reads a block, whatever the cache has.
+    pub(crate) fn read<S: Source>(
+        &self,
+        handle: BlockHandle,
+        role: Role,
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        self.check(handle)?;
+        let frame = self.bytes(handle, role, source)?;
+        Ok(self.decode(&frame, handle.offset)?)
     }
 
     /// Checks that frames follow each other from `start` to the footer.
@@ -166,22 +194,28 @@ impl TableFile {
 
     /// A block, from the cache if it is there.
     #[inline]
-    pub(crate) fn fetch(
+    pub(crate) fn fetch<S: Source>(
         &self,
         handle: BlockHandle,
         role: Role,
         caching: Caching,
-        counters: &mut ReadCounters,
-    ) -> Result<Block> {
-        if caching != Caching::Bypass
-            && let Some(block) = self.cached(handle, role, counters)
-        {
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        let extent = self.extent(handle);
+        if let Some(block) = source.held(&extent) {
             return Ok(block);
         }
-        let block = self.read(handle, role, counters)?;
+        if caching != Caching::Bypass
+            && let Some(block) = self.cached(handle, role, source.counters())
+        {
+            source.hold(extent, &block);
+            return Ok(block);
+        }
+        let block = self.read(handle, role, source)?;
         if caching == Caching::Fill {
             self.fill(handle, role, &block);
         }
+        source.hold(extent, &block);
         Ok(block)
     }
 }
@@ -216,7 +250,10 @@ impl Window {
             }
             let buf = self.bytes.get_mut(..len).unwrap_or_default();
             match file.file.read_at(buf, start) {
-                Ok(()) => role.count_read(counters, len as u64),
+                Ok(()) => {
+                    counters.count_request(len as u64);
+                    role.count_read(counters);
+                }
                 // A neighbour that cannot be read takes only itself away.
                 Err(_) if len as u64 > handle.len => return file.read(handle, role, counters),
                 Err(e) => return Err(file.locate(e, start)),

@@ -41,6 +41,7 @@ pub mod salvage;
 pub mod sections;
 pub mod segment;
 mod sink;
+pub mod source;
 mod stream;
 mod stream_builder;
 mod stream_iter;
@@ -51,6 +52,7 @@ pub mod vsst;
 
 pub use base::Dependency;
 pub use builder::{FinishedTable, KsstBuilder};
+pub use file::Role;
 pub use iterator::KsstIter;
 pub use options::{IterOptions, ReadCounters, StoreNotes, TableIdentity, TableOptions};
 pub use properties::Properties;
@@ -60,6 +62,7 @@ pub use reference::Reference;
 pub use segment::{
     FinishedSegment, SegmentCheck, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter,
 };
+pub use source::{Extent, Fetched, Source, Stop, Stopped, Want};
 pub use verify::{CheckStep, TableCheck};
 pub use vsst::{
     FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstCheck, VsstKeys, VsstOptions,

@@ -122,6 +122,12 @@ pub struct ReadCounters {
 }
 
 impl ReadCounters {
+    /// Counts a request to the device, of so many bytes.
+    pub fn count_request(&mut self, bytes: u64) {
+        self.device_reads += 1;
+        self.device_read_bytes += bytes;
+    }
+
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: &ReadCounters) {
         self.device_reads += other.device_reads;

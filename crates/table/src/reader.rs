@@ -16,6 +16,7 @@ use crate::properties::Properties;
 use crate::readahead::Borders;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
+use crate::source::Source;
 use crate::stream::Stream;
 use crate::tail::Tail;
 use crate::{block, reference_block, tombstone_block};
@@ -64,8 +65,23 @@ impl Ksst {
         global_seq: Option<SeqNo>,
         cache: Arc<Cache>,
     ) -> Result<Ksst> {
-        let tail = Tail::open(FileKind::Ksst, file, number, uid, cache)?;
-        let parts = Parts::read(&tail, tail.meta, global_seq)?;
+        Self::open_from(file, number, uid, global_seq, cache, &mut ReadCounters::default())
+    }
+
+    /// As [`Ksst::open`], with bytes from a source.
+    ///
+    /// # Errors
+    /// Those of [`Ksst::open`]; that it has to wait.
+    pub fn open_from<S: Source>(
+        file: Arc<dyn ReadFile>,
+        number: u64,
+        uid: Uid,
+        global_seq: Option<SeqNo>,
+        cache: Arc<Cache>,
+        source: &mut S,
+    ) -> Result<Ksst, S::Stop> {
+        let tail = Tail::open(FileKind::Ksst, file, number, uid, cache, source)?;
+        let parts = Parts::read(&tail, tail.meta, global_seq, source)?;
         let Parts { properties, references, inline, sections, tombstones } = parts;
         let tombstones = Arc::new(tombstones);
         let Tail { file, len, meta, .. } = tail;
@@ -77,13 +93,13 @@ impl Ksst {
     ///
     /// # Errors
     /// `Corruption` if a block on the way is damaged, and what the file reports.
-    pub fn get(
+    pub fn get<S: Source>(
         &self,
         user_key: &[u8],
         snapshot: SeqNo,
         key_hash: u64,
-        counters: &mut ReadCounters,
-    ) -> Result<Option<FoundEntry>> {
+        source: &mut S,
+    ) -> Result<Option<FoundEntry>, S::Stop> {
         let trailer = match self.global_seq {
             Some(seq) if seq > snapshot => return Ok(None),
             Some(_) => u64::MAX,
@@ -93,7 +109,7 @@ impl Ksst {
         let mut found_seq = 0;
         if let Some(stream) = &self.references
             && let Some((block, handle, filtered)) =
-                stream.find(&self.file, user_key, trailer, key_hash, counters)?
+                stream.find(&self.file, user_key, trailer, key_hash, source)?
         {
             let hit = reference_block::find(&block, user_key, trailer);
             match hit.map_err(|e| self.file.locate(e, handle.offset))? {
@@ -102,13 +118,13 @@ impl Ksst {
                     let value = BlockSlice::from(&*hit.reference.encode_inline());
                     found = Some(self.entry(hit.trailer, value));
                 }
-                None => counters.filter_false_positives += u64::from(filtered),
+                None => source.counters().filter_false_positives += u64::from(filtered),
             }
         }
         if let Some(stream) = &self.inline
             && (found.is_none() || stream.max_seq >= found_seq)
             && let Some((block, handle, filtered)) =
-                stream.find(&self.file, user_key, trailer, key_hash, counters)?
+                stream.find(&self.file, user_key, trailer, key_hash, source)?
         {
             let hit = block::find(&block, user_key, trailer);
             match hit.map_err(|e| self.file.locate(e, handle.offset))? {
@@ -117,7 +133,7 @@ impl Ksst {
                     found = Some(self.entry(hit.trailer, value));
                 }
                 Some(_) => {}
-                None => counters.filter_false_positives += u64::from(filtered),
+                None => source.counters().filter_false_positives += u64::from(filtered),
             }
         }
         Ok(found)
@@ -236,9 +252,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(tail: &Tail, meta: BlockHandle, global_seq: Option<SeqNo>) -> Result<Parts> {
+    fn read<S: Source>(
+        tail: &Tail,
+        meta: BlockHandle,
+        global_seq: Option<SeqNo>,
+        source: &mut S,
+    ) -> Result<Parts, S::Stop> {
         let at = |offset: u64| move |e: Error| tail.file.locate(e, offset);
-        let sections = sections::decode(&tail.read(meta)?).map_err(at(meta.offset))?;
+        let sections = sections::decode(&tail.read(meta, source)?).map_err(at(meta.offset))?;
         let (mut references, mut inline) = (None, None);
         let mut properties = Properties::default();
         let mut tombstones = Vec::new();
@@ -246,7 +267,7 @@ impl Parts {
             let here = at(handle.offset);
             match tag {
                 sections::PROPERTIES => {
-                    properties = Properties::decode(&tail.read(handle)?).map_err(here)?;
+                    properties = Properties::decode(&tail.read(handle, source)?).map_err(here)?;
                     for codec in [Compression::Lz4, Compression::Zstd] {
                         if properties.uses(codec) {
                             compress::require(codec).map_err(here)?;
@@ -254,19 +275,20 @@ impl Parts {
                     }
                 }
                 sections::TOP_REFERENCES => {
-                    references = Some(Stream::open(Role::References, tail.read(handle)?).map_err(here)?);
+                    references =
+                        Some(Stream::open(Role::References, tail.read(handle, source)?).map_err(here)?);
                 }
                 sections::TOP_INLINE => {
-                    inline = Some(Stream::open(Role::Inline, tail.read(handle)?).map_err(here)?);
+                    inline = Some(Stream::open(Role::Inline, tail.read(handle, source)?).map_err(here)?);
                 }
                 sections::RANGE_TOMBSTONES => {
-                    tombstone_block::decode(&tail.read(handle)?, &mut tombstones).map_err(here)?;
+                    tombstone_block::decode(&tail.read(handle, source)?, &mut tombstones).map_err(here)?;
                 }
                 _ => {}
             }
         }
         if properties.identity.uid != tail.file.uid {
-            return Err(at(meta.offset)(Error::corruption("properties of another file")));
+            return Err(at(meta.offset)(Error::corruption("properties of another file")).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(meta.offset))?;
         if let Some(seq) = global_seq {

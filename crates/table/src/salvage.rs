@@ -108,13 +108,13 @@ pub fn open(
     let Ok(tail) = Tail::open_damaged(FileKind::Ksst, file, number, uid, cache, META_LEN_MAX) else {
         return Err(damaged);
     };
-    let parts = sections::decode(&tail.read(tail.meta)?)?;
+    let parts = sections::decode(&tail.read(tail.meta, &mut ReadCounters::default())?)?;
     let mut missing = Vec::new();
     let (mut references, mut inline, mut properties) = (None, None, Properties::default());
     let mut tombstones = Vec::new();
     for Section { tag, handle } in parts.iter().copied() {
         let here = |e: Error| tail.file.locate(e, handle.offset);
-        let block = tail.read(handle);
+        let block = tail.read(handle, &mut ReadCounters::default());
         match tag {
             sections::PROPERTIES => match block.and_then(|b| Properties::decode(&b).map_err(here)) {
                 Ok(own) => properties = own,
@@ -167,10 +167,11 @@ impl Tail {
         cache: Arc<Cache>,
         meta_len_max: u64,
     ) -> Result<Tail> {
-        let damaged = match Tail::open(kind, file.clone(), number, uid, cache.clone()) {
-            Ok(tail) => return Ok(tail),
-            Err(e) => e,
-        };
+        let damaged =
+            match Tail::open(kind, file.clone(), number, uid, cache.clone(), &mut ReadCounters::default()) {
+                Ok(tail) => return Ok(tail),
+                Err(e) => e,
+            };
         let len = file.len()?;
         let Some(end) = len.checked_sub(FOOTER_LEN as u64) else { return Err(damaged) };
         let start = end.saturating_sub(meta_len_max);

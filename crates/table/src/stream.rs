@@ -5,6 +5,7 @@ use crate::filter;
 use crate::frame::BlockHandle;
 use crate::index::IndexShape;
 use crate::options::ReadCounters;
+use crate::source::{Source, Stop};
 use crate::stream_builder::top;
 use base::codec::Reader;
 use base::{Error, Result, SeqNo};
@@ -88,15 +89,15 @@ impl Stream {
         self.shape.search(&self.block, user_key, trailer)
     }
 
-    pub(crate) fn partition(
+    pub(crate) fn partition<S: Source>(
         &self,
         file: &TableFile,
         partition: usize,
         caching: Caching,
-        counters: &mut ReadCounters,
-    ) -> Result<Partition> {
+        source: &mut S,
+    ) -> Result<Partition, S::Stop> {
         let handle = self.index_handle(partition);
-        let block = file.fetch(handle, Role::Index, caching, counters)?;
+        let block = file.fetch(handle, Role::Index, caching, source)?;
         let shape = IndexShape::parse(&block, 0).map_err(|e| file.locate(e, handle.offset))?;
         Ok(Partition { block, shape })
     }
@@ -105,39 +106,42 @@ impl Stream {
     /// `None` if a filter or the index excludes that. The flag tells whether a filter let it pass; one that cannot be
     /// read is done without.
     #[inline]
-    pub(crate) fn find(
+    pub(crate) fn find<S: Source>(
         &self,
         file: &TableFile,
         user_key: &[u8],
         trailer: u64,
         key_hash: u64,
-        counters: &mut ReadCounters,
-    ) -> Result<Option<(Block, BlockHandle, bool)>> {
+        source: &mut S,
+    ) -> Result<Option<(Block, BlockHandle, bool)>, S::Stop> {
         let p = self.search(user_key, trailer);
         if p >= self.partitions() {
             return Ok(None);
         }
         let mut filtered = false;
         if let Some(handle) = self.filter_handle(p) {
-            let block = file.fetch(handle, Role::Filter, Caching::Fill, counters);
-            match block.and_then(|block| filter::may_contain(&block, key_hash)) {
+            let passes = match file.fetch(handle, Role::Filter, Caching::Fill, source) {
+                Ok(block) => filter::may_contain(&block, key_hash),
+                Err(stop) => Err(stop.into_error()?),
+            };
+            match passes {
                 Ok(true) => filtered = true,
                 Ok(false) => {
-                    counters.filter_negatives += 1;
+                    source.counters().filter_negatives += 1;
                     return Ok(None);
                 }
                 // It only spares reads: the block answers as well. What is wrong with it `verify` tells.
-                Err(_) => counters.filters_unreadable += 1,
+                Err(_) => source.counters().filters_unreadable += 1,
             }
         }
-        let partition = self.partition(file, p, Caching::Fill, counters)?;
+        let partition = self.partition(file, p, Caching::Fill, source)?;
         let row = partition.shape.search(&partition.block, user_key, trailer);
         if row >= partition.shape.rows() {
             let e = Error::corruption("an index partition that ends before its separator");
-            return Err(file.locate(e, self.index_handle(p).offset));
+            return Err(file.locate(e, self.index_handle(p).offset).into());
         }
         let handle = partition.handle(row);
-        let block = file.fetch(handle, self.role, Caching::Fill, counters)?;
+        let block = file.fetch(handle, self.role, Caching::Fill, source)?;
         Ok(Some((block, handle, filtered)))
     }
 

@@ -3,7 +3,7 @@
 use crate::file::{Role, Shared, TableFile};
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::BlockHandle;
-use crate::options::ReadCounters;
+use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache};
 use io::ReadFile;
@@ -19,19 +19,20 @@ pub(crate) struct Tail {
     pub(crate) len: u64,
     /// Where the meta index is.
     pub(crate) meta: BlockHandle,
-    bytes: Vec<u8>,
+    bytes: Block,
     start: u64,
 }
 
 impl Tail {
     /// Reads the end of the file, and its footer.
-    pub(crate) fn open(
+    pub(crate) fn open<S: Source>(
         kind: FileKind,
         file: Arc<dyn ReadFile>,
         number: u64,
         uid: Uid,
         cache: Arc<Cache>,
-    ) -> Result<Tail> {
+        source: &mut S,
+    ) -> Result<Tail, S::Stop> {
         let path = file.path().to_owned();
         let len = file.len()?;
         let cut = || {
@@ -40,8 +41,9 @@ impl Tail {
         };
         let frames_end = len.checked_sub(FOOTER_LEN as u64).ok_or_else(cut)?;
         let start = len.saturating_sub(TAIL_LEN);
-        let mut bytes = vec![0; (len - start) as usize];
-        file.read_at(&mut bytes, start).map_err(|e| e.at_file(&path).at_offset(start))?;
+        let extent = Extent { file: number, offset: start, len: len - start };
+        let bytes = source.bytes(&file, extent, Role::Tail);
+        let bytes = bytes.map_err(|stop| stop.map(|e| e.at_file(&path).at_offset(start)))?;
         let footer = bytes.last_chunk::<FOOTER_LEN>().ok_or_else(cut)?;
         let footer = Footer::decode_as(kind, footer, uid, len).map_err(|e| e.at_file(&path))?;
         let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
@@ -59,16 +61,18 @@ impl Tail {
     ) -> Tail {
         let len = frames_end + FOOTER_LEN as u64;
         let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
-        Tail { file, len, meta, bytes: Vec::new(), start: frames_end }
+        Tail { file, len, meta, bytes: Vec::new().into(), start: frames_end }
     }
 
     /// A block, from what was read where possible.
-    pub(crate) fn read(&self, handle: BlockHandle) -> Result<Block> {
+    pub(crate) fn read<S: Source>(&self, handle: BlockHandle, source: &mut S) -> Result<Block, S::Stop> {
         let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
         let to = from.zip(usize::try_from(handle.len).ok()).and_then(|(from, len)| from.checked_add(len));
         match from.zip(to).and_then(|(from, to)| self.bytes.get(from..to)) {
-            Some(frame) if handle.end() <= self.file.frames_end => self.file.decode(frame, handle.offset),
-            _ => self.file.read(handle, Role::Index, &mut ReadCounters::default()),
+            Some(frame) if handle.end() <= self.file.frames_end => {
+                Ok(self.file.decode(frame, handle.offset)?)
+            }
+            _ => self.file.read(handle, Role::Tail, source),
         }
     }
 }

@@ -22,7 +22,7 @@ use io::timing::Timing;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
     /// Nanoseconds of each kind of operation: `put`, `delete`, `write_batch`, `put_stream` and `get_stream` (each piece, and the end of
-    /// what is written), `get`, `seek`, `next` (moves of iterators, in both directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
+    /// what is written), `get`, `multi_get` (all keys of a call), `seek`, `next` (moves of iterators, in both directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
     /// (`record_append` and others, of logs).
     pub operations: Vec<(&'static str, Distribution)>,
     /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `log`, `garbage`, `space`.
@@ -68,6 +68,7 @@ pub(crate) struct Times {
     pub put_stream: Timing,
     pub get_stream: Timing,
     pub get: Timing,
+    pub multi_get: Timing,
     pub seek: Timing,
     pub next: Timing,
     pub flush: Timing,
@@ -89,6 +90,7 @@ impl Times {
             put_stream: short(),
             get_stream: short(),
             get: short(),
+            multi_get: long(),
             seek: short(),
             next: short(),
             flush: long(),
@@ -114,6 +116,7 @@ impl Times {
             ("put_stream", &self.put_stream),
             ("get_stream", &self.get_stream),
             ("get", &self.get),
+            ("multi_get", &self.multi_get),
             ("seek", &self.seek),
             ("next", &self.next),
             ("flush", &self.flush),

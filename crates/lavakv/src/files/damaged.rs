@@ -19,6 +19,7 @@ use lsm::policy::SetAside;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use table::Stop;
 use version::names::{self, FileKind};
 use version::{FamilyId, FileMeta};
 
@@ -113,21 +114,23 @@ pub(crate) fn number_of(dir: &Path, path: &Path) -> Option<u64> {
 }
 
 /// Says of an error met in a table which keys it may concern.
-pub(crate) fn in_table<T>(result: Result<T>, file: &FileMeta) -> Result<T> {
-    result.map_err(|e| match is_of_reading(&e) {
+pub(crate) fn in_table<T, E: Stop>(result: Result<T, E>, file: &FileMeta) -> Result<T, E> {
+    let say = |e: Error| match is_of_reading(&e) {
         true => e.context(format!(
             "keys from \"{}\" to \"{}\" may be in a table that cannot be read, or not here",
             file.smallest_user_key().escape_ascii(),
             file.largest_user_key().escape_ascii()
         )),
         false => e,
-    })
+    };
+    result.map_err(|stop| stop.map(say))
 }
 
 /// Says of an error met behind a reference which key it concerns.
-pub(crate) fn in_value<T>(result: Result<T>, user_key: &[u8]) -> Result<T> {
-    result.map_err(|e| match is_of_reading(&e) {
+pub(crate) fn in_value<T, E: Stop>(result: Result<T, E>, user_key: &[u8]) -> Result<T, E> {
+    let say = |e: Error| match is_of_reading(&e) {
         true => e.context(format!("the value of key \"{}\" cannot be read", user_key.escape_ascii())),
         false => e,
-    })
+    };
+    result.map_err(|stop| stop.map(say))
 }

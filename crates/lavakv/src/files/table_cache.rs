@@ -13,7 +13,7 @@ use std::sync::Arc;
 use store::files::OpenFiles;
 use store::volumes::Volume;
 use table::vsst::Vsst;
-use table::{Ksst, SegmentReader};
+use table::{Ksst, ReadCounters, SegmentReader, Source, Stop};
 use version::{FileMeta, VsstMeta, names};
 
 pub(crate) struct TableCache {
@@ -54,23 +54,26 @@ impl TableCache {
         })
     }
 
-    fn open_table(&self, file: &FileMeta) -> Result<OpenFile> {
-        let handle = self.open_file(file.volume, &names::ksst(file.number))?;
+    fn open_table<S: Source>(&self, file: &FileMeta, source: &mut S) -> Result<OpenFile, S::Stop> {
+        let open = || self.open_file(file.volume, &names::ksst(file.number));
+        let handle = source.file(file.number, open)?;
         let path = handle.path().to_owned();
-        let table = Ksst::open(handle, file.number, file.uid, file.global_seq, self.cache.clone());
-        Ok(OpenFile::Table(Arc::new(table.map_err(|e| e.at_file(path))?)))
+        let (number, cache) = (file.number, self.cache.clone());
+        let table = Ksst::open_from(handle, number, file.uid, file.global_seq, cache, source);
+        Ok(OpenFile::Table(Arc::new(table.map_err(|stop| stop.map(|e| e.at_file(path)))?)))
     }
 
-    fn open_vsst(&self, meta: &VsstMeta) -> Result<OpenFile> {
-        let handle = self.open_file(meta.volume, &names::vsst(meta.number))?;
+    fn open_vsst<S: Source>(&self, meta: &VsstMeta, source: &mut S) -> Result<OpenFile, S::Stop> {
+        let open = || self.open_file(meta.volume, &names::vsst(meta.number));
+        let handle = source.file(meta.number, open)?;
         let path = handle.path().to_owned();
-        let vsst = Vsst::open(handle, meta.number, meta.uid, self.cache.clone());
-        Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|e| e.at_file(path))?)))
+        let vsst = Vsst::open_from(handle, meta.number, meta.uid, self.cache.clone(), source);
+        Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|stop| stop.map(|e| e.at_file(path)))?)))
     }
 
     /// The segment of a large value.
     pub fn segment(&self, number: u64, uid: Uid) -> Result<Arc<SegmentReader>> {
-        let open = || {
+        let open = || -> Result<OpenFile> {
             let handle = self.open_file(Volume::DIRECTORY, &names::vsst(number))?;
             Ok(OpenFile::Segment(Arc::new(SegmentReader::open(handle, number, uid)?)))
         };
@@ -82,19 +85,29 @@ impl TableCache {
 
     /// The open vSST of `meta`.
     pub fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
-        match self.open.find(meta.number, || self.open_vsst(meta))? {
+        self.vsst_from(meta, &mut ReadCounters::default())
+    }
+
+    /// As [`TableCache::vsst`], with bytes from a source.
+    pub fn vsst_from<S: Source>(&self, meta: &VsstMeta, source: &mut S) -> Result<Arc<Vsst>, S::Stop> {
+        match self.open.find(meta.number, || self.open_vsst(meta, source))? {
             OpenFile::Vsst(vsst) => Ok(vsst),
-            _ => Err(another_kind(&self.context.dir, meta.number)),
+            _ => Err(another_kind(&self.context.dir, meta.number).into()),
+        }
+    }
+
+    /// The open table of `file`, with bytes from a source.
+    pub fn table_from<S: Source>(&self, file: &FileMeta, source: &mut S) -> Result<Arc<Ksst>, S::Stop> {
+        match self.open.find(file.number, || self.open_table(file, source))? {
+            OpenFile::Table(table) => Ok(table),
+            _ => Err(another_kind(&self.context.dir, file.number).into()),
         }
     }
 }
 
 impl TableSource for TableCache {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
-        match self.open.find(file.number, || self.open_table(file))? {
-            OpenFile::Table(table) => Ok(table),
-            _ => Err(another_kind(&self.context.dir, file.number)),
-        }
+        self.table_from(file, &mut ReadCounters::default())
     }
 }
 

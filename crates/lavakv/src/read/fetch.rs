@@ -4,12 +4,13 @@
 //! A reference is only ever resolved in the version it was read from: garbage collection moves records under the names,
 //! and the version knows where they were at its time. The files stay as long as the version does.
 
+use crate::read::read_path::Value;
 use crate::tree::Tree;
 use base::limits::LARGE_VALUE_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use std::sync::Arc;
-use table::{ReadCounters, Reference, SegmentReader};
+use table::{ReadCounters, Reference, SegmentReader, Source};
 use version::{Version, VsstMeta};
 
 /// Where the record of an entry lies.
@@ -29,7 +30,7 @@ pub(crate) fn resolve<'v>(
 }
 
 /// Where the bytes of a value are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// In memory.
     Bytes(BlockSlice),
@@ -38,6 +39,11 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    /// The value, all of it in memory.
+    pub fn into_value(self) -> Result<Value> {
+        self.into_bytes().map(Value)
+    }
+
     /// All of them, in memory.
     pub fn into_bytes(self) -> Result<BlockSlice> {
         match self {
@@ -60,44 +66,44 @@ pub(crate) fn value(
 }
 
 /// Finds the value of an entry that is not inline, and fetches it if it is not large.
-pub(crate) fn content(
+pub(crate) fn content<S: Source>(
     tree: &Tree,
     version: &Version,
     entry: (&[u8], SeqNo, ValueKind),
     reference: &[u8],
     fill_cache: bool,
-    counters: &mut ReadCounters,
-) -> Result<Content> {
-    let found = look_up(tree, version, entry, reference, fill_cache, counters);
+    source: &mut S,
+) -> Result<Content, S::Stop> {
+    let found = look_up(tree, version, entry, reference, fill_cache, source);
     crate::files::damaged::in_value(found, entry.0)
 }
 
-fn look_up(
+fn look_up<S: Source>(
     tree: &Tree,
     version: &Version,
     entry: (&[u8], SeqNo, ValueKind),
     reference: &[u8],
     fill_cache: bool,
-    counters: &mut ReadCounters,
-) -> Result<Content> {
+    source: &mut S,
+) -> Result<Content, S::Stop> {
     let (user_key, seq, kind) = entry;
     match kind {
         ValueKind::Reference => {
             let reference = Reference::decode(reference)?;
             let meta = resolve(version, user_key, seq, &reference)?;
             if meta.segment {
-                return crate::large::segments::open_listed(&tree.files, user_key, meta)
-                    .map(Content::Segment);
+                let segment = crate::large::segments::open_listed(&tree.files, user_key, meta)?;
+                return Ok(Content::Segment(segment));
             }
-            let vsst = tree.files.tables.vsst(meta)?;
-            vsst.get(user_key, seq, &reference, fill_cache, counters).map(Content::Bytes)
+            let vsst = tree.files.tables.vsst_from(meta, source)?;
+            vsst.get(user_key, seq, &reference, fill_cache, source).map(Content::Bytes)
         }
         ValueKind::PlacedReference => {
-            crate::large::segments::open(&tree.files, user_key, reference).map(Content::Segment)
+            Ok(Content::Segment(crate::large::segments::open(&tree.files, user_key, reference)?))
         }
         kind => {
             let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");
-            Err(Error::new(ErrorKind::Unsupported, why))
+            Err(Error::new(ErrorKind::Unsupported, why).into())
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::context::into_io;
 use crate::read::fetch::Content;
+use crate::read::read_path::Value;
 use crate::tree::Tree;
 use base::{Error, Result};
 use std::io::{Read, Seek, SeekFrom};
@@ -26,6 +27,14 @@ pub struct ValueReader {
 impl ValueReader {
     pub(crate) fn new(tree: &Arc<Tree>, content: Content) -> ValueReader {
         ValueReader { content, at: 0, run: Vec::new(), covers: 0..0, tree: tree.clone() }
+    }
+
+    /// All of it in memory.
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset; those of reading.
+    pub fn into_value(self) -> Result<Value> {
+        self.content.into_value()
     }
 
     /// Bytes of the value.

@@ -17,6 +17,7 @@ mod handles;
 mod held_sync;
 mod iterators;
 mod large_values;
+mod multi_get;
 mod other_engines;
 mod patience;
 mod placement;

@@ -37,7 +37,7 @@ impl<F: Clone> OpenFiles<F> {
     ///
     /// # Errors
     /// Those of `make`.
-    pub fn find(&self, number: u64, make: impl FnOnce() -> Result<F>) -> Result<F> {
+    pub fn find<E>(&self, number: u64, make: impl FnOnce() -> Result<F, E>) -> Result<F, E> {
         if let Some(found) = read(&self.open).get(&number) {
             // The clock ticks with every file opened: exact enough to tell hot from cold, and reads of open files
             // write to no shared cache line.

@@ -16,9 +16,9 @@
 use crate::file::{Caching, Role, TableFile};
 use crate::frame::BlockHandle;
 use crate::index::{self, IndexShape, Separators};
-use crate::options::ReadCounters;
 use crate::prefix::{push_separator, shared_len};
 use crate::sink::Sink;
+use crate::source::Source;
 use base::codec::{Reader, put_u32};
 use base::{Error, Result, SeqNo, ValueKind, key};
 use cache::{Block, Cache};
@@ -303,29 +303,29 @@ impl Directory {
     }
 
     /// The offset of the only record that can belong to a key.
-    pub(crate) fn find(
+    pub(crate) fn find<S: Source>(
         &self,
         file: &TableFile,
         user_key: &[u8],
         seq: SeqNo,
-        counters: &mut ReadCounters,
-    ) -> Result<u64> {
+        source: &mut S,
+    ) -> Result<u64, S::Stop> {
         let mut handle = self.root.search(user_key, seq);
         for _ in 0..self.levels {
-            handle = node(file, handle, Caching::Fill, counters)?.search(user_key, seq);
+            handle = node(file, handle, Caching::Fill, source)?.search(user_key, seq);
         }
-        let frame = file.fetch(handle, Role::VsstIndex, Caching::Fill, counters)?;
-        find_in_frame(&frame, user_key, seq).map_err(|e| file.locate(e, handle.offset))
+        let frame = file.fetch(handle, Role::VsstIndex, Caching::Fill, source)?;
+        Ok(find_in_frame(&frame, user_key, seq).map_err(|e| file.locate(e, handle.offset))?)
     }
 }
 
 /// Reads a node of the directory below the root.
-pub(crate) fn node(
+pub(crate) fn node<S: Source>(
     file: &TableFile,
     handle: BlockHandle,
     caching: Caching,
-    counters: &mut ReadCounters,
-) -> Result<Node> {
-    let block = file.fetch(handle, Role::VsstIndex, caching, counters)?;
-    Node::parse(block, 0).map_err(|e| file.locate(e, handle.offset))
+    source: &mut S,
+) -> Result<Node, S::Stop> {
+    let block = file.fetch(handle, Role::VsstIndex, caching, source)?;
+    Ok(Node::parse(block, 0).map_err(|e| file.locate(e, handle.offset))?)
 }

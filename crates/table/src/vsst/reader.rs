@@ -18,6 +18,7 @@ use crate::index::IndexShape;
 use crate::options::ReadCounters;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
+use crate::source::{Source, Stop};
 use crate::tail::Tail;
 use base::{Compression, Error, ErrorKind, Result, SeqNo, Uid};
 use cache::{Block, BlockSlice, Cache};
@@ -61,12 +62,26 @@ impl Vsst {
     /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
     /// codec that this build lacks.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid, cache: Arc<Cache>) -> Result<Vsst> {
-        let tail = Tail::open(FileKind::Vsst, file, number, uid, cache)?;
+        Self::open_from(file, number, uid, cache, &mut ReadCounters::default())
+    }
+
+    /// As [`Vsst::open`], with bytes from a source.
+    ///
+    /// # Errors
+    /// Those of [`Vsst::open`]; that it has to wait.
+    pub fn open_from<S: Source>(
+        file: Arc<dyn ReadFile>,
+        number: u64,
+        uid: Uid,
+        cache: Arc<Cache>,
+        source: &mut S,
+    ) -> Result<Vsst, S::Stop> {
+        let tail = Tail::open(FileKind::Vsst, file, number, uid, cache, source)?;
         let at = |offset: u64| {
             let file = &tail.file;
             move |e: Error| file.locate(e, offset)
         };
-        let sections = sections::decode(&tail.read(tail.meta)?).map_err(at(tail.meta.offset))?;
+        let sections = sections::decode(&tail.read(tail.meta, source)?).map_err(at(tail.meta.offset))?;
         let one = |tag| {
             let mut all = sections.iter().filter(|s| s.tag == tag);
             let only = all.next().filter(|_| all.next().is_none()).map(|s| s.handle);
@@ -75,9 +90,9 @@ impl Vsst {
             })
         };
         let handle = one(sections::PROPERTIES)?;
-        let properties = VsstProperties::decode(&tail.read(handle)?).map_err(at(handle.offset))?;
+        let properties = VsstProperties::decode(&tail.read(handle, source)?).map_err(at(handle.offset))?;
         if properties.identity.uid != uid || properties.record_bytes > tail.file.frames_end {
-            return Err(at(handle.offset)(Error::corruption("properties of another file")));
+            return Err(at(handle.offset)(Error::corruption("properties of another file")).into());
         }
         frame::check_codecs(properties.codecs).map_err(at(handle.offset))?;
         for codec in [Compression::Lz4, Compression::Zstd] {
@@ -86,7 +101,7 @@ impl Vsst {
             }
         }
         let handle = one(sections::DIRECTORY)?;
-        let directory = Directory::open(tail.read(handle)?).map_err(at(handle.offset))?;
+        let directory = Directory::open(tail.read(handle, source)?).map_err(at(handle.offset))?;
         let dense_index = one(sections::DENSE_INDEX)?;
         let Tail { file, len, meta, .. } = tail;
         Ok(Vsst { file, len, properties, directory, dense_index, sections, meta })
@@ -98,22 +113,28 @@ impl Vsst {
     /// # Errors
     /// `Corruption`, with the file and the offset, if the record or the way to it is damaged, or if this file does not
     /// hold the record; and what the file reports.
-    pub fn get(
+    pub fn get<S: Source>(
         &self,
         user_key: &[u8],
         seq: SeqNo,
         reference: &Reference,
         fill_cache: bool,
-        counters: &mut ReadCounters,
-    ) -> Result<BlockSlice> {
-        let offset = self.locate(user_key, seq, counters)?;
-        if let Some(value) = self.cached(offset, user_key, seq, reference, counters) {
+        source: &mut S,
+    ) -> Result<BlockSlice, S::Stop> {
+        let offset = self.locate(user_key, seq, source)?;
+        // What was read because it was not cached is not looked for there again.
+        let record = self.file.extent(BlockHandle { offset, len: reference.stored_len });
+        if !source.has(&record)
+            && let Some(value) = self.cached(offset, user_key, seq, reference, source.counters())
+        {
             return Ok(value);
         }
         let wanted = Wanted { user_key, seq, reference };
-        let value = match self.read_value(offset, wanted, counters) {
-            Err(e) if e.is_corruption() => return self.rescue(e, offset, wanted, counters),
-            other => other?,
+        let value = match self.read_value(offset, wanted, source).map_err(S::Stop::into_error) {
+            Ok(value) => value,
+            Err(Ok(e)) if e.is_corruption() => return self.rescue(e, offset, wanted, source),
+            Err(Ok(e)) => return Err(e.into()),
+            Err(Err(waiting)) => return Err(waiting),
         };
         if fill_cache {
             let handle = BlockHandle { offset, len: reference.stored_len };
@@ -127,15 +148,16 @@ impl Vsst {
     ///
     /// # Errors
     /// `Corruption` if the index is damaged, and what the file reports.
-    pub fn locate(&self, user_key: &[u8], seq: SeqNo, counters: &mut ReadCounters) -> Result<u64> {
-        let units = self.directory.find(&self.file, user_key, seq, counters)?;
+    pub fn locate<S: Source>(&self, user_key: &[u8], seq: SeqNo, source: &mut S) -> Result<u64, S::Stop> {
+        let units = self.directory.find(&self.file, user_key, seq, source)?;
         let offset = units.checked_mul(u64::from(self.properties.alignment));
         let offset = offset.filter(|&o| o < self.properties.record_bytes);
-        offset.ok_or_else(|| {
+        let offset = offset.ok_or_else(|| {
             let why =
                 "the index leads behind the last record: run verify, restore the file from a checkpoint, or run `lava repair`";
             self.file.locate(Error::corruption(why), self.directory_offset())
-        })
+        })?;
+        Ok(offset)
     }
 
     fn directory_offset(&self) -> u64 {
@@ -207,42 +229,44 @@ impl Vsst {
         Ok(BlockSlice::checked(raw.unwrap_or_else(|| block.into()), value).unwrap_or_default())
     }
 
-    fn read_value(&self, offset: u64, wanted: Wanted<'_>, counters: &mut ReadCounters) -> Result<BlockSlice> {
+    fn read_value<S: Source>(
+        &self,
+        offset: u64,
+        wanted: Wanted<'_>,
+        source: &mut S,
+    ) -> Result<BlockSlice, S::Stop> {
         let len = wanted.reference.stored_len;
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.properties.record_bytes);
         if !fits || len > RECORD_LEN_MAX as u64 {
             let why = format!("a record of {len} bytes does not lie there");
-            return Err(self.file.locate(Error::corruption(why), offset));
+            return Err(self.file.locate(Error::corruption(why), offset).into());
         }
-        let mut block: Block = std::iter::repeat_n(0, len as usize).collect();
-        let buf = Block::get_mut(&mut block).unwrap_or_default();
-        self.file.file.read_at(buf, offset).map_err(|e| self.file.locate(e, offset))?;
-        Role::Record.count_read(counters, len);
-        self.open_block(block, offset, wanted)
+        let block = self.file.bytes(BlockHandle { offset, len }, Role::Record, source)?;
+        Ok(self.open_block(block, offset, wanted)?)
     }
 
     /// The index led to something else, or the record is damaged: the dense keys know which. If they name another
     /// place, and the intact record is there, its value is returned.
     #[cold]
-    fn rescue(
+    fn rescue<S: Source>(
         &self,
         e: Error,
         offset: u64,
         wanted: Wanted<'_>,
-        counters: &mut ReadCounters,
-    ) -> Result<BlockSlice> {
-        counters.vsst_dense_searches += 1;
+        source: &mut S,
+    ) -> Result<BlockSlice, S::Stop> {
+        source.counters().vsst_dense_searches += 1;
         let advice =
             "run verify on the store; restore the file from a checkpoint or backup, or run `lava repair`";
-        let found = self.search_dense(wanted.user_key, wanted.seq, counters);
-        let found =
-            found.map_err(|e| e.context(format!("looking for a record in the dense keys ({advice})")))?;
+        let found = self.search_dense(wanted.user_key, wanted.seq, source);
+        let looking = |e: Error| e.context(format!("looking for a record in the dense keys ({advice})"));
+        let found = found.map_err(|stop| stop.map(looking))?;
         let Some((place, raw_len, stored_len)) = found else {
             let why = format!(
                 "a reference leads to this vSST, but the vSST does not hold its key (sequence {}): {advice}",
                 wanted.seq
             );
-            return Err(self.file.locate(Error::new(ErrorKind::Corruption, why), offset));
+            return Err(self.file.locate(Error::new(ErrorKind::Corruption, why), offset).into());
         };
         let Reference { raw_len: raw, stored_len: stored, .. } = *wanted.reference;
         if (raw_len, stored_len) != (raw, stored) {
@@ -250,23 +274,23 @@ impl Vsst {
                 "a reference says that its record has {stored} bytes and its value {raw}, the vSST says \
                  {stored_len} and {raw_len}: {advice}"
             );
-            return Err(self.file.locate(Error::corruption(why), place));
+            return Err(self.file.locate(Error::corruption(why), place).into());
         }
         if place == offset {
-            return Err(e.context(format!("a record is damaged ({advice})")));
+            return Err(e.context(format!("a record is damaged ({advice})")).into());
         }
-        self.read_value(place, wanted, counters)
+        self.read_value(place, wanted, source)
     }
 
     /// Offset, raw length and stored length of the record of a key, from the dense partitions.
-    fn search_dense(
+    fn search_dense<S: Source>(
         &self,
         user_key: &[u8],
         seq: SeqNo,
-        counters: &mut ReadCounters,
-    ) -> Result<Option<(u64, u64, u64)>> {
+        source: &mut S,
+    ) -> Result<Option<(u64, u64, u64)>, S::Stop> {
         let here = |e| self.file.locate(e, self.dense_index.offset);
-        let block = self.file.read(self.dense_index, Role::Dense, counters)?;
+        let block = self.file.read(self.dense_index, Role::Dense, source)?;
         let shape = IndexShape::<2>::parse(&block, 0).map_err(here)?;
         let partition = shape.search(&block, user_key, trailer(seq));
         if partition >= shape.rows() {
@@ -275,7 +299,7 @@ impl Vsst {
         let handle = partition_handle(&shape, &block, partition);
         let mut cursor = DenseCursor::default();
         let here = |e| self.file.locate(e, handle.offset);
-        cursor.load(self.file.read(handle, Role::Dense, counters)?).map_err(here)?;
+        cursor.load(self.file.read(handle, Role::Dense, source)?).map_err(here)?;
         while cursor.advance().map_err(here)? {
             if cursor.user_key == user_key && cursor.row.seq == seq {
                 let alignment = u64::from(self.properties.alignment);

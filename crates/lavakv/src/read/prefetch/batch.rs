@@ -2,7 +2,7 @@
 //!
 //! A batch finds the place of every record by the index of its vSST (in memory, normally), takes from the cache what is
 //! there, and sorts the rest by file and offset. Neighbours are read by one request where the gap between them costs
-//! less than another request would ([`GAP_MAX`]); the requests of all files go to the device together. Each record is
+//! less than another request would ([`runs`](crate::read::runs)); the requests of all files go to the device together. Each record is
 //! verified as in a read of its own, so a batch differs from single reads in time only.
 //!
 //! What a batch meets with, a failed request or a damaged record, is not its to judge: it leaves the value out, and the
@@ -10,6 +10,7 @@
 
 use super::{Entry, FetchValues};
 use crate::read::fetch;
+use crate::read::runs::{RUN_LEN_MAX, Run, join};
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
 use crate::tree::family::ReadState;
@@ -17,16 +18,9 @@ use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use io::FileRead;
 use lsm::ReferenceResolver;
-use std::ops::Range;
 use std::sync::Arc;
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
 use table::{ReadCounters, Reference};
-
-/// Bytes between two records that are read along rather than left out: about as many as cost next to nothing beside
-/// a request (see `table::readahead` for what was measured).
-const GAP_MAX: u64 = 16 << 10;
-/// The longest request made of several records; longer ones would leave the device's parallelism unused.
-const RUN_LEN_MAX: u64 = 256 << 10;
 
 /// Reads the values behind the references of one read state.
 pub(crate) struct Values {
@@ -44,13 +38,6 @@ struct Place {
     vsst: Arc<Vsst>,
     reference: Reference,
     offset: u64,
-}
-
-/// Records of one file that are read by one request.
-#[derive(Debug, PartialEq, Eq)]
-struct Run {
-    places: Range<usize>,
-    bytes: Range<u64>,
 }
 
 impl Values {
@@ -145,27 +132,6 @@ impl FetchValues for Values {
     }
 }
 
-/// Joins extents (file, and where in it), sorted, into runs.
-fn join(extents: impl Iterator<Item = (u64, Range<u64>)>) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut last_file = None;
-    for (nth, (file, extent)) in extents.enumerate() {
-        match runs.last_mut() {
-            Some(run)
-                if last_file == Some(file)
-                    && extent.start <= run.bytes.end.saturating_add(GAP_MAX)
-                    && extent.end.saturating_sub(run.bytes.start) <= RUN_LEN_MAX =>
-            {
-                run.places.end = nth + 1;
-                run.bytes.end = run.bytes.end.max(extent.end);
-            }
-            _ => runs.push(Run { places: nth..nth + 1, bytes: extent }),
-        }
-        last_file = Some(file);
-    }
-    runs
-}
-
 impl ReferenceResolver for Values {
     fn resolve(
         &self,
@@ -177,36 +143,5 @@ impl ReferenceResolver for Values {
     ) -> Result<()> {
         out.extend_from_slice(&self.read(&Entry { user_key, seq, kind, value: reference })?);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_of_one_file_are_joined() {
-        let run = |places, bytes| Run { places, bytes };
-        assert_eq!(join(std::iter::empty()), []);
-        let near = GAP_MAX + 100;
-        let extents = [
-            (1, 0..50),
-            (1, 50..100),
-            (1, near..near + 10),
-            (1, near + 11 + GAP_MAX..near + 12 + GAP_MAX),
-            (2, near + 12 + GAP_MAX..near + 13 + GAP_MAX),
-            (2, 1 << 40..(1 << 40) + RUN_LEN_MAX - 1),
-            (2, (1 << 40) + RUN_LEN_MAX..(1 << 40) + RUN_LEN_MAX + 2),
-            (2, u64::MAX - 5..u64::MAX),
-        ];
-        let runs = [
-            run(0..3, 0..near + 10),
-            run(3..4, near + 11 + GAP_MAX..near + 12 + GAP_MAX),
-            run(4..5, near + 12 + GAP_MAX..near + 13 + GAP_MAX),
-            run(5..6, 1 << 40..(1 << 40) + RUN_LEN_MAX - 1),
-            run(6..7, (1 << 40) + RUN_LEN_MAX..(1 << 40) + RUN_LEN_MAX + 2),
-            run(7..8, u64::MAX - 5..u64::MAX),
-        ];
-        assert_eq!(join(extents.into_iter()), runs);
     }
 }

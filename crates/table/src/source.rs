@@ -1,0 +1,288 @@
+//! Where a read of a table takes bytes from that no cache holds.
+//!
+//! Every function on the way of a point read is written once, for any [`Source`], and there are two. [`ReadCounters`]
+//! reads at once, on the caller's thread, and counts. [`Fetched`] never reads: what it does not have it notes as wanted,
+//! and the read stops with [`Stopped::Wanting`]. Whoever drives the read then has the bytes read, of many reads together
+//! and by whatever way, hands them over, and begins the step again. Bytes go through the same checks either way, at the
+//! place where they are used.
+//!
+//! A step that begins again goes the way that it went before, so [`Fetched`] keeps what the step has used: blocks that
+//! it was given and those that it found in the cache. A cache that evicts at once costs no second read, the step gets further
+//! each time, and the cache counts each lookup once.
+
+use crate::file::Role;
+use crate::options::ReadCounters;
+use base::{Error, HashMap, Result};
+use cache::Block;
+use io::ReadFile;
+use std::sync::Arc;
+
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Extent {
+    /// The number of the file.
+    pub file: u64,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub len: u64,
+}
+
+/// Bytes that a read needs before it can go on.
+#[derive(Clone, Debug)]
+pub struct Want {
+    /// The open file.
+    pub file: Arc<dyn ReadFile>,
+    /// Which of its bytes.
+    pub extent: Extent,
+    /// What they are.
+    pub role: Role,
+}
+
+/// Why a read has no result.
+pub trait Stop: From<Error> {
+    /// The error; `Err` with itself if there is none, and the read has to wait.
+    ///
+    /// # Errors
+    /// See above: not a failure.
+    fn into_error(self) -> Result<Error, Self>;
+
+    /// True if there is no error, and the read has to wait.
+    fn is_wait(&self) -> bool;
+
+    /// The same with what `say` makes of the error.
+    fn map(self, say: impl FnOnce(Error) -> Error) -> Self {
+        match self.into_error() {
+            Ok(e) => say(e).into(),
+            Err(waiting) => waiting,
+        }
+    }
+}
+
+impl Stop for Error {
+    fn into_error(self) -> Result<Error, Self> {
+        Ok(self)
+    }
+
+    fn is_wait(&self) -> bool {
+        false
+    }
+}
+
+/// Why a step of a read that does not wait has no result.
+#[derive(Clone, Debug)]
+pub enum Stopped {
+    /// It needs bytes first: [`Fetched::take_wanted`] tells which.
+    Wanting,
+    /// It failed.
+    Failed(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(e: Error) -> Self {
+        Stopped::Failed(e)
+    }
+}
+
+impl Stop for Stopped {
+    fn into_error(self) -> Result<Error, Self> {
+        match self {
+            Stopped::Failed(e) => Ok(e),
+            Stopped::Wanting => Err(self),
+        }
+    }
+
+    fn is_wait(&self) -> bool {
+        matches!(self, Stopped::Wanting)
+    }
+}
+
+/// See the module.
+pub trait Source {
+    /// Why a read gives nothing.
+    type Stop: Stop;
+
+    /// True if a step can stop halfway and begin again.
+    const RESUMES: bool;
+
+    /// What the read has cost.
+    fn counters(&mut self) -> &mut ReadCounters;
+
+    /// A file that is to be opened: `open`, unless the step has it open since before it had to stop.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    fn file(
+        &mut self,
+        number: u64,
+        open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>>;
+
+    /// True if the step was given these bytes, or has used the block before it had to stop.
+    fn has(&self, extent: &Extent) -> bool;
+
+    /// A block that the step has used before it had to stop.
+    fn held(&self, extent: &Extent) -> Option<Block>;
+
+    /// Notes a block that the step uses.
+    fn hold(&mut self, extent: Extent, block: &Block);
+
+    /// The bytes of a file as they lie there.
+    ///
+    /// # Errors
+    /// What the file reports.
+    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Self::Stop>;
+}
+
+/// Reads at once.
+impl Source for ReadCounters {
+    type Stop = Error;
+
+    const RESUMES: bool = false;
+
+    #[inline(always)]
+    fn counters(&mut self) -> &mut ReadCounters {
+        self
+    }
+
+    fn file(
+        &mut self,
+        _: u64,
+        open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>> {
+        open()
+    }
+
+    #[inline(always)]
+    fn has(&self, _: &Extent) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn held(&self, _: &Extent) -> Option<Block> {
+        None
+    }
+
+    #[inline(always)]
+    fn hold(&mut self, _: Extent, _: &Block) {}
+
+    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block> {
+        let bytes = read_now(file, extent)?;
+        if role != Role::Tail {
+            self.count_request(extent.len);
+        }
+        role.count_read(self);
+        Ok(bytes)
+    }
+}
+
+/// The bytes of a file, read while the caller waits.
+///
+/// # Errors
+/// What the file reports.
+pub fn read_now(file: &Arc<dyn ReadFile>, extent: Extent) -> Result<Block> {
+    let mut block = zeroed(extent.len as usize);
+    file.read_at(Block::get_mut(&mut block).unwrap_or_default(), extent.offset)?;
+    Ok(block)
+}
+
+/// A buffer that one read fills and everybody may keep.
+pub fn zeroed(len: usize) -> Block {
+    std::iter::repeat_n(0, len).collect()
+}
+
+/// What was read for steps that do not wait, theirs alone. Several reads may share one, if one thread drives them.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    counters: ReadCounters,
+    known: HashMap<Extent, Known>,
+    files: HashMap<u64, Arc<dyn ReadFile>>,
+    wanted: Vec<Want>,
+}
+
+#[derive(Debug)]
+enum Known {
+    /// As it lies in the file, not verified.
+    Bytes(Block),
+    /// Verified and decompressed.
+    Block(Block),
+    /// It could not be read.
+    Failed(Error),
+}
+
+impl Fetched {
+    /// What the step that stopped last needs, and all before it since the last call: at least one read.
+    pub fn take_wanted(&mut self) -> Vec<Want> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Hands over what was wanted, or why it could not be read. Requests to the device are counted apart: one may bring several
+    /// ([`ReadCounters::count_request`]).
+    pub fn put(&mut self, want: &Want, read: Result<Block>) {
+        let known = match read {
+            Ok(bytes) => {
+                want.role.count_read(&mut self.counters);
+                Known::Bytes(bytes)
+            }
+            Err(e) => Known::Failed(e),
+        };
+        self.known.insert(want.extent, known);
+    }
+
+    /// Forgets what was read, for other reads; what it cost stays counted.
+    pub fn clear(&mut self) {
+        self.known.clear();
+        self.files.clear();
+        self.wanted.clear();
+    }
+}
+
+impl Source for Fetched {
+    type Stop = Stopped;
+
+    const RESUMES: bool = true;
+
+    fn counters(&mut self) -> &mut ReadCounters {
+        &mut self.counters
+    }
+
+    fn file(
+        &mut self,
+        number: u64,
+        open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
+    ) -> Result<Arc<dyn ReadFile>> {
+        if let Some(file) = self.files.get(&number) {
+            return Ok(file.clone());
+        }
+        let file = open()?;
+        self.files.insert(number, file.clone());
+        Ok(file)
+    }
+
+    fn has(&self, extent: &Extent) -> bool {
+        self.known.contains_key(extent)
+    }
+
+    fn held(&self, extent: &Extent) -> Option<Block> {
+        match self.known.get(extent) {
+            Some(Known::Block(block)) => Some(block.clone()),
+            _ => None,
+        }
+    }
+
+    fn hold(&mut self, extent: Extent, block: &Block) {
+        self.known.insert(extent, Known::Block(block.clone()));
+    }
+
+    fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Stopped> {
+        match self.known.get(&extent) {
+            Some(Known::Bytes(bytes)) => Ok(bytes.clone()),
+            Some(Known::Failed(e)) => Err(e.clone().into()),
+            // A block in its place says nothing of the bytes.
+            Some(Known::Block(_)) | None => {
+                self.wanted.push(Want { file: file.clone(), extent, role });
+                Err(Stopped::Wanting)
+            }
+        }
+    }
+}
