@@ -6,6 +6,9 @@
 //! Invariants: it is resolved once; a [`Completer`] that goes without having done so resolves it with `Closed`, so nobody waits for
 //! ever. Who drops the future loses nothing but the answer. The waker that is kept is the one of the last poll, and a poll that finds
 //! nothing has left it before the lock is let go of: so an answer that comes later finds it.
+//!
+//! Who has to do something with the answer before anybody sees it is no future but a function ([`Completer::calling`]), which is called
+//! once, by whoever resolves it.
 
 use crate::sync::model::{Mutex, lock};
 use crate::sync::rank;
@@ -34,22 +37,36 @@ struct Slot<T> {
 
 /// The part that waits: a future. Dropped, nobody waits any more.
 #[must_use = "what became of it is told here and nowhere else"]
-pub struct Completion<T>(Arc<Slot<T>>);
+pub struct Completion<T>(Known<T>);
+
+/// Where the answer is.
+enum Known<T> {
+    /// Here, from the beginning, until it is handed out.
+    Here(Option<Result<T>>),
+    /// Where whoever resolves it will put it.
+    There(Arc<Slot<T>>),
+}
 
 /// The part that resolves it.
 #[must_use = "dropped, it says that nobody knows what became of it"]
-pub struct Completer<T>(Option<Arc<Slot<T>>>);
+pub struct Completer<T>(Option<Whom<T>>);
+
+/// Who is told.
+enum Whom<T> {
+    Future(Arc<Slot<T>>),
+    Function(Box<dyn FnOnce(Result<T>) + Send>),
+}
 
 /// The two parts of something that is not known yet.
 pub fn pending<T>() -> (Completer<T>, Completion<T>) {
     let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None)) });
-    (Completer(Some(slot.clone())), Completion(slot))
+    (Completer(Some(Whom::Future(slot.clone()))), Completion(Known::There(slot)))
 }
 
 impl<T> Completion<T> {
     /// Something that is known already.
     pub fn known(answer: Result<T>) -> Completion<T> {
-        Completion(Arc::new(Slot { state: Mutex::new(State::Known(answer)) }))
+        Completion(Known::Here(Some(answer)))
     }
 
     /// The answer, once; `None` before and after.
@@ -59,7 +76,11 @@ impl<T> Completion<T> {
 
     /// The answer; if there is none yet, `waker` is who will be woken.
     fn look(&mut self, waker: Option<&Waker>) -> Option<Result<T>> {
-        let mut state = lock(&self.0.state);
+        let slot = match &mut self.0 {
+            Known::Here(answer) => return answer.take(),
+            Known::There(slot) => slot,
+        };
+        let mut state = lock(&slot.state);
         match std::mem::replace(&mut *state, State::Taken) {
             State::Known(answer) => Some(answer),
             State::Taken => None,
@@ -76,6 +97,9 @@ impl<T> Completion<T> {
     }
 }
 
+/// It is moved as a whole, and nothing points into it.
+impl<T> Unpin for Completion<T> {}
+
 /// Asked again after the answer it stays pending.
 impl<T> Future for Completion<T> {
     type Output = Result<T>;
@@ -86,15 +110,25 @@ impl<T> Future for Completion<T> {
 }
 
 impl<T> Completer<T> {
+    /// One without a future: `then` is called with what became of it, once, on the thread of whoever resolves it. It is held to what wakers
+    /// are held to.
+    pub fn calling(then: impl FnOnce(Result<T>) + Send + 'static) -> Completer<T> {
+        Completer(Some(Whom::Function(Box::new(then))))
+    }
+
     /// Says what became of it.
     pub fn resolve(mut self, answer: Result<T>) {
-        if let Some(slot) = self.0.take() {
-            settle(&slot, answer);
+        if let Some(whom) = self.0.take() {
+            settle(whom, answer);
         }
     }
 }
 
-fn settle<T>(slot: &Slot<T>, answer: Result<T>) {
+fn settle<T>(whom: Whom<T>, answer: Result<T>) {
+    let slot = match whom {
+        Whom::Future(slot) => slot,
+        Whom::Function(then) => return then(answer),
+    };
     let before = std::mem::replace(&mut *lock(&slot.state), State::Known(answer));
     if let State::Pending(Some(waker)) = before {
         waker.wake();
@@ -103,9 +137,9 @@ fn settle<T>(slot: &Slot<T>, answer: Result<T>) {
 
 impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
-        if let Some(slot) = self.0.take() {
+        if let Some(whom) = self.0.take() {
             let why = "the store was closed before it was known what became of this";
-            settle(&slot, Err(Error::new(ErrorKind::Closed, why)));
+            settle(whom, Err(Error::new(ErrorKind::Closed, why)));
         }
     }
 }

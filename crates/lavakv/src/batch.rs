@@ -138,7 +138,7 @@ impl WriteBatch {
         }
     }
 
-    fn check_changes(&self) -> Result<()> {
+    pub(crate) fn check_changes(&self) -> Result<()> {
         match &self.error {
             Some(e) => Err(e.clone()),
             None => Ok(()),
@@ -183,7 +183,7 @@ impl Change<'_> {
 
     /// The same with another limit for values: of what somebody wants to write, long ones get files of their own before
     /// anything is logged.
-    fn validate_to(&self, value_len_max: usize) -> Result<()> {
+    pub(crate) fn validate_to(&self, value_len_max: usize) -> Result<()> {
         if self.key.is_empty() && self.kind != ValueKind::RangeDeletion {
             return Err(Error::invalid("empty key: keys have 1 to 65536 bytes"));
         }

@@ -17,6 +17,8 @@ use crate::read::options::{ReadAt, ReadOptions};
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{self, GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
+use crate::requests::request::closed;
+use crate::requests::{RequestOptions, Requests};
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::snapshot::Snapshot;
@@ -29,8 +31,10 @@ use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use io::Env;
 use io::timing::Timing;
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use store::engines::{self, EngineSpace};
 use store::guest::{Carried, Carry};
@@ -278,14 +282,7 @@ impl Db {
 
     /// Checks that a handle is of this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
-        match self.engine().tree.has(&family.0) {
-            true => Ok(&family.0),
-            false if family.0.is_dropped() => Err(gone(&family.0)),
-            false => Err(Error::invalid(format!(
-                "the handle of column family {} is of another store",
-                family.name()
-            ))),
-        }
+        self.engine().tree.own(family)
     }
 
     /// Reads a key of the default family.
@@ -381,7 +378,7 @@ impl Db {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(at.snapshot)?;
         let pinned = read_path::pin(&self.engine().tree, family, snapshot);
-        still_there(family).map(|()| pinned)
+        family.check_there().map(|()| pinned)
     }
 
     /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
@@ -446,7 +443,7 @@ impl Db {
     pub fn iter_cf(&self, family: &ColumnFamily, options: ReadOptions) -> Result<DbIterator> {
         let family = self.own(family)?;
         let iterator = DbIterator::new(&self.engine().tree, family, options)?;
-        still_there(family).map(|()| iterator)
+        family.check_there().map(|()| iterator)
     }
 
     /// Makes a column family.
@@ -602,7 +599,7 @@ impl Db {
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
         {
             let engine = self.engine();
-            engine.tree.damaged_files(|number| engine.large.segments.holds(number))
+            engine.tree.damaged_files(|number| engine.writes.large.segments.holds(number))
         }
     }
 
@@ -666,6 +663,26 @@ impl Db {
         crate::admin::idle::wait_idle(&self.engine().jobs, timeout)
     }
 
+    /// For many requests at once without a thread for each; see [`Requests`]. Reads work in a read-only store, too.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option out of range; those of the system that makes threads.
+    pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
+        let engine = Arc::downgrade(self.engine());
+        let serve = Arc::new(move || engine.upgrade().ok_or_else(closed)?.serve());
+        Requests::new(&self.engine().reactor, serve, options)
+    }
+
+    /// In a simulated environment: what a future comes to, which background work is done for.
+    #[doc(hidden)]
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let (mut future, mut task) = (std::pin::pin!(future), Task::from_waker(Waker::noop()));
+        self.engine().context.wait_until(|| match future.as_mut().poll(&mut task) {
+            Poll::Ready(out) => Some(out),
+            Poll::Pending => None,
+        })
+    }
+
     /// In a simulated environment: does one step of background work. False if there was none.
     #[doc(hidden)]
     pub fn run_background_step(&self) -> bool {
@@ -701,16 +718,6 @@ fn timed<T>(timing: &Timing, durability: Durability, write: impl FnOnce() -> T) 
     let out = write();
     timing.end(begun);
     out
-}
-
-fn gone(family: &Family) -> Error {
-    Error::not_found(format!("column family {} does not exist: it was dropped", family.name))
-}
-
-/// To be asked when a read state is pinned: a family that is dropped is marked first and emptied then, so what is pinned of one that is not
-/// marked has all that was in it.
-fn still_there(family: &Family) -> Result<()> {
-    if family.is_dropped() { Err(gone(family)) } else { Ok(()) }
 }
 
 /// What a close says that closed nothing.

@@ -10,6 +10,8 @@ use crate::context::drain::Drain;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
+use crate::requests::reactor::Reactor;
+use crate::requests::request::closed;
 use crate::service::Unstarted;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -20,7 +22,7 @@ use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
 use store::commit::LogTerms;
-use store::run::Scheduler;
+use store::run::{Foreground, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
 
@@ -31,10 +33,10 @@ pub(crate) struct Engine {
     pub files: Arc<Files>,
     pub tree: Arc<Tree>,
     pub log: Arc<Log>,
-    pub large: Arc<Large>,
     pub writes: Arc<WritePath>,
     pub jobs: Arc<Jobs>,
     pub scheduler: Arc<Scheduler>,
+    pub reactor: Arc<Reactor>,
     /// Held by one checkpoint at a time.
     pub checkpointing: Mutex<(), rank::Checkpoint>,
     /// As long as the store has no log, for want of room: what it takes to begin one.
@@ -58,16 +60,19 @@ impl Engine {
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
         let jobs = Arc::new(Jobs::new(&writes, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
+        let reactor = Reactor::new(&jobs);
+        let foreground: Arc<dyn Foreground> = reactor.clone();
+        scheduler.set_foreground(Arc::downgrade(&foreground));
         Engine {
             context,
             space,
             files,
             tree,
             log,
-            large,
             writes,
             jobs,
             scheduler,
+            reactor,
             checkpointing: Mutex::new(()),
             unstarted: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -89,7 +94,11 @@ impl Engine {
 
     /// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.
     pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) || self.log.get().is_none() {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if self.log.get().is_none() {
+            self.reactor.stop();
             return Ok(());
         }
         let health = &self.context.health;
@@ -106,10 +115,14 @@ impl Engine {
             self.writes.settle();
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
+        // Those that wait for jobs end because of that, so jobs have to go on until then.
+        self.reactor.stop();
         self.scheduler.stop();
         crate::work::jobs::metrics_file::remove(&self.context);
-        let placed = self.large.placement.sync();
+        let placed = self.writes.large.placement.sync();
         let log_closed = placed.and_then(|()| self.log.end()).and_then(|()| seal(self));
+        // All that is durable was told so.
+        self.log.refuse_wanted(&closed());
         // A job may have failed until a moment ago.
         match health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {
             Some(e) => Err(e),

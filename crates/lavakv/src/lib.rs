@@ -13,7 +13,7 @@
 //! * `tree`: families, snapshots, readers. `large`: values that are in files before they are in the log.
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
-//! * `admin`: what operators ask for.
+//! * `admin`: what operators ask for. `requests`: what is asked for and not waited for.
 //! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `records`: the roof.
 
 #![warn(missing_debug_implementations)]
@@ -33,6 +33,7 @@ mod read;
 mod read_only;
 mod records;
 mod repair;
+mod requests;
 mod service;
 mod tree;
 mod work;
@@ -62,6 +63,9 @@ pub use read::pending::{Found, PendingGet, PendingMultiGet, Progress};
 pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
 pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+pub use requests::completion_queue::{AnyRequest, Outcome, RequestQueue};
+pub use requests::request::{Entry, Request, WriteRequest};
+pub use requests::{RequestOptions, Requests};
 pub use store::engines::EngineSpace;
 pub use table::{Extent, Role, Want};
 pub use tree::family::ColumnFamily;

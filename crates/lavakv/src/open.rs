@@ -393,7 +393,7 @@ pub(crate) fn replay(
     engine.files.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = Log::was_closed(&state, &report);
-    placed.judge(&engine.large, closed)?;
+    placed.judge(&engine.writes.large, closed)?;
     Ok((report, placed))
 }
 
@@ -500,7 +500,7 @@ fn placed_values(
             wanted.push((seq, change));
         }
     }
-    placed.values(&engine.large, &wanted)
+    placed.values(&engine.writes.large, &wanted)
 }
 
 /// Replays what was carried before this sequence.
@@ -576,7 +576,7 @@ fn replay_batch(
 
 /// True if what was replayed is to be flushed, so that recovery keeps within the memory budget.
 fn is_large(engine: &Engine) -> bool {
-    let over_bound = engine.large.segments.over_bound.swap(false, Ordering::AcqRel);
+    let over_bound = engine.writes.large.segments.over_bound.swap(false, Ordering::AcqRel);
     let large = engine.space.memory.used() >= engine.context.options.memory_bytes as u64 / 2 || over_bound;
     large && !engine.context.health.must_wait(engine.context.env.clock.now_ns())
 }

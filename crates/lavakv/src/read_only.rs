@@ -141,7 +141,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
     let (report, placed) = replay_lanes(&engine)?;
-    placed.hold(&engine.large);
+    placed.hold(&engine.writes.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn);
     let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
@@ -186,7 +186,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
     replay_carried_up_to_damage(&engine, &mut placed, &mut damage)?;
-    placed.hold(&engine.large);
+    placed.hold(&engine.writes.large);
     engine.log.set_replayed(report.history.groups);
     if !damage.is_empty() {
         engine.context.tell(&Event::ReadUpToDamage { errors: damage.clone() });

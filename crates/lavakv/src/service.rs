@@ -89,7 +89,7 @@ impl Unstarted {
         }
         if let Some(placed) = &self.placed {
             settle_placed(engine, placed)?;
-            placed.hold(&engine.large);
+            placed.hold(&engine.writes.large);
             self.placed = None;
         }
         if self.flushed {
@@ -247,7 +247,8 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         let orphan = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
             Some(FileKind::Vsst(n)) => {
-                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.large.segments.holds(n)
+                !matches!(state.place_of(n), Some(Place::Vsst { .. }))
+                    && !engine.writes.large.segments.holds(n)
             }
             Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.keeps(n),
             // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.

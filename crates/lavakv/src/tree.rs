@@ -21,8 +21,8 @@ use crate::context::Context;
 use crate::files::Files;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
-use base::{ErrorKind, HashMap, Result, SeqNo};
-use family::Family;
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use family::{ColumnFamily, Family};
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::Snapshots;
@@ -125,6 +125,18 @@ impl Tree {
     /// True if this is one of them.
     pub fn has(&self, family: &Arc<Family>) -> bool {
         read(&self.families).get(&family.id).is_some_and(|own| Arc::ptr_eq(own, family))
+    }
+
+    /// Checks that a handle is of this store.
+    pub fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
+        match self.has(&family.0) {
+            true => Ok(&family.0),
+            false if family.0.is_dropped() => Err(family.0.gone()),
+            false => Err(Error::invalid(format!(
+                "the handle of column family {} is of another store",
+                family.name()
+            ))),
+        }
     }
 
     /// All families, by id.

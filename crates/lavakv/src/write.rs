@@ -3,7 +3,7 @@
 //! * `write_path`: the steps of a write. `need`: what a write waits for, and how. `patience`: how long. `queue`: whose turn it is.
 //! * `payment`, `throttle`: the price of a write, paid before it enters. `room`, `admission`: memory, level 0, log and space.
 //! * `log`: into the log. `carry`: into a batch of a guest's. `insert`: into the memtables. `freeze`: memtables that take no more.
-//! * `large_value`: values that are in a file of their own before they are logged.
+//! * `large_value`: values that are in a file of their own before they are logged. `owned`: a write that no call waits for.
 
 pub(crate) mod admission;
 pub(crate) mod carry;
@@ -12,6 +12,7 @@ pub(crate) mod insert;
 pub(crate) mod large_value;
 pub(crate) mod log;
 pub(crate) mod need;
+pub(crate) mod owned;
 pub(crate) mod patience;
 pub(crate) mod payment;
 pub(crate) mod queue;

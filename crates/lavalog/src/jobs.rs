@@ -232,6 +232,8 @@ impl Core {
 impl Work for Background {
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
         if self.0.context().health.check_sound().is_err() {
+            // Nobody syncs any more: those who wait for that without a thread have to be told.
+            self.0.lanes().for_each(|log| log.refuse_if_poisoned());
             return None;
         }
         let log = (duty.includes(JobClass::Log) && JobClass::Log < below).then(|| self.log_job()).flatten();

@@ -9,7 +9,8 @@ use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
     Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions, RepairOptions,
-    RepairReport, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch, WriteOptions, repair,
+    RepairReport, RequestOptions, Requests, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch,
+    WriteOptions, repair,
 };
 use std::path::Path;
 
@@ -496,6 +497,28 @@ impl Db {
     pub fn sync(&self) -> Result<()> {
         self.kv().sync()?;
         self.default.handle().logs().map_or(Ok(()), LogsBeside::sync)
+    }
+
+    /// For many requests at once without a thread for each: futures for any runtime, or a completion queue.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let requests = db.requests(&lavastore::RequestOptions::default())?;
+    /// let reads: Vec<_> = (0..100u8).map(|key| requests.get([key])).collect::<Result<_, _>>()?;
+    /// # lavastore::testing::block_on(&db, async {
+    /// for read in reads {
+    ///     assert!(read.await?.is_none());
+    /// }
+    /// # Ok::<(), lavastore::Error>(())
+    /// # })?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a depth out of range; those of the system that makes threads.
+    #[doc(alias = "async")]
+    pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
+        Requests::new(self.default.handle(), options)
     }
 
     /// Keeps the present state of all families readable until the snapshot is dropped.

@@ -58,6 +58,7 @@
 //! | [`LogStore`], [`Log`], [`LogScan`] | a store of logs: thousands of them, records by number, durable appends |
 //! | [`Completion`] | a future that resolves when an append is durable |
 //! | [`LogBatch`], [`LogWriter`] | changes of several logs that happen together; the calls with options |
+//! | [`Requests`], [`RequestQueue`] | the same calls without waiting: futures for any runtime, and a completion queue |
 //! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
 //! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
 //! | [`Error`] | everything that can go wrong: an [`ErrorKind`] to match on, the file and the offset |
@@ -121,6 +122,7 @@ mod log;
 mod range;
 mod read;
 mod repair;
+mod requests;
 mod snapshot;
 mod stream;
 pub mod testing;
@@ -140,6 +142,8 @@ pub use log::{Completion, Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use repair::{RepairOptions, RepairReport};
+#[doc(alias = "async")]
+pub use requests::Requests;
 pub use snapshot::Snapshot;
 pub use stream::{ValueReader, ValueWriter};
 #[doc(alias = "batch")]
@@ -245,6 +249,45 @@ pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, ValuePlace
 /// ```
 #[doc(inline)]
 pub use lavakv::{Durability, WriteOptions};
+
+/// ```
+/// use lavastore::{Entry, Request, RequestOptions, WriteOptions, WriteRequest};
+/// # let db = lavastore::testing::store();
+/// let options = RequestOptions { depth: 16, write: WriteOptions::durable(), ..Default::default() };
+/// let requests = db.requests(&options)?;
+/// let mut write: WriteRequest = requests.put("key", "value")?;
+/// # lavastore::testing::block_on(&db, async {
+/// write.visible().await?;
+/// let page: Request<Vec<Entry>> = requests.scan(.., 10)?;
+/// assert_eq!(page.await?.len(), 1);
+/// write.durable().await?;
+/// # Ok::<(), lavastore::Error>(())
+/// # })?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Entry, Request, RequestOptions, WriteRequest};
+
+/// ```
+/// use lavastore::{AnyRequest, Outcome, RequestQueue};
+/// # let db = lavastore::testing::store();
+/// db.put("b", "2")?;
+/// let requests = db.requests(&Default::default())?;
+/// let mut queue: RequestQueue = requests.queue();
+/// for (token, key) in ["a", "b"].into_iter().enumerate() {
+///     queue.submit(requests.get(key)?, token as u64);
+/// }
+/// queue.submit(AnyRequest::from(requests.flush()?), 2);
+/// while let Some((token, outcome)) = queue.wait(None) {
+///     match outcome? {
+///         Outcome::Value(value) => assert_eq!(value.is_some(), token == 1),
+///         other => assert_eq!((token, other), (2, Outcome::Done)),
+///     }
+/// }
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{AnyRequest, Outcome, RequestQueue};
 
 /// ```
 /// use lavastore::{Error, ErrorKind, Result};
@@ -410,6 +453,8 @@ pub use lavakv::beside;
 mod guide {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/guide/asynchronous.md")]
+    mod asynchronous {}
     #[doc = include_str!("../../../docs/guide/durability.md")]
     mod durability {}
     #[doc = include_str!("../../../docs/guide/logs.md")]

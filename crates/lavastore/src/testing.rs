@@ -62,3 +62,16 @@ pub fn store_with_logs() -> Db {
     let opened = Db::open_with_logs_in(&SimEnv::new(1).env(), "/store", &Options::default(), &options);
     opened.expect("a machine without faults has room for a new store")
 }
+
+/// Runs a future on the simulated machine of a store, which goes on meanwhile: in simulation there are no threads but the caller's. What
+/// the future waits for must be that store's.
+///
+/// ```
+/// let db = lavastore::testing::store();
+/// let requests = db.requests(&Default::default())?;
+/// lavastore::testing::block_on(&db, requests.put("key", "value")?)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+pub fn block_on<T>(db: &Db, future: impl Future<Output = T>) -> T {
+    db.default_family().handle().kv().block_on(future)
+}

@@ -279,6 +279,11 @@ impl WriteBatch {
         self.inner.byte_len()
     }
 
+    /// What the engine writes, if it is of the same store as a family.
+    pub(crate) fn into_inner_for(self, family: &Handle) -> Result<lavakv::WriteBatch> {
+        self.check_store(family).map(|()| self.inner)
+    }
+
     fn check_store(&self, family: &Handle) -> Result<()> {
         match self.store {
             None => Ok(()),

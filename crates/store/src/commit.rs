@@ -43,6 +43,7 @@ use crate::context::Context;
 use crate::files::Files;
 use crate::manifest::{EngineId, EngineView, Manifest, Record, State};
 use crate::space::SpaceBudget;
+use base::completion::Completer;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -280,12 +281,37 @@ impl Log {
     /// Resolves when everything up to the ticket is durable; at once if nothing was written. Whoever works in the background makes it so; several who come at the
     /// same time share a write.
     pub fn when_durable(self: &Arc<Self>, ticket: Option<Ticket>) -> Completion {
-        let durable = || (base::completion::Completion::known(Ok(())), false);
-        let (future, is_first) = ticket.map_or_else(durable, |ticket| self.wal().when_durable(ticket));
-        if is_first {
+        let future = match ticket {
+            None => base::completion::Completion::known(Ok(())),
+            Some(ticket) => {
+                let (completer, future) = base::completion::pending();
+                self.tell_durable(ticket, completer);
+                future
+            }
+        };
+        Completion { future, log: self.clone(), ticket }
+    }
+
+    /// As [`Log::when_durable`], for one who has what is to be told.
+    pub fn tell_durable(&self, ticket: Ticket, completer: Completer<()>) {
+        if self.wal().when_durable(ticket, completer) {
             self.context.signals.notify_work();
         }
-        Completion { future, log: self.clone(), ticket }
+    }
+
+    /// Once the store is poisoned nobody syncs the log for others: who waits for that is told. A store that is being closed makes durable what
+    /// there is.
+    pub fn refuse_if_poisoned(&self) {
+        if self.context.health.outcome_unknown()
+            && let Err(why) = self.context.health.check()
+        {
+            self.refuse_wanted(&why);
+        }
+    }
+
+    /// Who waits for something to be durable is told that nobody will make it so.
+    pub fn refuse_wanted(&self, why: &Error) {
+        self.begun().into_iter().for_each(|wal| wal.refuse_wanted(why));
     }
 
     /// True if everything up to the ticket is durable already.

@@ -8,5 +8,5 @@ mod scheduler;
 mod works;
 
 pub use rate::Rate;
-pub use scheduler::{Duty, Job, JobClass, Progress, Scheduler, Work};
+pub use scheduler::{Duty, Foreground, Job, JobClass, Progress, Scheduler, Work};
 pub use works::Works;

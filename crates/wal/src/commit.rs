@@ -14,9 +14,9 @@
 //! Who finds the token free may wait a moment for those who will sync, too: see [`company`]. One of those who wait for a round that
 //! nobody has begun always does so for a limited time, so that it begins.
 //!
-//! Who waits without a thread leaves a [`Completion`] with the page it is for ([`Commit::when_durable`]). The end of every round resolves
+//! Who waits without a thread leaves a [`Completer`] with the page it is for ([`Commit::when_durable`]). The end of every round resolves
 //! those it made durable, and a failure all; nobody leads for their sake but whoever asks for the last of them
-//! ([`Commit::last_wanted`]).
+//! ([`Commit::last_wanted`]). Where nobody is going to, they are refused ([`Commit::refuse_wanted`]).
 //!
 //! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
@@ -24,7 +24,7 @@
 
 mod company;
 
-use base::completion::{self, Completer, Completion};
+use base::completion::Completer;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
@@ -132,24 +132,31 @@ impl Commit {
         model::lock(&self.state)
     }
 
-    /// Resolves when the page is durable, or when it is known that nobody will tell. True: nobody else
-    /// waits like this for what is not durable, so whoever makes it so may sleep.
-    pub fn when_durable(&self, lpn: u64) -> (Completion<()>, bool) {
+    /// `completer` is resolved when the page is durable, or when it is known that nobody will tell; by whoever finds out, perhaps now. True:
+    /// nobody else waits like this for what is not durable, so whoever makes it so may sleep.
+    pub fn when_durable(&self, lpn: u64, completer: Completer<()>) -> bool {
         if self.frontier.durable_end() > lpn {
-            return (Completion::known(Ok(())), false);
+            completer.resolve(Ok(()));
+            return false;
         }
         let mut state = self.lock();
         // A round that makes it durable from now on finds it when it ends.
-        if self.frontier.durable_end() > lpn {
-            return (Completion::known(Ok(())), false);
-        }
-        if let Some(failure) = &state.failure {
-            return (Completion::known(Err(poisoned(failure))), false);
+        let durable = self.frontier.durable_end() > lpn;
+        if durable || state.failure.is_some() {
+            let failure = state.failure.as_ref().filter(|_| !durable).map(poisoned);
+            drop(state);
+            completer.resolve(failure.map_or(Ok(()), Err));
+            return false;
         }
         let is_first = self.wanted_in(&state).is_none();
-        let (completer, completion) = completion::pending();
         state.wanted.entry(lpn).or_default().push(completer);
-        (completion, is_first)
+        is_first
+    }
+
+    /// All who wait without a thread are told that nobody will make durable what is not; the log goes on.
+    pub fn refuse_wanted(&self, why: &Error) {
+        let pages = std::mem::take(&mut self.lock().wanted);
+        Answered { pages, durable_end: self.frontier.durable_end(), failure: Some(why.clone()) }.resolve();
     }
 
     /// The last page that somebody waits for without a thread, and that is not durable: those who wait for one that is are told when

@@ -13,7 +13,7 @@ use crate::page::{self, BatchHeader, Owner};
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, ClosedPage, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
-use base::completion::Completion;
+use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
@@ -323,10 +323,24 @@ impl Wal {
         }
     }
 
-    /// Resolves when [`Wal::sync`] of this position would return, without a thread that waits. Somebody has to sync: see
+    /// `completer` is resolved when [`Wal::sync`] of this position would return, without a thread that waits. Somebody has to sync: see
     /// [`Wal::sync_wanted`]. True: nobody waited like this before, so who does that may sleep.
-    pub fn when_durable(&self, position: Position) -> (Completion<()>, bool) {
-        self.commit.when_durable(position.lpn)
+    pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
+        self.commit.when_durable(position.lpn, completer)
+    }
+
+    /// Nobody is going to sync any more: all who wait without a thread are told so, unless theirs is durable.
+    pub fn refuse_wanted(&self, why: &Error) {
+        self.commit.refuse_wanted(why);
+    }
+
+    /// True if a batch of `len` bytes is appended without a wait: it finds a group, and slots in the ring, unless others are appended before it.
+    pub fn takes_at_once(&self, len: usize) -> bool {
+        let mut tail = lock(&self.tail);
+        let written_end = self.commit.frontier.written_end();
+        tail.ring.forget_below(written_end);
+        let pages = tail.pages_for(len);
+        tail.has_room(len) && pages <= tail.ring.slots() && tail.has_slots(pages, written_end)
     }
 
     /// True if somebody waits without a thread.

@@ -54,3 +54,15 @@ fn nobody_waits_for_one_who_has_gone() {
     completer.resolve(Ok(answer.clone()));
     assert_eq!(Arc::strong_count(&answer), 1, "the answer has gone with those who could ask for it");
 }
+
+#[test]
+fn a_function_is_called_once_whether_it_is_resolved_or_given_up() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let completer = || {
+        let told = told.clone();
+        Completer::<u8>::calling(move |answer| told.lock().unwrap().push(answer.map_err(|e| e.kind())))
+    };
+    completer().resolve(Ok(7));
+    drop(completer());
+    assert_eq!(*told.lock().unwrap(), [Ok(7), Err(ErrorKind::Closed)]);
+}

@@ -81,12 +81,14 @@ macro_rules! ranks {
 ranks! {
     /// What those who call the store guard by it: tests, and programs around it.
     Outside together "they are not the store's",
-    /// The threads of the scheduler, while they are started or joined.
+    /// The threads of the scheduler, or those of requests, while they are started or joined.
     Workers,
     /// Checkpoints, one at a time.
     Checkpoint,
     /// What it takes to begin the log, as long as there is no room for it.
     LogUnstarted,
+    /// Requests: the order of writes that were submitted together, and who drives it.
+    RequestOrder,
     /// Writer: the order of all writes, their sequences, and which memtables are frozen.
     Writer,
     /// LavaLog: the order of operations, from their check until they are applied.
@@ -173,6 +175,10 @@ ranks! {
     LogAhead,
     /// What is known later: whether it is, and whom to wake.
     Completion,
+    /// Requests: those of a queue that are over.
+    RequestsOver,
+    /// Requests: what their threads have to do, and who sleeps.
+    Reactor,
     /// Repair: what was met in damaged files.
     RepairHeard,
     /// How fast collections go.

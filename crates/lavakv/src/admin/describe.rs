@@ -20,6 +20,10 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
     let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
     tell_pace(&jobs.context);
+    let stats = &jobs.context.stats;
+    // In this order, so that none is counted that was submitted after.
+    let over = stats.requests_completed.get();
+    stats.requests_in_flight.set(stats.requests.get().saturating_sub(over));
     Statistics { histograms: histograms(jobs), ..jobs.context.stats.read() }
 }
 

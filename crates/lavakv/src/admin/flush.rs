@@ -1,6 +1,6 @@
 //! Flush on request: memtables are frozen at one sequence and become tables.
 
-use crate::admin::wait::wait_for_jobs;
+use crate::admin::wait::{look, wait_for_jobs};
 use crate::work::jobs::Jobs;
 use base::{Result, SeqNo};
 use std::sync::Arc;
@@ -27,8 +27,14 @@ pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Resu
     Ok(upto)
 }
 
+const NO_SPACE: &str = "the flush found no disk space; it goes on when space returns";
+
 /// Waits until no memtable holds a sequence up to `upto`.
 pub(crate) fn wait_flushed(jobs: &Arc<Jobs>, upto: SeqNo) -> Result<()> {
-    let no_space = "the flush found no disk space; it goes on when space returns";
-    wait_for_jobs(jobs, no_space, || Ok(jobs.tree.log_floor() > upto))
+    wait_for_jobs(jobs, NO_SPACE, || Ok(jobs.tree.log_floor() > upto))
+}
+
+/// One look whether that is so, for one who does not wait: `None`, not yet.
+pub(crate) fn look_flushed(jobs: &Arc<Jobs>, upto: SeqNo) -> Option<Result<()>> {
+    look(jobs, NO_SPACE, || Ok(jobs.tree.log_floor() > upto))
 }

@@ -317,13 +317,14 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 6] = [
+const GAUGES: [(&str, &str); 7] = [
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
     ("io_depth_milli", "io_depth_milli"),
     ("io_usual_read_ns", "io_usual_read_seconds"),
     ("io_priority_refused", "io_priority_refused"),
     ("scrub_files_left", "scrub_files_left"),
+    ("requests_in_flight", "requests_in_flight"),
 ];
 
 /// Name, type and value of a counter. Those that end in `_max` are no counters to Prometheus.

@@ -12,19 +12,26 @@ pub(crate) fn wait_for_jobs(
     no_space: &str,
     mut done: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
-    jobs.context.wait_until(|| {
-        if let Err(e) = jobs.context.health.check() {
-            return Some(Err(e));
-        }
-        let now_ns = jobs.context.now_ns();
-        if jobs.context.health.out_of_space() && jobs.context.health.must_wait(now_ns) {
-            return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&jobs.context.dir)));
-        }
-        if let Some(e) = jobs.context.health.held_up(now_ns) {
-            return Some(Err(
-                e.context("work that this call waits for is held up; it goes on when this has passed")
-            ));
-        }
-        done().map(|done| done.then_some(())).transpose()
-    })
+    jobs.context.wait_until(|| look(jobs, no_space, &mut done))
+}
+
+/// One look at what is waited for: `None`, it is not over.
+pub(crate) fn look(
+    jobs: &Arc<Jobs>,
+    no_space: &str,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Option<Result<()>> {
+    if let Err(e) = jobs.context.health.check() {
+        return Some(Err(e));
+    }
+    let now_ns = jobs.context.now_ns();
+    if jobs.context.health.out_of_space() && jobs.context.health.must_wait(now_ns) {
+        return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&jobs.context.dir)));
+    }
+    if let Some(e) = jobs.context.health.held_up(now_ns) {
+        return Some(Err(
+            e.context("work that this call waits for is held up; it goes on when this has passed")
+        ));
+    }
+    done().map(|done| done.then_some(())).transpose()
 }

@@ -13,6 +13,36 @@ pub(crate) enum Payload<'a> {
     Batch(&'a WriteBatch),
 }
 
+/// The same, of a write that outlives the call that made it.
+#[derive(Debug)]
+pub(crate) enum OwnedPayload {
+    /// One change to a family that is already known.
+    One { family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8> },
+    /// A batch.
+    Batch(WriteBatch),
+}
+
+impl OwnedPayload {
+    /// As the steps of a write take it.
+    pub fn borrowed(&self) -> Payload<'_> {
+        match self {
+            OwnedPayload::One { family, kind, key, value } => {
+                Payload::One(family, Change { kind: *kind, family: family.id, key, value })
+            }
+            OwnedPayload::Batch(batch) => Payload::Batch(batch),
+        }
+    }
+
+    /// No value of it is longer.
+    pub fn longest_value(&self) -> usize {
+        match self {
+            OwnedPayload::One { kind: ValueKind::Value, value, .. } => value.len(),
+            OwnedPayload::One { .. } => 0,
+            OwnedPayload::Batch(batch) => batch.longest_value(),
+        }
+    }
+}
+
 impl Payload<'_> {
     pub fn count(&self) -> u32 {
         match self {

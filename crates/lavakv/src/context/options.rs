@@ -46,6 +46,9 @@ pub struct Options {
     pub wal_bytes_max: u64,
     /// Threads for flush, compaction, garbage collection and clean-up; one more serves the log. Default: 2.
     pub background_threads: usize,
+    /// Threads that carry on asynchronous requests ([`crate::Requests`]) which their caller could not finish: reads of the device, and writes that
+    /// wait. They begin with the first such requests. Default: 2.
+    pub async_threads: usize,
     /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
     pub compactions_max: usize,
     /// What background work may read and write in a second, all together, in bytes. Flush is counted and never held back, since writers
@@ -110,6 +113,7 @@ impl Default for Options {
             log_group_bytes: 16 << 20,
             wal_bytes_max: 256 << 20,
             background_threads: 2,
+            async_threads: 2,
             compactions_max: 0,
             io_budget: 0,
             scrub_bytes_per_s: 0,
@@ -149,6 +153,7 @@ impl Options {
         }
         check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)?;
         check("background_threads", self.background_threads, 1, 64)?;
+        check("async_threads", self.async_threads, 1, 64)?;
         check("compactions_max", self.compactions_max, 0, 64)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
@@ -514,8 +519,9 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 18] = [
+        let cases: [(&str, Change); 19] = [
             ("background_threads", |o| o.background_threads = 0),
+            ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),

@@ -150,6 +150,14 @@ counters! {
     get_filter_false_positives,
     /// Tables that a point read had to ask without their filter, because it is damaged or cannot be read.
     get_filters_unreadable,
+    /// Asynchronous requests that were submitted.
+    requests,
+    /// Those that are over.
+    requests_completed,
+    /// Those that were refused because as many as may be were in flight.
+    requests_busy,
+    /// Those that are in flight now.
+    requests_in_flight,
     /// Iterators opened.
     iterators,
     /// Separated values that iterators read from the device.

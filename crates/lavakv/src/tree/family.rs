@@ -216,6 +216,17 @@ impl Family {
         }
     }
 
+    /// To be asked when a read state is pinned: a family that is dropped is marked first and emptied then, so what is pinned of one that is not
+    /// marked has all that was in it.
+    pub fn check_there(&self) -> Result<()> {
+        if self.is_dropped() { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// The error of whatever is asked of a family that was dropped.
+    pub fn gone(&self) -> Error {
+        Error::not_found(format!("column family {} does not exist: it was dropped", self.name))
+    }
+
     /// The error of a write to a family whose policy is not known here.
     pub fn unserved(&self) -> Error {
         let name = &self.name;

@@ -108,6 +108,8 @@ type Claimed = Box<dyn FnOnce() -> Box<dyn Job>>;
 /// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
 pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
     if jobs.context.signals.is_stopping() || jobs.context.health.is_poisoned() || jobs.log.get().is_none() {
+        // Nobody syncs any more: those who wait for that without a thread have to be told.
+        jobs.log.refuse_if_poisoned();
         return None;
     }
     // The sums behind a limit are not for the thread of the log, on which writers wait.

@@ -3,7 +3,7 @@
 use super::WritePath;
 use super::patience::Patience;
 use super::write_path::WriteOp;
-use crate::batch::payload::Payload;
+use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{Change, Entries, WriteBatch};
 use crate::context::into_io;
 use crate::context::options::Durability;
@@ -215,12 +215,41 @@ pub(crate) fn put(
     WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run(patience)
 }
 
+/// Gives the values of a write that are above the [`segments::threshold`] files of their own: what is left to be written, which refers to
+/// these files.
+pub(crate) fn place(
+    writes: &Arc<WritePath>,
+    payload: OwnedPayload,
+    patience: &mut Patience,
+) -> Result<(OwnedPayload, Vec<Draft>)> {
+    match payload {
+        OwnedPayload::One { family, key, value, .. } => {
+            let (value, draft) = write(writes, &family, &key, &value, patience)?;
+            let kind = ValueKind::PlacedReference;
+            Ok((OwnedPayload::One { family, kind, key, value }, vec![draft]))
+        }
+        OwnedPayload::Batch(batch) => {
+            let (referring, drafts) = place_of_batch(writes, &batch, patience)?;
+            Ok((OwnedPayload::Batch(referring), drafts))
+        }
+    }
+}
+
 /// Writes a batch some of whose values are above the [`segments::threshold`].
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
     (durability, mut patience): (Durability, Patience),
 ) -> Result<()> {
+    let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
+    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run(patience)
+}
+
+fn place_of_batch(
+    writes: &Arc<WritePath>,
+    batch: &WriteBatch,
+    patience: &mut Patience,
+) -> Result<(WriteBatch, Vec<Draft>)> {
     let longest = segments::threshold(&writes.context.options) - 1;
     let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
     // What is not going to be logged does not count. Before any of it is written.
@@ -239,11 +268,11 @@ pub(crate) fn write_batch(
                 change.family
             ))
         })?;
-        let (reference, draft) = write(writes, &family, change.key, change.value, &mut patience)?;
+        let (reference, draft) = write(writes, &family, change.key, change.value, patience)?;
         referring.push(ValueKind::PlacedReference, change.family, change.key, &reference);
         drafts.push(draft);
     }
-    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run(patience)
+    Ok((referring, drafts))
 }
 
 /// Writes a value to a segment; the reference, encoded.

@@ -50,11 +50,21 @@ impl Patience {
 
     /// Waits for what a step needs, as long as it may. An error: not that long, and nothing of the write was logged.
     pub fn wait(&mut self, writes: &WritePath, need: &Need) -> Result<()> {
+        if let Some(begun) = self.begin(writes, need)? {
+            writes.wait(need, self.until_ns());
+            self.end(writes, begun);
+        }
+        Ok(())
+    }
+
+    /// A wait for what a step needs begins. `None`: the next step waits itself. An error: it may not wait so long, and nothing of the write
+    /// was logged.
+    pub fn begin(&self, writes: &WritePath, need: &Need) -> Result<Option<Begun>> {
         let Some(cause) = need.cause() else {
             if self.until_ns.is_some() && base::canary::is("refused-after-it-was-logged") {
                 return Err(busy(StallCause::Log));
             }
-            return Ok(());
+            return Ok(None);
         };
         let begun_ns = writes.context.now_ns();
         // What is paid for was granted: see `Payment`.
@@ -66,19 +76,32 @@ impl Patience {
             }
             return Err(busy(cause));
         }
-        writes.wait(need, self.until_ns());
-        let ns = writes.context.now_ns().saturating_sub(begun_ns);
+        Ok(Some(Begun { cause, ns: begun_ns }))
+    }
+
+    /// It is over. How long it took, nanoseconds.
+    pub fn end(&mut self, writes: &WritePath, begun: Begun) -> u64 {
+        let ns = writes.context.now_ns().saturating_sub(begun.ns);
         let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
         let was_within = self.waited_ns <= budget_ns;
         self.waited_ns = self.waited_ns.saturating_add(ns);
         if self.longest.is_none_or(|(_, longest)| ns > longest) {
-            self.longest = Some((cause, ns));
+            self.longest = Some((begun.cause, ns));
         }
         if let Some((cause, _)) = self.longest.filter(|_| was_within && self.waited_ns > budget_ns) {
             writes.context.record_over_budget(cause, self.waited_ns);
         }
-        Ok(())
+        ns
     }
+}
+
+/// A wait under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// For what.
+    pub cause: StallCause,
+    /// Since when, in clock nanoseconds.
+    pub ns: u64,
 }
 
 /// Why a write that may not wait was refused.

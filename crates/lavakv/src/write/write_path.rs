@@ -55,23 +55,58 @@ enum Stage {
     Done,
 }
 
-/// A write as resumable steps.
-pub(crate) struct WriteOp<'a> {
-    writes: &'a WritePath,
-    payload: Payload<'a>,
+/// How far a write has come: what it keeps from one step to the next.
+pub(crate) struct WriteState {
     durability: Durability,
     stage: Stage,
     /// The segments that the payload refers to; kept from the moment in which it may be in the log.
     drafts: Vec<Draft>,
     tried: Tried,
     resort: Option<LastResort>,
-    /// Who appends it to the lane of records, as a part of a guest's batch.
-    carrier: Option<&'a mut Carry<'a>>,
     /// What must be durable in the other lane before it is logged, and whether that was waited for already.
     behind: Option<(Lane, Position)>,
     waited: bool,
     /// Since when it has waited for space.
     since_ns: Option<u64>,
+}
+
+impl WriteState {
+    /// Of a write that has not begun. It refers to these segments, which are finished; if it is not logged they are removed.
+    pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<Draft>) -> WriteState {
+        let payment = Payment::of_write(payload.weight() as u64, payload.is_delete_only());
+        WriteState { durability, stage: Stage::Start(payment), drafts, ..WriteState::over() }
+    }
+
+    /// Of one that is over.
+    fn over() -> WriteState {
+        WriteState {
+            durability: Durability::Buffered,
+            stage: Stage::Done,
+            drafts: Vec::new(),
+            tried: Tried::default(),
+            resort: None,
+            behind: None,
+            waited: false,
+            since_ns: None,
+        }
+    }
+
+    /// Up to where which lane must be durable, once it is logged and that is all that it waits for.
+    pub fn logged(&self) -> Option<(Lane, Position)> {
+        match self.stage {
+            Stage::Logged(lane, position) => Some((lane, position)),
+            _ => None,
+        }
+    }
+}
+
+/// A write as resumable steps.
+pub(crate) struct WriteOp<'a> {
+    writes: &'a WritePath,
+    payload: Payload<'a>,
+    state: WriteState,
+    /// Who appends it to the lane of records, as a part of a guest's batch.
+    carrier: Option<&'a mut Carry<'a>>,
 }
 
 /// What is found out under the writer's lock before a write is logged.
@@ -93,21 +128,18 @@ impl<'a> WriteOp<'a> {
         durability: Durability,
         drafts: Vec<Draft>,
     ) -> Self {
-        let stage = Stage::Start(Payment::of_write(payload.weight() as u64, payload.is_delete_only()));
-        let tried = Tried::default();
-        WriteOp {
-            writes,
-            payload,
-            durability,
-            stage,
-            drafts,
-            tried,
-            resort: None,
-            carrier: None,
-            behind: None,
-            waited: false,
-            since_ns: None,
-        }
+        let state = WriteState::new(&payload, durability, drafts);
+        Self::resumed(writes, payload, state)
+    }
+
+    /// A write that goes on where it was paused.
+    pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
+        WriteOp { writes, payload, state, carrier: None }
+    }
+
+    /// What it takes to go on later.
+    pub fn paused(mut self) -> WriteState {
+        std::mem::replace(&mut self.state, WriteState::over())
     }
 
     /// A write whose batch a guest's carries. If that does not take it now it ends, and nothing was written.
@@ -130,15 +162,15 @@ impl<'a> WriteOp<'a> {
     /// Advances, where what it still owes can be paid before `until_ns`. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
     /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
-        if let Some((lane, position)) = self.behind.take() {
+        if let Some((lane, position)) = self.state.behind.take() {
             self.writes.sync_lane(lane, position)?;
         }
-        match &mut self.stage {
+        match &mut self.state.stage {
             Stage::Start(_) => self.log_and_insert(until_ns),
             Stage::Logged(lane, position) => {
                 let (lane, position) = (*lane, *position);
                 self.writes.sync_lane(lane, position)?;
-                self.stage = Stage::Done;
+                self.state.stage = Stage::Done;
                 Ok(WriteStep::Done)
             }
             Stage::Done => Ok(WriteStep::Done),
@@ -148,11 +180,17 @@ impl<'a> WriteOp<'a> {
     /// Drives the steps to the end, and waits between them.
     pub fn run(mut self, mut patience: Patience) -> Result<()> {
         let outcome = self.run_with(&mut patience);
-        if let (Err(_), Stage::Start(payment)) = (&outcome, &mut self.stage) {
-            // Nothing of it is logged: others must not wait for what it would have paid.
-            payment.refund();
+        if outcome.is_err() {
+            self.refund();
         }
         outcome
+    }
+
+    /// It came to nothing. Where nothing of it is logged others must not wait for what it would have paid.
+    pub fn refund(&mut self) {
+        if let Stage::Start(payment) = &mut self.state.stage {
+            payment.refund();
+        }
     }
 
     fn run_with(&mut self, patience: &mut Patience) -> Result<()> {
@@ -171,18 +209,18 @@ impl<'a> WriteOp<'a> {
             return self.log_nothing();
         }
         let families = self.families()?;
-        if let Stage::Start(payment) = &mut self.stage {
+        if let Stage::Start(payment) = &mut self.state.stage {
             match payment.pay(self.writes, &families, until_ns)? {
                 Paid::All => {}
                 Paid::Needs(need) => return Ok(WriteStep::Needs(need)),
                 Paid::NotInTime(cause) => return Err(busy(cause)),
             }
         }
-        self.tried.forget_found();
+        self.state.tried.forget_found();
         let mut writer = loop {
             match self.enter(&families)? {
                 Entered::Open(writer) => break writer,
-                Entered::Needs(Need::Look(what)) => self.tried.look(&self.writes.tree, what),
+                Entered::Needs(Need::Look(what)) => self.state.tried.look(&self.writes.tree, what),
                 Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
             }
         };
@@ -190,7 +228,7 @@ impl<'a> WriteOp<'a> {
         if last_seq > base::MAX_SEQ {
             return Err(Error::new(ErrorKind::TooLarge, "the store has used up its sequence numbers"));
         }
-        let position = match self.durability {
+        let position = match self.state.durability {
             Durability::Volatile => {
                 self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
                 None
@@ -198,27 +236,27 @@ impl<'a> WriteOp<'a> {
             _ => match self.log_after_the_other_lane(&mut writer, &families, (first_seq, last_seq)) {
                 Ok(Some(position)) => Some(position),
                 Ok(None) => {
-                    self.stage = Stage::Done;
+                    self.state.stage = Stage::Done;
                     return Ok(WriteStep::Done);
                 }
                 Err(Unlogged::Behind) => return Ok(WriteStep::Needs(Need::Durable)),
                 Err(Unlogged::NotYet(need, resort)) => {
-                    self.resort = Some(resort);
+                    self.state.resort = Some(resort);
                     return Ok(WriteStep::Needs(need));
                 }
                 Err(Unlogged::Certain(e) | Unlogged::Perhaps(e)) => return Err(e),
             },
         };
-        self.drafts.iter_mut().for_each(Draft::keep);
+        self.state.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
         self.insert(writer, &families, (first_seq, last_seq));
         Ok(match position {
-            Some(position) if self.durability == Durability::Durable => {
-                self.stage = Stage::Logged(self.lane(), position);
+            Some(position) if self.state.durability == Durability::Durable => {
+                self.state.stage = Stage::Logged(self.lane(), position);
                 WriteStep::Needs(Need::Durable)
             }
             _ => {
-                self.stage = Stage::Done;
+                self.state.stage = Stage::Done;
                 WriteStep::Done
             }
         })
@@ -227,8 +265,9 @@ impl<'a> WriteOp<'a> {
     /// A batch of nothing; a durable one still promises what was logged before it.
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
-        self.stage = Stage::Done;
-        if self.durability != Durability::Durable || base::canary::is("empty-durable-batch-not-synced") {
+        self.state.stage = Stage::Done;
+        if self.state.durability != Durability::Durable || base::canary::is("empty-durable-batch-not-synced")
+        {
             return Ok(WriteStep::Done);
         }
         writes.context.health.check()?;
@@ -237,7 +276,7 @@ impl<'a> WriteOp<'a> {
         let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
         Ok(match last {
             Some((lane, position)) => {
-                self.stage = Stage::Logged(lane, position);
+                self.state.stage = Stage::Logged(lane, position);
                 WriteStep::Needs(Need::Durable)
             }
             None => WriteStep::Done,
@@ -263,14 +302,14 @@ impl<'a> WriteOp<'a> {
     ) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
         if let Some((other, position)) = writes.other_lane(writer, lane) {
-            if !std::mem::replace(&mut self.waited, true) {
-                self.behind = Some((other, position));
+            if !std::mem::replace(&mut self.state.waited, true) {
+                self.state.behind = Some((other, position));
                 return Err(Unlogged::Behind);
             }
             writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
         }
         let position = match &mut self.carrier {
-            Some(carrier) => writes.carry(&self.payload, seqs, self.durability, carrier)?,
+            Some(carrier) => writes.carry(&self.payload, seqs, self.state.durability, carrier)?,
             None => Some(self.log(writer, families, seqs)?),
         };
         if let Some(position) = position {
@@ -302,12 +341,13 @@ impl<'a> WriteOp<'a> {
             };
         }
         let (body, range) = (placed.as_deref(), (first_seq, last_seq));
-        let logged = writes.append(writer, &self.payload, body, range, self.durability, &mut self.resort);
+        let logged =
+            writes.append(writer, &self.payload, body, range, self.state.durability, &mut self.state.resort);
         let maybe_logged = matches!(logged, Ok(_) | Err(Unlogged::Perhaps(_)));
         if logged.is_err() && body.is_some() {
             self.give_up(writer, families, !maybe_logged);
         }
-        self.drafts.iter_mut().filter(|_| maybe_logged).for_each(Draft::keep);
+        self.state.drafts.iter_mut().filter(|_| maybe_logged).for_each(Draft::keep);
         logged
     }
 
@@ -348,7 +388,7 @@ impl<'a> WriteOp<'a> {
     /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
     /// is under way is not booked yet.
     fn lets_next_in(&self, families: &[Arc<Family>]) -> bool {
-        self.drafts.is_empty()
+        self.state.drafts.is_empty()
             && !families.iter().any(|family| family.places_values())
             && self.payload.weight() <= UNDER_WAY_BYTES_MAX
             && !self.writes.space.is_limited()
@@ -365,11 +405,11 @@ impl<'a> WriteOp<'a> {
         if let Some(need) = self.ask_for_space(&mut writer, families)? {
             return Ok(Entered::Needs(need));
         }
-        let (payload, tried) = (&self.payload, &mut self.tried);
+        let (payload, tried) = (&self.payload, &mut self.state.tried);
         if let Some(need) = writes.make_room(&mut writer, families, payload, tried)? {
             return Ok(Entered::Needs(need));
         }
-        if self.durability != Durability::Volatile
+        if self.state.durability != Durability::Volatile
             && let Some(need) = writes.shorten_log(&mut writer, payload, tried)
         {
             return Ok(Entered::Needs(need));
@@ -385,7 +425,7 @@ impl<'a> WriteOp<'a> {
         let placed = families.iter().any(|family| family.places_values());
         let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
         // A limit may begin to hold while this waits for the lock.
-        let since_ns = *self.since_ns.get_or_insert_with(|| writes.context.now_ns());
+        let since_ns = *self.state.since_ns.get_or_insert_with(|| writes.context.now_ns());
         writes.admit(writer, ask, since_ns)
     }
 
@@ -404,8 +444,8 @@ impl<'a> WriteOp<'a> {
 impl Drop for WriteOp<'_> {
     fn drop(&mut self) {
         // Given up, or failed, while it waited: those behind it need not.
-        if self.tried.ticket.is_some() {
-            self.writes.leave_queue(&mut self.writes.lock(), &mut self.tried);
+        if self.state.tried.ticket.is_some() {
+            self.writes.leave_queue(&mut self.writes.lock(), &mut self.state.tried);
         }
     }
 }

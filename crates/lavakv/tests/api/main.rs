@@ -26,6 +26,7 @@ mod read_only;
 mod reads_and_writes;
 mod repair;
 mod reports;
+mod requests;
 mod separated_scans;
 mod small_stores;
 mod snapshots;

@@ -157,3 +157,16 @@ fn a_scan_begins_at_the_trim_while_the_index_has_what_is_below() {
     let lsns = |from: Lsn| log.scan(from).map(|record| record.unwrap().0).collect::<Vec<_>>();
     assert_eq!((lsns(0), lsns(11)), (vec![11, 12], vec![11, 12]));
 }
+
+/// Whatever poisons the store, those who wait for the log without a thread are told: nobody syncs for them any more.
+#[test]
+fn a_poisoned_store_refuses_appends_in_flight() {
+    let (store, _) = sealed();
+    let mut append = store.open_log("a").unwrap().append_async(4, b"x").unwrap();
+    assert!(append.take().is_none());
+    store.core().context().health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
+    for _ in 0..10 {
+        store.step();
+    }
+    assert_eq!(append.take().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+}

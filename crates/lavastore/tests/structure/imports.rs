@@ -49,7 +49,10 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "space", "commit",
         ],
     ),
-    ("lavakv", &["context", "files", "tree", "batch", "large", "write", "read", "plan", "work", "admin"]),
+    (
+        "lavakv",
+        &["context", "files", "tree", "batch", "large", "write", "read", "plan", "work", "admin", "requests"],
+    ),
 ];
 
 #[test]

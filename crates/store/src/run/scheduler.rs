@@ -21,11 +21,11 @@
 use super::Works;
 use crate::context::{Context, Driver};
 use crate::pacing::{Traffic, during};
-use base::sync::{Mutex, lock, rank};
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, Result};
 use io::{Priority, Rng, ThreadHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Classes of work, the most urgent first.
@@ -135,6 +135,14 @@ pub trait Work: Send + Sync {
     fn last_write(&self) -> u64;
 }
 
+/// What is done for callers that wait for nothing. With threads it has its own; in simulation whoever waits takes its steps, too.
+pub trait Foreground: Send + Sync {
+    /// True if there is something to do now.
+    fn is_ready(&self) -> bool;
+    /// A step of something that is chosen by the seed. False if there is nothing to do now.
+    fn step(&self) -> bool;
+}
+
 /// Runs jobs on threads, or in simulation.
 pub struct Scheduler {
     context: Arc<Context>,
@@ -145,6 +153,8 @@ pub struct Scheduler {
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation only: the jobs under way and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
+    /// Simulation only.
+    foreground: OnceLock<Weak<dyn Foreground>>,
 }
 
 /// A job under way in simulation.
@@ -170,6 +180,7 @@ impl Scheduler {
             thread_count,
             threads: Mutex::default(),
             simulated,
+            foreground: OnceLock::new(),
         });
         let driver: Arc<dyn Driver> = scheduler.clone();
         context.signals.set_driver(Arc::downgrade(&driver));
@@ -179,6 +190,11 @@ impl Scheduler {
     /// A guest on the store has work as well. To be called once, before there are workers.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.work.join(guest);
+    }
+
+    /// Who does what callers do not wait for. Once.
+    pub fn set_foreground(&self, foreground: Weak<dyn Foreground>) {
+        let _ = self.foreground.set(foreground);
     }
 
     /// Starts the workers (none in simulation).
@@ -207,8 +223,17 @@ impl Scheduler {
         lock(&self.simulated).0.len()
     }
 
-    /// Simulation: starts a job or advances one by a step. False if there is nothing to do now.
+    /// Simulation: starts a job or advances one by a step, or takes one in the foreground. False if there is nothing to do now.
     pub fn run_one(&self) -> bool {
+        let foreground = self.foreground.get().and_then(Weak::upgrade);
+        let Some(foreground) = foreground.filter(|foreground| foreground.is_ready()) else {
+            return self.run_job();
+        };
+        let is_first = lock(&self.simulated).1.one_in(2);
+        is_first && foreground.step() || self.run_job() || foreground.step()
+    }
+
+    fn run_job(&self) -> bool {
         let clock = &self.context.env.clock;
         let mut job = {
             let mut sim = lock(&self.simulated);

@@ -5,6 +5,7 @@
 //! is repeated here in small (`sync`, `write_out`, `confirm`); pages are numbered by a counter that stands for the tail.
 
 use super::*;
+use base::completion;
 use base::sync::model::check;
 use base::sync::model::loom::thread;
 use std::sync::Arc;
@@ -141,10 +142,12 @@ fn loom_who_waits_without_a_thread_is_told() {
         let log = Log::with_pages(1, 0);
         let other = spawn(&log, |log| log.sync(0));
         let lpn = log.append();
-        let (mut waiting, is_first) = log.commit.when_durable(lpn);
+        let (completer, mut waiting) = completion::pending();
+        let is_first = log.commit.when_durable(lpn, completer);
         assert!(is_first || log.commit.frontier.durable_end() > lpn);
         // Who waits without a thread for another page; it may find this one durable, and then has to be told to somebody.
-        let (mut later, is_first) = log.commit.when_durable(log.append());
+        let (completer, mut later) = completion::pending();
+        let is_first = log.commit.when_durable(log.append(), completer);
         let mut looks = u64::from(is_first);
         while let Some(lpn) = log.commit.last_wanted() {
             log.sync(lpn).unwrap();
@@ -162,12 +165,27 @@ fn loom_a_failure_reaches_who_waits_without_a_thread() {
     check(3, || {
         let log = Log::with_pages(1, 0);
         let failing = spawn(&log, |log| log.commit.fail(Error::new(ErrorKind::Io, "x")));
-        let (mut waiting, _) = log.commit.when_durable(0);
+        let (completer, mut waiting) = completion::pending();
+        log.commit.when_durable(0, completer);
         let synced = log.sync(0);
         failing.join().unwrap();
         // A failure says that nothing is known; a page may be durable all the same.
         let told = waiting.take().expect("a round or the failure has told");
         assert!(told.is_err() || log.commit.frontier.durable_end() > 0);
         assert!(synced.is_ok() || log.commit.check().is_err());
+    });
+}
+
+/// Those who are refused while a round goes on are told once: by the round, or by who refuses them.
+#[test]
+fn loom_who_is_refused_is_told() {
+    check(3, || {
+        let log = Log::with_pages(1, 0);
+        let refusing = spawn(&log, |log| log.commit.refuse_wanted(&Error::new(ErrorKind::Poisoned, "x")));
+        let (completer, mut waiting) = completion::pending();
+        log.commit.when_durable(0, completer);
+        log.sync(0).unwrap();
+        refusing.join().unwrap();
+        assert!(waiting.take().is_some());
     });
 }

@@ -17,7 +17,7 @@ fn store(sim: &SimEnv) -> Db {
 fn a_file_that_failed_takes_no_values_and_no_sync_and_gets_no_index() {
     let sim = SimEnv::new(1);
     let db = store(&sim);
-    let placement = &db.engine().large.placement;
+    let placement = &db.engine().writes.large.placement;
     let memtable = db.default_column_family().0.read_state().active.id();
     let arrival = placement.of(memtable).expect("the value was placed");
     arrival.fail(true);
@@ -41,7 +41,7 @@ fn a_file_that_failed_takes_no_values_and_no_sync_and_gets_no_index() {
 fn a_record_of_another_key_is_told() {
     let sim = SimEnv::new(2);
     let db = store(&sim);
-    let large = &db.engine().large;
+    let large = &db.engine().writes.large;
     let reference = RecordReference {
         file: 9,
         uid: Uid::from_words(1, 1),

@@ -31,7 +31,7 @@ fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
     let family = &db.default_column_family().0;
     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
     let mut op = WriteOp::new(&db.engine().writes, Payload::One(family, change), Durability::Buffered);
-    op.stage = Stage::Start(Payment::of_write(0, false));
+    op.state.stage = Stage::Start(Payment::of_write(0, false));
     op
 }
 

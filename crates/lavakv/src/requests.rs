@@ -1,0 +1,270 @@
+//! Requests in flight: what one thread has asked of the store, and does not wait for.
+//!
+//! * `request`: what resolves. `completion_queue`: the same for loops without futures.
+//! * `admission`: how many may be in flight. `lane`: writes, one after another. `operations`: what is read, and flushes.
+//! * `reactor`: the threads that carry on what a caller could not finish. `tasks`: what they have to do, and how they sleep.
+//!
+//! **Who does what.** A request begins in the call that makes it. A read that memory answers ends there; so does a write but for its
+//! durability, if it has to wait for nothing. Whatever would wait goes to the reactor: reads of tables, and writes that wait for their
+//! price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
+//! thread leads where no other does ([`wal::Wal::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
+//!
+//! **What holds what.** A request owns its bytes and what it has pinned; its future owns nothing but the answer. So who drops a future has
+//! changed nothing. A request counts as in flight until it is over, and is resolved after it has been counted out: who is told may submit the
+//! next.
+//!
+//! **Order.** Writes of one [`Requests`], its clones and its families are applied in the order in which they were submitted: one that waits
+//! holds up those behind it. Reads are not held up by them; they see what is visible.
+
+pub(crate) mod admission;
+pub(crate) mod completion_queue;
+pub(crate) mod lane;
+pub(crate) mod operations;
+pub(crate) mod reactor;
+pub(crate) mod request;
+pub(crate) mod tasks;
+
+use crate::batch::payload::OwnedPayload;
+use crate::batch::{Change, WriteBatch};
+use crate::context::options::{Durability, WriteOptions};
+use crate::read::options::ReadOptions;
+use crate::read::read_path::{GetOp, Value, pin};
+use crate::tree::family::{ColumnFamily, Family};
+use crate::tree::snapshot::Snapshot;
+use crate::write::owned::OwnedWrite;
+use crate::write::patience::Patience;
+use admission::{Admission, Permit};
+use base::completion::pending;
+use base::{Error, Result, ValueKind};
+use completion_queue::RequestQueue;
+use lane::Lane;
+use operations::{Flush, Get, MultiGet, Scan};
+use reactor::Reactor;
+use request::{Entry, Request, WriteRequest, closed};
+use std::sync::Arc;
+
+/// How requests are made.
+#[derive(Clone, Debug)]
+pub struct RequestOptions {
+    /// The most that may be in flight at once, those of clones and families included: 1 to 1,048,576. One more is refused with `Busy`.
+    /// Default: 1024.
+    pub depth: usize,
+    /// Of writes. Default: those of every write.
+    pub write: WriteOptions,
+    /// Whether blocks that are read are put into the cache. Default: true.
+    pub fill_cache: bool,
+}
+
+impl Default for RequestOptions {
+    fn default() -> Self {
+        RequestOptions { depth: 1024, write: WriteOptions::default(), fill_cache: true }
+    }
+}
+
+const DEPTH_MAX: usize = 1 << 20;
+
+/// Makes the store serve, if it does not: see `Engine::serve`. Fails once it is closed.
+pub(crate) type Serve = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
+/// Makes requests, a bounded number of them at once. Clones share the bound, and the order of writes. It does not keep the store open:
+/// requests that are made later fail with `Closed`.
+#[derive(Clone)]
+pub struct Requests {
+    reactor: Arc<Reactor>,
+    serve: Serve,
+    admission: Arc<Admission>,
+    lane: Arc<Lane>,
+    write: WriteOptions,
+    fill_cache: bool,
+}
+
+impl Requests {
+    /// # Errors
+    /// `InvalidArgument` for a depth out of range; those of the system that makes threads.
+    pub(crate) fn new(reactor: &Arc<Reactor>, serve: Serve, options: &RequestOptions) -> Result<Requests> {
+        let depth = options.depth;
+        if depth == 0 || depth > DEPTH_MAX {
+            let why = format!("depth = {depth} of requests is out of range: 1 to {DEPTH_MAX}");
+            return Err(Error::invalid(why));
+        }
+        reactor.start()?;
+        Ok(Requests {
+            reactor: reactor.clone(),
+            serve,
+            admission: Admission::new(&reactor.writes.context, depth),
+            lane: Lane::new(reactor),
+            write: options.write,
+            fill_cache: options.fill_cache,
+        })
+    }
+
+    /// The same with other options for writes.
+    pub fn writing(&self, options: &WriteOptions) -> Requests {
+        Requests { write: *options, ..self.clone() }
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.admission.in_flight()
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// `Busy`: too many are in flight, or it may not wait and would have to; those of a put that are known at once. Nothing was written.
+    pub fn put(&self, family: &ColumnFamily, key: Vec<u8>, value: Vec<u8>) -> Result<WriteRequest> {
+        self.change(family, ValueKind::Value, key, value)
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// As [`Requests::put`].
+    pub fn delete(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<WriteRequest> {
+        self.change(family, ValueKind::Deletion, key, Vec::new())
+    }
+
+    fn change(
+        &self,
+        family: &ColumnFamily,
+        kind: ValueKind,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    ) -> Result<WriteRequest> {
+        let (len_max, id) = (base::limits::LARGE_VALUE_LEN_MAX as usize, family.id());
+        Change { kind, family: id, key: &key, value: &value }.validate_to(len_max)?;
+        let family = self.own(family)?.clone();
+        self.submit(OwnedPayload::One { family, kind, key, value })
+    }
+
+    /// Writes a batch: all of it or nothing. A durable batch of nothing is durable when all before it is.
+    ///
+    /// # Errors
+    /// As [`Requests::put`], of any of its changes.
+    pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
+        batch.check_changes()?;
+        self.submit(OwnedPayload::Batch(batch))
+    }
+
+    fn submit(&self, payload: OwnedPayload) -> Result<WriteRequest> {
+        let permit = self.admit()?;
+        let writes = &self.reactor.writes;
+        if writes.log.get().is_none() {
+            (self.serve)()?;
+        }
+        let durability = self.write.durability.unwrap_or(writes.context.options.durability);
+        let patience = Patience::new(&writes.context, self.write.wait_at_most);
+        let write = OwnedWrite::new(writes, payload, durability, patience);
+        let is_durable = durability == Durability::Durable;
+        let told = self.lane.submit(write, permit)?;
+        Ok(WriteRequest::new(told, is_durable))
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it is of another store; `Closed`.
+    pub fn get(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<Request<Option<Value>>> {
+        let permit = self.admit()?;
+        let family = self.own(family)?;
+        let tree = &self.reactor.tree;
+        let in_memory = || GetOp::new(&**tree, pin(tree, family, None), &*key, self.fill_cache).in_memory();
+        if let Some(answer) = tree.context.times.get.time(in_memory) {
+            family.check_there()?;
+            drop(permit);
+            return Ok(Request::known(Ok(answer)));
+        }
+        let (completer, completion) = pending();
+        let get = Get {
+            tree: tree.clone(),
+            family: family.clone(),
+            key,
+            fill_cache: self.fill_cache,
+            done: permit.told(completer),
+        };
+        self.reactor.push(get)?;
+        Ok(Request::new(completion))
+    }
+
+    /// Reads several keys, as of one moment. The answers are in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Requests::get`].
+    pub fn multi_get(
+        &self,
+        family: &ColumnFamily,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Request<Vec<Option<Value>>>> {
+        let permit = self.admit()?;
+        let family = self.own(family)?;
+        let tree = &self.reactor.tree;
+        let snapshot = Snapshot::take(&tree.snapshots, "", tree.context.now_ns());
+        let (completer, completion) = pending();
+        let mut read = MultiGet::new((tree, family, snapshot), keys, self.fill_cache);
+        if read.ask_memory() {
+            family.check_there()?;
+            drop(permit);
+            return Ok(Request::known(read.answers()));
+        }
+        read.done = Some(permit.told(completer));
+        self.reactor.push(read)?;
+        Ok(Request::new(completion))
+    }
+
+    /// Reads the first `limit` entries of what the options say. As of a moment between its submission and its answer.
+    ///
+    /// # Errors
+    /// As [`Requests::get`].
+    pub fn scan(
+        &self,
+        family: &ColumnFamily,
+        options: ReadOptions,
+        limit: usize,
+    ) -> Result<Request<Vec<Entry>>> {
+        let permit = self.admit()?;
+        let family = self.own(family)?.clone();
+        let options = ReadOptions { fill_cache: self.fill_cache, ..options };
+        let (completer, completion) = pending();
+        let (tree, done) = (self.reactor.tree.clone(), permit.told(completer));
+        self.reactor.push(Scan { tree, family, options, limit, done })?;
+        Ok(Request::new(completion))
+    }
+
+    /// Writes all memtables to tables: what was visible when it was submitted is durable then.
+    ///
+    /// # Errors
+    /// `Busy`: too many are in flight; `ReadOnly`, `Closed`; `NoSpace` where there is no room to begin a log.
+    pub fn flush(&self) -> Result<Request<()>> {
+        let permit = self.admit()?;
+        (self.serve)()?;
+        let (completer, completion) = pending();
+        self.reactor.push(Flush::new(&self.reactor.jobs, permit.told(completer)))?;
+        Ok(Request::new(completion))
+    }
+
+    /// A queue from which the answers of requests are taken by their tokens.
+    pub fn queue(&self) -> RequestQueue {
+        RequestQueue::new(&self.reactor.writes.context)
+    }
+
+    fn admit(&self) -> Result<Permit> {
+        if self.reactor.is_closed() {
+            return Err(closed());
+        }
+        self.admission.admit()
+    }
+
+    /// Checks that a handle is of this store.
+    fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
+        self.reactor.tree.own(family)
+    }
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Requests({} in flight)", self.in_flight())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,60 @@
+//! How many requests may be in flight.
+
+use crate::context::Context;
+use base::completion::Completer;
+use base::sync::atomic::{AtomicUsize, Ordering};
+use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// The bound, and how many there are.
+pub(crate) struct Admission {
+    context: Arc<Context>,
+    depth: usize,
+    in_flight: AtomicUsize,
+}
+
+impl Admission {
+    pub fn new(context: &Arc<Context>, depth: usize) -> Arc<Admission> {
+        Arc::new(Admission { context: context.clone(), depth, in_flight: AtomicUsize::new(0) })
+    }
+
+    /// One more, if it may be.
+    ///
+    /// # Errors
+    /// `Busy`: there are as many as may be.
+    pub fn admit(self: &Arc<Self>) -> Result<Permit> {
+        let more = |n: usize| (n < self.depth).then_some(n + 1);
+        if self.in_flight.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            self.context.stats.requests_busy.add(1);
+            let why =
+                format!("{} requests are in flight, as many as may be: wait for one of them", self.depth);
+            return Err(Error::new(ErrorKind::Busy, why));
+        }
+        self.context.stats.requests.add(1);
+        Ok(Permit(self.clone()))
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+}
+
+/// One that is in flight, until this is dropped.
+pub(crate) struct Permit(Arc<Admission>);
+
+impl Permit {
+    /// It is in flight until `completer` is resolved, and no more when that tells anybody.
+    pub fn told<T: Send + 'static>(self, completer: Completer<T>) -> Completer<T> {
+        Completer::calling(move |answer| {
+            drop(self);
+            completer.resolve(answer);
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.0.context.stats.requests_completed.add(1);
+    }
+}

@@ -1,0 +1,24 @@
+//! A loop that waits for what another thread tells: it never sleeps on with something there.
+
+use super::*;
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+
+#[test]
+fn loom_the_loop_hears_of_each() {
+    check(3, || {
+        let over: Arc<Over> = Arc::default();
+        let tellers = [1, 2].map(|number| {
+            let over = over.clone();
+            thread::spawn(move || over.tell(number))
+        });
+        let mut sum = 0;
+        while sum < 3 {
+            match over.take() {
+                Some(number) => sum += number,
+                None => over.wait(None),
+            }
+        }
+        tellers.into_iter().for_each(|teller| teller.join().unwrap());
+    });
+}

@@ -1,0 +1,173 @@
+//! Writes in the order in which they were submitted.
+//!
+//! Who submits a write takes its steps himself, under the lane's lock, if nobody is before it. Otherwise, or if it has to wait, it is put in
+//! line, and the reactor drives the line: one operation for each lane, as long as there is anything in it. So at any time either nobody
+//! waits in line, or exactly one drives; and who drives takes the first out of it, so that it may wait for the device without the lock.
+
+use super::admission::Permit;
+use super::reactor::{Next, Operation, Reactor};
+use super::request::closed;
+use crate::write::owned::{OwnedWrite, Stand};
+use base::completion::{Completer, Completion, pending};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Writes that are logged before the reactor looks for something else.
+const WRITES_AT_ONCE: usize = 64;
+
+/// A write in line, and who is told.
+struct Queued {
+    write: OwnedWrite,
+    visible: Completer<()>,
+    done: Completer<()>,
+}
+
+impl Queued {
+    fn fail(self, error: Error) {
+        // It leaves whatever it waited for before anybody hears of it.
+        drop(self.write);
+        self.visible.resolve(Err(error.clone()));
+        self.done.resolve(Err(error));
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Queued>,
+    /// Somebody drives it, or is about to.
+    driven: bool,
+    /// The store is closed.
+    over: bool,
+}
+
+/// See the module.
+pub(crate) struct Lane {
+    reactor: Arc<Reactor>,
+    /// Writes in line, and whether somebody drives it; held while a write that has nobody before it is logged.
+    line: Mutex<Line, rank::RequestOrder>,
+}
+
+/// What tells when a write is visible, and when it is what it was promised to be.
+pub(crate) type Told = (Completion<()>, Completion<()>);
+
+impl Lane {
+    pub fn new(reactor: &Arc<Reactor>) -> Arc<Lane> {
+        Arc::new(Lane { reactor: reactor.clone(), line: Mutex::default() })
+    }
+
+    /// Logs a write, now or when its turn comes.
+    ///
+    /// # Errors
+    /// What it came to at once: it was not written. `Closed`.
+    pub fn submit(self: &Arc<Self>, mut write: OwnedWrite, permit: Permit) -> Result<Told> {
+        let mut line = lock(&self.line);
+        if line.over {
+            return Err(closed());
+        }
+        let ahead = !line.driven || base::canary::is("request-overtakes-who-waits");
+        let stand = if ahead { Some(write.advance(false)?) } else { None };
+        let begin_ns = match stand {
+            Some(Stand::Done) => return Ok((Completion::known(Ok(())), Completion::known(Ok(())))),
+            Some(Stand::Logged(lane, position)) => {
+                drop(line);
+                let (completer, done) = pending();
+                self.reactor.make_durable((lane, position), permit.told(completer));
+                return Ok((Completion::known(Ok(())), done));
+            }
+            Some(Stand::Waits(at_ns)) => at_ns,
+            Some(Stand::Device) | None => 0,
+        };
+        // The device is nothing that it may not wait for.
+        if stand != Some(Stand::Device)
+            && let Some(refused) = write.expired(self.reactor.now_ns())
+        {
+            return Err(refused);
+        }
+        let ((visible, seen), (completer, done)) = (pending(), pending());
+        line.waiting.push_back(Queued { write, visible, done: permit.told(completer) });
+        let drives = std::mem::replace(&mut line.driven, true);
+        drop(line);
+        if !drives && self.reactor.push_at(begin_ns, Drive(self.clone())).is_err() {
+            self.abandon();
+        }
+        Ok((seen, done))
+    }
+
+    /// The store is closed: what is in line is not written.
+    fn abandon(&self) {
+        let waiting = {
+            let mut line = lock(&self.line);
+            line.over = true;
+            std::mem::take(&mut line.waiting)
+        };
+        waiting.into_iter().for_each(|queued| queued.fail(closed()));
+    }
+
+    fn take_first(&self) -> Option<Queued> {
+        let mut line = lock(&self.line);
+        let first = line.waiting.pop_front();
+        line.driven = first.is_some();
+        first
+    }
+
+    /// The first has to wait on; those that may wait no longer are not written. When the next of them may wait no longer.
+    fn put_back(&self, first: Queued, now_ns: u64) -> u64 {
+        let (expired, until_ns) = {
+            let mut line = lock(&self.line);
+            line.waiting.push_front(first);
+            let is_over = |queued: &Queued| queued.write.until_ns() <= now_ns;
+            let mut expired = Vec::new();
+            if line.waiting.iter().any(is_over) {
+                let all = std::mem::take(&mut line.waiting);
+                let (over, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
+                (expired, line.waiting) = (over, left.into());
+            }
+            (expired, line.waiting.iter().map(|queued| queued.write.until_ns()).min())
+        };
+        for queued in expired {
+            if let Some(why) = queued.write.expired(now_ns) {
+                queued.fail(why);
+            }
+        }
+        until_ns.unwrap_or(u64::MAX)
+    }
+}
+
+/// Drives a line.
+struct Drive(Arc<Lane>);
+
+impl Operation for Drive {
+    fn step(self: Box<Self>) -> Next {
+        let lane = &self.0;
+        for _ in 0..WRITES_AT_ONCE {
+            let Some(mut first) = lane.take_first() else { return Next::Done };
+            match first.write.advance(true) {
+                Ok(Stand::Waits(at_ns)) => {
+                    let until_ns = lane.put_back(first, lane.reactor.now_ns());
+                    return Next::At(at_ns.min(until_ns), self);
+                }
+                Ok(stand) => lane.written(first, stand),
+                Err(e) => first.fail(e),
+            }
+        }
+        Next::At(0, self)
+    }
+
+    fn abandon(self: Box<Self>) {
+        self.0.abandon();
+    }
+}
+
+impl Lane {
+    fn written(&self, queued: Queued, stand: Stand) {
+        let Queued { write, visible, done } = queued;
+        drop(write);
+        visible.resolve(Ok(()));
+        match stand {
+            Stand::Logged(lane, position) => self.reactor.make_durable((lane, position), done),
+            _ => done.resolve(Ok(())),
+        }
+    }
+}

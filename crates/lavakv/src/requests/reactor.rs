@@ -1,0 +1,212 @@
+//! Who carries on what a caller could not finish: a few threads, or in simulation whoever waits.
+//!
+//! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
+//! done. Reads wait for the device here, as a blocking call does on its caller's thread.
+//!
+//! The threads begin with the first [`super::Requests`] of a store, and end when it is closed: then what is still to be done is dropped, and so
+//! told that the store was closed.
+
+use super::request::{self, closed};
+use super::tasks::Tasks;
+use crate::context::Context;
+use crate::tree::Tree;
+use crate::work::jobs::Jobs;
+use crate::write::WritePath;
+use base::completion::Completer;
+use base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, Result};
+use io::{Priority, Rng, ThreadHandle};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use store::run::Foreground;
+
+/// Where a write is in the log.
+pub(crate) type Logged = (wal::Lane, wal::Position);
+
+/// Something under way. It owns what it needs, and tells what became of it; dropped, it tells that the store was closed.
+pub(crate) trait Operation: Send {
+    /// Goes on as far as it can.
+    fn step(self: Box<Self>) -> Next;
+    /// The store is closed: it goes on no more.
+    fn abandon(self: Box<Self>) {}
+}
+
+/// What is to be done with an operation after a step.
+pub(crate) enum Next {
+    /// It is over.
+    Done,
+    /// It goes on then, in clock nanoseconds; 0: as soon as somebody has time.
+    At(u64, Box<dyn Operation>),
+}
+
+/// See the module.
+pub(crate) struct Reactor {
+    pub context: Arc<Context>,
+    pub tree: Arc<Tree>,
+    pub writes: Arc<WritePath>,
+    pub jobs: Arc<Jobs>,
+    tasks: Tasks<Box<dyn Operation>>,
+    /// The threads, while they are started or joined.
+    threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
+    /// Simulation: the choice among operations.
+    choice: Mutex<Rng, rank::SimulatedJobs>,
+    /// Simulation: operations in one of their steps.
+    stepping: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Reactor {
+    pub fn new(jobs: &Arc<Jobs>) -> Arc<Reactor> {
+        Arc::new(Reactor {
+            context: jobs.context.clone(),
+            tree: jobs.tree.clone(),
+            writes: jobs.writes.clone(),
+            jobs: jobs.clone(),
+            tasks: Tasks::default(),
+            threads: Mutex::default(),
+            choice: Mutex::new(jobs.context.env.rng()),
+            stepping: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Starts the threads, if there are none (in simulation there never are).
+    ///
+    /// # Errors
+    /// `Closed`; those of the system that makes threads.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
+        let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
+        let mut threads = lock(&self.threads);
+        if self.is_closed() {
+            return Err(closed());
+        }
+        for n in threads.len()..self.context.options.async_threads {
+            let reactor = self.clone();
+            let body = Box::new(move || reactor.run());
+            threads.push(spawner.spawn(&format!("lava-async-{n}"), Priority::Foreground, body)?);
+        }
+        Ok(())
+    }
+
+    fn run(&self) {
+        while let Some(operation) = self.tasks.wait(|| self.now_ns()) {
+            self.advance(operation);
+        }
+    }
+
+    fn advance(&self, operation: Box<dyn Operation>) {
+        // A panic, which is a bug, must not take the thread away: others wait for it.
+        match catch_unwind(AssertUnwindSafe(|| operation.step())) {
+            Ok(Next::Done) => {}
+            Ok(Next::At(at_ns, operation)) => {
+                if let Err(operation) = self.tasks.push(at_ns, operation) {
+                    operation.abandon();
+                }
+            }
+            Err(_) => {
+                let why = "a request in the background panicked; reopen the store";
+                self.context.health.poison(&Error::new(ErrorKind::Poisoned, why));
+            }
+        }
+    }
+
+    /// Something to be done as soon as somebody has time.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn push(&self, operation: impl Operation + 'static) -> Result<()> {
+        self.push_at(0, operation)
+    }
+
+    /// The same, but not before this, in clock nanoseconds.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn push_at(&self, at_ns: u64, operation: impl Operation + 'static) -> Result<()> {
+        self.tasks.push(at_ns, Box::new(operation)).map_err(|_| closed())
+    }
+
+    /// Resolves `done` when what was logged is durable.
+    pub fn make_durable(&self, logged: Logged, done: Completer<()>) {
+        if base::canary::is("request-told-durable-when-visible") {
+            return done.resolve(Ok(()));
+        }
+        let (lane, position) = logged;
+        let has_values = lane == wal::Lane::FIRST && self.writes.large.placement.has_values();
+        match self.writes.log.of(lane).filter(|_| !has_values) {
+            Some(log) => {
+                let context = self.context.clone();
+                let told = move |outcome: Result<()>| done.resolve(request::of_durable(&context, outcome));
+                log.tell_durable(position, Completer::calling(told));
+            }
+            // First the values, then what says where they are: as who waits for it does, on a thread.
+            None => drop(self.push(Sync { writes: self.writes.clone(), logged, done })),
+        }
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.context.now_ns()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends it: what is under way comes to the end of its step, the rest is told that the store was closed.
+    pub fn stop(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.tasks.close().into_iter().for_each(|operation| operation.abandon());
+        self.context.signals.notify_progress();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            thread.join();
+        }
+    }
+}
+
+impl Foreground for Reactor {
+    fn is_ready(&self) -> bool {
+        let busy = self.stepping.load(Ordering::Acquire) >= self.context.options.async_threads;
+        !busy && self.tasks.is_ready(self.now_ns())
+    }
+
+    fn step(&self) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        let number = lock(&self.choice).next_u64();
+        let Some(operation) = self.tasks.pick(self.now_ns(), number) else { return false };
+        // Like threads: one that waits lets others go on, but not more than there are threads.
+        self.stepping.fetch_add(1, Ordering::AcqRel);
+        self.advance(operation);
+        self.stepping.fetch_sub(1, Ordering::AcqRel);
+        true
+    }
+}
+
+impl std::fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reactor({} threads)", self.context.options.async_threads)
+    }
+}
+
+/// Makes values and then the log durable.
+struct Sync {
+    writes: Arc<WritePath>,
+    logged: Logged,
+    done: Completer<()>,
+}
+
+impl Operation for Sync {
+    fn step(self: Box<Self>) -> Next {
+        let Sync { writes, logged: (lane, position), done } = *self;
+        done.resolve(writes.sync_lane(lane, position));
+        Next::Done
+    }
+
+    fn abandon(self: Box<Self>) {
+        // It is in the log, which is made durable when the store closes, and so are the values, but not in an order that could be told of.
+        drop(self.step());
+    }
+}

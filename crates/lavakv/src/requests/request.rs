@@ -1,0 +1,108 @@
+//! What resolves when a request is over.
+
+use crate::context::Context as StoreContext;
+use crate::write::log::of_unknown_fate;
+use base::completion::Completion;
+use base::{Error, ErrorKind, Result};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// What is said once the store is closed.
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed: open it again")
+}
+
+/// Resolves when a request is over: a future, for any runtime. Dropped, what was asked for is done all the same, and nobody is told.
+///
+/// It wakes its task from a thread of the store, and does not keep the store open: one that is closed resolves it, with `Closed` if what was
+/// asked for was not done.
+#[must_use = "what became of it is told here and nowhere else"]
+pub struct Request<T>(Completion<T>);
+
+impl<T> Request<T> {
+    pub(crate) fn new(completion: Completion<T>) -> Request<T> {
+        Request(completion)
+    }
+
+    pub(crate) fn known(answer: Result<T>) -> Request<T> {
+        Request(Completion::known(answer))
+    }
+
+    /// The answer, once, if it is known: for a loop that asks now and then.
+    pub fn take(&mut self) -> Option<Result<T>> {
+        self.0.take()
+    }
+}
+
+impl<T> Future for Request<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> std::fmt::Debug for Request<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Request")
+    }
+}
+
+/// Resolves when a write is what its durability promises: at once when it is visible, or when it is durable. Of the two,
+/// [`WriteRequest::visible`] and [`WriteRequest::durable`] tell apart. Dropped, it is written all the same.
+#[must_use = "before it has resolved, what was written may be lost"]
+#[derive(Debug)]
+pub struct WriteRequest {
+    visible: Request<()>,
+    done: Request<()>,
+    is_durable: bool,
+}
+
+impl WriteRequest {
+    pub(crate) fn new((visible, done): (Completion<()>, Completion<()>), is_durable: bool) -> WriteRequest {
+        WriteRequest { visible: Request(visible), done: Request(done), is_durable }
+    }
+
+    /// Resolves when readers see it, which is before it is durable: until then a durable write is promised nothing. With an error nothing was
+    /// written, unless it is `Io`.
+    pub fn visible(&mut self) -> &mut Request<()> {
+        &mut self.visible
+    }
+
+    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for.
+    pub fn durable(&mut self) -> &mut Request<()> {
+        if !self.is_durable {
+            let why = "the write was not submitted as a durable one: nothing tells when it is";
+            self.done = Request::known(Err(Error::invalid(why)));
+        }
+        &mut self.done
+    }
+
+    /// The two apart: what resolves when it is visible, and what resolves when it is what its durability promises.
+    pub fn split(self) -> (Request<()>, Request<()>) {
+        (self.visible, self.done)
+    }
+}
+
+impl Future for WriteRequest {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.done).poll(context)
+    }
+}
+
+/// What the log says of a write that waited for it without a thread, as a blocking one is told it: the store is poisoned, and its fate is
+/// unknown.
+pub(crate) fn of_durable(context: &StoreContext, outcome: Result<()>) -> Result<()> {
+    outcome.map_err(|e| {
+        if e.kind() != ErrorKind::Closed {
+            context.health.poison(&e);
+        }
+        of_unknown_fate(e)
+    })
+}

@@ -1,0 +1,133 @@
+use super::*;
+use crate::{Db, FamilyOptions, Options};
+use base::ErrorKind;
+use io::sim::SimEnv;
+use std::time::Duration;
+
+fn open(sim: &SimEnv) -> Db {
+    let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() };
+    let options = Options {
+        memtable_bytes: 32 << 10,
+        memory_bytes: 96 << 10,
+        log_group_bytes: 512 << 10,
+        family,
+        ..Options::default()
+    };
+    Db::open_in(sim.env(), "/store", options).unwrap()
+}
+
+/// A store whose memory is nearly full: nobody runs jobs but who waits.
+fn nearly_full(sim: &SimEnv) -> Db {
+    let db = open(sim);
+    let memory = &db.engine().space.memory;
+    let requests = db.requests(&RequestOptions::default()).unwrap();
+    for i in 0u64.. {
+        if memory.used() > (70 << 10) {
+            break;
+        }
+        db.block_on(
+            requests.put(db.default_column_family(), i.to_be_bytes().to_vec(), vec![7; 500]).unwrap(),
+        )
+        .unwrap();
+    }
+    assert!(memory.backlog() > 0, "there is something to wait for");
+    db
+}
+
+#[test]
+fn what_waits_for_nothing_is_over_when_the_call_returns() {
+    let sim = SimEnv::new(1);
+    let db = open(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let (mut seen, mut put) = requests.put(&family, b"k".to_vec(), b"v".to_vec()).unwrap().split();
+    assert!(matches!((seen.take(), put.take()), (Some(Ok(())), Some(Ok(())))));
+    let mut get = requests.get(&family, b"k".to_vec()).unwrap();
+    assert_eq!(get.take().unwrap().unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(get.take().is_none(), "once");
+    requests.delete(&family, b"k".to_vec()).unwrap().split().1.take().unwrap().unwrap();
+    let mut several = requests.multi_get(&family, vec![b"k".to_vec(), b"k".to_vec()]).unwrap();
+    assert_eq!(several.take().unwrap().unwrap(), [None, None]);
+    // Of what memory does not know nobody answers before he has looked.
+    let mut get = requests.get(&family, b"other".to_vec()).unwrap();
+    assert!(get.take().is_none());
+    assert_eq!(db.block_on(get).unwrap(), None);
+    // Durable is later than visible.
+    let mut durable =
+        requests.writing(&WriteOptions::durable()).put(&family, b"d".to_vec(), vec![1]).unwrap();
+    assert!(durable.visible().take().unwrap().is_ok() && durable.durable().take().is_none());
+    assert!(db.get(b"d").unwrap().is_some());
+    db.block_on(durable).unwrap();
+    let mut buffered = requests.put(&family, b"b".to_vec(), vec![1]).unwrap();
+    assert_eq!(db.block_on(buffered.durable()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
+    let sim = SimEnv::new(2);
+    let db = nearly_full(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let put = |requests: &Requests, value: &[u8]| requests.put(&family, b"k".to_vec(), value.to_vec());
+    let mut long = put(&requests, &[1; 30 << 10]).unwrap();
+    let mut behind = put(&requests, b"behind").unwrap();
+    assert!(long.visible().take().is_none() && behind.visible().take().is_none());
+    let at_once =
+        requests.writing(&WriteOptions { wait_at_most: Some(Duration::ZERO), ..Default::default() });
+    assert_eq!(put(&at_once, b"never").unwrap_err().kind(), ErrorKind::Busy);
+    let while_ = WriteOptions { wait_at_most: Some(Duration::from_millis(3)), ..Default::default() };
+    let mut refused = put(&requests.writing(&while_), b"nor this").unwrap();
+    let last = put(&requests, b"last").unwrap();
+    // Nobody flushes meanwhile.
+    for _ in 0..10 {
+        db.engine().context.env.clock.sleep_ns(1_000_000);
+        store::run::Foreground::step(&*db.engine().reactor);
+    }
+    assert!(long.visible().take().is_none() && behind.visible().take().is_none());
+    assert_eq!(refused.visible().take().unwrap().unwrap_err().kind(), ErrorKind::Busy);
+    db.block_on(long).unwrap();
+    db.block_on(last).unwrap();
+    assert!(behind.visible().take().unwrap().is_ok(), "in the order of their submission");
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"last"[..]));
+    assert!(db.stats().stalls > 0 && db.stats().stall_memory_ns > 0);
+    assert_eq!(requests.in_flight(), 0);
+}
+
+/// Whatever poisons the store, those who wait for the log without a thread are told.
+#[test]
+fn a_poisoned_store_refuses_what_is_in_flight() {
+    let sim = SimEnv::new(3);
+    let db = open(&sim);
+    let requests =
+        db.requests(&RequestOptions { write: WriteOptions::durable(), ..Default::default() }).unwrap();
+    let family = db.default_column_family();
+    let put = requests.put(family, b"k".to_vec(), b"v".to_vec()).unwrap();
+    let flush = requests.flush().unwrap();
+    db.engine().context.health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
+    let e = db.block_on(put).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Io, "it may be in the log: {e}");
+    assert_eq!(db.block_on(flush).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(requests.put(family, b"k".to_vec(), b"v".to_vec()).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert!(matches!(db.block_on(requests.get(family, b"k".to_vec()).unwrap()), Ok(Some(_))), "reads go on");
+}
+
+/// A store that closes while writes wait: they are not written, and told.
+#[test]
+fn those_in_line_are_told_that_the_store_was_closed() {
+    let sim = SimEnv::new(4);
+    let db = nearly_full(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let put = |key: &[u8], len: usize| requests.put(&family, key.to_vec(), vec![1; len]).unwrap();
+    let mut waiting = [put(b"long", 30 << 10), put(b"behind", 10)];
+    db.close().unwrap();
+    for put in &mut waiting {
+        assert_eq!(put.visible().take().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(requests.put(&family, b"k".to_vec(), vec![]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(requests.in_flight(), 0);
+    // It keeps the store's files, though not the store.
+    drop((requests, family));
+    let db = open(&sim);
+    assert!(db.get(b"behind").unwrap().is_none() && db.get(b"long").unwrap().is_none());
+}
