@@ -50,7 +50,8 @@ pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
 pub use context::event::{DamagedFile, Event, EventListener, StallCause};
 pub use context::options::{
-    DamagedFiles, Durability, FamilyOptions, Options, SpaceLimit, SpacePolicy, ValuePlacement, WriteOptions,
+    DamagedFiles, Durability, FamilyOptions, Loggers, Options, SpaceLimit, SpacePolicy, ValuePlacement,
+    WriteOptions,
 };
 pub use context::stats::Statistics;
 pub use context::times::Histograms;

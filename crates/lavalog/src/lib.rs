@@ -70,6 +70,6 @@ pub use repair::{
 };
 pub use scan::Scan;
 pub use space_report::Space;
-pub use store::commit::{Completion, Durability};
+pub use store::commit::{Completion, Durability, Loggers};
 pub use store::engines::EngineSpace;
 pub use verify::VerifyReport;

@@ -2,7 +2,7 @@
 
 use base::{Error, Result};
 use io::Access;
-use store::commit::{Durability, LogTerms, ballast_bytes, shortest_bytes, staging_len};
+use store::commit::{Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
 /// How a store of logs is opened.
@@ -27,6 +27,8 @@ pub struct Options {
     /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
     /// refused; trims and deletes go on. Never exceeded.
     pub space_limit: Option<u64>,
+    /// Durable writes of records that are at the device at once. Default: one.
+    pub loggers: Loggers,
     /// Bytes of memory for the newest records, so that who follows a log reads no device. Default 16 MiB; 0: none are kept.
     pub recent_bytes: usize,
 }
@@ -42,6 +44,7 @@ impl Default for Options {
             garbage_percent: 50,
             open_files_max: 512,
             space_limit: None,
+            loggers: Loggers::default(),
             recent_bytes: 16 << 20,
         }
     }
@@ -91,6 +94,7 @@ impl Options {
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;
         range("open_files_max", self.open_files_max as u64, 8, 1 << 20)?;
         range("recent_bytes", self.recent_bytes as u64, 0, RECENT_BYTES_MAX)?;
+        self.loggers.validate()?;
         match self.space_limit {
             Some(limit) => {
                 let least = self.overhead_bytes() + GROUPS_MIN * self.longest_group();
@@ -137,12 +141,18 @@ impl Options {
             access: self.access,
             group_bytes: self.longest_group(),
             free_groups_max: if self.space_limit.is_some() { 1 } else { 2 },
+            loggers: self.loggers,
         }
     }
 
     /// Of the first lane, to which this engine writes nothing. Its ballast is what jobs and trims have on a full volume.
     pub(crate) fn first_lane_terms(&self) -> LogTerms {
-        LogTerms { access: self.access, group_bytes: shortest_bytes(GROUP_BYTES_MIN), free_groups_max: 1 }
+        LogTerms {
+            access: self.access,
+            group_bytes: shortest_bytes(GROUP_BYTES_MIN),
+            free_groups_max: 1,
+            loggers: self.loggers,
+        }
     }
 }
 

@@ -248,7 +248,7 @@ pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, ValuePlace
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{Durability, WriteOptions};
+pub use lavakv::{Durability, Loggers, WriteOptions};
 
 /// ```
 /// use lavastore::{Entry, Request, RequestOptions, WriteOptions, WriteRequest};

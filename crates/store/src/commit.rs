@@ -37,7 +37,7 @@ pub use floors::tenant;
 pub use lane::{GroupState, LaneGroup};
 pub use pace::shortest_bytes;
 pub use wal::check::{LogCheck, LogFindings};
-pub use wal::{Durability, Lane, LoggedBatch, OnBatch, Place, Position as Ticket, TenantId};
+pub use wal::{Durability, Lane, LoggedBatch, Loggers, OnBatch, Place, Position as Ticket, TenantId};
 
 use crate::context::Context;
 use crate::files::Files;
@@ -74,6 +74,8 @@ pub struct LogTerms {
     pub group_bytes: u64,
     /// Under a limit of space, the most files of former groups that are kept to be used again.
     pub free_groups_max: usize,
+    /// Durable writes at the device at once.
+    pub loggers: Loggers,
 }
 
 /// What there is to do for a log.
@@ -686,6 +688,7 @@ impl Log {
             lane: self.lane(),
             group_len: self.terms.group_bytes,
             staging_len: staging_len(shortest_bytes(self.terms.group_bytes)),
+            loggers: self.terms.loggers,
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(lpn_min);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Durability, LogTerms, TenantId, Ticket};
+use store::commit::{Durability, LogTerms, Loggers, TenantId, Ticket};
 use store::manifest::Engines;
 
 /// Seeds that every change is tried with.
@@ -51,7 +51,12 @@ struct Shared {
 type Replayed = BTreeMap<u8, Vec<(u64, Vec<u8>)>>;
 
 fn open(env: &Env) -> (Store, Replayed) {
-    let terms = LogTerms { access: Access::Direct, group_bytes: 64 << 10, free_groups_max: 2 };
+    let terms = LogTerms {
+        access: Access::Direct,
+        group_bytes: 64 << 10,
+        free_groups_max: 2,
+        loggers: Loggers { writes_max: 3, threads_min: 0 },
+    };
     let mut replayed = Replayed::new();
     let store =
         Store::open(env, Path::new("/store"), terms, &Engines::default(), &mut |tenant, seq, bytes| {

@@ -1,9 +1,11 @@
 //! Who writes, and up to where the log is written and durable.
 //!
-//! One thread at a time holds the *token* and moves pages to the device. A `sync` that finds it free leads: it takes
-//! every page there is, its own among them, and writes for all. One that finds it taken waits, on one of two condition
+//! One thread at a time holds the *token* and takes pages to write. A `sync` that finds it free leads: it takes
+//! every page there is, its own among them, and writes for all. One that finds it taken waits, on one of a few condition
 //! variables chosen by the round that will cover it, so that the end of a round wakes the threads it satisfied, and one of
 //! the others to lead the next. Nobody waits where there is only one thread: the token is then always free.
+//!
+//! Where many sync, several rounds are at the device at once: see [`flights`]. All other work with the token waits until none is.
 //!
 //! The token is also taken for other work ([`Commit::acquire`]), which may make pages durable without having said so in
 //! time ([`Token::covers`]). Those who wait for such pages wait for the next round, of which nothing may ever come. So each
@@ -18,11 +20,13 @@
 //! those it made durable, and a failure all; nobody leads for their sake but whoever asks for the last of them
 //! ([`Commit::last_wanted`]). Where nobody is going to, they are refused ([`Commit::refuse_wanted`]).
 //!
-//! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
+//! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight, the end of the first of them.
+//! `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
 //! were written. The first failure is kept for good, and nothing is acknowledged after it.
 
 mod company;
+mod flights;
 
 use base::completion::Completer;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,14 +34,19 @@ use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
 use base::{Error, ErrorKind, Result};
 use company::{Comer, Company, Plan};
+pub use flights::Loggers;
+use flights::{FLIGHTS_MAX, Flights, Whose};
 use std::collections::BTreeMap;
+
+/// Rounds of which somebody may wait for the end: those in flight, and the one that comes next.
+const SIDES: usize = FLIGHTS_MAX + 1;
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier {
-    /// Changed by the holder of the token.
+    /// Changed by the holder of the token, or when a flight lands.
     written_end: AtomicU64,
-    /// Changed by the holder of the token.
+    /// Changed by the holder of the token, or when a flight lands.
     durable_end: AtomicU64,
 }
 
@@ -60,8 +69,10 @@ struct State {
     round: u64,
     /// The present round makes everything below durable.
     covers: u64,
-    /// Threads that wait for a round to make them durable, by parity of the round.
-    sides: [Side; 2],
+    /// The rounds that are at the device without the token.
+    flights: Flights,
+    /// Threads that wait for a round to make them durable, by the round modulo their number.
+    sides: [Side; SIDES],
     /// The present round was begun for those who sync.
     is_sync: bool,
     company: Company,
@@ -72,7 +83,7 @@ struct State {
     failure: Option<Error>,
 }
 
-/// Those who wait on one of the two condition variables.
+/// Those who wait on one of the condition variables.
 #[derive(Debug)]
 struct Side {
     /// Who was woken is counted until it has the lock.
@@ -105,7 +116,7 @@ impl Side {
 pub(crate) struct Commit {
     /// Who has the token, who waits, the first failure.
     state: Mutex<State, rank::LogCommit>,
-    rounds: [Condvar; 2],
+    rounds: [Condvar; SIDES],
     freed: Condvar,
     /// There is a failure: changed under `state`, looked at without it.
     failed: AtomicBool,
@@ -126,6 +137,12 @@ impl Commit {
         let frontier =
             Frontier { written_end: AtomicU64::new(written_end), durable_end: AtomicU64::new(durable_end) };
         Commit { frontier, ..Commit::default() }
+    }
+
+    /// So many rounds may be at the device at once.
+    pub fn with_flights(self, loggers: Loggers) -> Self {
+        self.lock().flights = Flights::of_loggers(loggers);
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,6 +167,7 @@ impl Commit {
         }
         let is_first = self.wanted_in(&state).is_none();
         state.wanted.entry(lpn).or_default().push(completer);
+        state.flights.comes_without_thread();
         is_first
     }
 
@@ -207,15 +225,12 @@ impl Commit {
             if let Some(failure) = &state.failure {
                 return Err(poisoned(failure));
             }
-            let is_present = state.busy && state.covers > lpn;
-            let round = if is_present { state.round } else { state.round + 1 };
-            state.company.comes(&mut comer, round, is_present);
-            let plan = if state.busy { Plan::Wait } else { state.company.plan(&mut comer, round) };
+            let (round, plan) = state.comes(&mut comer, lpn);
             if plan == Plan::Lead {
                 // Whatever was appended until now will be taken; how far that is, is known in a moment.
                 return Ok(Turn::Lead(self.begin(turn, &mut state, u64::MAX)));
             }
-            let side = (round % 2) as usize;
+            let side = side_of(round);
             state.sides[side].enter(lpn);
             state = match plan {
                 Plan::Watch(patience_ns) => self.watch(side, state, patience_ns),
@@ -255,7 +270,7 @@ impl Commit {
         state
     }
 
-    /// Waits for the token, to do something else than a sync.
+    /// Waits for the token, to do something else than a sync. No round is in flight then.
     pub fn acquire(&self) -> Result<Token<'_>> {
         let token = self.acquire_unless(|_| false)?;
         Ok(token.expect("waited until it was free"))
@@ -265,7 +280,7 @@ impl Commit {
     pub fn acquire_unless(&self, enough: impl Fn(&Frontier) -> bool) -> Result<Option<Token<'_>>> {
         let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
-        while state.busy {
+        while state.busy || !state.flights.is_empty() {
             if enough(&self.frontier) {
                 return Ok(None);
             }
@@ -309,16 +324,17 @@ impl Commit {
         let mut state = self.lock();
         state.busy = false;
         if state.is_sync {
-            state.company.ends(took_ns);
+            let others = state.flights.threads();
+            state.company.ends(took_ns, others);
         }
         if let Some(error) = failure {
             self.failed.store(true, Ordering::Relaxed);
             state.failure.get_or_insert(error);
         }
-        let (this, next) = ((state.round % 2) as usize, ((state.round + 1) % 2) as usize);
+        let (this, next) = (side_of(state.round), side_of(state.round + 1));
         let durable = self.frontier.durable_end() > state.sides[next].lowest_lpn;
-        let satisfied =
-            state.failure.is_some() || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
+        let failed = state.failure.is_some();
+        let satisfied = failed || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
         let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
         let wake_queued = state.queued > 0;
         let answered = self.answered(&mut state);
@@ -327,6 +343,9 @@ impl Commit {
             state.sides[next].forget();
         }
         drop(state);
+        if failed {
+            self.rounds.iter().for_each(Condvar::notify_all);
+        }
         // Who leads next comes before those who are done: the device has nothing to do until then.
         if wake_next && !satisfied {
             self.rounds[next].notify_one();
@@ -341,6 +360,37 @@ impl Commit {
             self.freed.notify_all();
         }
         answered
+    }
+}
+
+/// Where those wait who a round will satisfy.
+fn side_of(round: u64) -> usize {
+    (round % SIDES as u64) as usize
+}
+
+impl State {
+    /// A thread asks for a page: which round makes it durable, and what the thread does.
+    fn comes(&mut self, comer: &mut Comer, lpn: u64) -> (u64, Plan) {
+        let is_present = self.busy && self.covers > lpn;
+        let (round, whose) = match self.flights.of(lpn) {
+            Some(round) => (round, Whose::InFlight),
+            None if is_present => (self.round, Whose::Present),
+            None => (self.round + 1, Whose::Next),
+        };
+        if comer.comes(round) {
+            match whose {
+                Whose::InFlight => self.flights.joins(round),
+                Whose::Present => self.company.joins(),
+                Whose::Next => self.company.comes(),
+            }
+        }
+        let plan = match whose {
+            Whose::Next if self.busy => Plan::Wait,
+            Whose::Next if self.flights.is_empty() => self.company.plan(comer, round),
+            Whose::Next if self.queued == 0 && self.flights.has_place(&self.company) => Plan::Lead,
+            _ => Plan::Wait,
+        };
+        (round, plan)
     }
 }
 
@@ -383,7 +433,9 @@ pub(crate) struct Token<'a> {
 impl Token<'_> {
     /// Tells threads that come now up to where this round makes pages durable.
     pub fn covers(&self, end: u64) {
-        self.commit.lock().covers = end;
+        let mut state = self.commit.lock();
+        state.covers = end;
+        state.flights.takes_pages();
     }
 
     pub fn written(&self, end: u64) {

@@ -15,6 +15,8 @@ pub struct WalStats {
     pub written_bytes: u64,
     /// Writes that made themselves durable.
     pub durable_writes: u64,
+    /// Those of them that began while others were at the device.
+    pub beside_writes: u64,
     /// Writes that did not.
     pub writes: u64,
     /// Data syncs of group files.
@@ -34,6 +36,7 @@ pub struct WalStats {
 pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
     pub durable_writes: AtomicU64,
+    pub beside_writes: AtomicU64,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
@@ -46,6 +49,7 @@ impl Counters {
         WalStats {
             written_bytes: load(&self.written_bytes),
             durable_writes: load(&self.durable_writes),
+            beside_writes: load(&self.beside_writes),
             writes: load(&self.writes),
             syncs: load(&self.syncs),
             inline_write_outs: load(&self.inline_write_outs),

@@ -1,9 +1,9 @@
-//! The write-ahead log: numbered pages in preallocated groups, packed in memory, written by one leader at a time.
+//! The write-ahead log: numbered pages in preallocated groups, packed in memory, taken to the device by one leader at a time.
 //!
 //! A batch of writes is appended to the *open page* (4 KB), in memory. One that must survive the process is then written
 //! to the *staging file* too, through the page cache. [`Wal::sync`] closes the open page, writes every page that is
 //! not yet on the device and returns when all of them are durable; callers that arrive while a write is in flight
-//! share the next one (group commit). A batch is acknowledged when every page up to its last is durable, so that
+//! share the next one (group commit), which where they are many does not wait for the one in flight. A batch is acknowledged when every page up to its last is durable, so that
 //! recovery, which stops at the first hole, never loses an acknowledged batch behind somebody else's torn page.
 //!
 //! Pages carry a store-wide number (LPN) that is never used twice, the number of their group (LTN) and the durable
@@ -39,6 +39,7 @@ mod tenant;
 pub mod wal;
 mod walk;
 
+pub use commit::Loggers;
 pub use counters::{Times, WalStats};
 pub use dump::dump_group;
 pub use groups::PreparedGroup;

@@ -93,6 +93,7 @@ pub(crate) fn options() -> WalOptions {
         write_len_min: 2 * PAGE,
         write_len_max: 3 * PAGE,
         spares: 1,
+        ..WalOptions::default()
     }
 }
 

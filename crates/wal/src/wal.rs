@@ -9,10 +9,10 @@ use crate::check::StagedEnd;
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::counters::{Counters, Times, WalStats, add};
 use crate::groups::{PreparedGroup, Segment};
-use crate::page::{self, BatchHeader, Owner};
+use crate::page::{self, BatchHeader};
 use crate::staging::STAGING_LEN_MAX;
-use crate::tail::{Batch, ClosedPage, Mark, Ring, Surroundings, Tail};
-use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
+use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
+use crate::{Durability, History, Lane, Loggers, Place, PriorGroup, TenantId};
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,8 @@ pub struct WalOptions {
     pub write_len_max: usize,
     /// Spare groups to keep ready.
     pub spares: usize,
+    /// Durable writes at the device at once.
+    pub loggers: Loggers,
 }
 
 impl Default for WalOptions {
@@ -48,6 +50,7 @@ impl Default for WalOptions {
             write_len_min: 256 << 10,
             write_len_max: 1 << 20,
             spares: 1,
+            loggers: Loggers::default(),
         }
     }
 }
@@ -73,8 +76,8 @@ pub struct Wal {
     /// across a write to a group.
     tail: Mutex<Tail, rank::LogTail>,
     commit: Commit,
-    /// The buffer of whoever holds the token.
-    buf: Mutex<AlignedBuf, rank::LogBuffer>,
+    /// Buffers for writes to the device that nobody uses now.
+    bufs: Mutex<Vec<AlignedBuf>, rank::LogBuffer>,
     /// Changed under `order`.
     closed: AtomicBool,
     counters: Counters,
@@ -127,16 +130,18 @@ impl Wal {
             .create_scratch(&io::fs::join(dir, options.lane.staging_name()), staging_len / PAGE * PAGE)?;
         let ring = Ring::new(file, store, next_lpn);
         let tail = Tail::new(options.lane, first, next_lpn, &history, ring)?;
+        // Only pages of listed groups may be confirmed.
+        let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end };
+        let commit = Commit::new(durable_end, next_lpn).with_flights(options.loggers);
         Ok(Wal {
             options,
             start_lpn: next_lpn,
             store,
             clock: env.clock.clone(),
             order: Mutex::new(()),
-            // Only pages of listed groups may be confirmed.
-            commit: Commit::new(if history.groups.is_empty() { 0 } else { tail.data_end }, next_lpn),
+            commit,
             tail: Mutex::new(tail),
-            buf: Mutex::new(AlignedBuf::zeroed(PAGE)),
+            bufs: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
             times: Times::new(env),
@@ -308,18 +313,12 @@ impl Wal {
     /// unknown; only a restart tells.
     pub fn sync(&self, position: Position) -> Result<()> {
         let lpn = position.lpn - u64::from(base::canary::is("log-sync-one-page-short"));
-        match self.commit.lead_or_wait(lpn)? {
-            Turn::Durable => Ok(()),
-            Turn::Lead(mut token) => {
-                let end = self.take_all(&token);
-                assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
-                let begun_ns = self.clock.now_ns();
-                let outcome = self.make_durable(&token, end);
-                let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
-                token.took(took_ns);
-                self.times.sync.record_ns(took_ns);
-                token.finish(outcome)
+        loop {
+            match self.commit.lead_or_wait(lpn)? {
+                Turn::Durable => return Ok(()),
+                Turn::Lead(token) => self.lead(token, position)?,
             }
+            // Its pages are durable when those before them are, which may be under way.
         }
     }
 
@@ -356,93 +355,9 @@ impl Wal {
         self.commit.last_wanted().map_or(Ok(()), |lpn| self.sync(Position { lpn }))
     }
 
-    /// Closes the open page and returns the end of all pages.
-    fn take_all(&self, token: &Token<'_>) -> u64 {
-        let end = {
-            let mut tail = lock(&self.tail);
-            tail.close_page();
-            tail.next_lpn()
-        };
-        token.covers(end);
-        end
-    }
-
-    /// Makes all pages below `end` durable: those not written yet by one durable write where they fit one, else by
-    /// plain writes and a data sync, which pages written earlier need in any case.
-    fn make_durable(&self, token: &Token<'_>, end: u64) -> Result<()> {
-        let frontier = &self.commit.frontier;
-        let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
-        for segment in segments {
-            let start = segment.start.max(frontier.written_end().min(segment.end));
-            let fresh_len = (segment.end - start) * self.unit();
-            let unsynced = segment.start < start;
-            if unsynced || fresh_len > self.options.write_len_max as u64 {
-                self.write_segment(token, &segment, start)?;
-                add(&self.counters.syncs, 1);
-                if !base::canary::is("log-sync-skipped") {
-                    let synced = segment.file.sync_data();
-                    if !base::canary::is("log-sync-failure-ignored") {
-                        synced?;
-                    }
-                }
-            } else {
-                let mut buf = lock(&self.buf);
-                self.fill(&mut buf, &segment, start, fresh_len as usize);
-                add(&self.counters.durable_writes, 1);
-                let offset = self.offset_of(&segment, start);
-                match base::canary::is("log-write-not-durable") {
-                    true => segment.file.write_at(&buf, offset)?,
-                    false => segment.file.write_durable(&buf, offset)?,
-                }
-                token.written(segment.end);
-            }
-            token.durable(segment.end);
-        }
-        Ok(())
-    }
-
     /// True if every page up to `position` is durable already.
     pub fn is_durable(&self, position: Position) -> bool {
         position.lpn < self.commit.frontier.durable_end()
-    }
-
-    /// Writes all closed pages below `end`, without making them durable.
-    fn write_pages(&self, token: &Token<'_>, end: u64) -> Result<()> {
-        let segments = lock(&self.tail).groups.segments(self.commit.frontier.written_end(), end);
-        segments.iter().try_for_each(|segment| self.write_segment(token, segment, segment.start))
-    }
-
-    /// Writes the pages of a segment from `start`, in large runs; their slots are then free.
-    fn write_segment(&self, token: &Token<'_>, segment: &Segment, mut start: u64) -> Result<()> {
-        let mut buf = lock(&self.buf);
-        while start < segment.end {
-            let end = self.fill(&mut buf, segment, start, self.options.write_len_max);
-            add(&self.counters.writes, 1);
-            segment.file.write_at(&buf, self.offset_of(segment, start))?;
-            start = end;
-            token.written(start);
-        }
-        Ok(())
-    }
-
-    /// Fills the buffer with pages of a segment from `start` on, in their closed form, up to `len_max` bytes. Returns the
-    /// number after the last.
-    fn fill(&self, buf: &mut AlignedBuf, segment: &Segment, start: u64, len_max: usize) -> u64 {
-        let owner = Owner { store: self.store, group: Some(segment.group) };
-        let page = |page: &ClosedPage| (page.lpn, page.len, Arc::clone(&page.bytes));
-        let pages: Vec<_> = lock(&self.tail).ring.run(start, segment.end, len_max).map(page).collect();
-        let len = pages.iter().map(|(_, len, _)| len).sum();
-        buf.resize(len);
-        let durable_end = self.commit.frontier.durable_end();
-        let mut rest = buf.as_mut_slice();
-        for (lpn, len, bytes) in pages {
-            let (out, behind) = rest.split_at_mut(len);
-            out[..bytes.len()].copy_from_slice(&bytes);
-            page::close(out, bytes.len() as u16, durable_end, owner, lpn);
-            rest = behind;
-        }
-        add(&self.counters.written_bytes, len as u64);
-        start + len as u64 / self.unit()
     }
 
     /// Bytes for which one page number stands.
@@ -687,7 +602,7 @@ impl Wal {
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
         let frontier = &self.commit.frontier;
         let watermark = frontier.durable_end();
-        let mut buf = lock(&self.buf);
+        let mut buf = self.take_buf();
         let (lpn, end, data_end, segments) = {
             let mut tail = lock(&self.tail);
             if tail.data_end == tail.confirmed_end && !tail.groups.release_waits(watermark) {
@@ -704,6 +619,7 @@ impl Wal {
             add(&self.counters.written_bytes, buf.len() as u64);
             segment.file.write_durable(&buf, offset)?;
         }
+        self.give_buf(buf);
         token.written(end);
         token.durable(end);
         lock(&self.tail).confirmed_end = data_end;
@@ -769,6 +685,7 @@ fn busy(len: usize) -> Error {
     Error::new(ErrorKind::Busy, why)
 }
 
+mod round;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]

@@ -118,6 +118,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "pages written earlier are taken for durable without a sync of their file",
     ),
     row("log-write-not-durable", "crash", Some(2), "the write of a durable round is a plain one"),
+    test(
+        "log-flights-land-out-of-order",
+        ("lavastore-wal", "--lib"),
+        "commit::tests::a_flight_that_lands_early_waits_for_those_before_it",
+        "of two writes of the log at once the later one counts though the earlier one has not ended",
+    ),
     row("log-sync-one-page-short", "crash", Some(2), "a sync waits for the page before its own"),
     row(
         "log-released-one-sequence-early",

@@ -20,7 +20,7 @@ use std::time::Duration;
 use version::names;
 
 pub use store::space::SpaceLimit;
-pub use wal::Durability;
+pub use wal::{Durability, Loggers};
 
 /// How a store is opened.
 ///
@@ -54,6 +54,8 @@ pub struct Options {
     /// What background work may read and write in a second, all together, in bytes. Flush is counted and never held back, since writers
     /// wait for it: the rest waits for what it took. 0 is no bound. Default: 0.
     pub io_budget: u64,
+    /// Durable writes of the log that are at the device at once. Default: one.
+    pub loggers: Loggers,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
     /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
     pub scrub_bytes_per_s: u64,
@@ -116,6 +118,7 @@ impl Default for Options {
             async_threads: 2,
             compactions_max: 0,
             io_budget: 0,
+            loggers: Loggers::default(),
             scrub_bytes_per_s: 0,
             metrics_file: None,
             access: Access::Direct,
@@ -157,6 +160,7 @@ impl Options {
         check("compactions_max", self.compactions_max, 0, 64)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
+        self.loggers.validate()?;
         if self.io_budget != 0 {
             check("io_budget", self.io_budget, 1 << 20, 1 << 50)?;
         }
@@ -519,12 +523,13 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 19] = [
+        let cases: [(&str, Change); 20] = [
             ("background_threads", |o| o.background_threads = 0),
             ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
+            ("loggers.writes_max", |o| o.loggers.writes_max = 4),
             ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
             ("open_files_max", |o| o.open_files_max = 1),
             ("wal_bytes_max", |o| o.wal_bytes_max = 0),

@@ -48,6 +48,7 @@ impl Log {
             access: options.access,
             group_bytes: options.log_group_bytes,
             free_groups_max: options.sizes().free_groups_max(),
+            loggers: options.loggers,
         };
         let of = |lane, terms| {
             Arc::new(store::commit::Log::of_lane(lane, terms, files.store().clone(), space.clone()))

@@ -9,7 +9,7 @@ use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Lane, LogTerms, Place};
+use store::commit::{Lane, LogTerms, Loggers, Place};
 use store::manifest::{
     Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
 };
@@ -263,7 +263,12 @@ fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
 }
 
 fn open_lanes(sim: &SimEnv, replay: &mut OnLanes<'_>) -> Store {
-    let terms = LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 };
+    let terms = LogTerms {
+        access: Access::Buffered,
+        group_bytes: 64 << 10,
+        free_groups_max: 1,
+        loggers: Loggers::default(),
+    };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     Store::open_lanes(&env(sim), Path::new(DIR), terms, &Engines::of::<Stranger>(), replay).unwrap()
 }
@@ -394,8 +399,15 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
     let record = sim.record();
     for op in record.mutations() {
         let after = record.crash_at(op, CrashKind::PowerLoss, op);
-        let (env, terms) =
-            (env(&after), LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 });
+        let (env, terms) = (
+            env(&after),
+            LogTerms {
+                access: Access::Buffered,
+                group_bytes: 64 << 10,
+                free_groups_max: 1,
+                loggers: Loggers::default(),
+            },
+        );
         let engines = Engines::of::<Stranger>();
         let opened = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(()));
         let opened = opened.unwrap_or_else(|e| panic!("operation {op}: {e}"));
@@ -410,7 +422,12 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
 #[test]
 fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
     let sim = SimEnv::new(5);
-    let terms = LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 };
+    let terms = LogTerms {
+        access: Access::Buffered,
+        group_bytes: 64 << 10,
+        free_groups_max: 1,
+        loggers: Loggers::default(),
+    };
     let (env, engines) = (env(&sim), Engines::of::<Stranger>());
     let made = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(())).unwrap();
     made.close().unwrap();

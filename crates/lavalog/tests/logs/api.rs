@@ -6,7 +6,7 @@ use lavalog::{Durability, LogBatch, LogStore, Options};
 use std::path::Path;
 use std::time::Duration;
 use store::Store;
-use store::commit::LogTerms;
+use store::commit::{LogTerms, Loggers};
 use store::manifest::Engines;
 
 const DIR: &str = "/logs";
@@ -90,7 +90,12 @@ fn a_store_is_made_only_where_it_may_be() {
     missing("no store of logs");
     assert!(env.fs.list(dir).is_err(), "nothing was made");
     // A store without logs stays without.
-    let terms = LogTerms { access: Access::Buffered, group_bytes: 1 << 20, free_groups_max: 1 };
+    let terms = LogTerms {
+        access: Access::Buffered,
+        group_bytes: 1 << 20,
+        free_groups_max: 1,
+        loggers: Loggers::default(),
+    };
     let engines = Engines::default();
     Store::open(&env, dir, terms, &engines, &mut |_, _, _| Ok(())).unwrap().close().unwrap();
     missing("no logs in this store");

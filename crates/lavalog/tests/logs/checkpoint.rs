@@ -7,7 +7,7 @@ use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavalog::{Durability, LogStore};
 use std::path::{Path, PathBuf};
 use store::Store;
-use store::commit::{Lane, LogTerms, TenantId};
+use store::commit::{Lane, LogTerms, Loggers, TenantId};
 use store::manifest::Engines;
 use store::open::StoreTerms;
 
@@ -249,7 +249,12 @@ fn what_cannot_be_copied_is_refused() {
 fn a_lane_with_batches_of_another_engine_is_not_copied() {
     let sim = SimEnv::new(6);
     open(&sim, Path::new(DIR)).close().unwrap();
-    let terms = LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 1 };
+    let terms = LogTerms {
+        access: Access::Direct,
+        group_bytes: 256 << 10,
+        free_groups_max: 1,
+        loggers: Loggers::default(),
+    };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     let store = Store::open_lanes(&sim.env(), Path::new(DIR), terms, &Engines::default(), &mut |_, _| Ok(()));
     let store = store.unwrap();

@@ -6,13 +6,14 @@ use io::sim::{CrashKind, SimEnv};
 use io::{Access, Env};
 use std::path::Path;
 use store::Store;
-use store::commit::{Durability, LogTerms};
+use store::commit::{Durability, LogTerms, Loggers};
 use store::manifest::Engines;
 
 /// Where a store of this engine alone is.
 pub const DIR: &str = "/toy";
 /// How long its log's pieces are.
-pub const TERMS: LogTerms = LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 2 };
+pub const TERMS: LogTerms =
+    LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 2, loggers: Loggers::ONE };
 
 /// Opens it.
 pub fn open(env: Env) -> Result<(Store, ToyLog)> {

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Durability, GroupState, Lane, Log, LogTerms, LoggedBatch, Place, TenantId, Ticket};
+use store::commit::{
+    Durability, GroupState, Lane, Log, LogTerms, LoggedBatch, Loggers, Place, TenantId, Ticket,
+};
 use store::manifest::{
     Commit, Engine, EngineId, Engines, Ground, Handle, Record, State as StoreState, refuse,
 };
@@ -139,7 +141,12 @@ pub struct Machine {
 }
 
 pub fn terms() -> LogTerms {
-    LogTerms { access: Access::Direct, group_bytes: GROUP_BYTES, free_groups_max: 2 }
+    LogTerms {
+        access: Access::Direct,
+        group_bytes: GROUP_BYTES,
+        free_groups_max: 2,
+        loggers: Loggers { writes_max: 3, threads_min: 0 },
+    }
 }
 
 impl Machine {

@@ -17,7 +17,7 @@
 //! company and waits for nobody.
 
 /// Larger companies are not waited for.
-const COMPANY_MAX: usize = 16;
+pub(super) const COMPANY_MAX: usize = 16;
 /// The longest that anybody waits for others.
 const PATIENCE_NS_MAX: u64 = 2_000_000;
 /// The part of the time of a round that the next is waited for: one over this.
@@ -65,12 +65,32 @@ pub(super) enum Plan {
     Watch(u64),
 }
 
+impl Comer {
+    /// It waits for a round. True: it is to be counted for it.
+    pub fn comes(&mut self, round: u64) -> bool {
+        self.round.replace(round) != Some(round)
+    }
+}
+
 impl Company {
-    /// A thread waits for a round: the present one, or the next.
-    pub fn comes(&mut self, comer: &mut Comer, round: u64, is_present: bool) {
-        if comer.round.replace(round) != Some(round) {
-            *(if is_present { &mut self.present } else { &mut self.came }) += 1;
-        }
+    /// A thread waits for the next round.
+    pub fn comes(&mut self) {
+        self.came += 1;
+    }
+
+    /// A thread waits for the present round.
+    pub fn joins(&mut self) {
+        self.present += 1;
+    }
+
+    /// The present round goes on without the token, with so many threads.
+    pub fn takes_off(&mut self) -> usize {
+        std::mem::take(&mut self.present)
+    }
+
+    /// True if there are at least `crowd`, and a part of them of one in `parts` has come for the next round.
+    pub fn has_part(&self, parts: usize, crowd: usize) -> bool {
+        self.size >= crowd && self.came * parts >= self.size
     }
 
     /// What a thread does for a round that has not begun. It has come for it.
@@ -120,9 +140,9 @@ impl Company {
         }
     }
 
-    /// A round for those who have come was over after so long.
-    pub fn ends(&mut self, took_ns: u64) {
-        self.size = self.present + self.came;
+    /// A round for those who have come was over after so long; so many threads wait for others that are in flight.
+    pub fn ends(&mut self, took_ns: u64, others: usize) {
+        self.size = self.present + others + self.came;
         self.patience_ns = (took_ns / PATIENCE_PART).min(PATIENCE_NS_MAX);
     }
 }
@@ -136,16 +156,17 @@ mod tests {
     /// After a round of so many.
     fn after(threads: usize) -> Company {
         let mut company = Company::default();
-        (0..threads).for_each(|_| company.comes(&mut Comer::default(), 1, false));
+        (0..threads).for_each(|_| company.comes());
         company.begins(true);
-        company.ends(TOOK_NS);
+        company.ends(TOOK_NS, 0);
         company
     }
 
     /// Another thread comes for a round.
     fn comes(company: &mut Company, round: u64) -> Plan {
         let mut comer = Comer::default();
-        company.comes(&mut comer, round, false);
+        assert!(comer.comes(round));
+        company.comes();
         company.plan(&mut comer, round)
     }
 
@@ -174,14 +195,15 @@ mod tests {
     fn everybody_counts_once_for_a_round() {
         let mut company = after(3);
         let mut watch = Comer::default();
-        company.comes(&mut watch, 2, false);
+        assert!(watch.comes(2));
+        company.comes();
         assert!(matches!(company.plan(&mut watch, 2), Plan::Watch(_)));
-        company.comes(&mut watch, 2, false);
+        assert!(!watch.comes(2), "it was counted");
         assert_eq!((company.missing(), company.plan(&mut watch, 2)), (2, Plan::Lead));
         company.begins(true);
-        company.comes(&mut Comer::default(), 2, true);
-        company.comes(&mut Comer::default(), 3, false);
-        company.ends(TOOK_NS);
+        company.joins();
+        company.comes();
+        company.ends(TOOK_NS, 0);
         assert_eq!((company.size, company.came), (3, 1));
     }
 
@@ -191,7 +213,7 @@ mod tests {
         let (mut watches, mut round) = (0, 2);
         for _ in 0..1000 {
             let mut comer = Comer::default();
-            company.comes(&mut comer, round, false);
+            company.comes();
             if let Plan::Watch(_) = company.plan(&mut comer, round) {
                 watches += 1;
                 let missing = company.missing();
@@ -199,8 +221,8 @@ mod tests {
             }
             company.begins(true);
             // Others come meanwhile, and not before.
-            (0..7).for_each(|_| company.comes(&mut Comer::default(), round, true));
-            company.ends(TOOK_NS);
+            (0..7).for_each(|_| company.joins());
+            company.ends(TOOK_NS, 0);
             round += 1;
         }
         assert!((10..30).contains(&watches), "{watches} of 1000 rounds were waited for in vain");
@@ -216,7 +238,7 @@ mod tests {
     fn other_work_ends_a_watch_and_changes_no_size() {
         let mut company = after(2);
         let mut first = Comer::default();
-        company.comes(&mut first, 2, false);
+        company.comes();
         assert!(matches!(company.plan(&mut first, 2), Plan::Watch(_)));
         company.begins(false);
         assert_eq!((company.size, company.missing()), (2, 2));

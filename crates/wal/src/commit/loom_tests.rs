@@ -189,3 +189,116 @@ fn loom_who_is_refused_is_told() {
         assert!(waiting.take().is_some());
     });
 }
+
+/// A log whose rounds go to the device beside each other. `written`: what the device has.
+struct Beside {
+    log: Log,
+    written: [AtomicU64; 4],
+}
+
+impl Beside {
+    fn with_pages(pages: u64) -> Arc<Beside> {
+        let commit = Commit::new(0, 0).with_flights(Loggers { writes_max: 2, threads_min: 0 });
+        let log = Log { commit, next_lpn: AtomicU64::new(pages) };
+        Arc::new(Beside { log, written: Default::default() })
+    }
+
+    /// `Wal::sync`; `outcome`: what becomes of a write.
+    fn sync(&self, lpn: u64, outcome: &dyn Fn() -> Result<()>) -> Result<()> {
+        while let Turn::Lead(token) = self.log.commit.lead_or_wait(lpn)? {
+            let end = self.log.next_lpn.load(Ordering::Acquire);
+            token.covers(end);
+            let start = token.taken_end();
+            assert!(start <= lpn && lpn < end, "pages are taken once");
+            let flight = token.takes_off(end, 1);
+            let outcome = outcome();
+            if outcome.is_ok() {
+                (start..end).for_each(|lpn| self.written[lpn as usize].store(1, Ordering::Release));
+            }
+            flight.lands(outcome, 100)?;
+        }
+        for lpn in 0..=lpn {
+            assert_eq!(self.written[lpn as usize].load(Ordering::Acquire), 1, "acknowledged behind a hole");
+        }
+        Ok(())
+    }
+
+    fn append_and_sync(&self) -> Result<()> {
+        self.sync(self.log.append(), &|| Ok(()))
+    }
+}
+
+/// Rounds beside each other, that land in any order: what is acknowledged is a prefix, and nobody is forgotten.
+#[test]
+fn loom_flights_land_in_order() {
+    check(3, || {
+        let log = Beside::with_pages(0);
+        let others = [0, 1].map(|_| {
+            let log = log.clone();
+            thread::spawn(move || log.append_and_sync())
+        });
+        log.append_and_sync().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+        assert_eq!(log.log.commit.frontier.durable_end(), 3);
+    });
+}
+
+/// Other work with the token waits until nothing is in flight, and is not starved.
+#[test]
+fn loom_other_work_waits_for_flights() {
+    check(3, || {
+        let log = Beside::with_pages(0);
+        let others = [0, 1].map(|_| {
+            let log = log.clone();
+            thread::spawn(move || log.append_and_sync())
+        });
+        let token = log.log.commit.acquire().unwrap();
+        assert_eq!(token.taken_end(), log.log.commit.frontier.durable_end(), "something is in flight");
+        token.finish(Ok(())).unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+    });
+}
+
+/// A round that needs more than a write waits for those that are in flight.
+#[test]
+fn loom_a_leader_settles() {
+    check(3, || {
+        let log = Beside::with_pages(0);
+        let other = log.clone();
+        let other = thread::spawn(move || other.append_and_sync());
+        let lpn = log.log.append();
+        if let Turn::Lead(token) = log.log.commit.lead_or_wait(lpn).unwrap() {
+            let end = log.log.next_lpn.load(Ordering::Acquire);
+            token.covers(end);
+            let token = token.settles().unwrap();
+            let start = token.taken_end();
+            (start..end).for_each(|lpn| log.written[lpn as usize].store(1, Ordering::Release));
+            log.log.make_durable(&token, end);
+            token.finish(Ok(())).unwrap();
+        }
+        assert!(log.log.commit.frontier.durable_end() > lpn);
+        other.join().unwrap().unwrap();
+    });
+}
+
+/// A flight that fails: nothing after it is acknowledged, and everybody is told.
+#[test]
+fn loom_a_flight_that_fails_reaches_everybody() {
+    check(3, || {
+        let log = Beside::with_pages(0);
+        let others = [0, 1].map(|_| {
+            let log = log.clone();
+            thread::spawn(move || log.append_and_sync())
+        });
+        let lpn = log.log.append();
+        let synced = log.sync(lpn, &|| Err(Error::new(ErrorKind::Io, "x")));
+        let others = others.map(|other| other.join().unwrap());
+        match synced {
+            // Somebody else wrote it.
+            Ok(()) => assert!(others.iter().all(|other| other.is_ok())),
+            Err(_) => {
+                assert!(log.log.commit.check().is_err() && log.log.commit.frontier.durable_end() <= lpn)
+            }
+        }
+    });
+}

@@ -1,4 +1,6 @@
+use super::flights::Flight;
 use super::*;
+use base::completion;
 
 fn lead(commit: &Commit, lpn: u64) -> Token<'_> {
     match commit.lead_or_wait(lpn).unwrap() {
@@ -140,4 +142,70 @@ fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
             returned.load(Ordering::SeqCst)
         );
     });
+}
+
+/// A log in which rounds go to the device beside each other whenever they can.
+fn beside() -> Commit {
+    Commit::new(0, 0).with_flights(Loggers { writes_max: 3, threads_min: 0 })
+}
+
+fn takes_off(commit: &Commit, end: u64) -> Flight<'_> {
+    let token = lead(commit, end - 1);
+    token.covers(end);
+    token.takes_off(end, 1)
+}
+
+#[test]
+fn a_flight_that_lands_early_waits_for_those_before_it() {
+    let commit = beside();
+    let flights = [2, 3, 5].map(|end| takes_off(&commit, end));
+    let (completer, mut waiting) = completion::pending();
+    commit.when_durable(2, completer);
+    let [first, second, third] = flights;
+    third.lands(Ok(()), 100).unwrap();
+    second.lands(Ok(()), 100).unwrap();
+    assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (0, 0));
+    assert!(waiting.take().is_none(), "behind a hole");
+    first.lands(Ok(()), 100).unwrap();
+    assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (5, 5));
+    assert!(matches!(waiting.take(), Some(Ok(()))));
+}
+
+/// Of a log that failed nothing is acknowledged any more, though it may be durable.
+#[test]
+fn nothing_lands_after_a_failure() {
+    let commit = beside();
+    let [first, second] = [2, 3].map(|end| takes_off(&commit, end));
+    let (completer, mut waiting) = completion::pending();
+    commit.when_durable(1, completer);
+    assert_eq!(kind(second.lands(Err(Error::new(ErrorKind::Io, "the first")), 100)), ErrorKind::Io);
+    assert_eq!(waiting.take().map(kind), Some(ErrorKind::Poisoned));
+    first.lands(Ok(()), 100).unwrap();
+    assert_eq!(commit.frontier.durable_end(), 0);
+    assert_eq!(kind(commit.lead_or_wait(0).map(drop)), ErrorKind::Poisoned);
+    assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned, "nothing is in flight to wait for");
+}
+
+#[test]
+fn a_panic_in_flight_poisons() {
+    let commit = beside();
+    drop(takes_off(&commit, 1));
+    assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
+}
+
+/// A round whose pages are in flight already has nothing to take, and pages are taken once.
+#[test]
+fn pages_are_taken_once() {
+    let commit = beside();
+    let first = takes_off(&commit, 2);
+    let token = lead(&commit, 2);
+    assert_eq!(token.taken_end(), 2);
+    token.covers(4);
+    let second = token.takes_off(4, 2);
+    let of = |lpn| commit.lock().flights.of(lpn);
+    let rounds = [0, 1, 2, 4].map(of);
+    assert!(rounds[0] == rounds[1] && rounds[1] < rounds[2] && rounds[3].is_none(), "{rounds:?}");
+    first.lands(Ok(()), 1).unwrap();
+    second.lands(Ok(()), 1).unwrap();
+    assert_eq!(lead(&commit, 4).taken_end(), 4);
 }

@@ -29,6 +29,8 @@ struct Shared {
     env: Env,
     sim: SimEnv,
     written: Lock<Vec<Written>>,
+    /// Every batch is durable and followed by a sync, and nothing else is done: then rounds come beside each other most.
+    all_sync: bool,
 }
 
 /// Every other run of schedules is of the lane that has pages of many lengths.
@@ -36,11 +38,17 @@ fn lane_of(seed: u64) -> Lane {
     Lane::ALL[(seed / CRASHES_ONE_IN % 2) as usize]
 }
 
+/// In one of three runs a round is written beside others whenever it can be, and in one never.
+fn loggers_of(seed: u64) -> Loggers {
+    let always = |writes_max| Loggers { writes_max, threads_min: 0 };
+    [always(3), always(2), Loggers::ONE][(seed % 3) as usize]
+}
+
 /// A log with a ring of 5 pages and small groups, of which there are enough.
-fn started(env: &Env, lane: Lane) -> Wal {
+fn started(env: &Env, lane: Lane, loggers: Loggers) -> Wal {
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
-    let options = WalOptions { lane, ..crate::store_model::options() };
+    let options = WalOptions { lane, loggers, ..crate::store_model::options() };
     let group = |ltn| {
         let file = env.fs.create_in_place(&path_of(ltn), options.group_len, Access::Direct).unwrap();
         PreparedGroup { ltn, uid: uid_of(ltn), file }
@@ -69,7 +77,8 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
         buffered_op: None,
         durable_op: None,
     });
-    let durability = if rng.one_in(2) { Durability::Buffered } else { Durability::Durable };
+    let durability =
+        if !shared.all_sync && rng.one_in(2) { Durability::Buffered } else { Durability::Durable };
     let position = shared.wal.append(TenantId::FIRST, &[&bytes], seq, seq, durability, 0).unwrap();
     let batch = written.last_mut().unwrap();
     batch.position = Some(position);
@@ -90,14 +99,16 @@ fn rest(shared: &Shared, rng: &mut Rng) {
 fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
     for _ in 0..rng.range(1, 6) {
         let (nth, position) = append(shared, &mut rng);
-        if rng.below(6) >= syncs {
+        if !shared.all_sync && rng.below(6) >= syncs {
             continue;
         }
         shared.wal.sync(position).unwrap();
         let op = shared.sim.op_count();
         assert!(shared.wal.stats().durable_end > position.lpn, "a sync that returned");
         take(&shared.written)[nth].durable_op = Some(op);
-        rest(shared, &mut rng);
+        if !shared.all_sync {
+            rest(shared, &mut rng);
+        }
     }
 }
 
@@ -117,7 +128,7 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
 
 /// What the background does for the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
-    for _ in 0..rng.below(8) {
+    for _ in 0..if shared.all_sync { 0 } else { rng.below(8) } {
         match rng.below(4) {
             0 => drop(shared.wal.write_out().unwrap()),
             1 => lengthen_staging(shared, &mut rng),
@@ -127,8 +138,8 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was written, and how often somebody waited for others that would sync.
-type Done = (Vec<Written>, u64);
+/// What was written, how often somebody waited for others that would sync, and the writes beside others.
+type Done = (Vec<Written>, u64, u64);
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let sim = SimEnv::new(seed);
@@ -136,10 +147,11 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
         let mut rng = Rng::new(seed);
         let shared = Arc::new(Shared {
-            wal: started(env, lane_of(seed)),
+            wal: started(env, lane_of(seed), loggers_of(seed)),
             env: env.clone(),
             sim: machine.clone(),
             written: Lock::new(Vec::new()),
+            all_sync: loggers_of(seed).writes_max == 3,
         });
         let spawner = env.spawner.clone().unwrap();
         let (clients, syncs) = (rng.range(2, 6), rng.range(2, 6));
@@ -156,7 +168,8 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
         if rng.one_in(2) {
             shared.wal.close().unwrap();
         }
-        (std::mem::take(&mut *take(&shared.written)), shared.wal.commit.watches())
+        let beside = shared.wal.stats().beside_writes;
+        (std::mem::take(&mut *take(&shared.written)), shared.wal.commit.watches(), beside)
     });
     (sim, ran)
 }
@@ -189,16 +202,18 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
-    let mut watches = 0;
+    let (mut watches, mut beside) = (0, 0);
     for seed in seeds {
         let (sim, ran) = run(seed);
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let (written, watched) = ran.value;
+        let (written, watched, wrote_beside) = ran.value;
         watches += watched;
+        beside += wrote_beside;
         let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
         for _ in 0..if seed.is_multiple_of(CRASHES_ONE_IN) { 3 } else { 0 } {
             check_crash(&sim, lane_of(seed), &written, &mut rng);
         }
     }
     assert!(count.is_some() || watches > SEEDS / 10, "{watches} rounds were waited for");
+    assert!(count.is_some() || beside > SEEDS / 20, "{beside} writes were made beside others");
 }

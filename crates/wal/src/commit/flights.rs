@@ -1,0 +1,392 @@
+//! Rounds that are at the device without the token: several writes of the log at once.
+//!
+//! A leader whose pages all are new and of one group needs the token only until it has them in a buffer. It gives the token up
+//! ([`Token::takes_off`]) and makes its durable write; meanwhile another may lead the next round, with the pages behind. So the log is
+//! pipelined (SpanDB, section 4.2: its *loggers* are these writes, no threads of their own).
+//!
+//! **Landing is in order.** A round that ends before one that began earlier is only noted ([`Flight::lands`]): the frontiers go to the end
+//! of the last of those that have ended *and all before them*. So what is acknowledged is a prefix, and no page that is durable behind
+//! a hole counts. Whoever led such a round waits with all others.
+//!
+//! * A page's watermark says what was durable when it was put into the buffer, and is read from the same frontier.
+//! * The first failure ends it: from then on the frontiers stay where they are, whatever lands later.
+//! * A round that needs more than a write of its own (two groups, pages that were written before and not synced, a long run) waits
+//!   until all have landed ([`Token::settles`]), as does everybody who takes the token for something else, and nobody takes off while
+//!   one waits for that.
+//!
+//! **Whether it pays** is measured, since it depends on the device and on the length of a write: two writes of 4 KB at once may take a
+//! third longer than one, two of 64 KB twice as long, and then they gain nothing ([`Pays`]). Nor do they where those who sync are few: one
+//! round takes all of them ([`super::company`]), and each that is split costs a page that is half empty.
+
+use super::company::{COMPANY_MAX, Company};
+use super::{Answered, Commit, Token, poisoned, side_of};
+use base::sync::model;
+use base::sync::model::Condvar;
+use base::sync::model::atomic::Ordering;
+use base::{Error, ErrorKind, Result};
+use std::collections::VecDeque;
+
+/// The most writes of the log at once.
+pub(crate) const FLIGHTS_MAX: usize = 3;
+/// Requests without a thread that make a round beside others worth its while.
+const WITHOUT_THREAD_MIN: usize = 8;
+/// Classes of lengths of a write: up to one page, two, four, and so on.
+const CLASSES: usize = 8;
+/// A write beside another pays if it takes at most so many quarters of the time that one alone takes.
+const PAYS_QUARTERS: u64 = 7;
+/// Where it does not pay it is tried again after so many rounds.
+const TRIED_AGAIN_ROUNDS: u32 = 1000;
+
+/// Durable writes of a log that are at the device at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loggers {
+    /// The most, 1 to 3. More than one are made where that was found to pay. Default: 1.
+    pub writes_max: usize,
+    /// More than one only where at least so many threads sync, since few share one write, or eight records wait without a thread. 0:
+    /// always, whether it pays or not. Default: 17.
+    pub threads_min: usize,
+}
+
+impl Loggers {
+    /// One write at a time: the default.
+    pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1 };
+
+    /// Fails for what cannot be.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn validate(self) -> Result<()> {
+        if (1..=FLIGHTS_MAX).contains(&self.writes_max) {
+            return Ok(());
+        }
+        let given = self.writes_max;
+        Err(Error::invalid(format!(
+            "option loggers.writes_max = {given} is out of range: 1 to {FLIGHTS_MAX}"
+        )))
+    }
+}
+
+impl Default for Loggers {
+    fn default() -> Self {
+        Loggers::ONE
+    }
+}
+
+/// Where a thread that asks for a page finds it.
+pub(super) enum Whose {
+    /// In a round that is in flight.
+    InFlight,
+    /// In the round of the holder of the token.
+    Present,
+    /// In none that has begun.
+    Next,
+}
+
+/// A round in flight.
+#[derive(Debug)]
+struct Round {
+    round: u64,
+    /// The end of its pages.
+    end: u64,
+    /// Threads that wait for it.
+    threads: usize,
+    landed: bool,
+}
+
+/// All rounds in flight, oldest first. The lock of the commit guards them.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    rounds: VecDeque<Round>,
+    loggers: Loggers,
+    /// Requests without a thread since pages were taken last.
+    without_thread: usize,
+    pays: Pays,
+}
+
+impl Flights {
+    pub fn of_loggers(loggers: Loggers) -> Self {
+        Flights { loggers, ..Flights::default() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
+    /// The round that has a page.
+    pub fn of(&self, lpn: u64) -> Option<u64> {
+        self.rounds.iter().find(|round| lpn < round.end).map(|round| round.round)
+    }
+
+    /// The end of the pages that are in flight.
+    fn end(&self) -> Option<u64> {
+        self.rounds.back().map(|round| round.end)
+    }
+
+    /// A thread waits for a round.
+    pub fn joins(&mut self, number: u64) {
+        if let Some(round) = self.rounds.iter_mut().find(|round| round.round == number) {
+            round.threads += 1;
+        }
+    }
+
+    /// Threads that wait for rounds in flight.
+    pub fn threads(&self) -> usize {
+        self.rounds.iter().map(|round| round.threads).sum()
+    }
+
+    /// Somebody waits without a thread.
+    pub fn comes_without_thread(&mut self) {
+        self.without_thread += 1;
+    }
+
+    /// Pages are taken: all that was asked for is among them.
+    pub fn takes_pages(&mut self) {
+        self.without_thread = 0;
+    }
+
+    /// True if one more may take off beside those there are, with those who have come for it.
+    pub fn has_place(&mut self, company: &Company) -> bool {
+        let beside = self.rounds.len();
+        let Loggers { writes_max, threads_min } = self.loggers;
+        if beside >= writes_max.min(FLIGHTS_MAX) || threads_min == 0 {
+            return beside < writes_max.min(FLIGHTS_MAX);
+        }
+        let enough = company.has_part(beside + 1, threads_min) || self.without_thread >= WITHOUT_THREAD_MIN;
+        enough && self.pays.tries(beside)
+    }
+}
+
+/// What writes take that are alone, and beside one and two others, by their length.
+#[derive(Debug, Default)]
+struct Pays {
+    /// Nanoseconds, a moving average; 0: none yet.
+    took_ns: [[u64; CLASSES]; FLIGHTS_MAX],
+    /// The class of the last write.
+    class: usize,
+    /// Rounds since writes beside others were found not to pay, and were not made.
+    skipped: u32,
+}
+
+impl Pays {
+    fn class_of(pages: u64) -> usize {
+        (pages.max(1).ilog2() as usize).min(CLASSES - 1)
+    }
+
+    /// A write of so many pages that began beside so many others has ended.
+    fn took(&mut self, beside: usize, pages: u64, ns: u64) {
+        self.class = Self::class_of(pages);
+        if let Some(mean) = self.took_ns.get_mut(beside).and_then(|of| of.get_mut(self.class)) {
+            *mean = if *mean == 0 { ns } else { (*mean * 7 + ns) / 8 }.max(1);
+        }
+    }
+
+    /// Whether to make one beside so many others.
+    fn tries(&mut self, beside: usize) -> bool {
+        let of = |n: usize| self.took_ns.get(n).map_or(0, |of| of[self.class]);
+        let (alone, together) = (of(0), of(beside));
+        // What so many at once give, each in its time, against what one gives.
+        let pays = alone == 0 || together == 0 || together * 4 <= alone * PAYS_QUARTERS * beside as u64;
+        if pays {
+            return true;
+        }
+        self.skipped += 1;
+        if self.skipped < TRIED_AGAIN_ROUNDS {
+            return false;
+        }
+        self.skipped = 0;
+        if let Some(of) = self.took_ns.get_mut(beside) {
+            of[self.class] = 0;
+        }
+        true
+    }
+}
+
+impl<'a> Token<'a> {
+    /// Where pages begin that nobody has taken.
+    pub fn taken_end(&self) -> u64 {
+        let state = self.commit.lock();
+        state.flights.end().unwrap_or(self.commit.frontier.written_end())
+    }
+
+    /// Waits until no round is in flight.
+    ///
+    /// # Errors
+    /// `Poisoned`, if one failed.
+    pub fn settles(self) -> Result<Token<'a>> {
+        let mut state = self.commit.lock();
+        while !state.flights.is_empty() {
+            state.queued += 1;
+            state = model::wait(&self.commit.freed, state);
+            state.queued -= 1;
+        }
+        let failure = state.failure.as_ref().map(poisoned);
+        drop(state);
+        match failure {
+            Some(failure) => self.finish(Err(failure)),
+            None => Ok(self),
+        }
+    }
+
+    /// Goes on without the token, to write the pages below `end`, which are new and so many: they must be made durable by one write.
+    pub fn takes_off(mut self, end: u64, pages: u64) -> Flight<'a> {
+        let commit = self.commit;
+        let mut state = commit.lock();
+        let (round, beside) = (state.round, state.flights.rounds.len());
+        let threads = state.company.takes_off();
+        state.flights.rounds.push_back(Round { round, end, threads, landed: false });
+        state.busy = false;
+        self.finished = true;
+        // Who came since the pages were taken may have been enough for one more.
+        let wakes_next = state.sides[side_of(round + 1)].threads > 0;
+        drop(state);
+        if wakes_next {
+            commit.rounds[side_of(round + 1)].notify_one();
+        }
+        Flight { commit, round, beside, pages, landed: false }
+    }
+}
+
+/// A round that is at the device. Dropped without [`Flight::lands`] (a panic), it poisons the log.
+#[derive(Debug)]
+pub(crate) struct Flight<'a> {
+    commit: &'a Commit,
+    round: u64,
+    /// So many were in flight when it took off.
+    beside: usize,
+    pages: u64,
+    landed: bool,
+}
+
+impl Flight<'_> {
+    /// True if others were in flight when it took off.
+    pub fn is_beside(&self) -> bool {
+        self.beside > 0
+    }
+
+    /// Its write is over, after so long. Its pages are durable when all before them are: ask again.
+    pub fn lands(mut self, outcome: Result<()>, took_ns: u64) -> Result<()> {
+        self.landed = true;
+        self.commit.lands(&self, outcome.as_ref().err().cloned(), took_ns).resolve();
+        outcome
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if !self.landed {
+            let why = Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log");
+            self.commit.lands(self, Some(why), 0).resolve();
+        }
+    }
+}
+
+impl Commit {
+    fn lands(&self, flight: &Flight<'_>, failure: Option<Error>, took_ns: u64) -> Answered {
+        let mut state = self.lock();
+        let others = state.flights.threads();
+        state.company.ends(took_ns, others);
+        state.flights.pays.took(flight.beside, flight.pages, took_ns);
+        if let Some(error) = failure {
+            self.failed.store(true, Ordering::Relaxed);
+            state.failure.get_or_insert(error);
+        }
+        let mut satisfied = Vec::new();
+        if state.failure.is_some() {
+            // Nothing is acknowledged any more. Whoever waits is told by all sides below.
+            state.flights.rounds.retain(|round| round.round != flight.round);
+        } else {
+            if let Some(round) = state.flights.rounds.iter_mut().find(|round| round.round == flight.round) {
+                round.landed = true;
+            }
+            let in_order = !base::canary::is("log-flights-land-out-of-order");
+            while let Some(at) = state.flights.rounds.iter().position(|round| round.landed)
+                && (at == 0 || !in_order)
+                && let Some(round) = state.flights.rounds.remove(at)
+            {
+                let end = round.end.max(self.frontier.written_end());
+                self.frontier.written_end.store(end, Ordering::Release);
+                self.frontier.durable_end.store(end, Ordering::Release);
+                satisfied.push(side_of(round.round));
+            }
+        }
+        let answered = self.answered(&mut state);
+        let next = side_of(state.round + 1);
+        let failed = state.failure.is_some();
+        satisfied.iter().for_each(|&side| state.sides[side].forget());
+        let wakes_queued = state.queued > 0;
+        let wakes_next = !state.busy && state.sides[next].threads > 0;
+        drop(state);
+        if failed {
+            self.rounds.iter().for_each(Condvar::notify_all);
+        } else {
+            if wakes_next {
+                self.rounds[next].notify_one();
+            }
+            satisfied.into_iter().for_each(|side| self.rounds[side].notify_all());
+        }
+        if wakes_queued {
+            self.freed.notify_all();
+        }
+        answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often one is made beside another, in so many rounds of one page, if it takes so long.
+    fn made(rounds: u32, alone_ns: u64, beside_ns: u64) -> u32 {
+        let mut pays = Pays::default();
+        let mut made = 0;
+        for _ in 0..rounds {
+            pays.took(0, 1, alone_ns);
+            if pays.tries(1) {
+                pays.took(1, 1, beside_ns);
+                made += 1;
+            }
+        }
+        made
+    }
+
+    #[test]
+    fn writes_beside_each_other_are_made_where_they_pay() {
+        assert_eq!(made(5000, 100, 130), 5000, "two in the time of 1.3");
+        assert_eq!(made(5000, 100, 170), 5000);
+        // It is tried, and then again after so many rounds, in case the device has changed.
+        assert_eq!(made(5000, 100, 190), 5, "two in the time of 1.9");
+    }
+
+    #[test]
+    fn lengths_are_judged_apart() {
+        let mut pays = Pays::default();
+        for (pages, alone_ns, beside_ns) in [(1, 100, 130), (16, 250, 500)] {
+            pays.took(0, pages, alone_ns);
+            pays.took(1, pages, beside_ns);
+        }
+        assert!(!pays.tries(1), "the last were long");
+        pays.took(0, 1, 100);
+        assert!(pays.tries(1));
+    }
+
+    #[test]
+    fn a_crowd_is_needed_or_many_without_a_thread() {
+        let mut company = Company::default();
+        let mut flights = Flights::of_loggers(Loggers { writes_max: 2, ..Loggers::ONE });
+        (0..20).for_each(|_| company.joins());
+        company.ends(100, 0);
+        flights.rounds.push_back(Round { round: 1, end: 5, threads: 20, landed: false });
+        assert!(!flights.has_place(&company), "nobody has come");
+        (0..10).for_each(|_| company.comes());
+        assert!(flights.has_place(&company), "half of them are back");
+        flights.rounds.push_back(Round { round: 2, end: 6, threads: 10, landed: false });
+        assert!(!flights.has_place(&company), "there are two");
+        flights.rounds.pop_back();
+        let few = Company::default();
+        assert!(!flights.has_place(&few));
+        (0..WITHOUT_THREAD_MIN).for_each(|_| flights.comes_without_thread());
+        assert!(flights.has_place(&few));
+        flights.takes_pages();
+        assert!(!flights.has_place(&few));
+    }
+}

@@ -1,0 +1,164 @@
+//! Rounds of writing: what whoever holds the token does with the pages that there are.
+//!
+//! A sync whose pages are new, of one group, and no more than a write takes them to the device beside other rounds, without the token
+//! (`commit::flights`). All other work has the token for itself.
+
+use super::Wal;
+use crate::Position;
+use crate::commit::Token;
+use crate::counters::add;
+use crate::groups::Segment;
+use crate::page::{self, Owner};
+use crate::tail::ClosedPage;
+use base::Result;
+use base::sync::lock;
+use io::{AlignedBuf, PAGE};
+use std::sync::Arc;
+
+impl Wal {
+    /// Writes all there is, durably: beside other writes, where one write is all it takes.
+    pub(super) fn lead(&self, token: Token<'_>, position: Position) -> Result<()> {
+        let end = self.take_all(&token);
+        assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
+        match self.fresh(&token, end) {
+            Some(segment) => self.write_beside(token, &segment),
+            None => {
+                let mut token = token.settles()?;
+                let begun_ns = self.clock.now_ns();
+                let outcome = self.make_durable(&token, end);
+                let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
+                token.took(took_ns);
+                self.times.sync.record_ns(took_ns);
+                token.finish(outcome)
+            }
+        }
+    }
+
+    /// What is to be written, if all of it is new, of one group, and takes no more than a write.
+    fn fresh(&self, token: &Token<'_>, end: u64) -> Option<Segment> {
+        let start = token.taken_end();
+        // In this order: a flight that lands moves both.
+        let written_end = self.commit.frontier.written_end();
+        let durable_end = self.commit.frontier.durable_end();
+        let mut segments = lock(&self.tail).groups.segments(durable_end, end);
+        // What is in flight is going to be durable; but what was written before and not synced needs more than this write.
+        let unsynced = segments.first().is_some_and(|first| first.start < written_end);
+        let segment = segments.pop().filter(|last| last.start <= start && start < last.end)?;
+        let segment = Segment { start, ..segment };
+        let fits = (end - start) * self.unit() <= self.options.write_len_max as u64;
+        (fits && !unsynced).then_some(segment)
+    }
+
+    /// Writes a segment durably, without the token.
+    fn write_beside(&self, token: Token<'_>, segment: &Segment) -> Result<()> {
+        let mut buf = self.take_buf();
+        self.fill(&mut buf, segment, segment.start, self.options.write_len_max);
+        let flight = token.takes_off(segment.end, buf.len() as u64 / PAGE as u64);
+        add(&self.counters.beside_writes, u64::from(flight.is_beside()));
+        let begun_ns = self.clock.now_ns();
+        let outcome = self.write_durable(segment, &buf, segment.start);
+        let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
+        self.times.sync.record_ns(took_ns);
+        self.give_buf(buf);
+        flight.lands(outcome, took_ns)
+    }
+
+    /// Writes the buffer durably to where page `start` is in the group.
+    fn write_durable(&self, segment: &Segment, buf: &AlignedBuf, start: u64) -> Result<()> {
+        add(&self.counters.durable_writes, 1);
+        let offset = self.offset_of(segment, start);
+        match base::canary::is("log-write-not-durable") {
+            true => segment.file.write_at(buf, offset),
+            false => segment.file.write_durable(buf, offset),
+        }
+    }
+
+    pub(super) fn take_buf(&self) -> AlignedBuf {
+        lock(&self.bufs).pop().unwrap_or_else(|| AlignedBuf::zeroed(PAGE))
+    }
+
+    pub(super) fn give_buf(&self, buf: AlignedBuf) {
+        lock(&self.bufs).push(buf);
+    }
+
+    /// Closes the open page and returns the end of all pages.
+    pub(super) fn take_all(&self, token: &Token<'_>) -> u64 {
+        let end = {
+            let mut tail = lock(&self.tail);
+            tail.close_page();
+            tail.next_lpn()
+        };
+        token.covers(end);
+        end
+    }
+
+    /// Makes all pages below `end` durable: those not written yet by one durable write where they fit one, else by
+    /// plain writes and a data sync, which pages written earlier need in any case.
+    pub(super) fn make_durable(&self, token: &Token<'_>, end: u64) -> Result<()> {
+        let frontier = &self.commit.frontier;
+        let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
+        for segment in segments {
+            let start = segment.start.max(frontier.written_end().min(segment.end));
+            let fresh_len = (segment.end - start) * self.unit();
+            let unsynced = segment.start < start;
+            if unsynced || fresh_len > self.options.write_len_max as u64 {
+                self.write_segment(token, &segment, start)?;
+                add(&self.counters.syncs, 1);
+                if !base::canary::is("log-sync-skipped") {
+                    let synced = segment.file.sync_data();
+                    if !base::canary::is("log-sync-failure-ignored") {
+                        synced?;
+                    }
+                }
+            } else {
+                let mut buf = self.take_buf();
+                self.fill(&mut buf, &segment, start, fresh_len as usize);
+                self.write_durable(&segment, &buf, start)?;
+                self.give_buf(buf);
+                token.written(segment.end);
+            }
+            token.durable(segment.end);
+        }
+        Ok(())
+    }
+
+    /// Writes all closed pages below `end`, without making them durable.
+    pub(super) fn write_pages(&self, token: &Token<'_>, end: u64) -> Result<()> {
+        let segments = lock(&self.tail).groups.segments(self.commit.frontier.written_end(), end);
+        segments.iter().try_for_each(|segment| self.write_segment(token, segment, segment.start))
+    }
+
+    /// Writes the pages of a segment from `start`, in large runs; their slots are then free.
+    fn write_segment(&self, token: &Token<'_>, segment: &Segment, mut start: u64) -> Result<()> {
+        let mut buf = self.take_buf();
+        while start < segment.end {
+            let end = self.fill(&mut buf, segment, start, self.options.write_len_max);
+            add(&self.counters.writes, 1);
+            segment.file.write_at(&buf, self.offset_of(segment, start))?;
+            start = end;
+            token.written(start);
+        }
+        self.give_buf(buf);
+        Ok(())
+    }
+
+    /// Fills the buffer with pages of a segment from `start` on, in their closed form, up to `len_max` bytes. Returns the
+    /// number after the last.
+    fn fill(&self, buf: &mut AlignedBuf, segment: &Segment, start: u64, len_max: usize) -> u64 {
+        let owner = Owner { store: self.store, group: Some(segment.group) };
+        let page = |page: &ClosedPage| (page.lpn, page.len, Arc::clone(&page.bytes));
+        let pages: Vec<_> = lock(&self.tail).ring.run(start, segment.end, len_max).map(page).collect();
+        let len = pages.iter().map(|(_, len, _)| len).sum();
+        buf.resize(len);
+        let durable_end = self.commit.frontier.durable_end();
+        let mut rest = buf.as_mut_slice();
+        for (lpn, len, bytes) in pages {
+            let (out, behind) = rest.split_at_mut(len);
+            out[..bytes.len()].copy_from_slice(&bytes);
+            page::close(out, bytes.len() as u16, durable_end, owner, lpn);
+            rest = behind;
+        }
+        add(&self.counters.written_bytes, len as u64);
+        start + len as u64 / self.unit()
+    }
+}
