@@ -26,6 +26,9 @@ pub enum Workload {
     Read,
     /// Point reads while one more thread updates at a fixed rate.
     Readwhilewriting,
+    /// Point reads of many keys in one call, beside single ones and the device's own random reads.
+    #[serde(rename = "multi-get")]
+    MultiGet,
     /// Seeks, each followed by a number of nexts.
     Scan,
     /// The same while one more thread updates at a fixed rate.
@@ -105,6 +108,10 @@ fn limit_patience_seconds() -> f64 {
     LIMIT_PATIENCE_SECONDS
 }
 
+fn keys_per_call() -> usize {
+    64
+}
+
 /// The options of one run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct BenchArgs {
@@ -133,6 +140,10 @@ pub struct BenchArgs {
     /// Operations before the measured phase of workloads that read [default: a tenth of theirs, for at most 20 s]
     #[arg(long)]
     pub warmup: Option<u64>,
+    /// Keys of a call of `multi-get`
+    #[arg(long, default_value_t = 64)]
+    #[serde(default = "keys_per_call")]
+    pub keys_per_call: usize,
     /// Entries visited by each operation of `scan`
     #[arg(long, alias = "scan-len", default_value_t = 10)]
     pub scan_length: u64,
@@ -274,6 +285,8 @@ impl BenchArgs {
             "--value-size must be at most 16777216"
         } else if self.threads() == 0 || self.threads() > 1024 {
             "--threads must be 1 to 1024"
+        } else if self.keys_per_call == 0 || self.keys_per_call > 1 << 16 {
+            "--keys-per-call must be 1 to 65536"
         } else if self.scan_length == 0 {
             "--scan-length must be at least 1"
         } else if self.batch == 0 || self.batch > 1 << 16 {
@@ -349,7 +362,7 @@ impl BenchArgs {
             | Workload::Contract
             | Workload::Ablation
             | Workload::Tail => Kind::Put,
-            Workload::Read | Workload::Readwhilewriting => Kind::Get,
+            Workload::Read | Workload::Readwhilewriting | Workload::MultiGet => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
         }
     }

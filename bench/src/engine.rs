@@ -180,6 +180,17 @@ pub trait Engine: Send + Sync {
     /// Reads a key into `value` (cleared first); false if it does not exist.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
+    /// Reads many keys in one call, and visits each that is there with its number. An engine that has no such call reads them one by one.
+    fn multi_get(&self, keys: &[Vec<u8>], visit: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let mut value = Vec::new();
+        for (nth, key) in keys.iter().enumerate() {
+            if self.get(key, &mut value)? {
+                visit(nth, &value);
+            }
+        }
+        Ok(())
+    }
+
     /// Seeks to `start` and visits up to `limit` entries in key order; returns how many there were.
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
 

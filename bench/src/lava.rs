@@ -226,6 +226,19 @@ impl Engine for LavaEngine {
         Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
     }
 
+    fn multi_get(&self, keys: &[Vec<u8>], visit: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let found = match &self.family {
+            None => self.db.multi_get(keys),
+            Some(family) => family.multi_get(keys),
+        };
+        for (nth, value) in found.into_iter().enumerate() {
+            if let Some(value) = value? {
+                visit(nth, &value);
+            }
+        }
+        Ok(())
+    }
+
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let mut entries = self.family.as_ref().map_or_else(|| self.db.iter(), Family::iter).cursor()?;
         entries.seek(start)?;

@@ -37,6 +37,7 @@ pub mod keys;
 pub mod lava;
 pub mod limit;
 pub mod logs;
+pub mod multi_get;
 pub mod pages;
 pub mod record;
 pub mod report;

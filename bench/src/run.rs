@@ -21,8 +21,9 @@ pub(crate) const LOAD_BATCH: u64 = 64;
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
-    if matches!(args.workload, Workload::Contract | Workload::Ablation | Workload::Tail) {
-        return Err("contract, ablation and tail are other runs: lava bench makes them".into());
+    if matches!(args.workload, Workload::Contract | Workload::Ablation | Workload::Tail | Workload::MultiGet)
+    {
+        return Err("contract, ablation, tail and multi-get are other runs: lava bench makes them".into());
     }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;
@@ -32,10 +33,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
         load(args, &space, engine.as_ref())?;
     }
     if args.client_kind() != Kind::Put {
-        engine.close()?;
-        engine = opener.open(dir, &settings)?;
-        engine.phase(Phase::Read);
-        warm_up(args, &space, engine.as_ref())?;
+        engine = reopened(args, &space, opener, &settings, engine, dir)?;
     }
     let load_ns = now_ns() - load_start_ns;
     let measured = measure(args, &space, engine.as_ref(), dir)?;
@@ -60,6 +58,37 @@ fn idle(seconds: f64) -> Idle {
         idle_bytes_read: after.read_bytes - before.read_bytes,
         idle_cpu_seconds: (after.cpu_ns - before.cpu_ns) as f64 / 1e9,
     }
+}
+
+/// The store as one that was not just loaded, warm from reads alone.
+fn reopened(
+    args: &BenchArgs,
+    space: &Space,
+    opener: &dyn Opener,
+    settings: &EngineSettings,
+    engine: Box<dyn Engine>,
+    dir: &Path,
+) -> Result<Box<dyn Engine>> {
+    engine.close()?;
+    let engine = opener.open(dir, settings)?;
+    engine.phase(Phase::Read);
+    warm_up(args, space, engine.as_ref())?;
+    Ok(engine)
+}
+
+/// A store that was loaded, unless there is one to be used again, reopened and warmed up.
+pub(crate) fn loaded(
+    args: &BenchArgs,
+    space: &Space,
+    opener: &dyn Opener,
+    dir: &Path,
+) -> Result<Box<dyn Engine>> {
+    let settings = EngineSettings::of(args)?;
+    let engine = opener.open(dir, &settings)?;
+    if !args.reuse {
+        load(args, space, engine.as_ref())?;
+    }
+    reopened(args, space, opener, &settings, engine, dir)
 }
 
 /// A pace without limits.

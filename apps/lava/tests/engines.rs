@@ -11,12 +11,17 @@ use common::*;
 use engine::{Replayed, Toy, ToyLog};
 use io::{Access, Env};
 use store::Store;
-use store::commit::{Durability, LogTerms};
+use store::commit::{Durability, LogTerms, Loggers};
 use store::manifest::Engines;
 
 /// A session of the other engine alone, on the store of the command line.
 fn write_entries(s: &Scratch) {
-    let terms = LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 };
+    let terms = LogTerms {
+        access: Access::Buffered,
+        group_bytes: 64 << 10,
+        free_groups_max: 1,
+        loggers: Loggers::default(),
+    };
     let (mut replayed, engines) = (Replayed::default(), Engines::of::<Toy>());
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);
     let store = Store::open(&Env::kernel(), &s.path("db"), terms, &engines, &mut take).unwrap();

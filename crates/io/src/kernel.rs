@@ -17,7 +17,7 @@
 //! fast as single ones.
 //!
 //! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
-//! (the four kinds of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
+//! (the four kinds of files), `queue` (reads of one thread in flight), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
 //! entropy), `ffi` (system calls without a safe wrapper) and [`usage`] (counters of the process and of devices, for
 //! benchmarks).
 
@@ -32,6 +32,7 @@ mod handle;
 mod inplace;
 mod lock;
 mod pool;
+mod queue;
 mod read;
 mod scratch;
 mod system;
@@ -41,6 +42,7 @@ pub mod usage;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use queue::{DEPTH as RING_DEPTH, RingEvent, RingQueue};
 pub(crate) use read::KernelReadFile;
 
 use crate::Env;

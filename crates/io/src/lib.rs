@@ -19,6 +19,7 @@ pub mod env;
 pub mod fs;
 pub mod kernel;
 mod read_only;
+mod read_queue;
 mod readable;
 mod rng;
 pub mod sim;
@@ -35,5 +36,6 @@ pub use fs::{
     ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
+pub use read_queue::{Completed, ReadQueue, ReadWaker};
 pub use readable::{is_unreadable, read_around};
 pub use rng::Rng;

@@ -10,7 +10,7 @@ use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
 use bench::logs::{LogArgs, LogSite, OwnEngine};
 use bench::report::{human_bytes, human_count};
-use bench::{BenchArgs, Opener, Workload, ablation, contract, tail};
+use bench::{BenchArgs, Opener, Workload, ablation, contract, multi_get, tail};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::{Env, lavafs};
@@ -209,6 +209,10 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
         let report = contract::contract(&args.bench, &Lava, dir.path())?;
         return told(args.json.as_deref(), &report, || report.text());
     }
+    if args.bench.workload == Workload::MultiGet {
+        let report = multi_get::run(&args.bench, &Lava, dir.path())?;
+        return told(args.json.as_deref(), &report, || report.text());
+    }
     if args.bench.compares_policies() {
         let tell = |step: &str| output::tell(step);
         let report = ablation::policy::compare(&args.bench, &Lava, dir.path(), &tell)?;
@@ -246,6 +250,9 @@ fn to_new_store(db: &Path, or: &str) -> Result<Place> {
 fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
         return output::usage("contract and ablation make many stores: name a directory");
+    }
+    if args.bench.workload == Workload::MultiGet {
+        return output::usage("multi-get reads the files of the store beside it: name a directory");
     }
     let path = volume_of(db).unwrap_or(db);
     let place = if args.bench.reuse { Place::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };

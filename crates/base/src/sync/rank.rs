@@ -179,6 +179,8 @@ ranks! {
     RequestsOver,
     /// Requests: what their threads have to do, and who sleeps.
     Reactor,
+    /// Reads that threads do for one who goes on meanwhile.
+    ReadQueue,
     /// Repair: what was met in damaged files.
     RepairHeard,
     /// How fast collections go.

@@ -17,6 +17,7 @@ pub(super) use super::ffi::{process_cpu_ns, random_u64};
 
 use super::ffi;
 use io_uring::IoUring;
+use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     Advice, AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatVfs, Statx,
@@ -84,6 +85,8 @@ pub enum Call {
     RingRead,
     /// The completion of a write of a ring.
     RingWrite,
+    /// `eventfd`, and the write that signals it
+    Event,
     /// `getpriority`, `setpriority`, of the calling thread
     CpuPriority,
     /// `ioprio_set`, of the calling thread
@@ -325,6 +328,18 @@ pub(super) unsafe fn munmap(start: *mut c_void, len: usize) {
     // A failure could only mean that it is not a mapping; then there is nothing to give back.
     // SAFETY: the caller's promise.
     let _ = unsafe { rustix::mm::munmap(start, len) };
+}
+
+/// Something to wait for in a ring, which others signal.
+#[inline]
+pub(super) fn event() -> Result<OwnedFd> {
+    judged(Call::Event, Of::Nothing, 0, || rustix::event::eventfd(0, EventfdFlags::CLOEXEC))
+}
+
+/// Signals it. It stays signalled until it is read, however often it is signalled meanwhile.
+#[inline]
+pub(super) fn signal(event: impl AsFd) -> Result<()> {
+    judged(Call::Event, Of::Nothing, 0, || rustix::io::write(&event, &1u64.to_ne_bytes()).map(drop))
 }
 
 /// How much the calling thread lets others go first at the processors: the nice value.

@@ -7,6 +7,7 @@
 use super::calls;
 use super::handle::{Handle, covering_pages, is_aligned, must_be_plain};
 use super::pool::BufPool;
+use super::queue::RingQueue;
 use super::uring::{Outcome, Read, RingPool};
 use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
 use base::Result;
@@ -39,9 +40,9 @@ pub(crate) struct KernelReadFile {
 }
 
 /// An aligned buffer that stands in for the buffer of a request, and where in it the request begins.
-struct Bounce {
-    buf: AlignedBuf,
-    start: u64,
+pub(super) struct Bounce {
+    pub(super) buf: AlignedBuf,
+    pub(super) start: u64,
     skipped: usize,
 }
 
@@ -61,13 +62,41 @@ impl KernelReadFile {
         &self.handle
     }
 
-    fn bounce(&self, request: &ReadRequest<'_>) -> Option<Bounce> {
-        if !self.handle.is_direct() || is_aligned(request.buf, request.offset) {
+    pub(super) fn bounce(&self, buf: &[u8], offset: u64) -> Option<Bounce> {
+        if !self.handle.is_direct() || is_aligned(buf, offset) {
             return None;
         }
-        let (start, span) = covering_pages(request.offset, request.buf.len());
-        let skipped = (request.offset - start) as usize;
+        let (start, span) = covering_pages(offset, buf.len());
+        let skipped = (offset - start) as usize;
         Some(Bounce { buf: self.engine.pool.take(span), start, skipped })
+    }
+
+    /// A ring for reads that go on behind their caller, if one can be had.
+    pub(crate) fn queue(&self) -> Option<RingQueue> {
+        self.engine.rings.as_ref().and_then(|_| RingQueue::new().ok())
+    }
+
+    /// Reads what a ring left undone, of which it read the first `done` bytes, and fills `buf` with it.
+    pub(super) fn finish(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        bounce: Option<Bounce>,
+        done: usize,
+    ) -> Result<()> {
+        let len = buf.len();
+        let asked = offset..offset + len as u64;
+        match bounce {
+            None => self.handle.fill(buf, offset, done, asked),
+            Some(Bounce { buf: mut aligned, start, skipped }) => {
+                let filled = self.handle.fill(aligned.as_mut_slice(), start, done, asked);
+                if filled.is_ok() {
+                    buf.copy_from_slice(&aligned.as_slice()[skipped..skipped + len]);
+                }
+                self.engine.pool.put(aligned);
+                filled
+            }
+        }
     }
 
     /// Reads of several files, together.
@@ -87,7 +116,8 @@ impl KernelReadFile {
 type OfFile<'f, 'b> = (&'f KernelReadFile, ReadRequest<'b>);
 
 fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()> {
-    let mut bounces: Vec<Option<Bounce>> = requests.iter().map(|(file, r)| file.bounce(r)).collect();
+    let mut bounces: Vec<Option<Bounce>> =
+        requests.iter().map(|(file, r)| file.bounce(r.buf, r.offset)).collect();
     let mut reads: Vec<Read<'_>> = requests
         .iter_mut()
         .zip(&mut bounces)
@@ -107,20 +137,7 @@ fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()>
             Outcome::Done(n) => n,
             Outcome::NotRun | Outcome::Failed(_) => 0,
         };
-        let len = request.buf.len();
-        let asked = request.offset..request.offset + len as u64;
-        let one = match bounce {
-            None => file.handle.fill(request.buf, request.offset, done, asked),
-            Some(Bounce { mut buf, start, skipped }) => {
-                let one = file.handle.fill(buf.as_mut_slice(), start, done, asked);
-                if one.is_ok() {
-                    request.buf.copy_from_slice(&buf.as_slice()[skipped..skipped + len]);
-                }
-                file.engine.pool.put(buf);
-                one
-            }
-        };
-        result = result.and(one);
+        result = result.and(file.finish(request.buf, request.offset, bounce, done));
     }
     result
 }

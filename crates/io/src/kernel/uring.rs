@@ -30,9 +30,9 @@ use std::io;
 const DEPTH: usize = 64;
 const RINGS_KEPT_MAX: usize = 8;
 /// The kernel transfers at most this much at once.
-const READ_LEN_MAX: usize = 1 << 30;
+pub(super) const READ_LEN_MAX: usize = 1 << 30;
 /// How often the kernel may say that it is short of memory before the rest is left to plain reads.
-const REFUSALS_MAX: u32 = 1000;
+pub(super) const REFUSALS_MAX: u32 = 1000;
 
 /// What became of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Ring {
     }
 }
 
-fn is_transient(e: &io::Error) -> bool {
+pub(super) fn is_transient(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
@@ -198,7 +198,7 @@ impl Flight<'_> {
             if self.in_flight() <= unsubmitted {
                 return;
             }
-            wait_for_one(self.ring);
+            wait_for_one(&self.ring.ring);
         }
     }
 }
@@ -277,7 +277,7 @@ impl Writer {
                 let written = calls::ring_write(fd, offset, &buf.as_slice()[..len], entry.result());
                 return Some((buf, outcome_of(written)));
             }
-            wait_for_one(ring);
+            wait_for_one(&ring.ring);
         }
     }
 }
@@ -293,10 +293,10 @@ fn outcome_of(result: rustix::io::Result<usize>) -> Outcome {
 }
 
 /// Waits until the kernel is done with an entry it took over.
-fn wait_for_one(ring: &Ring) {
+pub(super) fn wait_for_one(ring: &IoUring) {
     const GETEVENTS: u32 = 1;
     // SAFETY: no argument structure is passed, and nothing new is submitted.
-    let waited = unsafe { ring.ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
+    let waited = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
     if let Err(e) = waited
         && !is_transient(&e)
     {

@@ -31,6 +31,16 @@ fn a_durable_write_writes() {
 }
 
 #[test]
+fn an_event_stays_signalled_until_it_is_read() {
+    let event = event().unwrap();
+    signal(&event).unwrap();
+    signal(&event).unwrap();
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&event, &mut count), Ok(8));
+    assert_eq!(u64::from_ne_bytes(count), 2);
+}
+
+#[test]
 fn names_are_made_and_removed() {
     let dir = Temp::new();
     let (a, b, c) = (dir.0.join("a"), dir.0.join("b"), dir.0.join("c"));

@@ -1,0 +1,260 @@
+//! Reads that go on while their thread does something else: hundreds in flight, of any files, from one thread.
+//!
+//! [`ReadQueue::submit`] begins a read, [`ReadQueue::complete`] tells which are done. The queue owns the buffers, so whoever loses interest
+//! lets go of nothing that is written to; dropping the queue waits for what is in flight. Files of the machine's own file system are read through a ring (io_uring) of the
+//! queue; what no ring takes (the portable engine, other file systems) a few threads read, begun as they are needed
+//! ([`hand_over`]). In simulation, where there are neither, a read is done when completions are asked for, one at a time, and which is
+//! drawn by the seed.
+//!
+//! A read that fails, comes back short or interrupted in a ring is made again by plain reads: so all ways give the same bytes and the
+//! same errors.
+
+mod hand_over;
+
+use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
+use crate::{Env, Priority, ReadFile, Rng, ThreadHandle};
+use base::Result;
+use hand_over::HandOver;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Threads that read what no ring takes, at most.
+const THREADS_MAX: usize = 16;
+
+/// A read that is to be done. Its buffer is its own.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub file: Arc<dyn ReadFile>,
+    pub offset: u64,
+    pub buf: Arc<[u8]>,
+    pub token: u64,
+}
+
+impl Asked {
+    /// Does it, while the caller waits.
+    fn read(self) -> Completed {
+        let Asked { file, offset, mut buf, token } = self;
+        let read = file.read_at(Arc::get_mut(&mut buf).unwrap_or_default(), offset);
+        Completed { token, read: read.map(|()| buf) }
+    }
+}
+
+/// A read that is done.
+#[derive(Debug)]
+pub struct Completed {
+    /// What it was submitted under.
+    pub token: u64,
+    /// All the bytes that were asked for, or the error of the file.
+    pub read: Result<Arc<[u8]>>,
+}
+
+/// Reads in flight of one thread: see the module.
+///
+/// ```
+/// use lavastore_io::{Access, Env, ReadQueue};
+/// # let path = std::env::temp_dir().join(format!("read-queue-{}", std::process::id()));
+/// # std::fs::write(&path, b"abcdef")?;
+/// let env = Env::kernel();
+/// let file = env.fs.open(&path, Access::Buffered)?;
+/// let mut reads = ReadQueue::new(&env);
+/// reads.submit(&file, 1, 2, 7);
+/// reads.submit(&file, 3, 3, 8);
+/// let mut done = Vec::new();
+/// while reads.in_flight() > 0 {
+///     done.extend(reads.complete(true));
+/// }
+/// done.sort_by_key(|read| read.token);
+/// assert_eq!(&**done[0].read.as_ref().unwrap(), b"bc");
+/// assert_eq!(&**done[1].read.as_ref().unwrap(), b"def");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ReadQueue {
+    env: Env,
+    ring: Ring,
+    /// What the ring has no room for.
+    waiting: VecDeque<Asked>,
+    threads: Vec<Box<dyn ThreadHandle>>,
+    shared: Arc<Shared>,
+    /// In simulation: what is in flight, and who chooses among it.
+    simulated: Option<(Vec<Asked>, Rng)>,
+    in_flight: usize,
+}
+
+enum Ring {
+    /// No file was read that could go through one.
+    Unknown,
+    None,
+    Some(Box<RingQueue>),
+}
+
+/// What the queue, its threads and those who wake it have in common.
+#[derive(Default)]
+struct Shared {
+    reads: HandOver<Asked, Completed>,
+    /// Of the ring, as soon as there is one.
+    event: OnceLock<RingEvent>,
+}
+
+/// Wakes who waits for completions of a queue.
+#[derive(Clone)]
+pub struct ReadWaker(Arc<Shared>);
+
+impl ReadWaker {
+    /// [`ReadQueue::complete`] returns: the call that waits now, or else the next that would.
+    pub fn wake(&self) {
+        self.0.reads.wake();
+        self.0.signal();
+    }
+}
+
+impl Shared {
+    fn signal(&self) {
+        if let Some(event) = self.event.get() {
+            event.signal();
+        }
+    }
+}
+
+impl ReadQueue {
+    /// A queue with nothing in flight. It takes nothing of the system before it is used.
+    pub fn new(env: &Env) -> ReadQueue {
+        ReadQueue {
+            env: env.clone(),
+            ring: Ring::Unknown,
+            waiting: VecDeque::new(),
+            threads: Vec::new(),
+            shared: Arc::default(),
+            simulated: env.is_simulated().then(|| (Vec::new(), env.rng())),
+            in_flight: 0,
+        }
+    }
+
+    /// What wakes who waits for completions.
+    pub fn waker(&self) -> ReadWaker {
+        ReadWaker(self.shared.clone())
+    }
+
+    /// Reads that were submitted and not told as completed.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Begins to read `len` bytes from `offset` on. It goes to the device with the next call of [`ReadQueue::complete`] at the latest; `token` says then
+    /// which it was.
+    pub fn submit(&mut self, file: &Arc<dyn ReadFile>, offset: u64, len: usize, token: u64) {
+        self.in_flight += 1;
+        let buf = std::iter::repeat_n(0, len).collect();
+        let asked = Asked { file: file.clone(), offset, buf, token };
+        if let Some((reads, _)) = &mut self.simulated {
+            return reads.push(asked);
+        }
+        // What paces reads paces those of the background. These are nobody's but who waits for them.
+        let inner = file.paced().map_or(file, |paced| paced.inner).clone();
+        match (&*inner as &dyn Any).downcast_ref::<KernelReadFile>() {
+            Some(kernel) if self.has_ring(kernel) => self.waiting.push_back(Asked { file: inner, ..asked }),
+            _ => self.hand_over(asked),
+        }
+    }
+
+    fn has_ring(&mut self, file: &KernelReadFile) -> bool {
+        if let Ring::Unknown = self.ring {
+            self.ring = file.queue().map_or(Ring::None, |ring| Ring::Some(Box::new(ring)));
+            if let Ring::Some(ring) = &self.ring {
+                let _ = self.shared.event.set(ring.event());
+            }
+        }
+        matches!(self.ring, Ring::Some(_))
+    }
+
+    /// Gives a read to a thread.
+    fn hand_over(&mut self, asked: Asked) {
+        if self.shared.reads.is_short_of_threads() && self.threads.len() < THREADS_MAX {
+            let shared = self.shared.clone();
+            let body = Box::new(move || {
+                while let Some(asked) = shared.reads.next() {
+                    shared.reads.give_back(asked.read());
+                    shared.signal();
+                }
+            });
+            let name = format!("lava-read-{}", self.threads.len());
+            let spawner = self.env.spawner.as_ref();
+            let started = spawner.map(|spawner| spawner.spawn(&name, Priority::Foreground, body));
+            self.threads.extend(started.and_then(Result::ok));
+        }
+        if self.threads.is_empty() {
+            // The system makes no threads: then the caller waits.
+            self.shared.reads.give_back(asked.read());
+        } else {
+            self.shared.reads.push(asked);
+        }
+    }
+
+    /// What is done. With `wait`: if that is nothing, waits until something is; nothing if nothing is in flight, or if a
+    /// [`ReadWaker`] woke it.
+    pub fn complete(&mut self, wait: bool) -> Vec<Completed> {
+        let wait = wait && self.in_flight > 0;
+        let mut done = Vec::new();
+        if let Some((reads, rng)) = &mut self.simulated {
+            if !reads.is_empty() {
+                let nth = rng.below(reads.len() as u64) as usize;
+                done.push(reads.swap_remove(nth).read());
+            }
+        } else {
+            self.fill_ring();
+            match &mut self.ring {
+                Ring::Some(ring) => {
+                    // What threads bring, and whoever wakes, signals the ring's event after it.
+                    let woken = self.shared.reads.take(false, &mut done);
+                    ring.complete(wait && !woken && done.is_empty(), &mut done);
+                    if done.is_empty() {
+                        self.shared.reads.take(false, &mut done);
+                    }
+                    if ring.is_broken() {
+                        self.ring = Ring::None;
+                        self.fill_ring();
+                    }
+                }
+                _ => _ = self.shared.reads.take(wait, &mut done),
+            }
+        }
+        self.in_flight -= done.len();
+        done
+    }
+
+    fn fill_ring(&mut self) {
+        while let Some(asked) = self.waiting.pop_front() {
+            let Ring::Some(ring) = &mut self.ring else { return self.hand_over(asked) };
+            let has_room = ring.in_flight() < crate::kernel::RING_DEPTH;
+            match ring.push(asked) {
+                Ok(()) => {}
+                Err(asked) if has_room => self.hand_over(asked),
+                Err(asked) => return self.waiting.push_front(asked),
+            }
+        }
+    }
+}
+
+impl Drop for ReadQueue {
+    fn drop(&mut self) {
+        self.shared.reads.close();
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+impl fmt::Debug for ReadQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadQueue({} in flight)", self.in_flight)
+    }
+}
+
+impl fmt::Debug for ReadWaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReadWaker")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

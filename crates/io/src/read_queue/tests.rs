@@ -1,0 +1,228 @@
+#![allow(clippy::disallowed_methods, reason = "tests stage files and run threads")]
+
+use super::*;
+use crate::kernel::{IoEngine, KernelOptions};
+use crate::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use crate::{Access, CreateOptions, SyncKind};
+use base::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const LEN: u64 = 300_000;
+
+/// A directory of the machine that is removed at the end.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Temp {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("lavastore-queue-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Temp(path.canonicalize().unwrap())
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn content(seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; LEN as usize];
+    Rng::new(seed).fill(&mut bytes);
+    bytes
+}
+
+type Files = Vec<(Arc<dyn ReadFile>, Vec<u8>)>;
+
+fn files(env: &Env, dir: &Path, access: Access) -> Files {
+    env.fs.create_dir_all(dir).unwrap();
+    (0..3)
+        .map(|seed| {
+            let path = dir.join(format!("{seed}"));
+            if !env.fs.exists(&path).unwrap() {
+                let mut file = env.fs.create(&path, &CreateOptions::default()).unwrap();
+                file.append(&content(seed)).unwrap();
+                file.sync(SyncKind::Full).unwrap();
+            }
+            (env.fs.open(&path, access).unwrap(), content(seed))
+        })
+        .collect()
+}
+
+/// Submits reads of which some lie beyond the end, and compares what comes back; returns the tokens in the order in which they came.
+fn read_all(reads: &mut ReadQueue, files: &Files, rng: &mut Rng, count: u64) -> Vec<u64> {
+    let mut asked = Vec::new();
+    let mut order = Vec::new();
+    while (order.len() as u64) < count {
+        while (asked.len() as u64) < count && !rng.one_in(30) {
+            let (file, content) = &files[rng.below(3) as usize];
+            let len = [1, 100, 1000, 4096, 16_000][rng.below(5) as usize];
+            let offset = match rng.below(3) {
+                0 => rng.below(LEN / 4096) * 4096,
+                _ => rng.below(LEN + 100),
+            };
+            let token = asked.len() as u64;
+            reads.submit(file, offset, len, token);
+            asked.push((offset, len, content));
+        }
+        for Completed { token, read } in reads.complete(rng.one_in(2)) {
+            let (offset, len, content) = asked[token as usize];
+            let expected = content.get(offset as usize..offset as usize + len);
+            match read {
+                Ok(bytes) => assert_eq!(Some(&bytes[..]), expected, "{offset} {len}"),
+                Err(e) => {
+                    assert!(expected.is_none() && e.kind() == ErrorKind::Corruption, "{offset} {len}: {e}");
+                }
+            }
+            order.push(token);
+        }
+    }
+    assert_eq!(reads.in_flight(), 0);
+    assert!(reads.complete(true).is_empty(), "nobody waits for nothing");
+    let mut all = order.clone();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..count), "each once");
+    order
+}
+
+fn engines() -> Vec<Env> {
+    [IoEngine::Portable, IoEngine::IoUring].map(|engine| Env::kernel_with(KernelOptions { engine })).into()
+}
+
+#[test]
+fn hundreds_in_flight_bring_what_is_there() {
+    for env in engines() {
+        let dir = Temp::new();
+        for access in [Access::Buffered, Access::Direct] {
+            let files = files(&env, &dir.0, access);
+            let mut reads = ReadQueue::new(&env);
+            for seed in 0..6 {
+                read_all(&mut reads, &files, &mut Rng::new(seed), 700);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_woken() {
+    for env in engines() {
+        let dir = Temp::new();
+        let files = files(&env, &dir.0, Access::Buffered);
+        let mut reads = ReadQueue::new(&env);
+        let waker = reads.waker();
+        waker.wake();
+        // Before there is anything, and before there is a ring.
+        reads.submit(&files[0].0, 0, 100, 1);
+        while reads.in_flight() > 0 {
+            reads.complete(true);
+        }
+        for round in 0..200 {
+            reads.submit(&files[0].0, round, 100, round);
+            let waker = waker.clone();
+            let thread = std::thread::spawn(move || {
+                if round % 3 == 0 {
+                    std::thread::sleep(Duration::from_micros(round));
+                }
+                waker.wake();
+            });
+            while reads.in_flight() > 0 {
+                reads.complete(true);
+            }
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_dropped_waits_for_what_is_in_flight() {
+    for env in engines() {
+        let dir = Temp::new();
+        let files = files(&env, &dir.0, Access::Direct);
+        for asks in [true, false] {
+            let mut reads = ReadQueue::new(&env);
+            (0..400).for_each(|n| reads.submit(&files[n as usize % 3].0, n * 100, 5000, n));
+            if asks {
+                reads.complete(true);
+            }
+        }
+    }
+}
+
+#[test]
+fn in_simulation_the_order_is_drawn() {
+    let order = |seed| {
+        let sim = SimEnv::new(seed);
+        let files = files(&sim.env(), Path::new("/files"), Access::Direct);
+        read_all(&mut ReadQueue::new(&sim.env()), &files, &mut Rng::new(7), 100)
+    };
+    assert_eq!(order(1), order(1), "a function of the seed");
+    assert_ne!(order(1), order(2));
+    assert!(!order(1).is_sorted());
+}
+
+#[test]
+fn a_failure_is_of_the_read_that_failed() {
+    let sim = SimEnv::new(1);
+    let files = files(&sim.env(), Path::new("/files"), Access::Direct);
+    let mut reads = ReadQueue::new(&sim.env());
+    (0..50).for_each(|n| reads.submit(&files[0].0, n, 10, n));
+    sim.inject(FaultPlan::nth(20, FaultEffect::Eio).kinds(&[OpKind::Read]));
+    let mut failed = 0;
+    while reads.in_flight() > 0 {
+        for Completed { token, read } in reads.complete(true) {
+            match read {
+                Ok(bytes) => assert_eq!(&bytes[..], &files[0].1[token as usize..][..10]),
+                Err(e) => failed += u32::from(e.kind() == ErrorKind::Io),
+            }
+        }
+    }
+    assert_eq!(failed, 1);
+}
+
+/// Calls that come back short, interrupted or refused change nothing; a device that fails is told, of the reads that it fails.
+#[cfg(feature = "faults")]
+#[test]
+fn refusals_of_the_kernel_are_met() {
+    use crate::kernel::calls::Call;
+    use crate::kernel::calls::watch::{Fault, Form, Watch};
+    let env = Env::kernel_with(KernelOptions { engine: IoEngine::IoUring });
+    if crate::kernel::probe_io_uring().is_err() {
+        return println!("skipped: no io_uring here");
+    }
+    let dir = Temp::new();
+    for access in [Access::Buffered, Access::Direct] {
+        let files = files(&env, &dir.0, access);
+        for form in Form::ALL.into_iter().filter(|form| form.is_transient()) {
+            for (nth, sticky) in [(0, false), (3, false), (17, false), (0, true), (5, true)] {
+                for only in [Call::RingRead, Call::RingSubmit] {
+                    let watch =
+                        Watch::new(&dir.0, Some(Fault { nth, form, sticky, only: Some(only) }), false);
+                    read_all(&mut ReadQueue::new(&env), &files, &mut Rng::new(nth), 400);
+                    drop(watch);
+                }
+            }
+        }
+        // The second look is a plain read, so that the device must fail twice.
+        let fault = Fault { nth: 10, form: Form::FAILURE, sticky: true, only: None };
+        let watch = Watch::new(&dir.0, Some(fault), false);
+        let mut reads = ReadQueue::new(&env);
+        (0..100).for_each(|n| reads.submit(&files[1].0, n * 7, 10, n));
+        let mut failed = Vec::new();
+        while reads.in_flight() > 0 {
+            for Completed { token, read } in reads.complete(true) {
+                match read {
+                    Ok(bytes) => assert_eq!(&bytes[..], &files[1].1[token as usize * 7..][..10]),
+                    Err(e) => failed.push(e),
+                }
+            }
+        }
+        let told = |e: &base::Error| e.kind() == ErrorKind::Io && e.file().is_some();
+        assert!(failed.len() > 50 && failed.iter().all(told), "{failed:?}");
+        drop(watch);
+        read_all(&mut ReadQueue::new(&env), &files, &mut Rng::new(1), 100);
+    }
+}
