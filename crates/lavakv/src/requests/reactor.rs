@@ -49,8 +49,8 @@ pub(crate) struct Reactor {
     tasks: Tasks<Box<dyn Operation>>,
     /// The threads, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
-    /// Simulation: the choice among operations.
-    choice: Mutex<Rng, rank::SimulatedJobs>,
+    /// Simulation: the choice among operations, from the first of them on.
+    choice: Mutex<Option<Rng>, rank::SimulatedJobs>,
     /// Simulation: operations in one of their steps.
     stepping: AtomicUsize,
     closed: AtomicBool,
@@ -65,7 +65,7 @@ impl Reactor {
             jobs: jobs.clone(),
             tasks: Tasks::default(),
             threads: Mutex::default(),
-            choice: Mutex::new(jobs.context.env.rng()),
+            choice: Mutex::default(),
             stepping: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         })
@@ -175,7 +175,7 @@ impl Foreground for Reactor {
         if !self.is_ready() {
             return false;
         }
-        let number = lock(&self.choice).next_u64();
+        let number = lock(&self.choice).get_or_insert_with(|| self.context.env.rng()).next_u64();
         let Some(operation) = self.tasks.pick(self.now_ns(), number) else { return false };
         // Like threads: one that waits lets others go on, but not more than there are threads.
         self.stepping.fetch_add(1, Ordering::AcqRel);

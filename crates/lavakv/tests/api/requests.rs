@@ -257,8 +257,11 @@ impl Life {
     /// The first so many writes of which the store must have all.
     fn must_have(&self, kind: CrashKind) -> usize {
         let told = |write: &Written| match kind {
-            // One that is to be durable is promised nothing before it is.
-            CrashKind::ProcessKill => write.durable || write.visible == Some(true) && !write.is_durable,
+            // One that is to be durable is promised nothing before it is, and a buffered one of nothing is not logged.
+            CrashKind::ProcessKill => {
+                let is_logged = !write.is_durable && !write.change.is_empty();
+                write.durable || write.visible == Some(true) && is_logged
+            }
             _ => write.durable,
         };
         self.writes.iter().rposition(told).map_or(0, |n| n + 1)
