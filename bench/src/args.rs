@@ -1,6 +1,7 @@
 //! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
 //! report goes.
 
+pub mod requests;
 pub mod sweep;
 pub mod tail;
 
@@ -9,6 +10,7 @@ use crate::record::Kind;
 use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
 use lavastore::{Ablation, OverlapOf, PolicyChoice, VlsmOptions};
+use requests::{Mix, RequestArgs};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use sweep::Sweep;
@@ -33,6 +35,10 @@ pub enum Workload {
     Scan,
     /// The same while one more thread updates at a fixed rate.
     Scanwhilewriting,
+    /// LavaStore: one thread with many requests in flight, reads, writes or both.
+    Async,
+    /// Durable updates, by a number of writers that each wait for theirs.
+    Sync,
     /// LavaStore: overwrites at the space limit, a store that is full and, with --volume, a volume that is.
     Contract,
     /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
@@ -94,6 +100,8 @@ const DATA_LEN: f64 = 131_072.0 * 16_000.0;
 const VALUE_LEN: u64 = 1000;
 /// Most keys of such a store.
 const KEYS_MAX: u64 = 1_000_000;
+/// The same of `sync`.
+const SYNC_KEYS_MAX: u64 = 100_000;
 /// The same of `tail`, whose store is to have levels.
 const TAIL_KEYS_MAX: u64 = 8_000_000;
 /// Client threads of `tail`; of everything else it is one.
@@ -268,6 +276,10 @@ pub struct BenchArgs {
     /// Do not wait for the background before the measured phase ends (figures `settled` are then those of the end)
     #[arg(long)]
     pub no_settle: bool,
+    /// What only `async` and `sync` ask.
+    #[command(flatten)]
+    #[serde(default)]
+    pub requests: RequestArgs,
     /// What only `tail` asks.
     #[command(flatten)]
     #[serde(default)]
@@ -283,7 +295,7 @@ impl BenchArgs {
             "--key-size must be 24 to 65536"
         } else if self.value_len() > VALUE_LEN_MAX {
             "--value-size must be at most 16777216"
-        } else if self.threads() == 0 || self.threads() > 1024 {
+        } else if self.threads.is_some_and(|threads| threads == 0 || threads > 1024) {
             "--threads must be 1 to 1024"
         } else if self.keys_per_call == 0 || self.keys_per_call > 1 << 16 {
             "--keys-per-call must be 1 to 65536"
@@ -315,7 +327,7 @@ impl BenchArgs {
             "--limit-patience must be above 0"
         } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
             "--idle-seconds must not be negative"
-        } else if let Some(complaint) = self.tail.complaint(self) {
+        } else if let Some(complaint) = self.requests.complaint(self).or(self.tail.complaint(self)) {
             complaint
         } else {
             return self.ablation().map(|_| ());
@@ -335,7 +347,12 @@ impl BenchArgs {
     /// Keys in the store.
     pub fn keys(&self) -> u64 {
         let fitting = (DATA_LEN / self.sizes().mean().max(1.0)) as u64;
-        let most = if self.is_tail() { TAIL_KEYS_MAX } else { KEYS_MAX };
+        let most = match self.workload {
+            _ if self.is_tail() => TAIL_KEYS_MAX,
+            // What is measured is the log.
+            Workload::Sync => SYNC_KEYS_MAX,
+            _ => KEYS_MAX,
+        };
         self.num.unwrap_or(fitting.clamp(1, most))
     }
 
@@ -351,14 +368,23 @@ impl BenchArgs {
 
     /// Client threads.
     pub fn threads(&self) -> u64 {
-        self.threads.unwrap_or(if self.is_tail() { TAIL_THREADS } else { 1 })
+        self.threads.unwrap_or(match self.workload {
+            _ if self.is_tail() => TAIL_THREADS,
+            _ if self.in_flight().is_some() => 1,
+            Workload::Async => self.requests.depth,
+            Workload::Sync => self.requests.writers,
+            _ => 1,
+        })
     }
 
     /// What the clients do.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
+            Workload::Async if self.requests.mix == Mix::Read => Kind::Get,
             Workload::Load
             | Workload::Overwrite
+            | Workload::Async
+            | Workload::Sync
             | Workload::Contract
             | Workload::Ablation
             | Workload::Tail => Kind::Put,
@@ -371,6 +397,8 @@ impl BenchArgs {
     pub fn ops(&self) -> u64 {
         match (self.workload, self.client_kind()) {
             (Workload::Load, _) => self.keys(),
+            // Until the time is over.
+            (Workload::Sync, _) if self.seconds.is_some() => self.updates.unwrap_or(u64::MAX),
             (_, Kind::Put) => self.updates.unwrap_or(self.keys().saturating_mul(3)),
             (_, Kind::Get) => self.reads.unwrap_or(self.keys()),
             (_, Kind::Scan) => self.reads.unwrap_or((self.keys() / self.scan_length.max(1)).max(1000)),

@@ -120,8 +120,9 @@ impl Client<'_> {
                 self.engine.write(&self.batch, self.pace.durable)?;
                 (begin_ns, self.batch.len() as u64, self.batch.byte_len() as u64)
             }
-            kind => {
+            _ => {
                 stream.advance();
+                let kind = stream.kind();
                 self.record.plan(kind, &stream.key, stream.value_len());
                 let begin_ns = if closed { now_ns() } else { due_ns };
                 if kind == Kind::Put && !self.admit() {
@@ -185,6 +186,6 @@ fn scan(engine: &dyn Engine, stream: &Stream, length: u64) -> Result<u64> {
     }
 }
 
-fn wrong(stream: &Stream, what: &str) -> Error {
+pub(crate) fn wrong(stream: &Stream, what: &str) -> Error {
     format!("wrong answer: key {} {what}", String::from_utf8_lossy(&stream.key)).into()
 }

@@ -72,7 +72,7 @@ impl EngineSettings {
         };
         let level_base_bytes = args.level_base_bytes.unwrap_or(memtable_bytes * LEVEL_BASE_MEMTABLES);
         Ok(EngineSettings {
-            sync: args.sync,
+            sync: args.is_durable(),
             families,
             cache_bytes: args.cache_budget(),
             memtable_bytes,
@@ -166,6 +166,15 @@ impl Batch {
     }
 }
 
+/// Requests of one thread that does not wait for each.
+pub trait Flight {
+    /// Submits a put, as durable as [`EngineSettings::sync`] says, or a get. `token` comes back with its answer.
+    fn submit(&mut self, put: Option<&[u8]>, key: &[u8], token: u64) -> Result<()>;
+
+    /// Waits for one that is over: its token, and the value of a get.
+    fn wait(&mut self) -> Result<(u64, Option<lavastore::Value>)>;
+}
+
 /// An open store of some engine. All calls come from several threads at once.
 pub trait Engine: Send + Sync {
     /// Writes one key, as durable as [`EngineSettings::sync`] says.
@@ -205,6 +214,11 @@ pub trait Engine: Send + Sync {
     /// it is opened.
     fn families(&self) -> Vec<&dyn Engine> {
         Vec::new()
+    }
+
+    /// Requests of which so many may be in flight at once; `None`: the engine has blocking calls only.
+    fn flight(&self, _depth: u64) -> Result<Option<Box<dyn Flight>>> {
+        Ok(None)
     }
 
     /// How long writers were made to wait since the store was opened, by cause, in nanoseconds: for the time series of

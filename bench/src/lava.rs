@@ -2,12 +2,13 @@
 
 use crate::Result;
 use crate::args::{Codec, Placement};
-use crate::engine::{Backlog, Batch, Engine, EngineSettings, Opener};
+use crate::engine::{Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Options, PolicyChoice,
-    SpaceLimit, ValuePlacement, WriteBatch, WriteOptions, Writer,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Options, Outcome,
+    PolicyChoice, RequestOptions, RequestQueue, Requests, SpaceLimit, Value, ValuePlacement, WriteBatch,
+    WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -180,6 +181,30 @@ impl LavaEngine {
     }
 }
 
+/// Requests in flight, and the queue that they come out of.
+struct LavaFlight {
+    requests: Requests,
+    queue: RequestQueue,
+}
+
+impl Flight for LavaFlight {
+    fn submit(&mut self, put: Option<&[u8]>, key: &[u8], token: u64) -> Result<()> {
+        match put {
+            Some(value) => self.queue.submit(self.requests.put(key, value)?, token),
+            None => self.queue.submit(self.requests.get(key)?, token),
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(u64, Option<Value>)> {
+        let (token, outcome) = self.queue.wait(None).ok_or("nothing is in flight")?;
+        match outcome? {
+            Outcome::Value(value) => Ok((token, value)),
+            _ => Ok((token, None)),
+        }
+    }
+}
+
 impl Engine for LavaEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.writer(true).put(key, value)?)
@@ -284,6 +309,13 @@ impl Engine for LavaEngine {
 
     fn families(&self) -> Vec<&dyn Engine> {
         self.others.iter().map(|family| family as &dyn Engine).collect()
+    }
+
+    fn flight(&self, depth: u64) -> Result<Option<Box<dyn Flight>>> {
+        let (depth, write) = (depth as usize, self.write_options(true));
+        let requests = self.db.requests(&RequestOptions { depth, write, ..RequestOptions::default() })?;
+        let requests = self.family.as_ref().map(|family| requests.family(family)).unwrap_or(requests);
+        Ok(Some(Box::new(LavaFlight { queue: requests.queue(), requests })))
     }
 
     fn waits_ns(&self) -> Vec<(String, u64)> {

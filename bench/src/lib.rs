@@ -30,6 +30,7 @@ pub mod costs;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
+pub mod flight;
 pub mod fs;
 pub mod full;
 pub mod host;

@@ -240,7 +240,7 @@ impl Report {
         let o = &self.options;
         let threads =
             if o.threads() == 1 { "1 thread".to_owned() } else { format!("{} threads", o.threads()) };
-        let sync = if o.sync { ", every write durable" } else { "" };
+        let sync = if o.is_durable() { ", every write durable" } else { "" };
         let keys = human_count(o.keys());
         let scan = if o.client_kind() == Kind::Scan {
             format!(", {} entries each", o.scan_length)

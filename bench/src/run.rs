@@ -4,6 +4,7 @@ use crate::args::{BenchArgs, Workload};
 use crate::costs::{Around, Counters, SETTLE_MAX};
 use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
+use crate::flight;
 use crate::host::{self, StopOnDrop, now_ns, wait_until};
 use crate::limit::{Throttle, Watch};
 use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
@@ -173,10 +174,21 @@ fn operate(
     let end_ns = args.seconds.map_or(u64::MAX, |s| start_ns + (s * 1e9) as u64);
     let stop = AtomicBool::new(false);
     let writer_stop = AtomicBool::new(false);
+    let stream_of = |thread| {
+        let stream = Stream::new(space, role, kind, args.ops(), thread, args.threads());
+        match args.mixed_read_share() {
+            Some(share) => stream.mixed(share),
+            None => stream,
+        }
+    };
+    if let Some(depth) = args.in_flight() {
+        let pace = Pace { start_ns, end_ns, ..unpaced(args, 1, true) };
+        return Ok((merge(&[flight::drive(engine, stream_of(0), pace, depth, &stop)?]), None));
+    }
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..args.threads())
             .map(|thread| {
-                let stream = Stream::new(space, role, kind, args.ops(), thread, args.threads());
+                let stream = stream_of(thread);
                 let open = args.rate.map(|rate| OpenLoop::share(rate, thread, args.threads()));
                 let pace = Pace { start_ns, end_ns, open, ..unpaced(args, args.batch, true) };
                 let stop = &stop;

@@ -56,6 +56,8 @@ pub struct Stream {
     space: Space,
     kind: Kind,
     every_key: bool,
+    /// Each operation is a get with this probability and a put otherwise.
+    read_share: Option<f64>,
     /// Of the keys there are, those of one family: its number and how many there are.
     family: (u64, u64),
     next: u64,
@@ -79,6 +81,7 @@ impl Stream {
         Stream {
             kind,
             every_key: role == Role::Load,
+            read_share: None,
             family: (0, 1),
             next: part(thread),
             end: part(thread + 1),
@@ -90,6 +93,11 @@ impl Stream {
             index: 0,
             space: space.clone(),
         }
+    }
+
+    /// The same with gets and puts mixed: so many of them are gets.
+    pub fn mixed(self, read_share: f64) -> Self {
+        Stream { read_share: Some(read_share), ..self }
     }
 
     /// Puts of every key of one of several families, whose keys are those that leave its number when divided by how many
@@ -130,6 +138,9 @@ impl Stream {
             self.space.picker.next(&mut self.picks)
         };
         self.next += 1;
+        if let Some(share) = self.read_share {
+            self.kind = if self.picks.unit() < share { Kind::Get } else { Kind::Put };
+        }
         self.write_out();
         true
     }
@@ -149,7 +160,12 @@ impl Stream {
 
     /// True if `value` may be what was written for the present key.
     pub fn check(&self, value: &[u8]) -> bool {
-        Values::check(self.index, self.value_len(), value)
+        self.check_of(self.index, value)
+    }
+
+    /// The same of the key with this index.
+    pub fn check_of(&self, index: u64, value: &[u8]) -> bool {
+        Values::check(index, self.space.sizes.len_of(index), value)
     }
 }
 

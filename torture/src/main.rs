@@ -44,6 +44,7 @@ mod plan;
 mod reclaim;
 mod regressions;
 mod repair;
+mod requests;
 mod row;
 mod rows;
 mod runner;

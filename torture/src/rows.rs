@@ -4,7 +4,7 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, logs, machine,
-    model, reclaim, repair, sched, threads,
+    model, reclaim, repair, requests, sched, threads,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -39,6 +39,38 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 50_000,
         alone: false,
         case: crash::case,
+    },
+    Row {
+        name: "async",
+        about: "requests in flight: what was told visible or durable survives a death at any operation, in the order of submission",
+        unit: Unit::Images,
+        ci: 4_000,
+        alone: false,
+        case: requests::case,
+    },
+    Row {
+        name: "async-on-lavafs",
+        about: "the row async, on LavaFS",
+        unit: Unit::Images,
+        ci: 500,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| requests::case(context, seed)),
+    },
+    Row {
+        name: "async-io-errors",
+        about: "requests in flight: an operation of the file system fails, all are told, and the power goes",
+        unit: Unit::Cases,
+        ci: 300,
+        alone: false,
+        case: requests::case_io_errors,
+    },
+    Row {
+        name: "async-io-errors-on-lavafs",
+        about: "the row async-io-errors, on LavaFS",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| requests::case_io_errors(context, seed)),
     },
     Row {
         name: "log-model",

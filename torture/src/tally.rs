@@ -5,6 +5,7 @@
 //! [`missing`].
 
 use crate::logs::seen;
+use crate::requests;
 use lavastore::{Db, Statistics};
 use std::cell::Cell;
 
@@ -78,6 +79,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
+        "async" | "async-io-errors" => &[requests::TOLD_DURABLE, requests::REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED, PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],

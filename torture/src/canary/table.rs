@@ -360,6 +360,30 @@ pub(crate) const CANARIES: &[Canary] = &[
         None,
         "a write that may not wait is refused when only the device is waited for: it is in the log, and seen",
     ),
+    test(
+        "request-told-durable-when-visible",
+        ("lavastore-lavakv", "--test api"),
+        "requests::requests_do_what_the_model_does_and_a_crash_takes_nothing_that_was_told",
+        "an asynchronous durable write is acknowledged when it is logged",
+    ),
+    test(
+        "request-overtakes-who-waits",
+        ("lavastore-lavakv", "--lib"),
+        "requests::tests::who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may",
+        "a write that was submitted later than one that waits is written before it",
+    ),
+    test(
+        "request-pushed-without-a-wake-up",
+        ("lavastore-lavakv", "--test api"),
+        "requests::all_are_told_under_every_schedule",
+        "a request is handed over, and no thread is woken for it",
+    ),
+    test(
+        "request-over-without-a-wake-up",
+        ("lavastore-lavakv", "--test api"),
+        "requests::all_are_told_under_every_schedule",
+        "a request is over, and the loop that waits for one is not woken",
+    ),
     row(
         "flush-picked-while-families-freeze",
         "sched-crash",

@@ -1,0 +1,86 @@
+//! The options of the workloads `async` and `sync` that no other has.
+
+use super::{BenchArgs, Workload};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Most requests in flight, and most writers.
+const DEPTH_MAX: u64 = 4096;
+
+/// What the requests of `async` are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mix {
+    /// Gets.
+    #[default]
+    Read,
+    /// Puts.
+    Write,
+    /// As many of the one as of the other.
+    Mixed,
+}
+
+/// Options of `async` and `sync` alone.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestArgs {
+    /// async: requests that the one thread has in flight
+    #[arg(long, value_name = "N", default_value_t = RequestArgs::default().depth)]
+    pub depth: u64,
+    /// async: what they are
+    #[arg(long = "workload", value_enum, value_name = "MIX", default_value_t = Mix::Read)]
+    pub mix: Mix,
+    /// async: the same work by as many threads as there would be requests, with blocking calls
+    #[arg(long)]
+    pub blocking: bool,
+    /// sync: how many durable writes wait at once
+    #[arg(long, value_name = "N", default_value_t = RequestArgs::default().writers)]
+    pub writers: u64,
+    /// sync: one thread has them in flight, in place of a thread for each
+    #[arg(long = "async")]
+    pub in_flight: bool,
+}
+
+impl Default for RequestArgs {
+    fn default() -> Self {
+        RequestArgs { depth: 64, mix: Mix::Read, blocking: false, writers: 1, in_flight: false }
+    }
+}
+
+impl RequestArgs {
+    /// What makes no sense.
+    pub(super) fn complaint(&self, all: &BenchArgs) -> Option<&'static str> {
+        let own = matches!(all.workload, Workload::Async | Workload::Sync);
+        if self.depth == 0 || self.depth > DEPTH_MAX || self.writers == 0 || self.writers > DEPTH_MAX {
+            Some("--depth and --writers must be 1 to 4096")
+        } else if own && (all.threads.is_some() || all.rate.is_some() || all.batch != 1) {
+            Some(
+                "async and sync say by --depth or --writers how many operations wait at once: no --threads, --rate, --batch",
+            )
+        } else {
+            None
+        }
+    }
+}
+
+impl BenchArgs {
+    /// Requests that one thread has in flight; `None`: threads with blocking calls.
+    pub fn in_flight(&self) -> Option<u64> {
+        let requests = &self.requests;
+        match self.workload {
+            Workload::Async => (!requests.blocking).then_some(requests.depth),
+            Workload::Sync => requests.in_flight.then_some(requests.writers),
+            _ => None,
+        }
+    }
+
+    /// The part of the operations that are gets, where both are mixed.
+    pub fn mixed_read_share(&self) -> Option<f64> {
+        (self.workload == Workload::Async && self.requests.mix == Mix::Mixed).then_some(0.5)
+    }
+
+    /// Every write is durable before it is acknowledged.
+    pub fn is_durable(&self) -> bool {
+        self.sync || self.workload == Workload::Sync
+    }
+}

@@ -1,0 +1,461 @@
+//! Rows `async` and `async-io-errors`: requests in flight, a machine that dies, and one whose operations fail.
+//!
+//! A life submits writes and reads without waiting for them, drops futures, and lets the store go on for a few steps now and then. Writes of
+//! one handle are applied in the order in which they were submitted, so what a crash leaves is the state after the first so many of
+//! them: all that had been told durable (of a process that dies: visible), and none that was submitted later. In `async` the machine dies at
+//! many points of a recorded life; in `async-io-errors` one operation of the file system fails, everything in flight is told, and then the
+//! power goes.
+
+use crate::case::{Context, Outcome, guarded};
+use crate::check::{Check, Doing, ensure};
+use crate::crash::{crash, each_state, kind, loss};
+use crate::history::Loss;
+use crate::machine::{self, DIR};
+use crate::plan;
+use crate::tally;
+use io::Rng;
+use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv, block_on};
+use lavastore::{
+    Db, Durability, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Value, WriteBatch,
+    WriteOptions,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+const KEYS: u64 = 16;
+
+/// What lives have to show.
+pub(crate) const TOLD_DURABLE: &str = "writes told durable";
+pub(crate) const REFUSED: &str = "writes refused";
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+/// What a write does to its keys.
+type Change = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// A write, and the operations of the file system by which something was known of it.
+struct Written {
+    change: Change,
+    visible: Option<Request<()>>,
+    durable: Option<Request<()>>,
+    is_durable: bool,
+    submitted_op: u64,
+    visible_op: Option<u64>,
+    durable_op: Option<u64>,
+    fate: Fate,
+}
+
+/// What was told of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nothing but good.
+    Written,
+    /// Nothing of it was written.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Fate {
+    /// Of a write that was told this in place of being visible.
+    fn of(e: &Error) -> Fate {
+        match e.kind() {
+            ErrorKind::Busy | ErrorKind::NoSpace | ErrorKind::Poisoned | ErrorKind::Closed => Fate::Refused,
+            _ => Fate::Unknown,
+        }
+    }
+}
+
+impl Written {
+    fn is_over(&self) -> bool {
+        self.visible.is_none() && self.durable.is_none()
+    }
+
+    /// What was told at this operation of the file system. Errors.
+    fn listen(&mut self, op: u64) -> Vec<Error> {
+        let mut failed = Vec::new();
+        if let Some(outcome) = self.visible.as_mut().and_then(Request::take) {
+            self.visible = None;
+            match outcome {
+                Ok(()) => self.visible_op = Some(op),
+                Err(e) => {
+                    (self.fate, self.durable) = (Fate::of(&e), None);
+                    failed.push(e);
+                }
+            }
+        }
+        // In this order: what is durable was told visible before.
+        if self.visible.is_none()
+            && let Some(outcome) = self.durable.as_mut().and_then(Request::take)
+        {
+            self.durable = None;
+            match outcome {
+                Ok(()) => self.durable_op = Some(op),
+                Err(e) => failed.push(e),
+            }
+        }
+        failed
+    }
+}
+
+/// A read, and how many writes were visible when it was submitted.
+struct Reading {
+    keys: Vec<Vec<u8>>,
+    from: usize,
+    request: Request<Vec<Option<Value>>>,
+}
+
+struct Life {
+    sim: SimEnv,
+    rng: Rng,
+    writes: Vec<Written>,
+    reads: Vec<Reading>,
+    flushes: Vec<Request<()>>,
+    /// An operation may fail.
+    strikes: bool,
+}
+
+fn apply(state: &mut State, change: &Change) {
+    for (key, value) in change {
+        match value {
+            Some(value) => _ = state.insert(key.clone(), value.clone()),
+            None => _ = state.remove(key),
+        }
+    }
+}
+
+/// Lets the store go on for so many steps, unless it has nothing to do.
+fn go_on(db: &Db, steps: u64) {
+    let mut left = steps;
+    block_on(
+        db,
+        poll_fn(|_| match left.checked_sub(1) {
+            None => Poll::Ready(()),
+            Some(fewer) => {
+                left = fewer;
+                Poll::Pending
+            }
+        }),
+    );
+}
+
+impl Life {
+    fn new(sim: SimEnv, rng: Rng, strikes: bool) -> Life {
+        Life { sim, rng, writes: Vec::new(), reads: Vec::new(), flushes: Vec::new(), strikes }
+    }
+
+    fn open(&mut self) -> Result<Db> {
+        let async_threads = 1 + self.rng.below(3) as usize;
+        let options = Options { async_threads, ..plan::options(&mut self.rng) };
+        let env = machine::try_env(&self.sim)?;
+        Db::open_in(&env, DIR, &options)
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.rng.below(16) {
+            0 => self.rng.range(16_000, 40_000),
+            1..=4 => self.rng.range(400, 6000),
+            _ => self.rng.below(80),
+        };
+        let mut value = (self.writes.len() as u64).to_le_bytes().to_vec();
+        value.resize(8 + len as usize, self.writes.len() as u8);
+        value
+    }
+
+    fn change(&mut self) -> Change {
+        let count = if self.rng.one_in(4) { self.rng.below(4) } else { 1 };
+        let one = |life: &mut Life| {
+            let key = format!("key{:03}", life.rng.below(KEYS)).into_bytes();
+            (key, (!life.rng.one_in(4)).then(|| life.value()))
+        };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn write(&mut self, requests: &Requests) -> Check {
+        let change = self.change();
+        let is_durable = self.rng.one_in(2);
+        let durability = if is_durable { Durability::Durable } else { Durability::Buffered };
+        let wait_at_most = match self.rng.below(8) {
+            0 => Some(Duration::ZERO),
+            1 => Some(Duration::from_micros(self.rng.range(1, 20_000))),
+            _ => None,
+        };
+        let submitted_op = self.sim.op_count();
+        let requests = requests.writing(&WriteOptions { durability: Some(durability), wait_at_most });
+        let submitted = match &change[..] {
+            [(key, Some(value))] => requests.put(&key[..], &value[..]),
+            [(key, None)] => requests.delete(&key[..]),
+            several => {
+                let mut batch = WriteBatch::new();
+                for (key, value) in several {
+                    match value {
+                        Some(value) => _ = batch.put(key, value),
+                        None => _ = batch.delete(key),
+                    }
+                }
+                requests.write(batch)
+            }
+        };
+        let mut written = Written {
+            change,
+            visible: None,
+            durable: None,
+            is_durable,
+            submitted_op,
+            visible_op: None,
+            durable_op: None,
+            fate: Fate::Written,
+        };
+        match submitted {
+            Ok(request) => {
+                let (visible, durable) = request.split();
+                written.visible = Some(visible);
+                // Now and then nobody asks.
+                written.durable = Some(durable).filter(|_| is_durable && !self.rng.one_in(6));
+            }
+            Err(e) => {
+                self.may_fail(&e)?;
+                written.fate = Fate::of(&e);
+            }
+        }
+        self.writes.push(written);
+        Ok(())
+    }
+
+    /// Errors that a life without faults has: those of limits.
+    fn may_fail(&self, e: &Error) -> Check {
+        let limits = matches!(e.kind(), ErrorKind::Busy | ErrorKind::NoSpace);
+        ensure!(limits || self.sim.faults_fired() > 0, "nothing has failed, and yet: {e}");
+        Ok(())
+    }
+
+    fn read(&mut self, requests: &Requests) -> Check {
+        let count = self.rng.range(1, 5);
+        let keys: Vec<Vec<u8>> =
+            (0..count).map(|_| format!("key{:03}", self.rng.below(KEYS)).into_bytes()).collect();
+        match requests.multi_get(keys.clone()) {
+            Ok(request) => {
+                let from =
+                    self.writes.iter().rposition(|write| write.visible_op.is_some()).map_or(0, |n| n + 1);
+                self.reads.push(Reading { keys, from, request });
+                Ok(())
+            }
+            Err(e) => self.may_fail(&e),
+        }
+    }
+
+    /// Hears what is known by now.
+    fn listen(&mut self) -> Check {
+        let op = self.sim.op_count();
+        let mut failed: Vec<Error> = self.writes.iter_mut().flat_map(|write| write.listen(op)).collect();
+        for mut read in std::mem::take(&mut self.reads) {
+            match read.request.take() {
+                None => self.reads.push(read),
+                Some(Err(e)) => failed.push(e),
+                Some(Ok(found)) => self.judge(&read, found)?,
+            }
+        }
+        for flush in &mut self.flushes {
+            failed.extend(flush.take().and_then(Result::err));
+        }
+        failed.iter().try_for_each(|e| self.may_fail(e))
+    }
+
+    /// A read found what the store was after some of the writes.
+    fn judge(&self, read: &Reading, found: Vec<Option<Value>>) -> Check {
+        let found: Vec<Option<Vec<u8>>> = found.into_iter().map(|value| value.map(Value::into_vec)).collect();
+        let fits =
+            |state: &State| read.keys.iter().zip(&found).all(|(key, found)| state.get(key) == found.as_ref());
+        let to = self.writes.len();
+        ensure!(self.states(read.from, to).any(|state| fits(&state)), "a read found what never was");
+        Ok(())
+    }
+
+    /// The states after the first `from` writes, and after each of those that follow, up to `to`. A write of which nobody knows is there or
+    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log.
+    fn states(&self, from: usize, to: usize) -> impl Iterator<Item = State> + '_ {
+        let mut states = vec![State::new()];
+        let last_visible = self.writes.iter().rposition(|write| write.visible_op.is_some());
+        let after = (0..=to).map(move |n| {
+            let write = n.checked_sub(1).and_then(|n| Some((n, self.writes.get(n)?)));
+            let written = write.filter(|(n, write)| match write.fate {
+                Fate::Written => true,
+                Fate::Refused => false,
+                Fate::Unknown => last_visible.is_none_or(|last| *n > last),
+            });
+            if let Some((_, write)) = written {
+                let before = states.clone();
+                states.iter_mut().for_each(|state| apply(state, &write.change));
+                states.extend(before.into_iter().filter(|_| write.fate == Fate::Unknown));
+            }
+            states.clone()
+        });
+        after.skip(from).flatten()
+    }
+
+    fn act(&mut self, db: &Db, requests: &Requests) -> Check {
+        match self.rng.below(20) {
+            0..=9 => self.write(requests),
+            10..=12 => self.read(requests),
+            13 => match requests.flush() {
+                Ok(flush) => {
+                    self.flushes.push(flush);
+                    Ok(())
+                }
+                Err(e) => self.may_fail(&e),
+            },
+            14..=16 => self.listen(),
+            _ => {
+                let steps = self.rng.below(10);
+                go_on(db, steps);
+                Ok(())
+            }
+        }
+    }
+
+    /// One session; at its end the store is dropped with requests in flight, or when all are over.
+    fn session(&mut self, count: u64) -> Check {
+        let db = match self.open() {
+            Ok(db) => db,
+            Err(e) => return self.may_fail(&e),
+        };
+        let depth = [2, 32, 1024][self.rng.below(3) as usize];
+        let requests =
+            db.requests(&RequestOptions { depth, ..Default::default() }).doing(|| "requests".into())?;
+        for _ in 0..count {
+            self.act(&db, &requests)?;
+        }
+        if self.strikes || self.rng.one_in(2) {
+            let all_over = |requests: &Requests| requests.in_flight() == 0;
+            block_on(&db, poll_fn(|_| if all_over(&requests) { Poll::Ready(()) } else { Poll::Pending }));
+            self.listen()?;
+            ensure!(
+                self.writes.iter().all(Written::is_over),
+                "no more is in flight, and a write was not told"
+            );
+        }
+        tally::add(&db);
+        drop((requests, db));
+        self.listen_after_close()
+    }
+
+    /// All that was in flight when the store closed is told now.
+    fn listen_after_close(&mut self) -> Check {
+        let op = self.sim.op_count();
+        self.writes.iter_mut().for_each(|write| drop(write.listen(op)));
+        ensure!(self.writes.iter().all(Written::is_over), "the store is closed, and a write was not told");
+        self.reads.clear();
+        self.flushes.clear();
+        Ok(())
+    }
+
+    fn note(&self, outcome: &mut Outcome) {
+        let told = |of: fn(&Written) -> bool| self.writes.iter().filter(|write| of(write)).count() as u64;
+        outcome.note(TOLD_DURABLE, told(|write| write.durable_op.is_some()));
+        outcome.note(REFUSED, told(|write| write.fate == Fate::Refused));
+    }
+
+    /// What of all states is most like this, for people.
+    fn nearest(&self, found: &State) -> String {
+        let differing = |state: &State| {
+            let keys = state.keys().chain(found.keys()).filter(|key| state.get(*key) != found.get(*key));
+            keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect::<BTreeSet<_>>()
+        };
+        let all = self.states(0, self.writes.len()).map(|state| differing(&state)).enumerate();
+        let nearest = all.min_by_key(|(_, keys)| keys.len());
+        nearest.map_or_else(String::new, |(n, keys)| format!("is most like after {n}, but for {keys:?}"))
+    }
+
+    /// Checks what a crash at this operation has left.
+    fn check(&self, left: &SimEnv, op: u64, lost: Loss, rng: &mut Rng) -> Check {
+        let known = |known: Option<u64>| known.is_some_and(|at| at <= op);
+        let promised = |write: &Written| match lost {
+            Loss::Power => known(write.durable_op),
+            // One that is to be durable is promised nothing before it is, and a buffered one of nothing is not logged.
+            Loss::Process => {
+                let is_logged = !write.is_durable && !write.change.is_empty();
+                known(write.durable_op) || known(write.visible_op) && is_logged
+            }
+        };
+        let must = self.writes.iter().rposition(promised).map_or(0, |n| n + 1);
+        let may = self.writes.iter().filter(|write| write.submitted_op <= op).count();
+        let db = Db::open_in(&machine::env(left)?, DIR, &plan::options(rng)).doing(|| "open".into())?;
+        let found: State = db.iter().collect::<Result<_>>().doing(|| "scan".into())?;
+        let fits = self.states(must, may.max(must)).any(|state| state == found);
+        ensure!(fits, "after {must} to {may} of {} writes it {}", self.writes.len(), self.nearest(&found));
+        // It goes on.
+        let options = RequestOptions { write: WriteOptions::durable(), ..Default::default() };
+        let put = db.requests(&options).and_then(|requests| requests.put("after", "all"));
+        match put.and_then(|put| block_on(&db, put)) {
+            // Its limit may be tight.
+            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+            put => put.doing(|| "a put after recovery".into()),
+        }
+    }
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut life = Life::new(machine::new(seed), Rng::new(seed ^ 0x6173_796e_6300), false);
+    let lived = guarded(|| {
+        for _ in 0..life.rng.range(1, 4) {
+            let count = life.rng.range(20, 120);
+            life.session(count)?;
+        }
+        Ok(())
+    });
+    if let Err(why) = lived.and_then(|lived: Check| lived) {
+        outcome.failures.push(format!("while recording: {why}"));
+        return outcome;
+    }
+    life.note(&mut outcome);
+    let record = life.sim.record();
+    let ops = record.mutations();
+    each_state(seed, outcome, |rng| {
+        let (op, kind, left) = crash(&record, &ops, rng);
+        let image = left.state_hash();
+        let checked = guarded(|| life.check(&left, op, loss(kind), rng)).and_then(|checked| checked);
+        (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
+    })
+}
+
+const EFFECTS: [(FaultEffect, bool, &str); 6] = [
+    (FaultEffect::Eio, false, "EIO"),
+    (FaultEffect::Eio, true, "EIO for good"),
+    (FaultEffect::Short, false, "a short transfer"),
+    (FaultEffect::NoSpace, false, "ENOSPC"),
+    (FaultEffect::NoSpace, true, "ENOSPC for good"),
+    (FaultEffect::NoDescriptor, false, "EMFILE"),
+];
+
+pub(crate) fn case_io_errors(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (nth, (effect, sticky, name)) in (0..).zip(EFFECTS) {
+        let struck =
+            guarded(|| strike(seed * 6 + nth, effect, sticky, &mut outcome)).and_then(|struck| struck);
+        outcome.take(struck.map_err(|why| format!("{name}: {why}")));
+    }
+    outcome
+}
+
+/// A session with a past, one of whose operations fails.
+fn strike(seed: u64, effect: FaultEffect, sticky: bool, outcome: &mut Outcome) -> Check {
+    let mut rng = Rng::new(seed ^ 0x7374_7269_6b65);
+    let mut life = Life::new(machine::new(seed), rng.fork(), true);
+    life.session(rng.range(5, 60))?;
+    let plan = FaultPlan::nth(rng.below(120), effect);
+    life.sim.inject(if sticky { plan.sticky() } else { plan });
+    life.session(rng.range(20, 100))?;
+    life.sim.clear_faults();
+    life.note(outcome);
+    let kind = kind(&mut rng);
+    let (op, left) = (life.sim.op_count(), life.sim.crash(kind, seed));
+    // What the kernel had of a failed sync is nobody's promise.
+    let lost = if life.sim.faults_fired() > 0 || kind != CrashKind::ProcessKill {
+        Loss::Power
+    } else {
+        Loss::Process
+    };
+    life.check(&left, op, lost, &mut rng).map_err(|why| format!("{kind:?}: {why}"))
+}
