@@ -150,19 +150,25 @@ impl Core {
     }
 
     fn seal_over_bound(self: &Arc<Self>) -> Result<()> {
-        let mut before = usize::MAX;
+        // Counted once, and then as they go: there may be thousands.
+        let mut waiting = self.waiting_groups();
         loop {
             let is_short = self.lane.files().ballast_is_short();
             let most = if is_short { WAITING_AT_OPEN_SHORT } else { WAITING_AT_OPEN_MAX };
-            let waiting = self.waiting_groups();
-            // What another engine needs of them stays.
-            if waiting <= most || waiting >= std::mem::replace(&mut before, waiting) {
+            if waiting <= most {
                 return Ok(());
             }
+            let before = self.counters.sealed_groups.get();
             match self.seal_at_once() {
-                Err(e) if e.kind() == ErrorKind::NoSpace && self.job_found_no_room()? => before = usize::MAX,
+                Err(e) if e.kind() == ErrorKind::NoSpace && self.job_found_no_room()? => continue,
                 sealed => sealed?,
             }
+            let sealed = self.counters.sealed_groups.get() - before;
+            if sealed == 0 {
+                // What another engine needs of them stays.
+                return Ok(());
+            }
+            waiting = waiting.saturating_sub(usize::try_from(sealed).unwrap_or(usize::MAX));
         }
     }
 

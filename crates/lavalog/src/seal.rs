@@ -162,7 +162,14 @@ impl Core {
 
     /// The oldest of them above a number that may be sealed, after the log has let go of it: what is in it is applied, and durable.
     fn passed(&self, above: u64) -> Result<Option<LaneGroup>> {
-        let oldest = || self.sealable().into_iter().find(|group| group.ltn > above);
+        let oldest = || {
+            let held = self.held_from();
+            match self.lane.first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
+                Some(group) => Some(group).filter(|group| held.is_none_or(|ltn| group.ltn < ltn)),
+                // Those that the log has not let go of lie behind all others.
+                None => self.sealable().into_iter().find(|group| group.ltn > above),
+            }
+        };
         for must_be in [false, true] {
             let group = oldest();
             if group.as_ref().is_none_or(|group| group.state == GroupState::Passed) {

@@ -12,7 +12,7 @@ use crate::files::unfinished::{self, Mark, Work};
 use crate::guest::Guest;
 use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid};
 use io::{Access, Env, FileLock, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -157,8 +157,13 @@ pub fn open_lane(
                 let is_read = which == Groups::All || group.retained_bytes.is_none();
                 group.lane == lane && !group.discarded && is_read
             };
+            // Asked for each group: nobody goes through all files as often as there are groups. Of several the first by its name.
+            let mut by_group = HashMap::default();
+            for on_disk in here.values() {
+                on_disk.group.map(|group| by_group.entry(group).or_insert(on_disk));
+            }
             for group in state.log_groups.values().filter(counts) {
-                let (file, is_elsewhere) = file_of(group, state.uid, &here, dir);
+                let (file, is_elsewhere) = file_of(group, state.uid, (&here, &by_group), dir);
                 if is_elsewhere && let Some(path) = &file.path.file_name() {
                     let why = format!(
                         "{} has log group {}, which belongs here: files were exchanged",
@@ -198,7 +203,12 @@ struct OnDisk {
 }
 
 /// Where a group is: in its file, or in another one, if only that begins with a page of it, which is told then.
-fn file_of(group: &LogGroupMeta, store: Uid, here: &BTreeMap<String, OnDisk>, dir: &Path) -> (LogFile, bool) {
+fn file_of(
+    group: &LogGroupMeta,
+    store: Uid,
+    (here, by_group): (&BTreeMap<String, OnDisk>, &HashMap<GroupFound, &OnDisk>),
+    dir: &Path,
+) -> (LogFile, bool) {
     let name = names::log(group.file);
     let listed = ListedGroup {
         ltn: group.ltn,
@@ -210,8 +220,8 @@ fn file_of(group: &LogGroupMeta, store: Uid, here: &BTreeMap<String, OnDisk>, di
     };
     let found = GroupFound { ltn: group.ltn, uid: group.uid, store: group.store.unwrap_or(store) };
     let own = here.get(&name);
-    let is_it = |on_disk: &&OnDisk| on_disk.group == Some(found);
-    let other = here.values().find(is_it).filter(|_| !own.iter().any(is_it));
+    let is_own = own.is_some_and(|own| own.group == Some(found));
+    let other = by_group.get(&found).copied().filter(|_| !is_own);
     let path = io::fs::join(dir, &name);
     let (path, file) = match other.or(own) {
         Some(on_disk) => (on_disk.path.clone(), on_disk.file.clone()),

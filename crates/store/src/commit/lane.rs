@@ -279,6 +279,16 @@ impl Log {
         self.groups_after(false)
     }
 
+    /// The first group above a number that the log has let go of and that is not storage yet, of those for which `is_wanted` says so.
+    /// Nothing but this one is copied, however many there are.
+    pub fn first_passed(&self, above: u64, is_wanted: impl Fn(&PriorGroup) -> bool) -> Option<LaneGroup> {
+        let state = lock(&self.files.state);
+        let from = state.passed.partition_point(|group| group.ltn <= above);
+        let group = state.passed.iter().skip(from).find(|group| is_wanted(group))?;
+        let PriorGroup { ltn, len, filled, seqs } = group.clone();
+        Some(LaneGroup { ltn, len, filled, state: GroupState::Passed, seqs: Some(seqs) })
+    }
+
     fn groups_after(&self, with_retained: bool) -> Vec<LaneGroup> {
         let in_use = self.in_use();
         let state = lock(&self.files.state);
@@ -296,8 +306,8 @@ impl Log {
         let passed = state.passed.iter().map(|group| of_log(GroupState::Passed, group));
         let mut all: Vec<LaneGroup> = retained.chain(passed).collect();
         // What was passed meanwhile is in both, or was retained.
-        let known =
-            |ltn| state.retained.contains_key(&ltn) || state.passed.iter().any(|group| group.ltn == ltn);
+        let is_passed = |ltn| state.passed.binary_search_by_key(&ltn, |group| group.ltn).is_ok();
+        let known = |ltn| state.retained.contains_key(&ltn) || is_passed(ltn);
         let in_use: Vec<&PriorGroup> = in_use.iter().filter(|group| !known(group.ltn)).collect();
         if let Some((active, closed)) = in_use.split_last() {
             all.extend(closed.iter().map(|group| of_log(GroupState::Closed, group)));

@@ -10,7 +10,7 @@ use io::{Env, PAGE, ReadFile};
 use std::path::Path;
 
 /// A group, as its pages say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupFound {
     /// Its number.
     pub ltn: u64,
