@@ -689,6 +689,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "files are let into the room below a limit that the manifest takes without asking",
     ),
     test(
+        "looked-for-memory-in-vain-and-went-in",
+        ("lavastore-lavakv", "--lib"),
+        "write::room::schedules::no_schedule_lets_two_writers_into_the_room_of_one",
+        "a write that found no memtable to freeze, since all were being flushed, goes into memory that others have filled since",
+    ),
+    test(
         "ceiling-of-the-last-process-forgotten",
         ("lavastore-lavalog", "--test domain"),
         "faults::a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit",
