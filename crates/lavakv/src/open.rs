@@ -536,6 +536,7 @@ fn replay_batch(
         return Ok(());
     };
     let mut values = values.into_iter();
+    let mut changed: Vec<Arc<Family>> = Vec::new();
     let mut seq = first_seq;
     for change in entries {
         let mut change = change?;
@@ -555,6 +556,9 @@ fn replay_batch(
                     crate::large::segments::check(&engine.tree, &family, &change)?;
                 }
                 engine.writes.insert_one(&family, seq, &change);
+                if changed.last().is_none_or(|last| last.id != family.id) {
+                    changed.push(family);
+                }
             }
             (Some(_), _) => {}
             (None, _) => must_know(engine, state, change.family)?,
@@ -567,6 +571,7 @@ fn replay_batch(
         ));
     }
     let mut writer = engine.writes.lock();
+    writer.changes(&changed);
     if !base::canary::is("replay-gives-sequences-twice") {
         writer.next_seq = writer.next_seq.max(seq);
     }

@@ -57,11 +57,12 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
 
 /// Drops a family: its files become obsolete, its entries in the log are skipped by recovery.
 pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
-    let _writer = enter(jobs)?;
+    let mut writer = enter(jobs)?;
     if family.is_dropped() {
         return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
     }
     let last_read_state = jobs.tree.drop_family(family)?;
+    writer.changed.remove(&family.id);
     let listed = |number| last_read_state.version.vssts.contains_key(&number);
     jobs.large.segments.family_dropped(family.id, listed);
     for memtable in last_read_state.frozen.iter().chain([&last_read_state.active]) {

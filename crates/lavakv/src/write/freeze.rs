@@ -15,21 +15,30 @@ impl WritePath {
         }
     }
 
-    /// Freezes the active memtables of all families.
+    /// Freezes the active memtables of all families. Those with nothing in them are not asked.
     pub fn freeze_all(&self, writer: &mut Writer) {
-        for family in self.tree.all_families() {
-            self.freeze(writer, &family);
-        }
+        self.freeze_of(writer, None);
     }
 
     /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
     pub fn freeze(&self, writer: &mut Writer, family: &Arc<Family>) {
+        self.freeze_of(writer, Some(family));
+    }
+
+    /// `only`: of no other family.
+    fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
         self.settle();
-        let all = std::mem::take(&mut writer.volatile_over_families)
+        let over_families = std::mem::take(&mut writer.volatile_over_families)
             && !base::canary::is("volatile-batch-frozen-by-halves");
-        let families = if all { self.tree.all_families() } else { vec![Arc::clone(family)] };
+        let families: Vec<Arc<Family>> = match only.filter(|_| !over_families) {
+            Some(family) => {
+                writer.changed.remove(&family.id);
+                vec![Arc::clone(family)]
+            }
+            None => std::mem::take(&mut writer.changed).into_values().collect(),
+        };
         {
-            let together = all && !base::canary::is("flush-picked-while-families-freeze");
+            let together = over_families && !base::canary::is("flush-picked-while-families-freeze");
             let _freezing = together.then(|| self.tree.together.freezing());
             for family in families {
                 let active = family.read_state().active.clone();

@@ -249,6 +249,8 @@ impl<'a> WriteOp<'a> {
         };
         self.state.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
+        // Not before: what is logged last may freeze them.
+        writer.changes(&families);
         self.insert(writer, &families, (first_seq, last_seq));
         Ok(match position {
             Some(position) if self.state.durability == Durability::Durable => {

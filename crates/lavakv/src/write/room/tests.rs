@@ -54,6 +54,42 @@ fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
 }
 
 #[test]
+fn freezing_all_asks_those_alone_that_have_changes() {
+    let (sim, options) = (SimEnv::new(9), Options::default());
+    let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
+    let families: Vec<_> = (0..FAMILIES)
+        .map(|i| db.create_column_family(&format!("{i}"), options.family.clone()).unwrap())
+        .collect();
+    let write = |db: &Db, nth: u64| {
+        for name in ["3", "500", "999"] {
+            db.put_cf(&db.column_family(name).unwrap(), &nth.to_be_bytes(), b"v").unwrap();
+        }
+    };
+    let flushes_in_steps = |db: &Db| {
+        let asked = STEPS.get();
+        db.flush().unwrap();
+        STEPS.get() - asked
+    };
+    assert_eq!(flushes_in_steps(&db), 0, "nobody has changes");
+    write(&db, 0);
+    assert!((3..=STEPS_MAX).contains(&flushes_in_steps(&db)));
+    assert_eq!(flushes_in_steps(&db), 0, "all are in tables");
+    // One that goes is asked no more, and its changes are nobody's.
+    write(&db, 1);
+    db.drop_column_family(&families[500]).unwrap();
+    assert!((2..=STEPS_MAX).contains(&flushes_in_steps(&db)));
+    assert_eq!(db.engine().space.memory.used(), 0);
+    // What is replayed is a change.
+    db.put_cf(&families[3], b"k", b"v").unwrap();
+    drop((families, db));
+    let left = sim.crash(io::sim::CrashKind::ProcessKill, 1);
+    let db = Db::open_in(left.env(), "/store", options).unwrap();
+    assert!(db.engine().space.memory.used() > 0);
+    assert!((1..=STEPS_MAX).contains(&flushes_in_steps(&db)));
+    assert_eq!(db.engine().space.memory.used(), 0);
+}
+
+#[test]
 fn what_was_found_and_is_past_is_not_frozen() {
     let sim = SimEnv::new(8);
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
