@@ -62,7 +62,7 @@ mod write;
 pub use applying::Applying;
 pub use beside::Beside;
 pub use entry::{Entry, LogId, Lsn, Source};
-pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
+pub use log_store::{BackgroundIo, LogBatch, LogHandle, LogStore, Statistics};
 pub use manifest::NAME;
 pub use options::Options;
 pub use repair::{

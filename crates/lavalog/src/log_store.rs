@@ -19,6 +19,7 @@ use store::commit::{Completion, Durability};
 use store::engines::{self, EngineSpace};
 use store::files::unfinished::Mark;
 use store::guest::HostWrite;
+use store::pacing::PaceReport;
 use store::run::{Scheduler, Work};
 
 /// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
@@ -79,10 +80,49 @@ pub struct Statistics {
     pub log_writes: u64,
     /// Bytes of these.
     pub log_written_bytes: u64,
+    /// What background work has used of the device since the store was opened, and what it may use now; beside keys that of both.
+    pub background_io: BackgroundIo,
     /// Nanoseconds of each kind of operation, since: `record_append` (all batches that are written), `record_append_async`,
     /// `record_read`, `record_scan` (the next record), `record_log_append`, `record_log_sync` and `record_log_wait`. What does not wait for the device is
     /// sampled.
     pub operations: Vec<(&'static str, Distribution)>,
+}
+
+/// How much of the device background work uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackgroundIo {
+    /// Bytes per second that it may read and write ([`Options::io_budget`]); 0: it is not bounded.
+    pub budget_bytes_per_s: u64,
+    /// Pieces of it that may be at the device at once now, in thousandths: fewer where reads became slow.
+    pub depth_milli: u64,
+    /// What nine of ten reads take at most that have the device for themselves, nanoseconds; 0: not known.
+    pub usual_read_ns: u64,
+    /// Bytes that it read and wrote to make index files and checkpoints.
+    pub index_bytes: u64,
+    /// Bytes that collections read and wrote.
+    pub collection_bytes: u64,
+    /// Bytes that everything else read and wrote; beside keys, all that is theirs but flushes and collections.
+    pub other_bytes: u64,
+    /// Times that it waited for a place at the device.
+    pub waits: u64,
+    /// Nanoseconds of these, together.
+    pub wait_ns: u64,
+}
+
+impl BackgroundIo {
+    fn of(pace: &PaceReport) -> BackgroundIo {
+        let [index_bytes, compaction_bytes, collection_bytes, other_bytes] = pace.bytes;
+        BackgroundIo {
+            budget_bytes_per_s: pace.budget_bytes_per_s,
+            depth_milli: pace.depth_milli,
+            usual_read_ns: pace.usual_read_ns,
+            index_bytes,
+            collection_bytes,
+            other_bytes: compaction_bytes + other_bytes,
+            waits: pace.waits,
+            wait_ns: pace.wait_ns,
+        }
+    }
 }
 
 impl LogStore {
@@ -249,6 +289,7 @@ impl LogStore {
             remade_files: core.counters.remade_files.get(),
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
+            background_io: BackgroundIo::of(&core.context().pace().report()),
             operations: core.operations(),
         }
     }

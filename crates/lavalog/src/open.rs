@@ -64,6 +64,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
     let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
     let (space, engines) = (crate::space::terms(options), Engines::of::<LavaLog>());
     let opening = Opening::begin_within(env, dir, terms, space, &engines, mark)?;
+    opening.context().pace().budget.set(options.io_budget);
     let mut restored = Restored::of(opening.context(), opening.manifest())?;
     if !options.create_if_missing && !is_known(&restored.manifest) {
         return Err(Error::not_found("there are no logs in this store").at_file(dir));

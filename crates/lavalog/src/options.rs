@@ -19,6 +19,9 @@ pub struct Options {
     pub access: Access,
     /// Threads beside the one for the log. Default 1.
     pub background_threads: usize,
+    /// What background work may read and write in a second, all together, in bytes: index files, which nothing holds back, and collection,
+    /// which waits for what has passed. 0, the default: there is no bound. Beside keys it is the store's, and refused here.
+    pub io_budget: u64,
     /// What is alive is copied together when this part of all files is garbage, percent; of a file at least so much, then. Where room is
     /// short, with less. Padding alone makes a group garbage only when eight younger ones are there. Default 50.
     pub garbage_percent: u32,
@@ -41,6 +44,7 @@ impl Default for Options {
             group_bytes: None,
             access: Access::Direct,
             background_threads: 1,
+            io_budget: 0,
             garbage_percent: 50,
             open_files_max: 512,
             space_limit: None,
@@ -75,6 +79,10 @@ pub(crate) fn never_volatile() -> Error {
     Error::invalid("a record of a log is always in the log: ask for Durable or Buffered, not Volatile")
 }
 
+/// The lowest and the highest bound on background work, bytes per second.
+const IO_BUDGET_MIN: u64 = 1 << 20;
+const IO_BUDGET_MAX: u64 = 1 << 50;
+
 /// The most memory for the newest records.
 pub const RECENT_BYTES_MAX: u64 = 64 << 30;
 
@@ -91,6 +99,9 @@ impl Options {
         }
         range("group_bytes", self.longest_group(), GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;
         range("background_threads", self.background_threads as u64, 1, 64)?;
+        if self.io_budget != 0 {
+            range("io_budget", self.io_budget, IO_BUDGET_MIN, IO_BUDGET_MAX)?;
+        }
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;
         range("open_files_max", self.open_files_max as u64, 8, 1 << 20)?;
         range("recent_bytes", self.recent_bytes as u64, 0, RECENT_BYTES_MAX)?;

@@ -186,6 +186,15 @@ pub use lavalog::Options as LogOptions;
 pub use lavalog::Statistics as LogStatistics;
 
 /// ```
+/// use lavastore::LogBackgroundIo;
+/// # let store = lavastore::testing::log_store();
+/// let LogBackgroundIo { budget_bytes_per_s, collection_bytes, .. } = store.stats().background_io;
+/// assert_eq!((budget_bytes_per_s, collection_bytes), (0, 0));
+/// ```
+#[doc(inline)]
+pub use lavalog::BackgroundIo as LogBackgroundIo;
+
+/// ```
 /// use lavastore::{LogSpace, LogSpaceOwners, LogSpaceStored, LogStoreSpace};
 /// # let store = lavastore::testing::log_store();
 /// store.log("orders")?.append(1, "two apples")?;

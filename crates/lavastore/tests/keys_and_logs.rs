@@ -96,6 +96,9 @@ fn misuse_is_refused() {
     let machine = SimEnv::new(1);
     let opened = Db::open_with_logs_in(&machine.env(), "/store", &options(), &limited);
     invalid(opened.unwrap_err(), "no space limit of their own");
+    let bounded = LogOptions { io_budget: 1 << 20, ..log_options() };
+    let opened = Db::open_with_logs_in(&machine.env(), "/store", &options(), &bounded);
+    invalid(opened.unwrap_err(), "no I/O budget of their own");
     // One half alone is written as it would be without the other.
     db.write_with_logs(&WriteBatch::new(), &batch).unwrap();
     db.write_with_logs(&one("k", "v"), &LogBatch::new()).unwrap();

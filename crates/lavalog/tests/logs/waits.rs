@@ -101,3 +101,39 @@ fn nothing_waits_where_room_is_short() {
     logs[1].append(601, &[1; LEN], Durability::Buffered).unwrap();
     assert!(sim.peak() <= 6 << 20, "{} bytes were occupied", sim.peak());
 }
+
+/// What collections read and write keeps the budget over time. What becomes storage is not held back, and charged all the same.
+#[test]
+fn the_io_budget_binds_collections() {
+    let mut seconds = Vec::new();
+    for budget in [0, 1 << 20] {
+        let sim = SimEnv::new(5);
+        let store = open(&sim, &Options { io_budget: budget, ..options() });
+        let logs = logs(&store, 4);
+        let start_ns = sim.now_ns();
+        for lsn in 1..=600 {
+            append(&logs, lsn);
+            // One log is kept, so that there is something to copy.
+            logs[1..].iter().for_each(|log| log.trim(lsn).unwrap());
+        }
+        store.settle().unwrap();
+        let told = store.statistics().background_io;
+        assert_eq!(told.budget_bytes_per_s, budget);
+        assert!(told.index_bytes > 0 && told.collection_bytes > 100 * LEN as u64, "{told:?}");
+        let elapsed = (sim.now_ns() - start_ns) as f64 / 1e9;
+        seconds.push(elapsed);
+        let moved = (told.index_bytes + told.collection_bytes + told.other_bytes) as f64;
+        // What a step moves is charged when it has passed.
+        let ahead = (256 << 10) as f64;
+        assert!(budget == 0 || moved - ahead <= budget as f64 * elapsed, "{moved} bytes in {elapsed} s");
+        let found: Vec<u64> = logs[0].scan(0).map(|record| record.unwrap().0).collect();
+        assert_eq!(found, (1..=600).collect::<Vec<_>>());
+    }
+    assert!(seconds[1] > seconds[0], "{seconds:?}");
+    assert_eq!(
+        LogStore::open(&SimEnv::new(6).env(), Path::new(DIR), &Options { io_budget: 1, ..options() })
+            .unwrap_err()
+            .kind(),
+        ErrorKind::InvalidArgument
+    );
+}
