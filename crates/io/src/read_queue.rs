@@ -50,7 +50,8 @@ pub struct Completed {
     pub read: Result<Arc<[u8]>>,
 }
 
-/// Reads in flight of one thread: see the module.
+/// Reads of any files in flight, hundreds of one thread: it submits them, goes on, and asks now and then which are done. It owns the
+/// buffers; dropping it waits for what is in flight.
 ///
 /// ```
 /// use lavastore_io::{Access, Env, ReadQueue};

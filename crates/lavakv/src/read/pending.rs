@@ -55,7 +55,8 @@ impl Found {
     }
 }
 
-/// A read of one key: see the module. Made by [`crate::Db::begin_get`].
+/// A read of one key whose reads of the device somebody else does; made by [`crate::Db::begin_get`]. A step goes as far as it comes, and says what is to be
+/// read; whoever drives it reads that in whatever way, hands it over, and takes the next step. Dropped, it is given up.
 pub struct PendingGet {
     op: GetOp<Arc<Tree>, Vec<u8>>,
     fetched: Fetched,
@@ -92,7 +93,7 @@ impl PendingGet {
     }
 }
 
-/// A read of many keys: see the module. Made by [`crate::Db::begin_multi_get`].
+/// A read of many keys, driven as a [`PendingGet`] is; made by [`crate::Db::begin_multi_get`].
 pub struct PendingMultiGet {
     op: Option<MultiGetOp<Arc<Tree>, Vec<u8>>>,
     // Dropped last: the store stays locked while its files are read.
