@@ -76,7 +76,8 @@ mod tests {
     fn past_the_bound_the_least_recently_used_are_closed_and_opened_again() {
         let files = OpenFiles::new(8);
         let made = std::cell::Cell::new(0);
-        let find = |n: u64| files.find(n, || Ok((n, made.replace(made.get() + 1)))).unwrap();
+        let find =
+            |n: u64| files.find(n, || Ok::<_, base::Error>((n, made.replace(made.get() + 1)))).unwrap();
         let first = find(0);
         (1..8).for_each(|n| assert_eq!(find(n).0, n));
         assert_eq!((find(0), made.get()), (first, 8), "all of them are open");
@@ -92,6 +93,6 @@ mod tests {
     fn what_cannot_be_opened_is_not_remembered() {
         let files = OpenFiles::new(8);
         files.find(1, || Err::<u64, _>(base::Error::not_found("gone"))).unwrap_err();
-        assert_eq!(files.find(1, || Ok(7)).unwrap(), 7);
+        assert_eq!(files.find(1, || Ok::<_, base::Error>(7)).unwrap(), 7);
     }
 }
