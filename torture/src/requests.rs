@@ -27,8 +27,6 @@ use std::time::Duration;
 const KEYS: u64 = 16;
 
 /// What lives have to show.
-pub(crate) const TOLD_DURABLE: &str = "writes told durable";
-pub(crate) const REFUSED: &str = "writes refused";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What a write does to its keys.
@@ -352,8 +350,8 @@ impl Life {
 
     fn note(&self, outcome: &mut Outcome) {
         let told = |of: fn(&Written) -> bool| self.writes.iter().filter(|write| of(write)).count() as u64;
-        outcome.note(TOLD_DURABLE, told(|write| write.durable_op.is_some()));
-        outcome.note(REFUSED, told(|write| write.fate == Fate::Refused));
+        outcome.note(tally::TOLD_DURABLE, told(|write| write.durable_op.is_some()));
+        outcome.note(tally::REFUSED, told(|write| write.fate == Fate::Refused));
     }
 
     /// What of all states is most like this, for people.

@@ -5,7 +5,6 @@
 //! [`missing`].
 
 use crate::logs::seen;
-use crate::requests;
 use lavastore::{Db, Statistics};
 use std::cell::Cell;
 
@@ -27,6 +26,10 @@ const KINDS: [Kind; 13] = [
     (NOT_PLACED, |s| s.writes_not_placed),
     (SCRUBBED, |s| s.scrub_passes),
 ];
+
+/// Rows of requests count these themselves.
+pub(crate) const TOLD_DURABLE: &str = "writes told durable";
+pub(crate) const REFUSED: &str = "writes refused";
 
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
@@ -79,7 +82,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
-        "async" | "async-io-errors" => &[requests::TOLD_DURABLE, requests::REFUSED, COLLECTIONS],
+        "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED, PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],

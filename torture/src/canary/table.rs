@@ -691,7 +691,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     test(
         "looked-for-memory-in-vain-and-went-in",
         ("lavastore-lavakv", "--lib"),
-        "write::room::schedules::no_schedule_lets_two_writers_into_the_room_of_one",
+        "write::room::tests::schedules::no_schedule_lets_two_writers_into_the_room_of_one",
         "a write that found no memtable to freeze, since all were being flushed, goes into memory that others have filled since",
     ),
     test(

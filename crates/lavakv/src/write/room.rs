@@ -196,6 +196,3 @@ impl WritePath {
 
 #[cfg(all(test, not(loom)))]
 mod tests;
-
-#[cfg(all(test, not(loom)))]
-mod schedules;

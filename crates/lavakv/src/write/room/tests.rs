@@ -1,3 +1,5 @@
+mod schedules;
+
 use crate::tree::family::tests::STEPS;
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use io::sim::SimEnv;
