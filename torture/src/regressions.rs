@@ -116,6 +116,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("full", 309, "tails of placed values kept a small store full after everything was deleted"),
     ("full", 533, "the same, of a family made later"),
     (
+        "full",
+        1316,
+        "the way out needed more after an open than the ceiling had been brought down to, and a delete was refused",
+    ),
+    (
         "io-errors-on-lavafs",
         3,
         "a write that was logged failed because the volume had stopped, and was reported as one that was not",

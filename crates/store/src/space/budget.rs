@@ -249,10 +249,8 @@ impl SpaceBudget {
     fn set_limit(&self, limit: u64) -> u64 {
         self.bounds.limit_bytes.store(limit, Relaxed);
         let before = self.bounds.ceiling_bytes.load(Relaxed);
-        // Deletes may have their part of the reserve at every limit, and the jobs what they need beside it.
-        let needed = self.needed_bytes();
-        let is_above = needed.saturating_sub(self.deletes_bytes()) > limit;
-        let ceiling = limit.max(if is_above { before.min(needed) } else { 0 });
+        // What deletes may take of the reserve does not lower it: what is needed may still grow, as levels do, and the way out with it.
+        let ceiling = limit.max(before.min(self.needed_bytes()));
         self.bounds.ceiling_bytes.store(ceiling, Relaxed);
         ceiling
     }

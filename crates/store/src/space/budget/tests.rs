@@ -85,22 +85,6 @@ fn a_ceiling_that_files_are_above_is_not_believed() {
 }
 
 #[test]
-fn what_deletes_took_of_the_reserve_says_nothing_of_the_limit() {
-    let space = budget(0, Some(LIMIT));
-    refresh(&space);
-    let reserve = space.reserve_bytes();
-    let part = space.deletes_bytes() & !4095;
-    assert!(part > 0 && part < reserve);
-    for (used, is_above) in
-        [(LIMIT - reserve, false), (LIMIT - reserve + part, false), (LIMIT - reserve + part + 8192, true)]
-    {
-        let space = budget(used & !4095, Some(LIMIT));
-        refresh(&space);
-        assert_eq!(space.is_above_limit(), is_above, "{used}");
-    }
-}
-
-#[test]
 fn without_a_limit_there_is_nothing_to_tell_but_that() {
     let space = budget(FULL, None);
     refresh(&space);
