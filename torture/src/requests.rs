@@ -26,8 +26,6 @@ use std::time::Duration;
 
 const KEYS: u64 = 16;
 
-/// What lives have to show.
-
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What a write does to its keys.
 type Change = Vec<(Vec<u8>, Option<Vec<u8>>)>;

@@ -588,7 +588,7 @@ fn is_large(engine: &Engine) -> bool {
 
 /// Flushes what was replayed so far, where there is room for tables. What the log holds was in memory once.
 fn flush_replayed(engine: &Engine) -> Result<()> {
-    engine.space.bound_recovery();
+    engine.space.bound_recovery(engine.log.records().is_some());
     engine.writes.freeze_all(&mut engine.writes.lock());
     // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
     // keep one family's half of a batch.

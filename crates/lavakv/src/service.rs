@@ -85,7 +85,7 @@ impl Unstarted {
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
         if !self.past_limit {
-            engine.space.bound_recovery();
+            engine.space.bound_recovery(engine.log.records().is_some());
         }
         if let Some(placed) = &self.placed {
             settle_placed(engine, placed)?;
@@ -131,7 +131,7 @@ impl Unstarted {
             Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
-                engine.space.bound_recovery();
+                engine.space.bound_recovery(engine.log.records().is_some());
                 engine.writes.freeze_all(&mut engine.writes.lock());
                 match crate::work::jobs::flush::run_inline(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),

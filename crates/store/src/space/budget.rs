@@ -213,11 +213,11 @@ impl SpaceBudget {
         self.meter.set_ceiling(below.max(most));
     }
 
-    /// The ceiling while what was recovered is flushed. It was admitted when it was logged, but a guest's trims may have taken the room: found
-    /// below the limit, the store stays below it. Above it, with a limit that was lowered, nothing is refused.
-    pub fn bound_recovery(&self) {
+    /// The ceiling while what was recovered is flushed. It was admitted when it was logged, so nothing is refused; but a guest's trims may have
+    /// taken the room: beside one a store that is found below the limit stays below it.
+    pub fn bound_recovery(&self, beside_guest: bool) {
         match self.terms.limit {
-            Some(SpaceLimit::Bytes(own)) if self.used_bytes() <= own => self.bound_files(),
+            Some(SpaceLimit::Bytes(own)) if beside_guest && self.used_bytes() <= own => self.bound_files(),
             _ => self.let_files_in(),
         }
     }
