@@ -3,8 +3,8 @@
 use crate::state::Change;
 use io::Rng;
 use lavastore::{
-    Ablation, Access, Compression, Durability, FamilyOptions, Options, OverlapOf, PolicyChoice, SpaceLimit,
-    SpacePolicy, ValuePlacement, VlsmOptions,
+    Ablation, Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice,
+    SpaceLimit, SpacePolicy, ValuePlacement, VlsmOptions,
 };
 use std::time::Duration;
 
@@ -65,7 +65,9 @@ fn aside(rng: &Rng, what: u64) -> Rng {
 /// Options of a store, within their ranges, with everything as small as it may be.
 pub(crate) fn options(rng: &mut Rng) -> Options {
     let options = without_limit(rng);
-    let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), ..options };
+    // Without a draw. Where it is more than one write of the log at once, it is so whether it pays or not.
+    let loggers = Loggers { writes_max: 1 + options.compactions_max, threads_min: 0 };
+    let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), loggers, ..options };
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
@@ -184,7 +186,7 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
-        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} scrub {} access {:?} {:?}; {:?} block {} \
+        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
          filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
@@ -193,6 +195,7 @@ pub(crate) fn describe(options: &Options) -> String {
         options.cache_bytes,
         options.background_threads,
         options.compactions_max,
+        options.loggers.writes_max,
         options.scrub_bytes_per_s,
         options.access,
         options.durability,
