@@ -192,14 +192,21 @@ impl Commit {
     pub fn fail(&self, error: Error) {
         let answered = {
             let mut state = self.lock();
-            state.failure.get_or_insert(error);
+            self.keep(&mut state, Some(error));
             self.answered(&mut state)
         };
-        self.failed.store(true, Ordering::Relaxed);
         // Somebody may have been woken to lead and now will not: there may be no round that ends and wakes the others.
         self.rounds.iter().for_each(Condvar::notify_all);
         self.freed.notify_all();
         answered.resolve();
+    }
+
+    /// What failed first is kept for good.
+    fn keep(&self, state: &mut State, failure: Option<Error>) {
+        if let Some(error) = failure {
+            self.failed.store(true, Ordering::Relaxed);
+            state.failure.get_or_insert(error);
+        }
     }
 
     /// The error for everybody who comes after the first failure.
@@ -327,10 +334,7 @@ impl Commit {
             let others = state.flights.threads();
             state.company.ends(took_ns, others);
         }
-        if let Some(error) = failure {
-            self.failed.store(true, Ordering::Relaxed);
-            state.failure.get_or_insert(error);
-        }
+        self.keep(&mut state, failure);
         let (this, next) = (side_of(state.round), side_of(state.round + 1));
         let durable = self.frontier.durable_end() > state.sides[next].lowest_lpn;
         let failed = state.failure.is_some();

@@ -33,13 +33,43 @@ impl Queued {
     }
 }
 
-#[derive(Default)]
 struct Line {
     waiting: VecDeque<Queued>,
+    /// None of them may wait no longer before this, in clock nanoseconds; a line may be long, so nobody goes through it earlier.
+    earliest_ns: u64,
     /// Somebody drives it, or is about to.
     driven: bool,
     /// The store is closed.
     over: bool,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Line { waiting: VecDeque::new(), earliest_ns: u64::MAX, driven: false, over: false }
+    }
+}
+
+impl Line {
+    fn put(&mut self, queued: Queued, first: bool) {
+        self.earliest_ns = self.earliest_ns.min(queued.write.until_ns());
+        if first {
+            self.waiting.push_front(queued);
+        } else {
+            self.waiting.push_back(queued);
+        }
+    }
+
+    /// Takes those out that may wait no longer.
+    fn take_expired(&mut self, now_ns: u64) -> Vec<Queued> {
+        if now_ns < self.earliest_ns {
+            return Vec::new();
+        }
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (over, left): (Vec<_>, Vec<_>) = all.partition(|queued| queued.write.until_ns() <= now_ns);
+        self.earliest_ns = left.iter().map(|queued| queued.write.until_ns()).min().unwrap_or(u64::MAX);
+        self.waiting = left.into();
+        over
+    }
 }
 
 /// See the module.
@@ -86,7 +116,7 @@ impl Lane {
             return Err(refused);
         }
         let ((visible, seen), (completer, done)) = (pending(), pending());
-        line.waiting.push_back(Queued { write, visible, done: permit.told(completer) });
+        line.put(Queued { write, visible, done: permit.told(completer) }, false);
         let drives = std::mem::replace(&mut line.driven, true);
         drop(line);
         if !drives && self.reactor.push_at(begin_ns, Drive(self.clone())).is_err() {
@@ -112,26 +142,19 @@ impl Lane {
         first
     }
 
-    /// The first has to wait on; those that may wait no longer are not written. When the next of them may wait no longer.
+    /// The first has to wait on; those that may wait no longer are not written. Before what it says none of the others is among them.
     fn put_back(&self, first: Queued, now_ns: u64) -> u64 {
-        let (expired, until_ns) = {
+        let (expired, earliest_ns) = {
             let mut line = lock(&self.line);
-            line.waiting.push_front(first);
-            let is_over = |queued: &Queued| queued.write.until_ns() <= now_ns;
-            let mut expired = Vec::new();
-            if line.waiting.iter().any(is_over) {
-                let all = std::mem::take(&mut line.waiting);
-                let (over, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
-                (expired, line.waiting) = (over, left.into());
-            }
-            (expired, line.waiting.iter().map(|queued| queued.write.until_ns()).min())
+            line.put(first, true);
+            (line.take_expired(now_ns), line.earliest_ns)
         };
         for queued in expired {
             if let Some(why) = queued.write.expired(now_ns) {
                 queued.fail(why);
             }
         }
-        until_ns.unwrap_or(u64::MAX)
+        earliest_ns
     }
 }
 

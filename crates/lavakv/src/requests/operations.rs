@@ -29,7 +29,10 @@ impl Operation for Get {
         let Get { tree, family, key, fill_cache, done } = *self;
         let read = || GetOp::new(&*tree, pin(&tree, &family, None), &*key, fill_cache).run();
         let found = tree.context.times.get.time(read);
-        done.resolve(found.and_then(|value| family.check_there().map(|()| value)));
+        let found = found.and_then(|value| family.check_there().map(|()| value));
+        // Before who is told may close the store.
+        drop((tree, family));
+        done.resolve(found);
         Next::Done
     }
 }

@@ -1,24 +1,13 @@
 use super::*;
-use crate::{Db, FamilyOptions, Options};
+use crate::Db;
+use crate::write::write_path::tests::with_little_memory;
 use base::ErrorKind;
 use io::sim::SimEnv;
 use std::time::Duration;
 
-fn open(sim: &SimEnv) -> Db {
-    let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() };
-    let options = Options {
-        memtable_bytes: 32 << 10,
-        memory_bytes: 96 << 10,
-        log_group_bytes: 512 << 10,
-        family,
-        ..Options::default()
-    };
-    Db::open_in(sim.env(), "/store", options).unwrap()
-}
-
 /// A store whose memory is nearly full: nobody runs jobs but who waits.
 fn nearly_full(sim: &SimEnv) -> Db {
-    let db = open(sim);
+    let db = with_little_memory(sim);
     let memory = &db.engine().space.memory;
     let requests = db.requests(&RequestOptions::default()).unwrap();
     for i in 0u64.. {
@@ -37,7 +26,7 @@ fn nearly_full(sim: &SimEnv) -> Db {
 #[test]
 fn what_waits_for_nothing_is_over_when_the_call_returns() {
     let sim = SimEnv::new(1);
-    let db = open(&sim);
+    let db = with_little_memory(&sim);
     let (requests, family) =
         (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
     let (mut seen, mut put) = requests.put(&family, b"k".to_vec(), b"v".to_vec()).unwrap().split();
@@ -97,7 +86,7 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
 #[test]
 fn a_poisoned_store_refuses_what_is_in_flight() {
     let sim = SimEnv::new(3);
-    let db = open(&sim);
+    let db = with_little_memory(&sim);
     let requests =
         db.requests(&RequestOptions { write: WriteOptions::durable(), ..Default::default() }).unwrap();
     let family = db.default_column_family();
@@ -128,6 +117,6 @@ fn those_in_line_are_told_that_the_store_was_closed() {
     assert_eq!(requests.in_flight(), 0);
     // It keeps the store's files, though not the store.
     drop((requests, family));
-    let db = open(&sim);
+    let db = with_little_memory(&sim);
     assert!(db.get(b"behind").unwrap().is_none() && db.get(b"long").unwrap().is_none());
 }

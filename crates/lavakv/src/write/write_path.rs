@@ -457,4 +457,4 @@ fn gone(family: &str) -> Error {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;

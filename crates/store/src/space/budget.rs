@@ -490,18 +490,13 @@ impl SpaceBudget {
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }
     }
 
-    /// What deletes may take of the reserve.
-    fn deletes_bytes(&self) -> u64 {
-        let log = self.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
-        // Nothing of a delete is placed, and without room for tails nothing else is.
-        log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes()
-    }
-
     /// True if there is room for a write of so many bytes that only deletes.
     pub fn has_room_for_delete(&self, bytes: u64) -> bool {
+        let log = self.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
+        // Nothing of a delete is placed, and without room for tails nothing else is.
+        let own = log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
-        let beside = needed.saturating_sub(self.deletes_bytes());
-        !self.is_limited() || beside <= self.bounds.ceiling_bytes.load(Relaxed)
+        !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes.load(Relaxed)
     }
 
     /// What is used or spoken for in percent of the limit (at 100 writers wait), or what is used of the volume where no

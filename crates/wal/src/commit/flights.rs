@@ -19,7 +19,7 @@
 //! round takes all of them ([`super::company`]), and each that is split costs a page that is half empty.
 
 use super::company::{COMPANY_MAX, Company};
-use super::{Answered, Commit, Token, poisoned, side_of};
+use super::{Answered, Commit, State, Token, poisoned, side_of};
 use base::sync::model;
 use base::sync::model::Condvar;
 use base::sync::model::atomic::Ordering;
@@ -236,8 +236,9 @@ impl<'a> Token<'a> {
         state.flights.rounds.push_back(Round { round, end, threads, landed: false });
         state.busy = false;
         self.finished = true;
-        // Who came since the pages were taken may have been enough for one more.
-        let wakes_next = state.sides[side_of(round + 1)].threads > 0;
+        // Who came since the pages were taken may be enough for one more. If not, the end of a flight wakes one of them.
+        let State { flights, company, sides, .. } = &mut *state;
+        let wakes_next = sides[side_of(round + 1)].threads > 0 && flights.has_place(company);
         drop(state);
         if wakes_next {
             commit.rounds[side_of(round + 1)].notify_one();
@@ -286,10 +287,7 @@ impl Commit {
         let others = state.flights.threads();
         state.company.ends(took_ns, others);
         state.flights.pays.took(flight.beside, flight.pages, took_ns);
-        if let Some(error) = failure {
-            self.failed.store(true, Ordering::Relaxed);
-            state.failure.get_or_insert(error);
-        }
+        self.keep(&mut state, failure);
         let mut satisfied = Vec::new();
         if state.failure.is_some() {
             // Nothing is acknowledged any more. Whoever waits is told by all sides below.

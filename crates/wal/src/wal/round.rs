@@ -24,11 +24,8 @@ impl Wal {
             Some(segment) => self.write_beside(token, &segment),
             None => {
                 let mut token = token.settles()?;
-                let begun_ns = self.clock.now_ns();
-                let outcome = self.make_durable(&token, end);
-                let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
+                let (outcome, took_ns) = self.timed(|| self.make_durable(&token, end));
                 token.took(took_ns);
-                self.times.sync.record_ns(took_ns);
                 token.finish(outcome)
             }
         }
@@ -55,12 +52,18 @@ impl Wal {
         self.fill(&mut buf, segment, segment.start, self.options.write_len_max);
         let flight = token.takes_off(segment.end, buf.len() as u64 / PAGE as u64);
         add(&self.counters.beside_writes, u64::from(flight.is_beside()));
-        let begun_ns = self.clock.now_ns();
-        let outcome = self.write_durable(segment, &buf, segment.start);
-        let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
-        self.times.sync.record_ns(took_ns);
+        let (outcome, took_ns) = self.timed(|| self.write_durable(segment, &buf, segment.start));
         self.give_buf(buf);
         flight.lands(outcome, took_ns)
+    }
+
+    /// Makes pages durable for those who sync, and how long that took.
+    fn timed(&self, sync: impl FnOnce() -> Result<()>) -> (Result<()>, u64) {
+        let begun_ns = self.clock.now_ns();
+        let outcome = sync();
+        let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
+        self.times.sync.record_ns(took_ns);
+        (outcome, took_ns)
     }
 
     /// Writes the buffer durably to where page `start` is in the group.

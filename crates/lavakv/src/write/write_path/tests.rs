@@ -4,8 +4,8 @@ use crate::{Db, FamilyOptions, Options};
 use base::ValueKind;
 use io::sim::SimEnv;
 
-/// A store whose memory is nearly full: nobody runs jobs but who waits.
-fn nearly_full(sim: &SimEnv) -> Db {
+/// A store with memory for three memtables.
+pub(crate) fn with_little_memory(sim: &SimEnv) -> Db {
     let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() };
     let options = Options {
         memtable_bytes: 32 << 10,
@@ -14,7 +14,12 @@ fn nearly_full(sim: &SimEnv) -> Db {
         family,
         ..Options::default()
     };
-    let db = Db::open_in(sim.env(), "/store", options).unwrap();
+    Db::open_in(sim.env(), "/store", options).unwrap()
+}
+
+/// A store whose memory is nearly full: nobody runs jobs but who waits.
+fn nearly_full(sim: &SimEnv) -> Db {
+    let db = with_little_memory(sim);
     let memory = &db.engine().space.memory;
     for i in 0u64.. {
         if memory.used() > (70 << 10) {
