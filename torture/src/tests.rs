@@ -25,6 +25,21 @@ fn seeds_that_once_failed() {
     }
 }
 
+/// Rows were added that nobody ran at their full counts.
+#[test]
+fn every_row_is_run_at_night() {
+    let nightly = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/nightly")).unwrap();
+    let run: Vec<(&str, u64)> = nightly
+        .lines()
+        .filter_map(|line| line.strip_prefix("row ")?.split_once(' '))
+        .map(|(name, count)| (name, count.parse().unwrap()))
+        .collect();
+    for row in ROWS {
+        let at_night = run.iter().find(|(name, _)| *name == row.name);
+        assert!(at_night.is_some_and(|(_, count)| *count >= row.ci), "row {} in .ci/nightly", row.name);
+    }
+}
+
 #[test]
 fn some_of_the_model() {
     run_some("model", 100);

@@ -107,8 +107,9 @@ fn places_that_hold_something_else_are_left_alone() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(volume(&["put", "k", "v"]).0, Some(0));
-    let cases: [(&[&str], i32, &str); 3] = [
+    let cases: [(&[&str], i32, &str); 4] = [
         (&["bench", "contract"], 2, "contract and ablation make many stores"),
+        (&["bench", "multi-get"], 2, "multi-get reads the files of the store beside it"),
         (
             &["bench", "load", "--num", "10"],
             9,

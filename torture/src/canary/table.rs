@@ -369,7 +369,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     test(
         "request-overtakes-who-waits",
         ("lavastore-lavakv", "--lib"),
-        "requests::tests::who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may",
+        "requests::tests::who_waits_for_the_device_is_not_overtaken",
         "a write that was submitted later than one that waits is written before it",
     ),
     test(

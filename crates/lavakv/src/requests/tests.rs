@@ -82,6 +82,42 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
     assert_eq!(requests.in_flight(), 0);
 }
 
+/// A value with files of its own is written by a thread, since it waits for the device: what comes after it could go at once, and must not.
+#[test]
+fn who_waits_for_the_device_is_not_overtaken() {
+    let sim = SimEnv::new(5);
+    let db = with_little_memory(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let put = |value: &[u8]| requests.put(&family, b"k".to_vec(), value.to_vec()).unwrap();
+    let long = vec![1; crate::large::segments::threshold(&db.engine().context.options)];
+    let mut long = put(&long);
+    let mut behind = put(b"behind");
+    assert!(long.visible().take().is_none() && behind.visible().take().is_none());
+    db.block_on(long).unwrap();
+    db.block_on(behind).unwrap();
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"behind"[..]), "what was submitted last");
+}
+
+/// A step that panics, a bug, takes no thread with it: the store is poisoned, and says why.
+#[test]
+fn a_request_that_panics_poisons_the_store() {
+    struct Panics;
+    impl reactor::Operation for Panics {
+        fn step(self: Box<Self>) -> reactor::Next {
+            panic!("a bug")
+        }
+    }
+    let sim = SimEnv::new(6);
+    let db = with_little_memory(&sim);
+    let requests = db.requests(&RequestOptions::default()).unwrap();
+    db.engine().reactor.push(Panics).unwrap();
+    assert!(store::run::Foreground::step(&*db.engine().reactor));
+    let e = requests.put(db.default_column_family(), b"k".to_vec(), b"v".to_vec()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Poisoned);
+    assert!(e.to_string().contains("a request in the background panicked"), "{e}");
+}
+
 /// Whatever poisons the store, those who wait for the log without a thread are told.
 #[test]
 fn a_poisoned_store_refuses_what_is_in_flight() {
