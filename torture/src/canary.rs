@@ -24,6 +24,17 @@ mod tests;
 const ROW_SECONDS_MAX: u64 = 400;
 /// The longest that the stored seed or a unit test may take, seconds.
 const CASE_SECONDS_MAX: u64 = 120;
+/// With these in the selection Cargo chooses the features of a build of the whole workspace: the engine is built once for all of them, and not at
+/// all after `cargo test --workspace`.
+const AS_A_WHOLE: [&str; 7] = [
+    "torture",
+    "lavastore-cli",
+    "lavastore",
+    "lavastore-lavakv",
+    "lavastore-table",
+    "lavastore-lsm",
+    "lavastore-values",
+];
 /// How often a child is looked at, nanoseconds.
 const LOOK_EVERY_NS: u64 = 20_000_000;
 
@@ -131,8 +142,9 @@ fn catch_by_test(canary: &Canary, package: &str, target: &str, name: &str) -> Re
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let base = || {
         let mut command = Command::new(&cargo);
-        // With the campaigns in the selection, the engine is built as they need it, and built once.
-        command.args(["test", "--quiet", "-p", package, "-p", "torture"]);
+        command
+            .args(["test", "--quiet", "-p", package])
+            .args(AS_A_WHOLE.map(|package| ["-p", package]).as_flattened());
         command.args(target.split_whitespace());
         command
     };
