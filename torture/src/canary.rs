@@ -22,6 +22,8 @@ mod tests;
 
 /// The longest that a row may look for a bug, seconds.
 const ROW_SECONDS_MAX: u64 = 400;
+/// The longest that the tests of a package may take to build on a machine that does other things too, seconds.
+const BUILD_SECONDS_MAX: u64 = 1_800;
 /// The longest that the stored seed or a unit test may take, seconds.
 const CASE_SECONDS_MAX: u64 = 120;
 /// With these in the selection Cargo chooses the features of a build of the whole workspace: the engine is built once for all of them, and not at
@@ -150,7 +152,7 @@ fn catch_by_test(canary: &Canary, package: &str, target: &str, name: &str) -> Re
     };
     let mut build = base();
     build.arg("--no-run");
-    let built = ended(build, ROW_SECONDS_MAX)?;
+    let built = ended(build, BUILD_SECONDS_MAX)?;
     if built.code != Some(0) {
         return Err(format!("test {name} does not build"));
     }
