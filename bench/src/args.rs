@@ -10,7 +10,7 @@ use crate::record::Kind;
 use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
 use lavastore::{Ablation, OverlapOf, PolicyChoice, VlsmOptions};
-use requests::{Mix, RequestArgs};
+use requests::RequestArgs;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use sweep::Sweep;
@@ -39,6 +39,8 @@ pub enum Workload {
     Async,
     /// Durable updates, by a number of writers that each wait for theirs.
     Sync,
+    /// The six mixes of YCSB, chosen by --workload.
+    Ycsb,
     /// LavaStore: overwrites at the space limit, a store that is full and, with --volume, a volume that is.
     Contract,
     /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
@@ -104,7 +106,7 @@ const KEYS_MAX: u64 = 1_000_000;
 const SYNC_KEYS_MAX: u64 = 100_000;
 /// The same of `tail`, whose store is to have levels.
 const TAIL_KEYS_MAX: u64 = 8_000_000;
-/// Client threads of `tail`; of everything else it is one.
+/// Client threads of `tail` and `ycsb`; of everything else it is one.
 const TAIL_THREADS: u64 = 4;
 /// A warm-up that nobody asked for takes at most so long.
 const WARM_UP_SECONDS_MAX: f64 = 20.0;
@@ -139,7 +141,7 @@ pub struct BenchArgs {
     /// Keys in the store [default: 2.1 GB of values, at most 1,000,000 keys; tail: 8,000,000]
     #[arg(long)]
     pub num: Option<u64>,
-    /// Updates of `overwrite` [default: 3 x num]
+    /// Updates of `overwrite` [default: 3 x num], operations of `ycsb` [default: num, or as many as --seconds allow]
     #[arg(long)]
     pub updates: Option<u64>,
     /// Gets of `read` and `readwhilewriting` [default: num], seeks of `scan` [default: num / scan length, at least 1000]
@@ -158,7 +160,7 @@ pub struct BenchArgs {
     /// Which keys are touched
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub distribution: Distribution,
-    /// Client threads [default: 1; tail: 4]
+    /// Client threads [default: 1; tail, ycsb: 4]
     #[arg(long)]
     pub threads: Option<u64>,
     /// Open loop: operations a second over all threads, latency from the intended start [default: closed loop]. `tail`: the
@@ -369,7 +371,7 @@ impl BenchArgs {
     /// Client threads.
     pub fn threads(&self) -> u64 {
         self.threads.unwrap_or(match self.workload {
-            _ if self.is_tail() => TAIL_THREADS,
+            _ if self.is_tail() || self.workload == Workload::Ycsb => TAIL_THREADS,
             _ if self.in_flight().is_some() => 1,
             Workload::Async => self.requests.depth,
             Workload::Sync => self.requests.writers,
@@ -380,10 +382,11 @@ impl BenchArgs {
     /// What the clients do.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
-            Workload::Async if self.requests.mix == Mix::Read => Kind::Get,
+            Workload::Async | Workload::Ycsb => {
+                self.mixture().and_then(|mixture| mixture.only()).unwrap_or(Kind::Put)
+            }
             Workload::Load
             | Workload::Overwrite
-            | Workload::Async
             | Workload::Sync
             | Workload::Contract
             | Workload::Ablation
@@ -398,8 +401,13 @@ impl BenchArgs {
         match (self.workload, self.client_kind()) {
             (Workload::Load, _) => self.keys(),
             // Until the time is over.
-            (Workload::Sync, _) if self.seconds.is_some() => self.updates.unwrap_or(u64::MAX),
-            (_, Kind::Put) => self.updates.unwrap_or(self.keys().saturating_mul(3)),
+            (Workload::Sync | Workload::Ycsb, _) if self.seconds.is_some() => {
+                self.updates.unwrap_or(u64::MAX)
+            }
+            (Workload::Ycsb, _) => self.updates.unwrap_or(self.keys()),
+            (_, Kind::Put | Kind::Insert | Kind::ReadModifyWrite) => {
+                self.updates.unwrap_or(self.keys().saturating_mul(3))
+            }
             (_, Kind::Get) => self.reads.unwrap_or(self.keys()),
             (_, Kind::Scan) => self.reads.unwrap_or((self.keys() / self.scan_length.max(1)).max(1000)),
         }
@@ -410,7 +418,9 @@ impl BenchArgs {
         match self.warmup {
             Some(ops) => (ops, f64::INFINITY),
             None => {
-                (self.ops() / 10, self.seconds.map_or(WARM_UP_SECONDS_MAX, |s| s.min(WARM_UP_SECONDS_MAX)))
+                let ops =
+                    if self.workload == Workload::Ycsb { self.ops().min(self.keys()) } else { self.ops() };
+                (ops / 10, self.seconds.map_or(WARM_UP_SECONDS_MAX, |s| s.min(WARM_UP_SECONDS_MAX)))
             }
         }
     }
@@ -496,6 +506,7 @@ impl BenchArgs {
             memtable_bytes: Some(self.memtable_len()),
             file_bytes: Some(self.file_len()),
             blob_file_bytes: Some(self.blob_file_len()),
+            requests: RequestArgs { mix: self.mix(), ..self.requests.clone() },
             ..self.clone()
         }
     }

@@ -136,10 +136,24 @@ impl Picker {
 
     /// The index of the next key.
     pub fn next(&self, rng: &mut Rng) -> u64 {
+        self.spread(self.rank(rng))
+    }
+
+    /// A rank, 0 the most popular.
+    pub fn rank(&self, rng: &mut Rng) -> u64 {
         match self {
             Picker::Uniform(n) => rng.below(*n),
-            Picker::Zipf(zipf) => zipf.spread.apply(zipf.rank(rng)),
-            Picker::Pareto(spread) => spread.apply(pareto_rank(spread.n, rng)),
+            Picker::Zipf(zipf) => zipf.rank(rng),
+            Picker::Pareto(spread) => pareto_rank(spread.n, rng),
+        }
+    }
+
+    /// The index of the key of this rank.
+    pub fn spread(&self, rank: u64) -> u64 {
+        match self {
+            Picker::Uniform(_) => rank,
+            Picker::Zipf(zipf) => zipf.spread.apply(rank),
+            Picker::Pareto(spread) => spread.apply(rank),
         }
     }
 }

@@ -125,13 +125,14 @@ impl Client<'_> {
                 let kind = stream.kind();
                 self.record.plan(kind, &stream.key, stream.value_len());
                 let begin_ns = if closed { now_ns() } else { due_ns };
-                if kind == Kind::Put && !self.admit() {
+                if kind.puts() && !self.admit() {
                     return Ok(false);
                 }
-                (begin_ns, 1, single(self.engine, stream, self.pace.scan_length, &mut self.value)?)
+                let scan_length = stream.scan_length.unwrap_or(self.pace.scan_length);
+                (begin_ns, 1, single(self.engine, stream, scan_length, &mut self.value)?)
             }
         };
-        self.record.complete(begin_ns, now_ns(), ops, bytes);
+        self.record.complete_of(stream.kind(), begin_ns, now_ns(), ops, bytes);
         self.done += ops;
         Ok(true)
     }
@@ -154,21 +155,32 @@ pub(crate) fn single(
 ) -> Result<u64> {
     let key_len = stream.key.len() as u64;
     match stream.kind() {
-        Kind::Put => {
+        Kind::Put | Kind::Insert => {
             engine.put(&stream.key, &stream.value)?;
             Ok(key_len + stream.value.len() as u64)
         }
         Kind::Get => {
-            if !engine.get(&stream.key, value)? {
-                return Err(wrong(stream, "is missing"));
-            }
-            if !stream.check(value) {
-                return Err(wrong(stream, "has a value that was never written for it"));
-            }
+            get(engine, stream, value)?;
             Ok(key_len + value.len() as u64)
+        }
+        // What it read is not counted: its bytes are those that it wrote.
+        Kind::ReadModifyWrite => {
+            get(engine, stream, value)?;
+            engine.put(&stream.key, &stream.value)?;
+            Ok(key_len + stream.value.len() as u64)
         }
         Kind::Scan => scan(engine, stream, scan_length),
     }
+}
+
+fn get(engine: &dyn Engine, stream: &Stream, value: &mut Vec<u8>) -> Result<()> {
+    if !engine.get(&stream.key, value)? {
+        return Err(wrong(stream, "is missing"));
+    }
+    if !stream.check(value) {
+        return Err(wrong(stream, "has a value that was never written for it"));
+    }
+    Ok(())
 }
 
 fn scan(engine: &dyn Engine, stream: &Stream, length: u64) -> Result<u64> {

@@ -69,6 +69,7 @@ fn land(
             return Err(wrong(stream, "or another in flight has a value that was never written for it"));
         }
     };
-    record.complete(begin_ns, end_ns, 1, bytes);
+    let kind = if written.is_some() { Kind::Put } else { Kind::Get };
+    record.complete_of(kind, begin_ns, end_ns, 1, bytes);
     Ok(token)
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. **Load** (not measured, except by the workload `load`): every key once, in random order, in batches, never synced;
 //!    then the engine settles (background idle, waited for at most 120 s).
-//! 2. **Reopen and warm-up** (workloads that read): the store is closed and opened, so that no cache is warm from
+//! 2. **Reopen and warm-up** (workloads that read, `ycsb`): the store is closed and opened, so that no cache is warm from
 //!    loading, then a tenth of the operations, or as many as `--warmup` says, runs unmeasured.
 //! 3. **Measured phase**: closed loop, or open loop at a fixed rate with latencies from the *intended* start, so that
 //!    a stalled engine is charged for the requests that it kept waiting.
@@ -49,6 +49,7 @@ pub mod tail;
 pub mod values;
 pub mod volume;
 pub mod workload;
+pub mod ycsb;
 
 pub use args::{BenchArgs, Distribution, Workload};
 pub use costs::Costs;

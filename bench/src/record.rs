@@ -6,6 +6,7 @@
 //! due is none.
 
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The length of a slot of progress.
@@ -22,7 +23,7 @@ pub const LATENCY_MAX_NS: u64 = 600_000_000_000;
 const SECOND_MIN_NS: u64 = 1_000;
 
 /// The kinds of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A put, or a batch of them.
     Put,
@@ -30,11 +31,15 @@ pub enum Kind {
     Get,
     /// A seek with its nexts.
     Scan,
+    /// A put of a key that was not there.
+    Insert,
+    /// A point read, and then a put of the same key.
+    ReadModifyWrite,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Put, Kind::Get, Kind::Scan];
+    pub const ALL: [Kind; 5] = [Kind::Put, Kind::Get, Kind::Scan, Kind::Insert, Kind::ReadModifyWrite];
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -42,7 +47,33 @@ impl Kind {
             Kind::Put => "put",
             Kind::Get => "get",
             Kind::Scan => "scan",
+            Kind::Insert => "insert",
+            Kind::ReadModifyWrite => "rmw",
         }
+    }
+
+    /// True if it begins with a value that is put.
+    pub fn puts(self) -> bool {
+        matches!(self, Kind::Put | Kind::Insert | Kind::ReadModifyWrite)
+    }
+}
+
+/// What is known of the operations of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfKind {
+    /// Latencies in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// Bytes written or read.
+    pub bytes: u64,
+}
+
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constant and valid")
+}
+
+impl Default for OfKind {
+    fn default() -> Self {
+        OfKind { latency_ns: latencies(), bytes: 0 }
     }
 }
 
@@ -50,6 +81,8 @@ impl Kind {
 pub struct Recorder {
     /// Latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
+    /// The operations by kind, of those that said theirs.
+    pub kinds: BTreeMap<Kind, OfKind>,
     /// Operations completed.
     pub ops: u64,
     /// Keys and values written or read, bytes.
@@ -71,10 +104,9 @@ fn of_a_second() -> Histogram<u32> {
 impl Recorder {
     /// An empty record of a phase that starts at `start_ns`.
     pub fn new(start_ns: u64) -> Self {
-        let latency_ns =
-            Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constant and valid");
         Recorder {
-            latency_ns,
+            latency_ns: latencies(),
+            kinds: BTreeMap::new(),
             ops: 0,
             bytes: 0,
             read_calls: 0,
@@ -119,6 +151,14 @@ impl Recorder {
         }
     }
 
+    /// The same of operations of one kind.
+    pub fn complete_of(&mut self, kind: Kind, due_ns: u64, end_ns: u64, ops: u64, bytes: u64) {
+        let of_kind = self.kinds.entry(kind).or_default();
+        of_kind.latency_ns.saturating_record_n(end_ns.saturating_sub(due_ns).max(1), ops);
+        of_kind.bytes += bytes;
+        self.complete(due_ns, end_ns, ops, bytes);
+    }
+
     /// An operation was pending in these slots. What overlaps with the one before is one with it: behind a backlog that is so of all.
     fn waited(&mut self, from: u64, to: u64) {
         match self.pending.last_mut().filter(|last| from <= last.1) {
@@ -151,6 +191,8 @@ pub struct Stalls {
 pub struct Merged {
     /// Latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
+    /// The operations by kind, of those that said theirs.
+    pub kinds: BTreeMap<Kind, OfKind>,
     /// Operations completed.
     pub ops: u64,
     /// Bytes written or read.
@@ -172,6 +214,11 @@ pub fn merge(records: &[Recorder]) -> Merged {
     let mut merged = Recorder::new(0);
     for record in records {
         merged.latency_ns += &record.latency_ns;
+        for (kind, own) in &record.kinds {
+            let all = merged.kinds.entry(*kind).or_default();
+            all.latency_ns += &own.latency_ns;
+            all.bytes += own.bytes;
+        }
         merged.ops += record.ops;
         merged.bytes += record.bytes;
         merged.read_calls += record.read_calls;
@@ -186,6 +233,7 @@ pub fn merge(records: &[Recorder]) -> Merged {
         stalls: stalls(records.iter()),
         hash: merged.hash.digest(),
         latency_ns: merged.latency_ns,
+        kinds: merged.kinds,
     }
 }
 

@@ -247,8 +247,9 @@ impl Report {
         } else {
             "".into()
         };
+        let mix = o.mix().map_or(String::new(), |mix| format!(" {mix:?}").to_lowercase());
         let what = format!(
-            "{}: {keys} keys of {} B, values {} B, {threads}{sync}{scan}",
+            "{}{mix}: {keys} keys of {} B, values {} B, {threads}{sync}{scan}",
             self.workload,
             o.key_size,
             o.sizes()
@@ -277,7 +278,7 @@ impl Report {
             );
             rows.push((
                 if kind == "writer" { "latency of writer" } else { "latency" },
-                format!("{kind:<4} {text}"),
+                format!("{kind:<6} {text}"),
             ));
         }
         if self.costs.suspended_seconds > 0.0 {

@@ -7,7 +7,7 @@ use crate::engine::{Engine, EngineSettings, Opener, Phase};
 use crate::flight;
 use crate::host::{self, StopOnDrop, now_ns, wait_until};
 use crate::limit::{Throttle, Watch};
-use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
+use crate::record::{Kind, Merged, OfKind, Recorder, SLOT_NS, merge};
 use crate::report::{Idle, Latency, LimitKept, Report};
 use crate::space;
 use crate::workload::{Role, Space, Stream};
@@ -33,7 +33,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     if args.workload != Workload::Load && !args.reuse {
         load(args, &space, engine.as_ref())?;
     }
-    if args.client_kind() != Kind::Put {
+    if args.client_kind() != Kind::Put || args.workload == Workload::Ycsb {
         engine = reopened(args, &space, opener, &settings, engine, dir)?;
     }
     let load_ns = now_ns() - load_start_ns;
@@ -109,7 +109,8 @@ fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
 
 fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     let (ops, seconds) = args.warm_up();
-    let stream = Stream::new(space, Role::Warmup, args.client_kind(), ops, 0, 1);
+    let kind = if args.client_kind() == Kind::Scan { Kind::Scan } else { Kind::Get };
+    let stream = Stream::new(space, Role::Warmup, kind, ops, 0, 1);
     let end_ns = now_ns().saturating_add((seconds * 1e9) as u64);
     let pace = Pace { end_ns, ..unpaced(args, 1, false) };
     drive(engine, stream, pace, None, &AtomicBool::new(false)).map(|_| ())
@@ -176,8 +177,8 @@ fn operate(
     let writer_stop = AtomicBool::new(false);
     let stream_of = |thread| {
         let stream = Stream::new(space, role, kind, args.ops(), thread, args.threads());
-        match args.mixed_read_share() {
-            Some(share) => stream.mixed(share),
+        match args.mixture() {
+            Some(mixture) => stream.mixed(mixture),
             None => stream,
         }
     };
@@ -234,14 +235,16 @@ impl Measured {
         (Some(per_get(counted)), causes)
     }
 
-    fn user_bytes(&self, args: &BenchArgs) -> u64 {
-        let clients = if args.client_kind() == Kind::Put { self.clients.bytes } else { 0 };
-        clients + self.writer.as_ref().map_or(0, |w| w.bytes)
+    /// Bytes written by the clients and the writer beside them.
+    fn user_bytes(&self) -> u64 {
+        let written =
+            self.clients.kinds.iter().filter(|(kind, _)| kind.puts()).map(|(_, of_kind)| of_kind.bytes);
+        written.sum::<u64>() + self.writer.as_ref().map_or(0, |w| w.bytes)
     }
 
-    fn latencies(&self, args: &BenchArgs) -> BTreeMap<String, Latency> {
-        let clients = Latency::of(&self.clients.latency_ns);
-        let mut all = BTreeMap::from([(args.client_kind().name().to_owned(), clients)]);
+    fn latencies(&self) -> BTreeMap<String, Latency> {
+        let of_kind = |(kind, own): (&Kind, &OfKind)| (kind.name().to_owned(), Latency::of(&own.latency_ns));
+        let mut all: BTreeMap<_, _> = self.clients.kinds.iter().map(of_kind).collect();
         if let Some(writer) = &self.writer {
             all.insert("writer".to_owned(), Latency::of(&writer.latency_ns));
         }
@@ -261,7 +264,7 @@ impl Measured {
     }
 
     fn report(&self, args: &BenchArgs, engine: String) -> Report {
-        let costs = self.around.costs(args, self.clients.ops, self.user_bytes(args));
+        let costs = self.around.costs(args, self.clients.ops, self.user_bytes());
         let main = Latency::of(&self.clients.latency_ns);
         let (reads_per_get, reads_per_get_causes) = self.reads_per_get(args);
         let name = serde_json::to_value(args.workload).ok();
@@ -293,7 +296,7 @@ impl Measured {
             idle: None,
             load_seconds: 0.0,
             ops_hash: format!("{:016x}", self.clients.hash),
-            latency: self.latencies(args),
+            latency: self.latencies(),
             machine: host::machine(),
             options: args.resolved(),
             engine_settings: BTreeMap::new(),

@@ -6,6 +6,7 @@ use crate::distribution::Picker;
 use crate::keys::{Keys, mix};
 use crate::record::Kind;
 use crate::values::{ValueSizes, Values};
+use crate::ycsb::{self, Inserts, Mixture};
 use io::Rng;
 
 /// Everything that the threads of a run share.
@@ -56,8 +57,10 @@ pub struct Stream {
     space: Space,
     kind: Kind,
     every_key: bool,
-    /// Each operation is a get with this probability and a put otherwise.
-    read_share: Option<f64>,
+    /// What each operation is, where they are of several kinds.
+    mixture: Option<Mixture>,
+    /// The keys that it inserts.
+    inserts: Inserts,
     /// Of the keys there are, those of one family: its number and how many there are.
     family: (u64, u64),
     next: u64,
@@ -71,6 +74,8 @@ pub struct Stream {
     pub value: Vec<u8>,
     /// The index of the present key.
     pub index: u64,
+    /// How many entries the present operation visits, if that is drawn.
+    pub scan_length: Option<u64>,
 }
 
 impl Stream {
@@ -81,7 +86,9 @@ impl Stream {
         Stream {
             kind,
             every_key: role == Role::Load,
-            read_share: None,
+            mixture: None,
+            inserts: Inserts::new(space.num, thread, threads),
+            scan_length: None,
             family: (0, 1),
             next: part(thread),
             end: part(thread + 1),
@@ -95,9 +102,9 @@ impl Stream {
         }
     }
 
-    /// The same with gets and puts mixed: so many of them are gets.
-    pub fn mixed(self, read_share: f64) -> Self {
-        Stream { read_share: Some(read_share), ..self }
+    /// The same with operations of several kinds.
+    pub fn mixed(self, mixture: Mixture) -> Self {
+        Stream { mixture: Some(mixture), ..self }
     }
 
     /// Puts of every key of one of several families, whose keys are those that leave its number when divided by how many
@@ -132,23 +139,34 @@ impl Stream {
             return false;
         }
         let (family, families) = self.family;
-        self.index = if self.every_key {
-            (self.next * families + family) % self.space.num
+        if self.every_key {
+            self.index = (self.next * families + family) % self.space.num;
         } else {
-            self.space.picker.next(&mut self.picks)
-        };
-        self.next += 1;
-        if let Some(share) = self.read_share {
-            self.kind = if self.picks.unit() < share { Kind::Get } else { Kind::Put };
+            self.draw();
         }
+        self.next += 1;
         self.write_out();
         true
+    }
+
+    /// Chooses key and kind of the next operation.
+    fn draw(&mut self) {
+        let rank = self.space.picker.rank(&mut self.picks);
+        self.index = self.space.picker.spread(rank);
+        let Some(mixture) = self.mixture.filter(|mixture| mixture.only().is_none()) else { return };
+        self.kind = mixture.draw(&mut self.picks);
+        if self.kind == Kind::Insert {
+            self.index = self.inserts.next();
+        } else if mixture.asks_for_latest(self.kind) {
+            self.index = self.inserts.latest(rank);
+        }
+        self.scan_length = (self.kind == Kind::Scan).then(|| ycsb::scan_length(&mut self.picks));
     }
 
     /// Key and value of the present index.
     fn write_out(&mut self) {
         self.space.keys.write(self.index, &mut self.key);
-        if self.kind == Kind::Put {
+        if self.kind.puts() {
             self.space.values.write(self.index, self.value_len(), &mut self.contents, &mut self.value);
         }
     }

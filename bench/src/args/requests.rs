@@ -1,35 +1,53 @@
-//! The options of the workloads `async` and `sync` that no other has.
+//! The options of the workloads `async`, `sync` and `ycsb` that no other has.
 
 use super::{BenchArgs, Workload};
+use crate::ycsb::Mixture;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 /// Most requests in flight, and most writers.
 const DEPTH_MAX: u64 = 4096;
 
-/// What the requests of `async` are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+/// What the operations of `async` and `ycsb` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mix {
-    /// Gets.
-    #[default]
+    /// async: gets.
     Read,
-    /// Puts.
+    /// async: puts.
     Write,
-    /// As many of the one as of the other.
+    /// async: as many of the one as of the other.
     Mixed,
+    /// ycsb: half reads, half updates.
+    A,
+    /// ycsb: 95 % reads, 5 % updates.
+    B,
+    /// ycsb: reads.
+    C,
+    /// ycsb: 95 % reads, most of them of what was inserted last, 5 % inserts.
+    D,
+    /// ycsb: 95 % scans of 1 to 100 entries, 5 % inserts.
+    E,
+    /// ycsb: half reads, half reads followed by an update of the same key.
+    F,
 }
 
-/// Options of `async` and `sync` alone.
+impl Mix {
+    fn is_of_ycsb(self) -> bool {
+        !matches!(self, Mix::Read | Mix::Write | Mix::Mixed)
+    }
+}
+
+/// Options of `async`, `sync` and `ycsb` alone.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestArgs {
     /// async: requests that the one thread has in flight
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().depth)]
     pub depth: u64,
-    /// async: what they are
-    #[arg(long = "workload", value_enum, value_name = "MIX", default_value_t = Mix::Read)]
-    pub mix: Mix,
+    /// async: what they are [default: read]; ycsb: which of its mixes [default: a]
+    #[arg(long = "workload", value_enum, value_name = "MIX")]
+    pub mix: Option<Mix>,
     /// async: the same work by as many threads as there would be requests, with blocking calls
     #[arg(long)]
     pub blocking: bool,
@@ -43,7 +61,7 @@ pub struct RequestArgs {
 
 impl Default for RequestArgs {
     fn default() -> Self {
-        RequestArgs { depth: 64, mix: Mix::Read, blocking: false, writers: 1, in_flight: false }
+        RequestArgs { depth: 64, mix: None, blocking: false, writers: 1, in_flight: false }
     }
 }
 
@@ -57,6 +75,10 @@ impl RequestArgs {
             Some(
                 "async and sync say by --depth or --writers how many operations wait at once: no --threads, --rate, --batch",
             )
+        } else if self.mix.is_some_and(|mix| mix.is_of_ycsb() != (all.workload == Workload::Ycsb)) {
+            Some("--workload is read, write or mixed for async, and a to f for ycsb")
+        } else if all.workload == Workload::Ycsb && all.batch != 1 {
+            Some("ycsb has no --batch: its operations are single ones")
         } else {
             None
         }
@@ -74,9 +96,18 @@ impl BenchArgs {
         }
     }
 
-    /// The part of the operations that are gets, where both are mixed.
-    pub fn mixed_read_share(&self) -> Option<f64> {
-        (self.workload == Workload::Async && self.requests.mix == Mix::Mixed).then_some(0.5)
+    /// The mix of workloads that have one.
+    pub fn mix(&self) -> Option<Mix> {
+        match self.workload {
+            Workload::Async => self.requests.mix.or(Some(Mix::Read)),
+            Workload::Ycsb => self.requests.mix.or(Some(Mix::A)),
+            _ => None,
+        }
+    }
+
+    /// What the operations are, where they may be of several kinds.
+    pub fn mixture(&self) -> Option<Mixture> {
+        self.mix().map(Mixture::of)
     }
 
     /// Every write is durable before it is acknowledged.

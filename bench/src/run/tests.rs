@@ -75,6 +75,21 @@ fn run_once(line: &str) -> Report {
     run_in_fresh(line, &Maps::default()).unwrap()
 }
 
+/// Each kind of operation is told apart, and only what was written counts as written.
+#[test]
+fn mixes_tell_their_kinds_apart() {
+    let kinds = |line: &str| {
+        let report = run_once(line);
+        let kinds: Vec<_> = report.latency.keys().cloned().collect();
+        (kinds.join(" "), report.costs.user_bytes)
+    };
+    assert_eq!(kinds("ycsb --num 500 --value-size 76 --workload c"), ("get".into(), 0));
+    assert_eq!(kinds("ycsb --num 500 --value-size 76 --workload e").0, "insert scan");
+    let (both, bytes) = kinds("ycsb --num 500 --value-size 76 --workload f");
+    assert_eq!((&*both, bytes % 100), ("get rmw", 0));
+    assert!((15_000..35_000).contains(&bytes), "half of 500 operations of 100 B: {bytes}");
+}
+
 #[test]
 fn every_workload_reports() {
     for line in [
@@ -87,6 +102,11 @@ fn every_workload_reports() {
         "overwrite --num 500 --values pareto-1k",
         "scan --num 500 --value-size 20 --reads 50",
         "scanwhilewriting --num 500 --value-size 20 --reads 50 --scan-len 20 --write-mb-per-s 1",
+        "ycsb --num 500 --value-size 20 --distribution zipf",
+        "ycsb --num 500 --value-size 20 --workload c --rate 20000",
+        "ycsb --num 500 --value-size 20 --workload d --distribution zipf --threads 3",
+        "ycsb --num 500 --value-size 20 --workload e --updates 300",
+        "ycsb --num 500 --value-size 20 --workload f --distribution zipf",
     ] {
         let report = run_once(line);
         assert_eq!(report.ops, report.options.ops(), "{line}");

@@ -684,14 +684,14 @@ pub(crate) const CANARIES: &[Canary] = &[
     ),
     test(
         "log-room-of-edits-given-away",
-        ("lavastore-lavalog", "--test domain"),
-        "faults::a_store_at_its_limit_is_opened_again_and_again_below_it",
+        ("lavastore-store", "--lib"),
+        "space::budget::tests::the_last_of_the_room_is_for_the_manifest",
         "files are let into the room below a limit that the manifest takes without asking",
     ),
     test(
         "looked-for-memory-in-vain-and-went-in",
         ("lavastore-lavakv", "--lib"),
-        "write::room::tests::schedules::no_schedule_lets_two_writers_into_the_room_of_one",
+        "write::room::tests::who_looked_for_memory_in_vain_looks_again",
         "a write that found no memtable to freeze, since all were being flushed, goes into memory that others have filled since",
     ),
     test(

@@ -1,7 +1,11 @@
 mod schedules;
 
+use super::{Look, Need, Tried};
+use crate::batch::Change;
+use crate::batch::payload::Payload;
 use crate::tree::family::tests::STEPS;
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
+use base::ValueKind;
 use io::sim::SimEnv;
 
 const FAMILIES: usize = 1_000;
@@ -53,6 +57,40 @@ fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
     assert!(steps_of_puts(options.clone(), 12) > 0, "the log did become too long");
     let limited = Options { space_limit: Some(SpaceLimit::Bytes(256 << 20)), ..options };
     assert!(steps_of_puts(limited, 12) > 0, "nor where space is limited");
+}
+
+/// When it looked, all that could be frozen was being flushed; since then others have filled what that gave back.
+#[test]
+fn who_looked_for_memory_in_vain_looks_again() {
+    let (sim, family) = (SimEnv::new(8), FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() });
+    let options = Options {
+        memtable_bytes: 64 << 10,
+        memory_bytes: 128 << 10,
+        log_group_bytes: 512 << 10,
+        family: family.clone(),
+        ..Options::default()
+    };
+    let db = Db::open_in(sim.env(), "/store", options).unwrap();
+    let families: Vec<_> =
+        (0..3).map(|n| db.create_column_family(&format!("{n}"), family.clone()).unwrap()).collect();
+    let (writes, memory) = (&db.engine().writes, &db.engine().space.memory);
+    for nth in (0u64..).take_while(|_| memory.used() <= 100 << 10) {
+        db.put_cf(&families[nth as usize % 3], &nth.to_be_bytes(), &[7; 1000]).unwrap();
+        writes.settle();
+    }
+    assert_eq!(memory.backlog(), 0, "nothing was frozen");
+    let value = [7; 30 << 10];
+    let change = Change { kind: ValueKind::Value, family: families[0].0.id, key: b"k", value: &value };
+    let payload = Payload::One(&families[0].0, change);
+    let find = |largest| {
+        let mut tried = Tried { largest, ..Tried::default() };
+        writes.find_memory(&mut writes.lock(), &payload, &mut tried).unwrap()
+    };
+    assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
+    assert_eq!(memory.backlog(), 0, "nothing was frozen");
+    // What it finds then it freezes, and waits for.
+    assert!(matches!(find(Some(Some(families[1].0.clone()))), Some(Need::Memory { .. })));
+    assert!(memory.backlog() > 0);
 }
 
 #[test]

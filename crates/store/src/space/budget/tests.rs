@@ -91,3 +91,18 @@ fn without_a_limit_there_is_nothing_to_tell_but_that() {
     assert_eq!(space.ceiling_to_tell(u64::MAX), None);
     assert_eq!(space.ceiling_to_tell(LIMIT), Some(u64::MAX));
 }
+
+/// The manifest writes without asking: the last of the room is for no other file, when the store serves and before that.
+#[test]
+fn the_last_of_the_room_is_for_the_manifest() {
+    let used = LIMIT / 2;
+    let ways: [fn(&SpaceBudget); 2] = [refresh, SpaceBudget::bound_files];
+    for bound in ways {
+        let space = budget(used, Some(LIMIT));
+        bound(&space);
+        let (fs, path) = (&space.context.env.fs, space.context.path("000000000002.ksst"));
+        let mut file = fs.create(&path, &CreateOptions::default()).unwrap();
+        file.append(&vec![7; (LIMIT - EDITS_BYTES - used) as usize]).unwrap();
+        assert_eq!(file.append(&[7]).unwrap_err().kind(), base::ErrorKind::NoSpace);
+    }
+}
