@@ -67,6 +67,24 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a file written in place goes on after a failed sync",
     ),
     test(
+        "retained-groups-stay-open",
+        ("lavastore-lavalog", "--test logs"),
+        "open_files::a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_opened",
+        "the file of every group that is kept as storage stays open once it was read",
+    ),
+    test(
+        "repair-holds-files-open",
+        ("lavastore-store", "--lib"),
+        "repair::few_open::tests::many_files_are_read_again_and_again_and_few_are_open",
+        "a repair holds all files of the damaged store open",
+    ),
+    test(
+        "repair-takes-a-refusal-for-damage",
+        ("lavastore-store", "--lib"),
+        "repair::few_open::tests::a_refusal_that_passes_by_itself_is_no_damage",
+        "a repair that found no descriptor for a file tells that it is damaged, and succeeds without it",
+    ),
+    test(
         "log-sync-failure-ignored",
         ("lavastore-wal", "--lib"),
         "wal::tests::a_failed_data_sync_is_told_and_stops_the_log",

@@ -125,8 +125,7 @@ fn no_more_files_are_open_than_there_may_be() {
     let fs = sim.env().fs;
     drop((settled(&sim, "/a", b"a"), settled(&sim, "/b", b"b")));
     sim.set_open_max(Some(2));
-    let (first, lock) =
-        (fs.open(p("/a"), Access::Buffered).unwrap(), fs.lock(p("/LOCK"), "a test").unwrap());
+    let (first, lock) = (fs.open(p("/a"), Access::Buffered).unwrap(), fs.lock(p("/LOCK"), "a test").unwrap());
     let refusals = [
         fs.open(p("/b"), Access::Buffered).map(drop),
         fs.open(p("/a"), Access::Buffered).map(drop),
