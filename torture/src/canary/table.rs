@@ -142,6 +142,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "commit::tests::a_flight_that_lands_early_waits_for_those_before_it",
         "of two writes of the log at once the later one counts though the earlier one has not ended",
     ),
+    test(
+        "log-waits-for-a-flight-that-landed",
+        ("lavastore-wal", "--lib"),
+        "commit::tests::nobody_waits_for_a_flight_that_landed_before_a_failure",
+        "after a failure the log is closed only when a write is over that has ended already",
+    ),
     row("log-sync-one-page-short", "crash", Some(2), "a sync waits for the page before its own"),
     row(
         "log-released-one-sequence-early",
