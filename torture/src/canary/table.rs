@@ -85,6 +85,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a repair that found no descriptor for a file tells that it is damaged, and succeeds without it",
     ),
     test(
+        "pieces-take-one-place-twice",
+        ("lavastore-store", "--lib"),
+        "pacing::depth::tests::under_every_schedule_no_place_is_taken_twice",
+        "two pieces of background work that look for a place at the device at once both take the last one",
+    ),
+    test(
         "log-sync-failure-ignored",
         ("lavastore-wal", "--lib"),
         "wal::tests::a_failed_data_sync_is_told_and_stops_the_log",
