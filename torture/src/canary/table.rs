@@ -85,6 +85,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a repair that found no descriptor for a file tells that it is damaged, and succeeds without it",
     ),
     test(
+        "space-sums-miss-a-change",
+        ("lavastore-lavakv", "--lib"),
+        "tree::space_sums::tests::sums_are_what_a_walk_finds",
+        "what a family asks of the space stays what it was when the store was opened",
+    ),
+    test(
         "pieces-take-one-place-twice",
         ("lavastore-store", "--lib"),
         "pacing::depth::tests::under_every_schedule_no_place_is_taken_twice",
