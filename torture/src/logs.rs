@@ -19,9 +19,9 @@ mod strikes;
 use crate::case::Outcome;
 use crate::check::{Check, Doing};
 use crate::machine::{self, DIR};
-use crate::plan::pick;
+use crate::plan::{aside, pick};
 use io::Rng;
-use lavalog::{Durability, LogStore, Options};
+use lavalog::{Durability, LogStore, Loggers, Options};
 use lavastore::Access;
 use lavastore::testing::SimEnv;
 use model::Driver;
@@ -57,7 +57,10 @@ pub(crate) mod seen {
 
 /// Options by a seed, small enough for everything to happen.
 fn options(rng: &mut Rng) -> Options {
+    // Where it is more than one write of the log at once, it is so whether it pays or not.
+    let writes_max = 1 + aside(rng, 0x6c6f_6767_6572).below(3) as usize;
     Options {
+        loggers: Loggers { writes_max, threads_min: 0 },
         garbage_percent: pick(rng, &[10, 30, 30, 50, 80]),
         recent_bytes: pick(rng, &[0, 20 << 10, 16 << 20]),
         open_files_max: pick(rng, &[8, 512]),

@@ -58,7 +58,7 @@ fn policy(rng: &Rng) -> PolicyChoice {
 }
 
 /// What was added to the draws later is drawn aside, so that seeds on record go on drawing what they drew.
-fn aside(rng: &Rng, what: u64) -> Rng {
+pub(crate) fn aside(rng: &Rng, what: u64) -> Rng {
     Rng::new(rng.clone().next_u64() ^ what)
 }
 

@@ -21,6 +21,7 @@ fn write_entries(s: &Scratch) {
         group_bytes: 64 << 10,
         free_groups_max: 1,
         loggers: Loggers::default(),
+        retained_open_max: 8,
     };
     let (mut replayed, engines) = (Replayed::default(), Engines::of::<Toy>());
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);

@@ -292,6 +292,22 @@ impl SimEnv {
         self.0.lock().block_len = bytes;
     }
 
+    /// Limits how many files may be open at once, locks among them: who opens one more is refused with EMFILE.
+    pub fn set_open_max(&self, files: Option<u64>) {
+        self.0.lock().handles.max = files;
+    }
+
+    /// How many files are open.
+    pub fn open_now(&self) -> u64 {
+        self.0.lock().handles.now
+    }
+
+    /// The most files that were open at once since this was asked before.
+    pub fn take_open_peak(&self) -> u64 {
+        let handles = &mut self.0.lock().handles;
+        std::mem::replace(&mut handles.peak, handles.now)
+    }
+
     /// Makes the medium read-only or writable.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.lock().read_only = read_only;

@@ -41,7 +41,7 @@ use rebuild::GuestOf;
 use std::path::Path;
 use store::files::unfinished;
 use store::manifest::EngineId;
-use store::repair::Places;
+use store::repair::{FewOpen, Places};
 use version::names::{self, FileKind};
 
 /// How a store is repaired.
@@ -97,6 +97,8 @@ pub(crate) fn repair(
     if !options.dry_run {
         places.check_target()?;
     }
+    let few = FewOpen::over(places.from.0);
+    let places = &Places { from: (&few.env, places.from.1), ..*places };
     let (env, dir) = places.from;
     let listing = env.fs.list(dir)?;
     if let Some(work) = unfinished::of(&listing) {
@@ -121,5 +123,8 @@ pub(crate) fn repair(
         return Err(other_engines::refusal(dir, &names, "the new store would not have"));
     }
     let plan = judge::judge(&mut found);
-    rebuild::rebuild(places, options, found, plan, guest)
+    let (report, target) = rebuild::rebuild(places, options, found, plan, guest)?;
+    few.check()?;
+    target.finish()?;
+    Ok(report)
 }

@@ -1,6 +1,6 @@
 //! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
-//! * `family`: read states. `summary`, `chain`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `family`: read states. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write. `damage`: what it means for a family that a file cannot be read.
@@ -15,6 +15,7 @@ pub(crate) mod open_iterators;
 pub(crate) mod output;
 pub(crate) mod retained;
 pub(crate) mod snapshot;
+pub(crate) mod space_sums;
 pub(crate) mod summary;
 
 use crate::context::Context;
@@ -26,10 +27,11 @@ use family::{ColumnFamily, Family};
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::Snapshots;
+use space_sums::SpaceSums;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, SpaceBudget, with_overhead};
+use store::space::{Demands, EDITS_BYTES, SpaceBudget};
 use version::{Edit, FamilyId, Record, StoreRecord};
 
 /// See the module.
@@ -45,6 +47,8 @@ pub(crate) struct Tree {
     /// The iterators that are open.
     pub readers: Arc<OpenIterators>,
     pub together: Together,
+    /// What the families ask of the space.
+    space_sums: Arc<SpaceSums>,
 }
 
 /// So many families are listed under their lock at once.
@@ -105,6 +109,8 @@ impl Tree {
     ) -> Tree {
         let snapshots = Arc::new(Snapshots::default());
         snapshots.publish(files.manifest.state().store.last_seq);
+        let space_sums = Arc::new(SpaceSums::default());
+        families.values().for_each(|family| family.tells(&space_sums));
         Tree {
             context: context.clone(),
             space: space.clone(),
@@ -114,6 +120,7 @@ impl Tree {
             kept: Arc::default(),
             readers: Arc::default(),
             together: Together::new(),
+            space_sums,
         }
     }
 
@@ -166,6 +173,8 @@ impl Tree {
 
     /// A family was made; its edit is durable.
     pub fn add_family(&self, family: &Arc<Family>) {
+        // Before anybody can drop it.
+        family.tells(&self.space_sums);
         write(&self.families).insert(family.id, family.clone());
     }
 
@@ -192,14 +201,10 @@ impl Tree {
         families.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, _)| *bytes).map(|(_, f)| f)
     }
 
-    /// True if values of some family are placed in the log. All are asked: not under a lock of writers.
-    fn places_values(&self) -> bool {
-        self.all_families().iter().any(|family| family.places_values())
-    }
-
-    /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew.
+    /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew. No family is asked, since writers do
+    /// this too, under their lock.
     pub fn refresh_space(&self) {
-        self.space.refresh(self.places_values(), |roll_bytes| self.demands(roll_bytes));
+        self.space.refresh(self.space_sums.places_values(), |roll_bytes| self.demands(roll_bytes));
     }
 
     /// Tells the next process what the files may occupy, where that cannot be seen from the files: in a store with a guest. Nothing if it is
@@ -234,32 +239,6 @@ impl Tree {
         self.files.manifest.set_roll_len(roll_bytes);
         let fixed_bytes = EDITS_BYTES + self.files.manifest.growth_bytes();
         let live_bytes = self.space.gauges.segment_bytes();
-        let mut sum = Demands { fixed_bytes, live_bytes, ..Demands::default() };
-        let mut widest = 0;
-        for family in self.all_families() {
-            let (read_state, options) = (family.read_state(), family.options());
-            let (version, ledger) = (&read_state.version, &read_state.ledger);
-            let (policy, set_aside) = (family.policy(), family.tables_set_aside());
-            let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
-            let width = policy.map_or(0, |policy| policy.width_bytes(version, &set_aside));
-            widest = widest.max(with_overhead(width));
-            // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
-            let records = ledger.record_bytes();
-            sum.places |= options.places_values();
-            let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
-            if separates {
-                let longest = with_overhead(read_state.summary.collected_bytes.min(records));
-                sum.collected_bytes = sum.collected_bytes.max(longest);
-            }
-            let widens = separates && records < read_state.summary.collected_bytes;
-            let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
-            let known = tables > 0 && options.min_blob_size > 0 && !widens;
-            sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });
-            sum.fixed_bytes += OUTPUT_BYTES;
-            let live = tables.saturating_add(ledger.referenced_bytes());
-            sum.live_bytes += live.saturating_sub(ledger.hidden(version).likely);
-        }
-        sum.pool_bytes = widest + sum.collected_bytes;
-        sum
+        self.space_sums.demands(fixed_bytes, live_bytes)
     }
 }

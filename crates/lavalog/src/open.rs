@@ -239,7 +239,7 @@ impl Restored {
             // The manifest knows the engine before the log has anything of it.
             manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
         }
-        let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max);
+        let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max / 2);
         let next_seq = next_seq.max(manifest.state().floor).max(1);
         let damaged = damaged.into_iter().collect();
         let counters = Counters::new(&files.context().env);

@@ -25,7 +25,7 @@ pub struct Options {
     /// What is alive is copied together when this part of all files is garbage, percent; of a file at least so much, then. Where room is
     /// short, with less. Padding alone makes a group garbage only when eight younger ones are there. Default 50.
     pub garbage_percent: u32,
-    /// Files of rows that are kept open. Default 512.
+    /// Files of storage that are kept open: groups of the log may be half of them, files of rows the other half. Default 768.
     pub open_files_max: usize,
     /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
     /// refused; trims and deletes go on. Never exceeded.
@@ -46,7 +46,7 @@ impl Default for Options {
             background_threads: 1,
             io_budget: 0,
             garbage_percent: 50,
-            open_files_max: 512,
+            open_files_max: 768,
             space_limit: None,
             loggers: Loggers::default(),
             recent_bytes: 16 << 20,
@@ -153,6 +153,7 @@ impl Options {
             group_bytes: self.longest_group(),
             free_groups_max: if self.space_limit.is_some() { 1 } else { 2 },
             loggers: self.loggers,
+            retained_open_max: self.open_files_max / 2,
         }
     }
 
@@ -163,6 +164,7 @@ impl Options {
             group_bytes: shortest_bytes(GROUP_BYTES_MIN),
             free_groups_max: 1,
             loggers: self.loggers,
+            retained_open_max: 0,
         }
     }
 }

@@ -39,7 +39,7 @@ use std::path::Path;
 use store::files::unfinished;
 use store::guest::Guest;
 use store::manifest::{Engine, EngineId};
-use store::repair::{GuestRepair, Judged, Places};
+use store::repair::{FewOpen, GuestRepair, Judged, Places};
 
 /// How a store of logs is repaired.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,8 @@ impl LogStore {
             return Err(unfinished::refusal(path, work));
         }
         let mut report = RepairReport::default();
-        let sources = Sources::look(from, path, &listing, None, &mut report)?;
+        let few = FewOpen::over(from);
+        let sources = Sources::look(&few.env, path, &listing, None, &mut report)?;
         if !sources.others.is_empty() && !options.leave_out_others {
             let why = format!(
                 "engine {} keeps something in this store that the new store would not have: repair it as a store of that engine, which \
@@ -89,12 +90,13 @@ impl LogStore {
         let known = Known::of(&sources, &mut report)?;
         if options.dry_run {
             save::save(None, &sources, &known, &mut report)?;
-            return Ok(report);
+            return few.check().map(|()| report);
         }
         let mark = places.mark_target()?;
         let new = Options { create_if_missing: true, ..options.options.clone() };
         let new = LogStore::open_marked(to, into, &new, Some(&mark))?;
         save::save(Some(&new), &sources, &known, &mut report)?;
+        few.check()?;
         // Still under the lock: with the mark there, the next repair would clear away what this one has made.
         mark.finish()?;
         new.close()?;

@@ -10,7 +10,7 @@ use base::sync::{Mutex, lock, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
 use io::{Env, Priority, Rng};
-use lavalog::{Durability, LogStore, Lsn, Options};
+use lavalog::{Durability, LogStore, Loggers, Lsn, Options};
 use lavastore_lavalog as lavalog;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,11 +43,24 @@ struct Shared {
 }
 
 fn open(env: &Env) -> LogStore {
-    // So few that some are read from memory and others, just written, are not.
-    let recent_bytes = 20 << 10;
-    let options =
-        Options { group_bytes: Some(256 << 10), garbage_percent: 30, recent_bytes, ..Options::default() };
+    open_with(env, Loggers::ONE)
+}
+
+fn open_with(env: &Env, loggers: Loggers) -> LogStore {
+    let options = Options {
+        group_bytes: Some(256 << 10),
+        garbage_percent: 30,
+        // So few that some are read from memory and others, just written, are not.
+        recent_bytes: 20 << 10,
+        loggers,
+        ..Options::default()
+    };
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
+}
+
+/// One write of the log at the device, or up to three wherever there are so many to be made.
+fn loggers_of(seed: u64) -> Loggers {
+    Loggers { writes_max: 1 + (seed % 3) as usize, threads_min: 0 }
 }
 
 fn writer(shared: &Shared, n: usize, mut rng: Rng) {
@@ -93,7 +106,7 @@ fn run(seed: u64) -> (SimEnv, Outcome) {
     let machine = sim.clone();
     let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
         let mut rng = Rng::new(seed);
-        let store = open(env);
+        let store = open_with(env, loggers_of(seed));
         let opened = machine.op_count();
         let writers = rng.range(1, 4) as usize;
         let histories = (0..writers).map(|_| Mutex::default()).collect();
@@ -169,7 +182,8 @@ fn no_schedule_loses_a_record_that_was_promised() {
             let op = opened + rng.below(record.op_count() - opened + 1);
             let policy = Policy::ALL[rng.below(5) as usize];
             let kind = if rng.one_in(3) { CrashKind::ProcessKill } else { CrashKind::PowerLossWith(policy) };
-            let store = open(&record.crash_at(op, kind, rng.next_u64()).env());
+            let left = record.crash_at(op, kind, rng.next_u64());
+            let store = open_with(&left.env(), loggers_of(op));
             for (n, history) in histories.iter().enumerate() {
                 check(&store, n, history, op, kind)
                     .unwrap_or_else(|e| panic!("seed {seed}, operation {op}, {kind:?}, log {n}: {e}"));

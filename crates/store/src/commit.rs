@@ -76,6 +76,8 @@ pub struct LogTerms {
     pub free_groups_max: usize,
     /// Durable writes at the device at once.
     pub loggers: Loggers,
+    /// Of the groups that are kept as storage, the most whose files are open.
+    pub retained_open_max: usize,
 }
 
 /// What there is to do for a log.

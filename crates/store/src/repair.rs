@@ -5,14 +5,17 @@
 //! whatever path.
 //!
 //! Here is as well what repairs of any engine read in the same way: a lane of the log ([`open_lane`]), a file that is longer than it was
-//! ([`clipped`]); how they tell what is damaged ([`RepairDamage`]); and how a host repairs a store together with its guest
+//! ([`clipped`]); files that are open only while they are read ([`FewOpen`]); how they tell what is damaged ([`RepairDamage`]); and how a host repairs a store together with its guest
 //! ([`GuestRepair`]).
+
+mod few_open;
 
 use crate::files::unfinished::{self, Mark, Work};
 use crate::guest::Guest;
 use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid};
+pub use few_open::FewOpen;
 use io::{Access, Env, FileLock, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -67,6 +67,36 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a file written in place goes on after a failed sync",
     ),
     test(
+        "retained-groups-stay-open",
+        ("lavastore-lavalog", "--test logs"),
+        "open_files::a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_opened",
+        "the file of every group that is kept as storage stays open once it was read",
+    ),
+    test(
+        "repair-holds-files-open",
+        ("lavastore-store", "--lib"),
+        "repair::few_open::tests::many_files_are_read_again_and_again_and_few_are_open",
+        "a repair holds all files of the damaged store open",
+    ),
+    test(
+        "repair-takes-a-refusal-for-damage",
+        ("lavastore-store", "--lib"),
+        "repair::few_open::tests::a_refusal_that_passes_by_itself_is_no_damage",
+        "a repair that found no descriptor for a file tells that it is damaged, and succeeds without it",
+    ),
+    test(
+        "space-sums-miss-a-change",
+        ("lavastore-lavakv", "--lib"),
+        "tree::space_sums::tests::sums_are_what_a_walk_finds",
+        "what a family asks of the space stays what it was when the store was opened",
+    ),
+    test(
+        "pieces-take-one-place-twice",
+        ("lavastore-store", "--lib"),
+        "pacing::depth::tests::under_every_schedule_no_place_is_taken_twice",
+        "two pieces of background work that look for a place at the device at once both take the last one",
+    ),
+    test(
         "log-sync-failure-ignored",
         ("lavastore-wal", "--lib"),
         "wal::tests::a_failed_data_sync_is_told_and_stops_the_log",
@@ -123,6 +153,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         ("lavastore-wal", "--lib"),
         "commit::tests::a_flight_that_lands_early_waits_for_those_before_it",
         "of two writes of the log at once the later one counts though the earlier one has not ended",
+    ),
+    test(
+        "log-waits-for-a-flight-that-landed",
+        ("lavastore-wal", "--lib"),
+        "commit::tests::nobody_waits_for_a_flight_that_landed_before_a_failure",
+        "after a failure the log is closed only when a write is over that has ended already",
     ),
     row("log-sync-one-page-short", "crash", Some(2), "a sync waits for the page before its own"),
     row(

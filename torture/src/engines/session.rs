@@ -57,7 +57,13 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
     if who == Who::Toy {
         let group_bytes = options.log_group_bytes;
         let loggers = Loggers::default();
-        let terms = LogTerms { access: Access::Direct, group_bytes, free_groups_max: 2, loggers };
+        let terms = LogTerms {
+            access: Access::Direct,
+            group_bytes,
+            free_groups_max: 2,
+            loggers,
+            retained_open_max: 2,
+        };
         let store = Store::open(env, dir.as_ref(), terms, &Engines::of::<Toy>(), &mut take)?;
         let toy = ToyLog::over(store.manifest(), store.log(), replayed)?;
         let manifest = store.manifest().clone();

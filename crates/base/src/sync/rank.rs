@@ -131,6 +131,8 @@ ranks! {
     SetAside,
     /// Family: what reads see, its memtables and its version.
     ReadState,
+    /// Families: what they ask of the space, in all.
+    FamilySpace,
     /// Memtable: range tombstones.
     RangeTombstones,
     /// Segments that memtables refer to.

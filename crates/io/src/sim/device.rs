@@ -28,6 +28,7 @@ impl SimDevice {
         }
         shared.op(OpKind::OpenInPlace, &shown(path), (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
+            world.check_handles(path)?;
             let (ino, len) = match world.disk.look_up(path)? {
                 Some(_) => {
                     let ino = world.disk.file_at(path)?;

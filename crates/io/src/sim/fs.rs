@@ -174,6 +174,20 @@ impl SimFs {
         })
     }
 
+    /// One that opens a file.
+    fn opening<T>(
+        &self,
+        kind: OpKind,
+        path: &Path,
+        len: u64,
+        body: impl FnOnce(&mut World) -> Result<T>,
+    ) -> Result<T> {
+        self.op(kind, path, len, |world| {
+            world.check_handles(path)?;
+            body(world)
+        })
+    }
+
     fn handle(&self, world: &mut World, ino: Ino, path: &Path) -> Handle {
         Handle::new(self.0.clone(), world, ino, path)
     }
@@ -181,14 +195,14 @@ impl SimFs {
 
 impl FileSystem for SimFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        self.op(OpKind::Create, path, 0, |world| {
+        self.opening(OpKind::Create, path, 0, |world| {
             let ino = world.make_file(path)?;
             Ok(Box::new(SimAppendFile::new(self.handle(world, ino, path), options)) as _)
         })
     }
 
     fn open(&self, path: &Path, _access: Access) -> Result<Arc<dyn ReadFile>> {
-        self.op(OpKind::Open, path, 0, |world| {
+        self.opening(OpKind::Open, path, 0, |world| {
             let ino = world.disk.file_at(path)?;
             Ok(Arc::new(SimReadFile(self.handle(world, ino, path))) as _)
         })
@@ -200,7 +214,7 @@ impl FileSystem for SimFs {
                 format!("a file written in place must have whole pages of {PAGE} bytes, not {len} bytes");
             return Err(Error::invalid(why).at_file(path));
         }
-        self.op(OpKind::CreateInPlace, path, len, |world| {
+        self.opening(OpKind::CreateInPlace, path, len, |world| {
             world.require_free(len, path)?;
             let ino = world.make_file(path)?;
             world.apply(Change::Preallocate { ino, len });
@@ -209,7 +223,7 @@ impl FileSystem for SimFs {
     }
 
     fn open_in_place(&self, path: &Path, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        self.op(OpKind::OpenInPlace, path, 0, |world| {
+        self.opening(OpKind::OpenInPlace, path, 0, |world| {
             let ino = world.disk.file_at(path)?;
             let len = world.disk.file(ino).live.len();
             if !len.is_multiple_of(PAGE as u64) {
@@ -221,7 +235,7 @@ impl FileSystem for SimFs {
     }
 
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
-        self.op(OpKind::CreateScratch, path, len as u64, |world| {
+        self.opening(OpKind::CreateScratch, path, len as u64, |world| {
             let ino = match world.disk.look_up(path)? {
                 Some(_) => world.disk.file_at(path)?,
                 None => world.make_file(path)?,
@@ -350,14 +364,14 @@ impl FileSystem for SimFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
-        self.op(OpKind::Lock, path, 0, |world| {
+        self.opening(OpKind::Lock, path, 0, |world| {
             let ino = world.lock_file(path, holder)?;
             Ok(Box::new(SimLock(self.handle(world, ino, path))) as _)
         })
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.op(OpKind::Lock, path, 0, |world| {
+        self.opening(OpKind::Lock, path, 0, |world| {
             let ino = world.disk.file_at(path)?;
             world.hold_lock(ino, path, "somebody who reads")?;
             Ok(Box::new(SimLock(self.handle(world, ino, path))) as _)

@@ -7,7 +7,7 @@
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
 use super::disk::{Change, Disk, Ino, ROOT, Target};
-use super::fault::{ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
+use super::fault::{EMFILE, ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
 use crate::{Clock, PAGE, Rng};
 use base::sync::leaf::{Mutex, MutexGuard};
@@ -81,6 +81,15 @@ struct Checkpoint {
     disk: Disk,
 }
 
+/// Files that are open, in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Handles {
+    pub(super) now: u64,
+    /// The most since it was asked for.
+    pub(super) peak: u64,
+    pub(super) max: Option<u64>,
+}
+
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) disk: Disk,
@@ -91,6 +100,7 @@ pub(super) struct World {
     next_ino: Ino,
     /// Open handles of each file.
     open: HashMap<Ino, u32>,
+    pub(super) handles: Handles,
     /// Pages that open files have reserved, from their beginning.
     reserved: HashMap<Ino, u64>,
     /// Holders of locks.
@@ -121,6 +131,7 @@ impl World {
             times_ns: Vec::new(),
             next_ino: files.max(dirs) + 1,
             open: HashMap::default(),
+            handles: Handles::default(),
             reserved: HashMap::default(),
             locks: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -207,11 +218,22 @@ impl World {
         self.next_ino - 1
     }
 
+    /// Refuses to open a file if as many are open as may be.
+    pub(super) fn check_handles(&self, path: &Path) -> Result<()> {
+        match self.handles.max.is_some_and(|max| self.handles.now >= max) {
+            true => Err(os_error(EMFILE, "open one more file than there may be", path)),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_default() += 1;
+        self.handles.now += 1;
+        self.handles.peak = self.handles.peak.max(self.handles.now);
     }
 
     pub(super) fn closed(&mut self, ino: Ino) {
+        self.handles.now -= 1;
         if let Some(count) = self.open.get_mut(&ino) {
             *count -= 1;
             if *count == 0 {

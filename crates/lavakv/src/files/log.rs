@@ -49,6 +49,8 @@ impl Log {
             group_bytes: options.log_group_bytes,
             free_groups_max: options.sizes().free_groups_max(),
             loggers: options.loggers,
+            // It has none.
+            retained_open_max: 0,
         };
         let of = |lane, terms| {
             Arc::new(store::commit::Log::of_lane(lane, terms, files.store().clone(), space.clone()))

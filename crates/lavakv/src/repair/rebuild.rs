@@ -41,14 +41,14 @@ use wal::Lane;
 /// The guest of the store whose logs are repaired in the same call, if it has one.
 pub(super) type GuestOf<'g> = Option<&'g mut dyn GuestRepair>;
 
-/// Repairs, once it is decided what counts.
+/// Repairs, once it is decided what counts. The new store is no store yet.
 pub(super) fn rebuild(
     places: &Places<'_>,
     options: &RepairOptions,
     mut found: Found,
     mut plan: Plan,
     mut guest: GuestOf<'_>,
-) -> Result<RepairReport> {
+) -> Result<(RepairReport, Target)> {
     let (env, dir) = places.from;
     let state = found.witness.state.as_ref().map(|state| &*state.store);
     let engine = guest.as_ref().map(|guest| guest.engine());
@@ -92,8 +92,7 @@ pub(super) fn rebuild(
     };
     let report = save(env, found, &plan, &names, &lanes, &target)?;
     guest.map_or(Ok(()), GuestRepair::save)?;
-    target.finish()?;
-    Ok(report)
+    Ok((report, target))
 }
 
 /// How it is known from the log that the manifest has lost its end.
@@ -194,7 +193,7 @@ fn anew(
     options: &RepairOptions,
     found: Found,
     guest: GuestOf<'_>,
-) -> Result<RepairReport> {
+) -> Result<(RepairReport, Target)> {
     let (env, dir) = places.from;
     let Found { mut witness, mut report, has_records, .. } = found;
     demote(&mut witness);

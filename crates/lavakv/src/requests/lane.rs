@@ -161,9 +161,21 @@ impl Lane {
 /// Drives a line.
 struct Drive(Arc<Lane>);
 
+/// A line is driven. Where that ends with a panic, which is a bug, nobody is left who would go on: those in line are told.
+pub(crate) struct Driving(pub Arc<Lane>);
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
+        }
+    }
+}
+
 impl Operation for Drive {
     fn step(self: Box<Self>) -> Next {
-        let lane = &self.0;
+        let driving = Driving(self.0.clone());
+        let lane = &driving.0;
         for _ in 0..WRITES_AT_ONCE {
             let Some(mut first) = lane.take_first() else { return Next::Done };
             match first.write.advance(true) {

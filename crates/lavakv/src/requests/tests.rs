@@ -136,6 +136,29 @@ fn a_poisoned_store_refuses_what_is_in_flight() {
     assert!(matches!(db.block_on(requests.get(family, b"k".to_vec()).unwrap()), Ok(Some(_))), "reads go on");
 }
 
+/// A bug in a write takes nobody's answer away: who is in line behind it is told, and who comes later.
+#[test]
+fn a_panic_of_who_drives_a_line_leaves_nobody_waiting() {
+    let sim = SimEnv::new(5);
+    let db = nearly_full(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let put = |key: &[u8], len: usize| requests.put(&family, key.to_vec(), vec![1; len]);
+    let mut waiting = [put(b"long", 30 << 10).unwrap(), put(b"behind", 10).unwrap()];
+    let drives = || {
+        let _driving = lane::Driving(requests.lane.clone());
+        panic!("a bug");
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(drives)).unwrap_err();
+    for put in &mut waiting {
+        assert_eq!(put.visible().take().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(put(b"later", 10).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(requests.in_flight(), 0);
+    let others = db.requests(&RequestOptions::default()).unwrap();
+    db.block_on(others.put(&family, b"k".to_vec(), vec![1]).unwrap()).unwrap();
+}
+
 /// A store that closes while writes wait: they are not written, and told.
 #[test]
 fn those_in_line_are_told_that_the_store_was_closed() {

@@ -7,6 +7,7 @@ use crate::context::options::{FamilyOptions, Options};
 use crate::context::pacer::Pacer;
 use crate::tree::chain::Chain;
 use crate::tree::demand::Demand;
+use crate::tree::space_sums::{FamilySpace, SpaceSums};
 use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
@@ -33,6 +34,8 @@ pub(crate) struct ReadState {
     pub ledger: Arc<Ledger>,
     /// What else is asked of a version again and again.
     pub summary: VersionSummary,
+    /// What it asks of the space.
+    pub space: FamilySpace,
     /// What this was worked out with: so a write that has pinned it need not ask for them.
     pub options: Arc<FamilyOptions>,
     /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
@@ -51,8 +54,10 @@ impl ReadState {
         ledger: Arc<Ledger>,
         chain: Chain,
         options: &Arc<FamilyOptions>,
+        (policy, set_aside): (Option<&dyn CompactionPolicy>, &SetAside),
     ) -> ReadState {
         let summary = VersionSummary::of(&version, &ledger, options);
+        let space = FamilySpace::of((&version, &ledger, &summary), options, policy, set_aside);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
         ReadState {
@@ -62,6 +67,7 @@ impl ReadState {
             chain,
             ledger,
             summary,
+            space,
             options: options.clone(),
             may_prune,
             is_damaged: false,
@@ -133,6 +139,8 @@ pub(crate) struct Family {
     drop_cache: OnceLock<Arc<DropCache>>,
     /// Its tables that cannot be read.
     set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
+    /// Who is told what it asks of the space, once it is one of the store's families.
+    sums: OnceLock<Arc<SpaceSums>>,
 }
 
 impl Family {
@@ -159,7 +167,15 @@ impl Family {
         let ledger = Arc::new(Ledger::of(&version));
         let set_aside = SetAside::default();
         let chain = Chain::of(&version, &ledger, policy, &set_aside, &options.fitting, memtable_bytes);
-        let read_state = ReadState::new(active, Vec::new(), version, ledger, chain, &options.fitting);
+        let read_state = ReadState::new(
+            active,
+            Vec::new(),
+            version,
+            ledger,
+            chain,
+            &options.fitting,
+            (policy, &set_aside),
+        );
         let read_state = ReadState { is_unserved: policy.is_none(), ..read_state };
         Family {
             id,
@@ -173,7 +189,16 @@ impl Family {
             demand: Arc::default(),
             drop_cache: OnceLock::new(),
             set_aside: Default::default(),
+            sums: OnceLock::default(),
         }
+    }
+
+    /// It is one of the store's families: from now on these sums are told what it asks of the space.
+    pub fn tells(&self, sums: &Arc<SpaceSums>) {
+        // Under the lock, so that no change comes in between.
+        let read_state = write(&self.read_state);
+        let sums = self.sums.get_or_init(|| sums.clone());
+        sums.join(self.id, read_state.space);
     }
 
     /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
@@ -255,25 +280,18 @@ impl Family {
     /// install another at the same time.
     fn derive_again(&self, is_damaged: impl Fn(&ReadState) -> bool) {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        self.update(|v| ReadState {
-            active: v.active.clone(),
-            frozen: v.frozen.clone(),
-            version: v.version.clone(),
-            chain: Chain::of(
-                &v.version,
-                &v.ledger,
-                policy.as_deref(),
-                &set_aside,
-                &options,
-                self.of_store.memtable_bytes,
-            )
-            .with_what_is_known(&v.chain),
-            ledger: v.ledger.clone(),
-            summary: VersionSummary::of(&v.version, &v.ledger, &options),
-            options: options.clone(),
-            may_prune: v.may_prune,
-            is_damaged: is_damaged(v),
-            is_unserved: policy.is_none(),
+        let memtable_bytes = self.of_store.memtable_bytes;
+        self.update(|v| {
+            let (version, ledger, policy) = (v.version.clone(), v.ledger.clone(), policy.as_deref());
+            let chain = Chain::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes)
+                .with_what_is_known(&v.chain);
+            let (active, frozen) = (v.active.clone(), v.frozen.clone());
+            ReadState {
+                may_prune: v.may_prune,
+                is_damaged: is_damaged(v),
+                is_unserved: policy.is_none(),
+                ..ReadState::new(active, frozen, version, ledger, chain, &options, (policy, &set_aside))
+            }
         });
     }
 
@@ -294,7 +312,13 @@ impl Family {
     /// Replaces the read state by what `change` makes of it.
     fn update(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let mut read_state = write(&self.read_state);
+        let before = read_state.space;
         *read_state = Arc::new(change(&read_state));
+        if read_state.space != before
+            && let Some(sums) = self.sums.get()
+        {
+            sums.change(self.id, read_state.space);
+        }
     }
 
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
@@ -306,6 +330,7 @@ impl Family {
             chain: v.chain,
             ledger: v.ledger.clone(),
             summary: v.summary,
+            space: v.space,
             options: v.options.clone(),
             may_prune: v.may_prune,
             is_damaged: v.is_damaged,
@@ -320,8 +345,17 @@ impl Family {
         let memtable_bytes = self.of_store.memtable_bytes;
         let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
         let active = self.read_state().active.clone();
+        let policy = policy.as_deref();
         Derived {
-            read_state: ReadState::new(active, Vec::new(), version, ledger, chain, &options),
+            read_state: ReadState::new(
+                active,
+                Vec::new(),
+                version,
+                ledger,
+                chain,
+                &options,
+                (policy, &set_aside),
+            ),
             options,
             set_aside,
         }
@@ -356,7 +390,9 @@ impl Family {
         self.update(|v| {
             let active = Arc::new(MemTable::new(v.active.id()));
             let version = Arc::new(Version::new(self.id));
-            ReadState::new(active, Vec::new(), version, Arc::default(), Chain::default(), &options)
+            let set_aside = SetAside::default();
+            let by = (None, &set_aside);
+            ReadState::new(active, Vec::new(), version, Arc::default(), Chain::default(), &options, by)
         });
     }
 

@@ -193,6 +193,7 @@ impl Tree {
             },
         )?;
         base::sync::write(&self.families).remove(&family.id);
+        self.space_sums.leave(family.id);
         self.space.memory.discarded(last_read_state.active.bytes());
         for memtable in &last_read_state.frozen {
             self.space.memory.flushed(memtable.bytes());

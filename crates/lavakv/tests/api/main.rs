@@ -18,6 +18,7 @@ mod held_sync;
 mod iterators;
 mod large_values;
 mod multi_get;
+mod open_files;
 mod other_engines;
 mod patience;
 mod placement;

@@ -268,6 +268,7 @@ fn open_lanes(sim: &SimEnv, replay: &mut OnLanes<'_>) -> Store {
         group_bytes: 64 << 10,
         free_groups_max: 1,
         loggers: Loggers::default(),
+        retained_open_max: 8,
     };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     Store::open_lanes(&env(sim), Path::new(DIR), terms, &Engines::of::<Stranger>(), replay).unwrap()
@@ -406,6 +407,7 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
                 group_bytes: 64 << 10,
                 free_groups_max: 1,
                 loggers: Loggers::default(),
+                retained_open_max: 8,
             },
         );
         let engines = Engines::of::<Stranger>();
@@ -427,6 +429,7 @@ fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
         group_bytes: 64 << 10,
         free_groups_max: 1,
         loggers: Loggers::default(),
+        retained_open_max: 8,
     };
     let (env, engines) = (env(&sim), Engines::of::<Stranger>());
     let made = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(())).unwrap();

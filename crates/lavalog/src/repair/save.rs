@@ -2,7 +2,7 @@
 //!
 //! Logs keep their numbers, by which keys in the same store may know them.
 //!
-//! All of it goes the ordinary way of writes, without waiting, and is made durable at the end. Until then the store is marked as
+//! All of it goes the ordinary way of writes, without waiting but for the jobs of the new store, and is made durable at the end. Until then the store is marked as
 //! unfinished ([`store::files::unfinished`]), and opened by nobody.
 
 use super::known::Known;
@@ -25,6 +25,9 @@ use store::commit::Durability;
 const BATCH_BYTES: usize = 1 << 20;
 /// Records that are.
 const BATCH_RECORDS: usize = 4096;
+/// So many of the longest groups are filled before the new store's jobs have made storage of them. Nothing else holds up a repair, and
+/// a group has its file open until then.
+const GROUPS_AHEAD: u64 = 8;
 
 /// LSNs that were saved, as runs: the last of each by the first.
 #[derive(Debug, Default)]
@@ -78,6 +81,8 @@ struct Saving<'a> {
     logs: BTreeMap<LogId, Saved>,
     batch: Vec<(LogId, Lsn, Vec<u8>)>,
     batch_bytes: usize,
+    /// Bytes that were written since the jobs of the new store were waited for.
+    ahead_bytes: u64,
 }
 
 /// Saves what is known into a store, or nowhere, and makes it durable.
@@ -90,7 +95,8 @@ pub(super) fn save(
     known: &Known,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let mut saving = Saving { known, into, logs: BTreeMap::new(), batch: Vec::new(), batch_bytes: 0 };
+    let (logs, batch) = (BTreeMap::new(), Vec::new());
+    let mut saving = Saving { known, into, logs, batch, batch_bytes: 0, ahead_bytes: 0 };
     saving.make_logs()?;
     sources.log.replay(TENANT, &mut |_, first_seq, payload| {
         let Ok(ops) = Ops::of(payload).and_then(Iterator::collect::<Result<Vec<_>>>) else { return Ok(()) };
@@ -175,11 +181,16 @@ impl Saving<'_> {
 
     fn write(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        self.batch_bytes = 0;
+        self.ahead_bytes += std::mem::take(&mut self.batch_bytes) as u64;
         let Some(into) = self.into.filter(|_| !batch.is_empty()) else { return Ok(()) };
         let ops: Vec<Op<'_>> =
             batch.iter().map(|(log, lsn, bytes)| Op::Append { log: *log, lsn: *lsn, bytes }).collect();
-        into.core().write(&ops, Durability::Buffered)
+        into.core().write(&ops, Durability::Buffered)?;
+        if self.ahead_bytes < GROUPS_AHEAD * into.core().options.longest_group() {
+            return Ok(());
+        }
+        self.ahead_bytes = 0;
+        into.settle()
     }
 
     /// Tells what is missing, and makes all of it durable.

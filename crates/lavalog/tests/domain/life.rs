@@ -10,13 +10,21 @@ use io::sim::{CrashKind, SimEnv};
 use io::{Env, Rng};
 use lavakv::beside::{open_with_records, write_carried};
 use lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
-use lavalog::{Beside, LogBatch, LogHandle, LogStore};
+use lavalog::{Beside, LogBatch, LogHandle, LogStore, Loggers};
 use std::path::Path;
 
 pub const DIR: &str = "/db";
 
+/// Up to three writes of each lane are at the device at once, wherever there are so many to be made.
+const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0 };
+
 pub fn log_options() -> lavalog::Options {
-    lavalog::Options { group_bytes: Some(256 << 10), garbage_percent: 30, ..lavalog::Options::default() }
+    lavalog::Options {
+        group_bytes: Some(256 << 10),
+        garbage_percent: 30,
+        loggers: LOGGERS,
+        ..lavalog::Options::default()
+    }
 }
 
 pub fn kv_options() -> Options {
@@ -25,6 +33,7 @@ pub fn kv_options() -> Options {
         memory_bytes: 48 << 10,
         log_group_bytes: 64 << 10,
         wal_bytes_max: 192 << 10,
+        loggers: LOGGERS,
         ..Options::default()
     }
 }

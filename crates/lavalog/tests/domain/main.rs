@@ -12,6 +12,7 @@ mod crashes;
 mod damage;
 mod faults;
 mod life;
+mod open_files;
 mod readers;
 mod schedules;
 mod strikes;

@@ -95,6 +95,7 @@ fn a_store_is_made_only_where_it_may_be() {
         group_bytes: 1 << 20,
         free_groups_max: 1,
         loggers: Loggers::default(),
+        retained_open_max: 8,
     };
     let engines = Engines::default();
     Store::open(&env, dir, terms, &engines, &mut |_, _, _| Ok(())).unwrap().close().unwrap();

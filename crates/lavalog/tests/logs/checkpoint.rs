@@ -254,6 +254,7 @@ fn a_lane_with_batches_of_another_engine_is_not_copied() {
         group_bytes: 256 << 10,
         free_groups_max: 1,
         loggers: Loggers::default(),
+        retained_open_max: 8,
     };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     let store = Store::open_lanes(&sim.env(), Path::new(DIR), terms, &Engines::default(), &mut |_, _| Ok(()));

@@ -10,6 +10,7 @@ mod crashes;
 mod damage;
 mod faults;
 mod model;
+mod open_files;
 mod read_only;
 mod repair;
 mod scans;

@@ -12,8 +12,13 @@ use store::manifest::Engines;
 /// Where a store of this engine alone is.
 pub const DIR: &str = "/toy";
 /// How long its log's pieces are.
-pub const TERMS: LogTerms =
-    LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 2, loggers: Loggers::ONE };
+pub const TERMS: LogTerms = LogTerms {
+    access: Access::Direct,
+    group_bytes: 256 << 10,
+    free_groups_max: 2,
+    loggers: Loggers::ONE,
+    retained_open_max: 8,
+};
 
 /// Opens it.
 pub fn open(env: Env) -> Result<(Store, ToyLog)> {

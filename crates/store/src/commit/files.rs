@@ -16,6 +16,7 @@ use super::LogTerms;
 use super::lane::Retained;
 use super::pace::{Pace, shortest_bytes};
 use crate::context::Context;
+use crate::files::OpenFiles;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
 use crate::names::{self, FileKind};
 use crate::space::SpaceBudget;
@@ -102,6 +103,8 @@ pub struct GroupFiles {
     space: Arc<SpaceBudget>,
     /// All of [`Files`].
     pub(super) state: Mutex<Files, rank::LogGroups>,
+    /// Files of retained groups, by LTN.
+    pub(super) open: OpenFiles<Arc<dyn InPlaceFile>>,
 }
 
 #[derive(Debug, Default)]
@@ -173,7 +176,12 @@ impl GroupFiles {
         space: Arc<SpaceBudget>,
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
-        GroupFiles { lane, terms, context, manifest, store, space, state: Mutex::new(Files::default()) }
+        let open_max = match base::canary::is("retained-groups-stay-open") {
+            true => usize::MAX,
+            false => terms.retained_open_max,
+        };
+        let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(open_max));
+        GroupFiles { lane, terms, context, manifest, store, space, state, open }
     }
 
     pub(super) fn change(&self) -> Changing<'_> {

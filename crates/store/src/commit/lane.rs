@@ -20,7 +20,8 @@
 //! [`Log::missing`] says which are not whole; everything else shows when it is read.
 //!
 //! Invariants: a group that is listed for replay and not passed is the log's. One is free only after the edit that removes it is
-//! durable. What is kept in memory of a retained group is its entry here, and its open file from the first read on.
+//! durable. What is kept in memory of a retained group is its entry here. There are more of them than a process may have files open: the
+//! files of those that were read or retained last are, so many at most ([`super::LogTerms::retained_open_max`]).
 
 use super::ahead::ReadAhead;
 use super::files::{Files, GroupFile, GroupFiles};
@@ -73,8 +74,6 @@ pub(super) struct Retained {
     store: Uid,
     /// Its file has another name.
     shared: bool,
-    /// From the first read on.
-    file: Option<Arc<dyn InPlaceFile>>,
 }
 
 /// A group of which something can be read.
@@ -96,7 +95,6 @@ impl GroupFiles {
             filled: meta.retained_bytes.unwrap_or_default(),
             store: meta.store.unwrap_or(self.manifest.store()),
             shared: meta.shared,
-            file: None,
         };
         let mut state = self.change();
         state.retained.extend(listed.map(|meta| (meta.ltn, retained(meta))));
@@ -115,7 +113,7 @@ impl GroupFiles {
         state.retained_bytes + state.passed.iter().map(|group| group.len).sum::<u64>()
     }
 
-    /// The group `ltn`, if it is not free by now; the file of one that is retained is opened by its first reader.
+    /// The group `ltn`, if it is not free by now; the file of one that is retained is opened for it, unless it is open.
     fn readable(&self, ltn: u64) -> Result<Option<Readable>> {
         let (number, len, store, uid) = {
             let state = lock(&self.state);
@@ -123,20 +121,16 @@ impl GroupFiles {
                 let store = self.manifest.store();
                 return Ok(Some(Readable { store, uid: *uid, file: file.clone(), is_live: true }));
             }
-            match state.retained.get(&ltn) {
-                None => return Ok(None),
-                Some(Retained { uid, store, file: Some(file), .. }) => {
-                    let (store, uid, file) = (*store, *uid, file.clone());
-                    return Ok(Some(Readable { store, uid, file, is_live: false }));
-                }
-                Some(group) => (group.number, group.len, group.store, group.uid),
-            }
+            let Some(group) = state.retained.get(&ltn) else { return Ok(None) };
+            (group.number, group.len, group.store, group.uid)
         };
-        let opened = self.open_retained(ltn, number, len);
-        let mut state = lock(&self.state);
-        let Some(group) = state.retained.get_mut(&ltn) else { return Ok(None) };
-        let file = group.file.get_or_insert(opened?).clone();
-        Ok(Some(Readable { store, uid, file, is_live: false }))
+        let opened = self.open.find(ltn, || self.open_retained(ltn, number, len));
+        if !lock(&self.state).retained.contains_key(&ltn) {
+            // Who freed it may have asked for its file before it was open: nobody else would close it.
+            self.open.forget(ltn);
+            return Ok(None);
+        }
+        Ok(Some(Readable { store, uid, file: opened?, is_live: false }))
     }
 
     fn open_retained(&self, ltn: u64, number: u64, len: u64) -> Result<Arc<dyn InPlaceFile>> {
@@ -200,6 +194,7 @@ impl GroupFiles {
             let records = front.iter().map(record).collect();
             Ok((front, records))
         };
+        let mut open = Vec::new();
         let done = |state: &mut Files, front: &Vec<PriorGroup>| {
             state.passed.drain(..front.len());
             for group in front.iter().filter(|group| ltns.contains(&group.ltn)) {
@@ -207,12 +202,16 @@ impl GroupFiles {
                     continue;
                 };
                 let (store, filled) = (self.manifest.store(), group.filled);
-                let retained = Retained { number, len, uid, filled, store, shared: false, file: Some(file) };
+                let retained = Retained { number, len, uid, filled, store, shared: false };
                 state.retained.insert(group.ltn, retained);
                 state.retained_bytes += len;
+                open.push((group.ltn, file));
             }
         };
         let front = self.move_groups(plan, commit, done)?;
+        // What was written last is read soon.
+        open.into_iter()
+            .try_for_each(|(ltn, file)| self.open.find(ltn, || Ok::<_, Error>(file)).map(drop))?;
         let empty = front.iter().map(|group| group.ltn).filter(|ltn| !ltns.contains(ltn));
         self.discard(&empty.collect::<Vec<u64>>())
     }
@@ -230,9 +229,9 @@ impl GroupFiles {
         };
         self.move_groups(plan, commit, done)?;
         let mut outcome = Ok(());
-        for (ltn, Retained { number, len, uid, file, shared, .. }) in freed {
+        for (ltn, Retained { number, len, uid, shared, .. }) in freed {
             // One that cannot be opened cannot be used again, nor may one that somebody else reads.
-            let file = file.map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
+            let file = self.open.take(ltn).map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
             match file.filter(|_| !shared || base::canary::is("shared-group-used-again")) {
                 Some(file) => drop(self.change().live.insert(ltn, GroupFile { number, len, uid, file })),
                 None => match self.store.remove(&names::log(number)) {

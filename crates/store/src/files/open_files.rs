@@ -30,7 +30,12 @@ impl<F: Clone> OpenFiles<F> {
 
     /// Forgets a file that is about to be removed.
     pub fn forget(&self, number: u64) {
-        write(&self.open).remove(&number);
+        drop(self.take(number));
+    }
+
+    /// Forgets a file, and hands it out if it is open.
+    pub fn take(&self, number: u64) -> Option<F> {
+        write(&self.open).remove(&number).map(|open| open.file)
     }
 
     /// The open file of this number; what `make` makes if there is none.
@@ -87,6 +92,7 @@ mod tests {
         assert_eq!(made.get(), 10, "the oldest had been closed");
         files.forget(0);
         assert_eq!(find(0).1, 10, "a file that was removed is not remembered");
+        assert_eq!((files.take(0), files.take(0)), (Some((0, 10)), None));
     }
 
     #[test]

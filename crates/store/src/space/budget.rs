@@ -309,7 +309,7 @@ impl SpaceBudget {
 
     /// Room may have come back while nobody wrote: a store that is short of it asks now and then, before it looks for work.
     /// True if what the volume has matters, and has changed: then the store is to be looked at anew ([`SpaceBudget::refresh`]).
-    /// The sums behind the reserve go over all tables and files of values, and have not changed since the last install.
+    /// What else the reserve follows from has not changed since somebody said so.
     pub fn look_again(&self) -> bool {
         if !self.is_limited() || self.context.now_ns() < self.volume.ask_at_ns.load(Relaxed) {
             return false;

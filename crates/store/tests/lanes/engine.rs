@@ -146,6 +146,7 @@ pub fn terms() -> LogTerms {
         group_bytes: GROUP_BYTES,
         free_groups_max: 2,
         loggers: Loggers { writes_max: 3, threads_min: 0 },
+        retained_open_max: 2,
     }
 }
 

@@ -9,7 +9,8 @@
 //! a hole counts. Whoever led such a round waits with all others.
 //!
 //! * A page's watermark says what was durable when it was put into the buffer, and is read from the same frontier.
-//! * The first failure ends it: from then on the frontiers stay where they are, whatever lands later.
+//! * The first failure ends it: from then on the frontiers stay where they are, whatever lands later, and only those count as in flight that
+//!   are at the device.
 //! * A round that needs more than a write of its own (two groups, pages that were written before and not synced, a long run) waits
 //!   until all have landed ([`Token::settles`]), as does everybody who takes the token for something else, and nobody takes off while
 //!   one waits for that.
@@ -290,8 +291,11 @@ impl Commit {
         self.keep(&mut state, failure);
         let mut satisfied = Vec::new();
         if state.failure.is_some() {
-            // Nothing is acknowledged any more. Whoever waits is told by all sides below.
-            state.flights.rounds.retain(|round| round.round != flight.round);
+            // Nothing is acknowledged any more. Whoever waits is told by all sides below. Of those that landed behind this one nobody is left
+            // who would take them away.
+            let keeps_landed = base::canary::is("log-waits-for-a-flight-that-landed");
+            let is_at_device = |round: &Round| round.round != flight.round && (!round.landed || keeps_landed);
+            state.flights.rounds.retain(is_at_device);
         } else {
             if let Some(round) = state.flights.rounds.iter_mut().find(|round| round.round == flight.round) {
                 round.landed = true;

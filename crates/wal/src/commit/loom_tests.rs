@@ -292,7 +292,10 @@ fn loom_a_flight_that_fails_reaches_everybody() {
         });
         let lpn = log.log.append();
         let synced = log.sync(lpn, &|| Err(Error::new(ErrorKind::Io, "x")));
+        // As the end of the store does: it waits for what is at the device, and for nothing else.
+        let closed = log.log.commit.acquire().map(|token| token.finish(Ok(())));
         let others = others.map(|other| other.join().unwrap());
+        assert_eq!(closed.is_err(), synced.is_err());
         match synced {
             // Somebody else wrote it.
             Ok(()) => assert!(others.iter().all(|other| other.is_ok())),

@@ -186,6 +186,29 @@ fn nothing_lands_after_a_failure() {
     assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned, "nothing is in flight to wait for");
 }
 
+/// A flight that landed and was waiting for one before it is over with a failure: there is nobody left who would take it away.
+#[test]
+fn nobody_waits_for_a_flight_that_landed_before_a_failure() {
+    for fails_in_flight in [true, false] {
+        let commit = beside();
+        let [first, second, third] = [2, 3, 5].map(|end| takes_off(&commit, end));
+        second.lands(Ok(()), 100).unwrap();
+        let why = Error::new(ErrorKind::Io, "the first");
+        if fails_in_flight {
+            assert_eq!(kind(first.lands(Err(why), 100)), ErrorKind::Io);
+            third.lands(Ok(()), 100).unwrap();
+        } else {
+            commit.fail(why);
+            third.lands(Ok(()), 100).unwrap();
+            assert!(!commit.lock().flights.is_empty(), "one is at the device still");
+            first.lands(Ok(()), 100).unwrap();
+        }
+        assert!(commit.lock().flights.is_empty(), "or who takes the token waits for ever");
+        assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned);
+        assert_eq!(commit.frontier.durable_end(), 0);
+    }
+}
+
 #[test]
 fn a_panic_in_flight_poisons() {
     let commit = beside();

@@ -120,6 +120,38 @@ fn removed_files_stay_readable_and_cost_space_until_closed() {
 }
 
 #[test]
+fn no_more_files_are_open_than_there_may_be() {
+    let sim = SimEnv::new(1);
+    let fs = sim.env().fs;
+    drop((settled(&sim, "/a", b"a"), settled(&sim, "/b", b"b")));
+    sim.set_open_max(Some(2));
+    let (first, lock) = (fs.open(p("/a"), Access::Buffered).unwrap(), fs.lock(p("/LOCK"), "a test").unwrap());
+    let refusals = [
+        fs.open(p("/b"), Access::Buffered).map(drop),
+        fs.open(p("/a"), Access::Buffered).map(drop),
+        fs.create(p("/c"), &CreateOptions::default()).map(drop),
+        fs.create_in_place(p("/c"), PAGE as u64, Access::Buffered).map(drop),
+        fs.create_scratch(p("/c"), PAGE).map(drop),
+        fs.lock(p("/OTHER"), "a test").map(drop),
+        sim.device("/c", PAGE as u64).map(drop),
+    ];
+    for refused in refusals {
+        let e = refused.unwrap_err();
+        assert!(e.kind() == ErrorKind::Io && e.is_passing(), "{e}");
+        assert!(e.message().contains("one more file than there may be"), "{e}");
+    }
+    assert_eq!(fs.list(p("/")).unwrap().len(), 3, "what is refused has made nothing");
+    assert_eq!((sim.open_now(), sim.take_open_peak()), (2, 2));
+    drop((first, lock));
+    assert_eq!((sim.open_now(), sim.take_open_peak()), (0, 2));
+    assert_eq!(sim.take_open_peak(), 0);
+    drop(fs.open(p("/b"), Access::Buffered).unwrap());
+    sim.set_open_max(None);
+    let all: Vec<_> = (0..9).map(|_| fs.open(p("/a"), Access::Buffered).unwrap()).collect();
+    assert_eq!(sim.open_now(), all.len() as u64);
+}
+
+#[test]
 fn holes_are_zeros_and_free() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;

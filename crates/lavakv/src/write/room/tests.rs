@@ -3,7 +3,9 @@ mod schedules;
 use super::{Look, Need, Tried};
 use crate::batch::Change;
 use crate::batch::payload::Payload;
+use crate::context::sizes::tests::SUMS;
 use crate::tree::family::tests::STEPS;
+use crate::write::admission::Ask;
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -91,6 +93,27 @@ fn who_looked_for_memory_in_vain_looks_again() {
     // What it finds then it freezes, and waits for.
     assert!(matches!(find(Some(Some(families[1].0.clone()))), Some(Need::Memory { .. })));
     assert!(memory.backlog() > 0);
+}
+
+/// A write that finds no room has limit and reserve worked out anew, and all others wait meanwhile.
+#[test]
+fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
+    let sim = SimEnv::new(10);
+    let options = Options { space_limit: Some(SpaceLimit::Bytes(256 << 20)), ..Options::default() };
+    let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
+    for i in 0..FAMILIES {
+        db.create_column_family(&format!("{i}"), options.family.clone()).unwrap();
+    }
+    let writes = &db.engine().writes;
+    for frees in [false, true] {
+        let (asked, summed, now_ns) = (STEPS.get(), SUMS.get(), db.engine().context.now_ns());
+        let ask = Ask { bytes: 1 << 40, frees };
+        // Refused, or told to wait for what jobs may free.
+        let admitted = writes.admit(&mut writes.lock(), ask, now_ns);
+        assert!(!matches!(admitted, Ok(None)), "there is no such room");
+        assert!(SUMS.get() > summed, "the reserve was worked out");
+        assert!(STEPS.get() - asked <= STEPS_MAX, "{} families were asked", STEPS.get() - asked);
+    }
 }
 
 #[test]

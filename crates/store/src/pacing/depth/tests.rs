@@ -1,5 +1,9 @@
 use super::*;
-use io::Rng;
+use io::sim::SimEnv;
+use io::sim::threads::Plan;
+use io::{Priority, Rng};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const COMPACTION: Traffic = Traffic::Compaction;
@@ -138,6 +142,42 @@ fn a_read_is_alone_where_nothing_was_begun_for_a_while() {
     assert_eq!(read(150 * ms, 900_000), usual_ns);
     depth.end(COMPACTION, 1);
     assert!(read(160 * ms, 900_000) > usual_ns);
+}
+
+/// Threads that look for the one place there is, under many schedules: it is never taken twice, nor lost. (In loom it is the same for two, under all.)
+#[test]
+fn under_every_schedule_no_place_is_taken_twice() {
+    for seed in 1..=200 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan::new(seed), |env| {
+            let (depth, there) = (Arc::new(Depth::new()), Arc::new(AtomicU32::new(0)));
+            (0..4).for_each(|_| depth.follow(Judgement::Slow));
+            let spawner = env.spawner.clone().expect("threads under a schedule");
+            let works = |_| {
+                let (depth, there, clock) = (depth.clone(), there.clone(), env.clock.clone());
+                let body = Box::new(move || {
+                    for _ in 0..5 {
+                        match depth.begin(COMPACTION, 2) {
+                            Ok(pieces) => {
+                                let others = there.fetch_add(pieces, Ordering::SeqCst);
+                                assert_eq!((pieces, others), (1, 0));
+                                clock.sleep_ns(1_000);
+                                there.fetch_sub(pieces, Ordering::SeqCst);
+                                depth.end(COMPACTION, pieces);
+                            }
+                            Err(wait_ns) => clock.sleep_ns(wait_ns),
+                        }
+                    }
+                });
+                spawner.spawn("works", Priority::Background, body).unwrap()
+            };
+            let threads: Vec<_> = (0..3).map(works).collect();
+            depth.follow(Judgement::Slow);
+            threads.into_iter().for_each(|thread| assert!(thread.join(), "a thread panicked"));
+            assert!(depth.is_unused());
+        });
+        ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
 }
 
 /// Whatever happens in whatever order: the depth keeps its bounds, no more pieces are there than it allowed when they came, nobody waits

@@ -1,0 +1,104 @@
+//! A store has more files than the process may have open: whatever is done with it, all the same.
+
+use crate::model::options;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogStore, Options, RepairOptions};
+use std::path::Path;
+
+const DIR: &str = "/logs";
+const COPY: &str = "/copy";
+const NEW: &str = "/new";
+
+/// So many files may be open: the store's own of the log and the manifest, and a few more.
+const OPEN_MAX: u64 = 100;
+/// Files of storage of either kind, at least.
+const FILES_MIN: usize = 128;
+
+fn few() -> Options {
+    Options { open_files_max: 16, ..options() }
+}
+
+/// A store with many groups, and what is in its log.
+fn made(sim: &SimEnv) -> Vec<(u64, u8)> {
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &few()).unwrap();
+    let (log, gone) = (store.create_log("kept").unwrap(), store.create_log("gone").unwrap());
+    let mut whole = Vec::new();
+    for lsn in 1..=11_000_u64 {
+        log.append(lsn, &[lsn as u8; 3000], Durability::Buffered).unwrap();
+        gone.append(lsn, &[1; 700], Durability::Buffered).unwrap();
+        whole.push((lsn, lsn as u8));
+        if lsn % 50 == 0 {
+            gone.trim(lsn).unwrap();
+            store.settle().unwrap();
+        }
+    }
+    let found = store.statistics();
+    assert!(found.sealed_groups as usize > FILES_MIN, "{found:?}");
+    drop((log, gone));
+    store.close().unwrap();
+    whole
+}
+
+fn read(store: &LogStore) -> Vec<(u64, u8)> {
+    let log = store.open_log("kept").unwrap();
+    let (mut scan, mut found) = (log.scan(0), Vec::new());
+    while let Some((lsn, bytes)) = scan.read_next().unwrap() {
+        assert!(bytes.len() == 3000 && bytes.iter().all(|byte| *byte == bytes[0]));
+        found.push((lsn, bytes[0]));
+    }
+    found
+}
+
+fn count(sim: &SimEnv, dir: &str, end: &str) -> usize {
+    let all = sim.env().fs.list(Path::new(dir)).unwrap();
+    all.iter().filter(|entry| entry.name.ends_with(end)).count()
+}
+
+#[test]
+fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_opened() {
+    let sim = SimEnv::new(3);
+    sim.set_open_max(Some(OPEN_MAX));
+    let whole = made(&sim);
+    assert!(count(&sim, DIR, ".log") > FILES_MIN && count(&sim, DIR, ".e1-1") > FILES_MIN);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &few()).unwrap();
+    assert_eq!(read(&store), whole);
+    let report = store.verify();
+    assert!(report.damages.is_empty(), "{report:?}");
+    store.checkpoint(Path::new(COPY)).unwrap();
+    assert_eq!(read(&store), whole);
+    let peak = sim.take_open_peak();
+    assert!(peak <= OPEN_MAX, "{peak}");
+    store.close().unwrap();
+    let copy = LogStore::open(&sim.env(), Path::new(COPY), &few()).unwrap();
+    assert_eq!(read(&copy), whole);
+    let reader = LogStore::open_read_only(&sim.env(), Path::new(DIR), &few()).unwrap();
+    assert_eq!(read(&reader), whole);
+}
+
+#[test]
+fn a_store_of_more_files_than_may_be_open_is_repaired() {
+    let sim = SimEnv::new(4);
+    let whole = made(&sim);
+    for lost in [None, Some("CURRENT"), Some("MANIFEST")] {
+        for dry_run in [true, false] {
+            let sim = sim.crash(CrashKind::ProcessKill, 1);
+            let fs = sim.env().fs;
+            for entry in fs.list(Path::new(DIR)).unwrap() {
+                if lost.is_some_and(|lost| entry.name.starts_with(lost)) {
+                    fs.remove(&Path::new(DIR).join(&entry.name)).unwrap();
+                }
+            }
+            sim.set_open_max(Some(OPEN_MAX));
+            let repair = RepairOptions { options: few(), dry_run, ..RepairOptions::default() };
+            let env = sim.env();
+            let report = LogStore::repair(&env, Path::new(DIR), &env, Path::new(NEW), &repair).unwrap();
+            let kept = report.logs.iter().find(|log| log.name == "kept").unwrap();
+            assert_eq!((kept.records, kept.gaps.len()), (whole.len() as u64, 0), "{lost:?}: {report:?}");
+            assert_eq!(sim.open_now(), 0);
+            if !dry_run {
+                let store = LogStore::open(&sim.env(), Path::new(NEW), &few()).unwrap();
+                assert_eq!(read(&store), whole);
+            }
+        }
+    }
+}
