@@ -1,97 +1,31 @@
-//! What is read, and flushes, where the caller could not finish them.
+//! What is done on a thread of the reactor, since it blocks: scans, flushes, and of point reads what is no read of the device.
 
 use super::reactor::{Next, Operation};
+use super::reading::Stepped;
+use super::reads::{Reads, Ticket};
 use super::request::Entry;
 use crate::admin::flush::freeze_all;
 use crate::read::iterator::DbIterator;
-use crate::read::multi_get;
 use crate::read::options::ReadOptions;
-use crate::read::read_path::{GetOp, Value, pin};
 use crate::tree::Tree;
-use crate::tree::family::{Family, ReadState};
-use crate::tree::snapshot::Snapshot;
+use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::completion::Completer;
 use base::{Result, SeqNo};
 use std::sync::Arc;
 
-/// A point read that memory did not answer.
-pub(crate) struct Get {
-    pub tree: Arc<Tree>,
-    pub family: Arc<Family>,
-    pub key: Vec<u8>,
-    pub fill_cache: bool,
-    pub done: Completer<Option<Value>>,
+/// The step of a point read that may block: a file is opened, or a large value read.
+pub(crate) struct Block {
+    pub ticket: Ticket,
+    pub reads: Arc<Reads>,
 }
 
-impl Operation for Get {
+impl Operation for Block {
     fn step(self: Box<Self>) -> Next {
-        let Get { tree, family, key, fill_cache, done } = *self;
-        let read = || GetOp::new(&*tree, pin(&tree, &family, None), &*key, fill_cache).run();
-        let found = tree.context.times.get.time(read);
-        let found = found.and_then(|value| family.check_there().map(|()| value));
-        // Before who is told may close the store.
-        drop((tree, family));
-        done.resolve(found);
-        Next::Done
-    }
-}
-
-/// Point reads at one moment.
-pub(crate) struct MultiGet {
-    tree: Arc<Tree>,
-    family: Arc<Family>,
-    snapshot: Snapshot,
-    fill_cache: bool,
-    keys: Vec<Vec<u8>>,
-    /// Of the keys, in their order; `None`: memory did not answer.
-    answers: Vec<Option<Option<Value>>>,
-    /// Who is told, once it is submitted.
-    pub done: Option<Completer<Vec<Option<Value>>>>,
-}
-
-impl MultiGet {
-    pub fn new(
-        (tree, family, snapshot): (&Arc<Tree>, &Arc<Family>, Snapshot),
-        keys: Vec<Vec<u8>>,
-        fill_cache: bool,
-    ) -> MultiGet {
-        let (tree, family, answers) = (tree.clone(), family.clone(), keys.iter().map(|_| None).collect());
-        MultiGet { tree, family, snapshot, fill_cache, keys, answers, done: None }
-    }
-
-    fn pinned(&self) -> (Arc<ReadState>, SeqNo) {
-        pin(&self.tree, &self.family, Some(self.snapshot.sequence()))
-    }
-
-    /// Answers what memory knows. True: that is all.
-    pub fn ask_memory(&mut self) -> bool {
-        let pinned = self.pinned();
-        let ask =
-            |key: &Vec<u8>| GetOp::new(&*self.tree, pinned.clone(), &**key, self.fill_cache).in_memory();
-        self.answers = self.keys.iter().map(ask).collect();
-        self.answers.iter().all(Option::is_some)
-    }
-
-    /// Reads what memory did not know, all of it together.
-    pub fn answers(&mut self) -> Result<Vec<Option<Value>>> {
-        let known = std::mem::take(&mut self.answers);
-        let unknown = known.iter().zip(&self.keys).filter(|(answer, _)| answer.is_none());
-        let unknown: Vec<&[u8]> = unknown.map(|(_, key)| &**key).collect();
-        let mut read = multi_get::run(&self.tree, self.pinned(), unknown, self.fill_cache).into_iter();
-        let answer = |known: Option<_>| known.map_or_else(|| read.next().unwrap_or(Ok(None)), Ok);
-        known.into_iter().map(answer).collect()
-    }
-}
-
-impl Operation for MultiGet {
-    fn step(mut self: Box<Self>) -> Next {
-        let answers = self.answers();
-        let answers = answers.and_then(|answers| self.family.check_there().map(|()| answers));
-        if let Some(done) = self.done.take() {
-            // What it pinned goes before anybody hears of it.
-            drop(self);
-            done.resolve(answers);
+        let Block { mut ticket, reads } = *self;
+        match ticket.reading.step(true) {
+            Stepped::Wants(wants) => drop(reads.bring(ticket, wants)),
+            Stepped::Over => ticket.tell(),
         }
         Next::Done
     }
