@@ -34,6 +34,7 @@ use crate::read::options::ReadOptions;
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{Value, pin};
 use crate::tree::family::{ColumnFamily, Family};
+use crate::tree::snapshot::Snapshot;
 use crate::write::owned::OwnedWrite;
 use crate::write::patience::Patience;
 use admission::{Admission, Permit};
@@ -80,6 +81,8 @@ pub struct Requests {
     lane: Arc<Lane>,
     write: WriteOptions,
     fill_cache: bool,
+    /// What is read; `None`: what is visible.
+    snapshot: Option<Snapshot>,
 }
 
 impl Requests {
@@ -99,7 +102,13 @@ impl Requests {
             lane: Lane::new(reactor),
             write: options.write,
             fill_cache: options.fill_cache,
+            snapshot: None,
         })
+    }
+
+    /// The same, reading as of a snapshot, which lives as long as it does at least. Reads fail if the snapshot is of another store.
+    pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
+        Requests { snapshot: Some(snapshot.clone()), ..self.clone() }
     }
 
     /// The same with other options for writes.
@@ -167,11 +176,12 @@ impl Requests {
     /// Reads a key.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it is of another store; `Closed`.
+    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it or the snapshot is of another store; `Closed`.
     pub fn get(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<Request<Option<Value>>> {
         let permit = self.admit()?;
         let (family, tree) = (self.own(family)?, &self.reactor.tree);
-        let read = PendingGet::new(tree, pin(tree, family, None), key, self.fill_cache);
+        let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
+        let read = PendingGet::new(tree, pinned, key, self.fill_cache);
         self.read(permit, family, read)
     }
 
@@ -186,7 +196,8 @@ impl Requests {
     ) -> Result<Request<Vec<Option<Value>>>> {
         let permit = self.admit()?;
         let (family, tree) = (self.own(family)?, &self.reactor.tree);
-        let read = PendingMultiGet::new(tree, pin(tree, family, None), keys, self.fill_cache);
+        let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
+        let read = PendingMultiGet::new(tree, pinned, keys, self.fill_cache);
         self.read(permit, family, read)
     }
 
@@ -225,7 +236,8 @@ impl Requests {
     ) -> Result<Request<Vec<Entry>>> {
         let permit = self.admit()?;
         let family = self.own(family)?.clone();
-        let options = ReadOptions { fill_cache: self.fill_cache, ..options };
+        let snapshot = options.snapshot.clone().or_else(|| self.snapshot.clone());
+        let options = ReadOptions { snapshot, fill_cache: self.fill_cache, ..options };
         let (completer, completion) = pending();
         let (tree, done) = (self.reactor.tree.clone(), permit.told(completer));
         self.reactor.push(Scan { tree, family, options, limit, done })?;

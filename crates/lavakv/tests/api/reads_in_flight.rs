@@ -122,15 +122,25 @@ fn life(seed: u64) -> Vec<usize> {
     let db = Db::open_in(sim.env(), DIR, options).unwrap();
     let (requests, mut model, mut order) = (requests(&db), Model::new(), Vec::new());
     let mut asked: Vec<(usize, Asked)> = Vec::new();
+    // What reads of a snapshot find.
+    let mut held: Option<(Requests, Model)> = None;
     for turn in 0..150 {
         match rng.below(12) {
             0..=1 => change(&db, &mut model, &mut rng, 60),
             2 => db.flush().unwrap(),
             // The files that reads are about to read go.
+            3 if rng.one_in(2) => {
+                held = Some((requests.reading_at(&db.snapshot()), model.clone()));
+            }
             3 => db.compact_range(db.default_column_family(), None, None).unwrap(),
             4..=8 => {
                 for _ in 0..rng.below(30) {
-                    asked.push((turn * 100 + asked.len(), Asked::new(&db, &requests, &model, &mut rng)));
+                    let now = (&requests, &model);
+                    let (requests, model) = match &held {
+                        Some((requests, model)) if rng.one_in(3) => (requests, model),
+                        _ => now,
+                    };
+                    asked.push((turn * 100 + asked.len(), Asked::new(&db, requests, model, &mut rng)));
                 }
                 // Nobody hears of some.
                 if rng.one_in(4) {
@@ -400,4 +410,19 @@ fn read_all(db: &Db, requests: &Requests, thread: u64) {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_snapshot_of_another_store_is_refused() {
+    let (db, other) = (SimEnv::new(1), SimEnv::new(2));
+    let [db, other] = [db, other].map(|sim| Db::open_in(sim.env(), DIR, small()).unwrap());
+    let requests = requests(&db).reading_at(&other.snapshot());
+    let family = db.default_column_family();
+    let refused = [
+        requests.get(family, key(1)).map(drop).unwrap_err(),
+        requests.multi_get(family, vec![key(1)]).map(drop).unwrap_err(),
+        db.block_on(requests.scan(family, Default::default(), 1).unwrap()).map(drop).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|e| e.kind() == ErrorKind::InvalidArgument), "{refused:?}");
+    assert_eq!(requests.in_flight(), 0);
 }
