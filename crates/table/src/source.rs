@@ -254,6 +254,11 @@ impl Fetched {
         self.share(want, read);
     }
 
+    /// Lets go of files that were opened for steps that stopped. Those that are still to be opened are opened again.
+    pub fn close_files(&mut self) {
+        self.files.clear();
+    }
+
     /// Forgets what was read, for other reads; what it cost stays counted.
     pub fn clear(&mut self) {
         self.known.clear();

@@ -86,18 +86,21 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     }
 
     /// Goes on as far as it comes without a read. What it wants read next and has not wanted before, in the order of files and places,
-    /// each once. Nothing: all is answered ([`MultiGetOp::is_done`]), or what it wanted before was not handed over, or it has to block and may
-    /// not ([`Fetched::set_may_block`]).
+    /// each once. Nothing: all is answered ([`MultiGetOp::is_done`]), or what it wanted before was not handed over, or it has to block or
+    /// would take long, and may not ([`Fetched::set_may_block`]).
     pub fn step(&mut self) -> Vec<Want> {
         let mut wanted = Vec::new();
         // Who may not block asks again when there is nothing else to do.
         if self.fetched.may_block() || self.waiting.is_empty() {
             self.ready.append(&mut self.held_up);
         }
+        let mut begun = 0;
         loop {
-            if self.open == 0 && !self.begin_wave() {
+            // Of what takes no read there may be much: who may not block is not kept for more than a wave.
+            if self.open == 0 && (begun > 0 && !self.fetched.may_block() || !self.begin_wave()) {
                 break;
             }
+            begun += 1;
             let mut ready = std::mem::take(&mut self.ready);
             ready.sort_unstable();
             ready.into_iter().for_each(|at| self.advance(at, &mut wanted));
@@ -160,6 +163,14 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
     /// How many keys are not looked up yet: as long as it stays the same, what was read is kept.
     pub fn keys_left(&self) -> usize {
         self.left.len()
+    }
+
+    /// Forgets what was wanted and handed over: the next step wants it again. Nothing may be handed over that was wanted before.
+    pub fn let_go(&mut self) {
+        self.fetched.clear();
+        self.waiting.clear();
+        self.held_up.clear();
+        self.ready = (0..self.wave.len()).filter(|&at| self.wave[at].is_some()).collect();
     }
 
     /// What the reads have brought and cost.

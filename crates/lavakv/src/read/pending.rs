@@ -101,6 +101,16 @@ impl PendingGet {
     pub(crate) fn set_may_block(&mut self, may_block: bool) {
         self.fetched.set_may_block(may_block);
     }
+
+    /// Lets go of files that were opened: see [`Fetched::close_files`].
+    pub(crate) fn close_files(&mut self) {
+        self.fetched.close_files();
+    }
+
+    /// Forgets what was wanted and handed over: the next step wants it again.
+    pub(crate) fn let_go(&mut self) {
+        self.fetched.clear();
+    }
 }
 
 /// A read of many keys, driven as a [`PendingGet`] is; made by [`crate::Db::begin_multi_get`].
@@ -153,6 +163,18 @@ impl PendingMultiGet {
         if let Some(op) = &mut self.op {
             op.fetched().set_may_block(may_block);
         }
+    }
+
+    /// As [`PendingGet::close_files`].
+    pub(crate) fn close_files(&mut self) {
+        if let Some(op) = &mut self.op {
+            op.fetched().close_files();
+        }
+    }
+
+    /// As [`PendingGet::let_go`].
+    pub(crate) fn let_go(&mut self) {
+        self.op.iter_mut().for_each(MultiGetOp::let_go);
     }
 
     /// How many keys are not looked up yet: as long as it stays the same, what was handed over is kept.

@@ -1,20 +1,23 @@
 //! What is done on a thread of the reactor, since it blocks: scans, flushes, and of point reads what is no read of the device.
 
 use super::reactor::{Next, Operation};
-use super::reading::Stepped;
+use super::reading::{InFlight, Stepped};
 use super::reads::{Reads, Ticket};
 use super::request::Entry;
 use crate::admin::flush::freeze_all;
 use crate::read::iterator::DbIterator;
 use crate::read::options::ReadOptions;
+use crate::read::pending::Cost;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::completion::Completer;
 use base::{Result, SeqNo};
 use std::sync::Arc;
+use table::Role;
+use table::source::read_now;
 
-/// The step of a point read that may block: a file is opened, or a large value read.
+/// The step of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
 pub(crate) struct Block {
     pub ticket: Ticket,
     pub reads: Arc<Reads>,
@@ -23,11 +26,29 @@ pub(crate) struct Block {
 impl Operation for Block {
     fn step(self: Box<Self>) -> Next {
         let Block { mut ticket, reads } = *self;
-        match ticket.reading.step(true) {
+        match open(&mut *ticket.reading) {
             Stepped::Wants(wants) => drop(reads.bring(ticket, wants)),
             Stepped::Over => ticket.tell(),
         }
         Next::Done
+    }
+}
+
+/// Goes on, and reads the ends of files that are to be opened. A file is open here or for good: were it left to who drives reads, each request
+/// would have it open for itself meanwhile, and there may be more of them than a process may have files.
+fn open(reading: &mut dyn InFlight) -> Stepped {
+    let mut wanted = Vec::new();
+    loop {
+        let Stepped::Wants(wants) = reading.step(true) else { return Stepped::Over };
+        let (ends, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(|want| want.role == Role::Tail);
+        wanted.extend(others);
+        for end in &ends {
+            reading.put(end, read_now(&end.file, end.extent), Cost::alone(end));
+        }
+        if ends.is_empty() || reading.needs_all() && !wanted.is_empty() {
+            reading.close_files();
+            return Stepped::Wants(wanted);
+        }
     }
 }
 

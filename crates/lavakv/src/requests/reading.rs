@@ -1,8 +1,9 @@
 //! A point read in flight, of one key or of many. Who drives it knows neither: it goes on, wants bytes, takes them, and in the end it is
 //! told.
 //!
-//! A step never waits for the device. What a step could only do by waiting (a file is to be opened, a large value to be read) it leaves
-//! undone where it may not block; one that wants nothing, lacks nothing and is not over is such a one, and needs a thread that may.
+//! A step never waits for the device. What a step could only do by waiting (a file is to be opened, a large value to be read), and what would
+//! take long, it leaves undone where it may not block; one that wants nothing, lacks nothing and is not over is such a one, and needs a thread
+//! that may.
 
 use super::request::Request;
 use crate::context::Context;
@@ -32,6 +33,10 @@ pub(crate) trait InFlight: Send {
     fn step(&mut self, may_block: bool) -> Stepped;
     /// Hands over the bytes of a want, or why they could not be read.
     fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost);
+    /// Lets go of files that were opened for a step.
+    fn close_files(&mut self);
+    /// Forgets what was wanted and handed over: the next step wants it again.
+    fn let_go(&mut self);
     /// True if the next step is to wait until all that was wanted is handed over.
     fn needs_all(&self) -> bool;
     /// Changes when it lets go of what was handed over.
@@ -55,6 +60,10 @@ pub(crate) trait PointRead: Send {
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;
     /// See [`InFlight::put`].
     fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost);
+    /// See [`InFlight::close_files`].
+    fn close_files(&mut self);
+    /// See [`InFlight::let_go`].
+    fn let_go(&mut self);
     /// See [`InFlight::phase`].
     fn phase(&self) -> usize;
     /// True if a value is still to be read, which blocks.
@@ -121,6 +130,14 @@ impl<P: PointRead> InFlight for Reading<P> {
         self.read.put(want, read, cost);
     }
 
+    fn close_files(&mut self) {
+        self.read.close_files();
+    }
+
+    fn let_go(&mut self) {
+        self.read.let_go();
+    }
+
     fn needs_all(&self) -> bool {
         P::NEEDS_ALL
     }
@@ -156,6 +173,14 @@ impl PointRead for PendingGet {
         self.deliver(want, read, cost);
     }
 
+    fn close_files(&mut self) {
+        PendingGet::close_files(self);
+    }
+
+    fn let_go(&mut self) {
+        PendingGet::let_go(self);
+    }
+
     fn phase(&self) -> usize {
         0
     }
@@ -185,6 +210,14 @@ impl PointRead for PendingMultiGet {
 
     fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
         self.deliver(want, read, cost);
+    }
+
+    fn close_files(&mut self) {
+        PendingMultiGet::close_files(self);
+    }
+
+    fn let_go(&mut self) {
+        PendingMultiGet::let_go(self);
     }
 
     fn phase(&self) -> usize {

@@ -25,6 +25,9 @@ use io::{ReadQueue, ReadWaker};
 use std::sync::Arc;
 use table::Want;
 
+/// Requests that the driver has not seen and something is held for, at most, but for those that come at the same time.
+const BROUGHT_MAX: usize = 256;
+
 /// See the module.
 pub(crate) struct Reads {
     context: Arc<Context>,
@@ -72,8 +75,13 @@ impl Reads {
     }
 
     /// A request wants these bytes, at least one. False: the store is closed; then it is dropped, and so told.
-    pub fn bring(&self, ticket: Ticket, wants: Vec<Want>) -> bool {
+    pub fn bring(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
         debug_assert!(!wants.is_empty(), "who wants nothing would never be told");
+        // The driver is behind: it looks again when it comes to it, and until then nothing is held for it.
+        if self.inbox.len() >= BROUGHT_MAX {
+            ticket.reading.let_go();
+            wants.clear();
+        }
         self.inbox.push((ticket, wants), || self.wake()).is_ok()
     }
 
@@ -97,7 +105,7 @@ impl Reads {
     /// True if a turn would do something. For simulation.
     pub fn is_ready(&self) -> bool {
         let flying = lock(&self.driver).as_ref().map(|driver| !driver.flights.is_empty());
-        flying.is_some_and(|flying| flying || !self.inbox.is_empty())
+        flying.is_some_and(|flying| flying || self.inbox.len() > 0)
     }
 
     /// In simulation: a turn of the driver. Those that need a step that may block.
@@ -123,12 +131,14 @@ impl Driver {
     /// woken.
     fn turn(&mut self, context: &Context, brought: Vec<Brought>, waits: bool) -> Vec<Ticket> {
         brought.into_iter().for_each(|(ticket, wants)| self.flights.add(ticket, wants));
+        let mut back = self.flights.admit(|ticket| step(context, ticket));
         let queue = self.queue.get_or_insert_with(|| ReadQueue::new(&context.env));
         self.flights.begin(queue);
-        for done in queue.complete(waits) {
+        for done in queue.complete(waits && back.is_empty()) {
             self.flights.land(done.token, done.read);
         }
-        self.flights.go_on(|ticket| step(context, ticket))
+        back.extend(self.flights.go_on(|ticket| step(context, ticket)));
+        back
     }
 }
 

@@ -6,6 +6,10 @@
 //! read that is longer: it comes to its end whatever the others hold, and so does the next. So buffers are bounded however many requests
 //! there are; of several keys those that are answered count no more, since their values are what was asked for.
 //!
+//! That holds for files as well, and for blocks of the cache that a request has met: a flight keeps its file open, whatever was closed since. So
+//! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
+//! its turn.
+//!
 //! A request that wants what is wanted already, by itself or an older one, waits for that flight: what a cold index is read for is
 //! read once. Not for a younger one's, which might be behind it in line.
 //!
@@ -21,7 +25,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::{HashMap, Result};
 use cache::Block;
 use io::ReadQueue;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Extent, Role, Want};
@@ -32,6 +36,9 @@ pub(crate) const FLYING_MAX: usize = 256;
 pub(crate) const BYTES_MAX: u64 = 32 << 20;
 /// Bytes that the oldest request has in flight beyond that, at most.
 const OLDEST_BYTES_MAX: u64 = 8 << 20;
+
+/// Flights, in line or in the air, with which no further request begins.
+const BEGUN_MAX: usize = 2 * FLYING_MAX;
 
 /// Bytes that were read for a request, out of those that all may have. It counts them until it is dropped.
 #[derive(Debug)]
@@ -115,6 +122,8 @@ struct Part {
 
 /// See the module.
 pub(crate) struct Flights {
+    /// Requests that have not begun, the first to begin first.
+    room: VecDeque<Ticket>,
     /// The requests that wait, the oldest first.
     waiting: BTreeMap<u64, Waiting>,
     flights: HashMap<u64, Flight>,
@@ -135,6 +144,7 @@ impl Flights {
     /// Of requests that are charged to `charged`.
     pub fn new(charged: &Arc<AtomicU64>) -> Flights {
         Flights {
+            room: VecDeque::new(),
             waiting: BTreeMap::new(),
             flights: HashMap::default(),
             line: BTreeSet::new(),
@@ -150,14 +160,41 @@ impl Flights {
 
     /// True if nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.room.is_empty()
     }
 
-    /// A request waits for at least one want.
-    pub fn add(&mut self, ticket: Ticket, wants: Vec<Want>) {
+    /// A request that wants this; nothing: it is to look again.
+    pub fn add(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
+        if wants.is_empty() || self.is_full() || !self.room.is_empty() {
+            ticket.reading.let_go();
+            return self.room.push_back(ticket);
+        }
+        self.begin_request(ticket, wants);
+    }
+
+    fn is_full(&self) -> bool {
+        self.flights.len() >= BEGUN_MAX
+    }
+
+    fn begin_request(&mut self, ticket: Ticket, wants: Vec<Want>) {
         self.last_request += 1;
         self.waiting.insert(self.last_request, Waiting { ticket, missing: 0 });
         self.want(self.last_request, wants);
+    }
+
+    /// Those in the room begin, as many as may, by `step`: `None` if they are over. Those that want nothing come back.
+    pub fn admit(&mut self, mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<Want>)>) -> Vec<Ticket> {
+        let mut back = Vec::new();
+        while !self.is_full()
+            && let Some(ticket) = self.room.pop_front()
+        {
+            match step(ticket) {
+                None => {}
+                Some((ticket, wants)) if wants.is_empty() => back.push(ticket),
+                Some((ticket, wants)) => self.begin_request(ticket, wants),
+            }
+        }
+        back
     }
 
     fn want(&mut self, of: u64, wants: Vec<Want>) {

@@ -88,9 +88,9 @@ impl<T> Inbox<T> {
         (!state.closed).then(|| std::mem::take(&mut state.brought))
     }
 
-    /// True if nothing was brought.
-    pub fn is_empty(&self) -> bool {
-        model::lock(&self.state).brought.is_empty()
+    /// How much was brought and not taken.
+    pub fn len(&self) -> usize {
+        model::lock(&self.state).brought.len()
     }
 
     /// Ends it. What was brought and not taken; the thread is woken where it sleeps.
