@@ -1,10 +1,11 @@
 //! Which reads of the device are in flight, for which requests, and which are in line.
 //!
 //! What a step of a request wants becomes *flights*: a read of the device each, neighbours joined ([`runs`](crate::read::runs)). They wait in
-//! line, the oldest request first, for room: at most [`FLYING_MAX`] are in flight, and what was read for requests that are not over, flights
-//! included, is at most [`BYTES_MAX`]. The oldest request goes on beyond that, with [`OLDEST_BYTES_MAX`] in flight or a single
-//! read that is longer: it comes to its end whatever the others hold, and so does the next. So buffers are bounded however many requests
-//! there are; of several keys those that are answered count no more, since their values are what was asked for.
+//! line for room, first come, first served, so that one who wants much, a wave at a time, lets others in between: at most [`FLYING_MAX`] are in
+//! flight, and what was read for requests that are not over, flights included, is at most [`BYTES_MAX`]. The oldest request goes on beyond that,
+//! with [`OLDEST_BYTES_MAX`] in flight or a single read that is longer: it comes to its end whatever the others hold, and so does the next. So
+//! buffers are bounded however many requests there are; of several keys those that are answered count no more, since their values are what was
+//! asked for.
 //!
 //! That holds for files as well, and for blocks of the cache that a request has met: a flight keeps its file open, whatever was closed since. So
 //! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
@@ -14,7 +15,7 @@
 //! read once. Not for a younger one's, which might be behind it in line.
 //!
 //! Invariant: each request here lacks at least one want, and each want that is lacking is part of a flight of the same request or of an older one.
-//! So the oldest has a flight of its own in the air, or at the head of the line, where it finds room.
+//! So the oldest has a flight of its own in the air or in line, where there is room for it.
 //!
 //! A flight that fails tells the error to who wanted it; if it was for several wants each is read alone first.
 
@@ -106,6 +107,11 @@ impl Flight {
         self.bytes.end - self.bytes.start
     }
 
+    /// What it adds to what is held.
+    fn to_charge(&self) -> u64 {
+        if self.is_charged { 0 } else { self.len() }
+    }
+
     /// What it costs its request.
     fn cost(&self) -> Cost {
         let is_counted = self.parts.iter().any(|part| part.want.role != Role::Tail);
@@ -127,8 +133,9 @@ pub(crate) struct Flights {
     /// The requests that wait, the oldest first.
     waiting: BTreeMap<u64, Waiting>,
     flights: HashMap<u64, Flight>,
-    /// Flights that have not begun, by request and number.
-    line: BTreeSet<(u64, u64)>,
+    /// Flights that have not begun, by number, and by request and number.
+    line: BTreeSet<u64>,
+    line_by_request: BTreeSet<(u64, u64)>,
     /// The flight by which each want comes.
     wanted: HashMap<Extent, u64>,
     /// Requests to which something was handed over since they last went on.
@@ -148,6 +155,7 @@ impl Flights {
             waiting: BTreeMap::new(),
             flights: HashMap::default(),
             line: BTreeSet::new(),
+            line_by_request: BTreeSet::new(),
             wanted: HashMap::default(),
             touched: BTreeSet::new(),
             flying: 0,
@@ -211,7 +219,7 @@ impl Flights {
                 None => fresh.push(want),
             }
         }
-        let places = fresh.iter().map(|w| (w.extent.file, w.extent.offset..w.extent.offset + w.extent.len));
+        let places = fresh.iter().map(|w| (w.extent.file, bytes_of(&w.extent)));
         let runs = join(places);
         let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
         for run in runs {
@@ -224,20 +232,21 @@ impl Flights {
         self.last_flight += 1;
         let number = self.last_flight;
         self.wanted.extend(flight.parts.iter().map(|part| (part.want.extent, number)));
-        self.line.insert((flight.of, number));
+        self.line.insert(number);
+        self.line_by_request.insert((flight.of, number));
         self.flights.insert(number, flight);
     }
 
     /// Begins what there is room for.
     pub fn begin(&mut self, queue: &mut ReadQueue) {
-        while let Some(&(of, number)) = self.line.first()
-            && self.has_room(of, number)
+        while let Some(number) = self.next()
+            && let Some(flight) = self.flights.get(&number)
         {
-            self.line.pop_first();
-            let Some(flight) = self.flights.get(&number) else { continue };
+            self.line.remove(&number);
+            self.line_by_request.remove(&(flight.of, number));
             self.flying += 1;
             self.flying_bytes += flight.len();
-            if let Some(waiting) = self.waiting.get_mut(&of).filter(|_| !flight.is_charged) {
+            if let Some(waiting) = self.waiting.get_mut(&flight.of).filter(|_| !flight.is_charged) {
                 waiting.ticket.charge.add(flight.len());
             }
             if let Some(part) = flight.parts.first() {
@@ -246,14 +255,21 @@ impl Flights {
         }
     }
 
-    fn has_room(&self, of: u64, number: u64) -> bool {
-        let Some(flight) = self.flights.get(&number) else { return true };
-        let len = if flight.is_charged { 0 } else { flight.len() };
-        let fits = self.charged.load(Ordering::Acquire) + len <= BYTES_MAX
-            || base::canary::is("buffers-of-reads-unbounded");
-        let is_oldest = || self.waiting.first_key_value().is_none_or(|(&oldest, _)| of <= oldest);
-        let fits_oldest = || self.flying == 0 || self.flying_bytes + flight.len() <= OLDEST_BYTES_MAX;
-        self.flying < FLYING_MAX && (fits || is_oldest() && fits_oldest())
+    /// The flight for which there is room next.
+    fn next(&self) -> Option<u64> {
+        let &first = self.line.first()?;
+        if self.flying >= FLYING_MAX {
+            return None;
+        }
+        let is_unbounded = base::canary::is("buffers-of-reads-unbounded");
+        let charged = self.charged.load(Ordering::Acquire);
+        if is_unbounded || self.flights.get(&first).is_some_and(|f| charged + f.to_charge() <= BYTES_MAX) {
+            return Some(first);
+        }
+        let &(of, number) = self.line_by_request.first()?;
+        let is_oldest = self.waiting.first_key_value().is_none_or(|(&oldest, _)| of <= oldest);
+        let len = self.flights.get(&number)?.len();
+        (is_oldest && (self.flying == 0 || self.flying_bytes + len <= OLDEST_BYTES_MAX)).then_some(number)
     }
 
     /// A flight is over.
@@ -287,8 +303,7 @@ impl Flights {
     fn part(&mut self, flight: Flight) {
         let of = flight.of;
         for part in flight.parts {
-            let extent = part.want.extent;
-            let bytes = extent.offset..extent.offset + extent.len;
+            let bytes = bytes_of(&part.want.extent);
             self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true });
         }
     }
@@ -324,6 +339,10 @@ impl Flights {
         }
         back
     }
+}
+
+fn bytes_of(extent: &Extent) -> Range<u64> {
+    extent.offset..extent.offset.saturating_add(extent.len)
 }
 
 /// Its own of the bytes of a flight.
