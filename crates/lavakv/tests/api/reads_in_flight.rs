@@ -293,9 +293,9 @@ fn what_is_in_flight_is_not_read_again() {
 /// The machine of the tests, both engines, with files around the page cache and through it: hundreds at a time from one thread.
 #[test]
 fn hundreds_are_in_flight_on_the_kernel() {
-    for access in [Access::Buffered, Access::Direct] {
+    for (access, open_files_max) in [(Access::Buffered, 1000), (Access::Direct, 1000), (Access::Direct, 16)] {
         let dir = TempDir::new("reads-in-flight");
-        let options = Options { access, ..options(64 << 10, 1000) };
+        let options = Options { access, ..options(64 << 10, open_files_max) };
         let db = Db::open_in(Env::kernel(), dir.path(), options).unwrap();
         let (mut model, mut rng) = (Model::new(), Rng::new(9));
         change(&db, &mut model, &mut rng, 3000);
@@ -409,6 +409,63 @@ fn read_all(db: &Db, requests: &Requests, thread: u64) {
             (i, Outcome::Value(Some(found))) => assert!(*found == value(i * 2 + thread, 0)[..]),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Damage is told of each key in the words of a get that waits.
+#[test]
+fn damage_is_told_as_a_get_tells_it() {
+    let (sim, model) = store(5);
+    let mut told = [0, 0];
+    for (nth, name) in [files_like(&sim, ".ksst"), files_like(&sim, ".vsst")].concat().iter().enumerate() {
+        let len = sim.read_file(path(name)).unwrap().len() as u64;
+        for round in 0..3 {
+            let damaged = sim.fork(round);
+            let mut rng = Rng::new(nth as u64 * 100 + round);
+            // In the footer and close to it, too.
+            let at = if round < 1 { len - 1 - rng.below(300) } else { rng.below(len) };
+            damaged.flip_bit(path(name), at, rng.below(8) as u32).unwrap();
+            // Each in a store of its own, so that neither profits of what the other read.
+            let open = |seed| Db::open_in(damaged.fork(seed).env(), DIR, options(64 << 10, 1000));
+            let (Ok(one), Ok(other)) = (open(1), open(2)) else { continue };
+            let requests = requests(&one);
+            let gets: Vec<_> =
+                (0..KEYS).map(|i| requests.get(one.default_column_family(), key(i)).unwrap()).collect();
+            for (i, get) in (0..KEYS).zip(gets) {
+                match (one.block_on(get), other.get(&key(i))) {
+                    (Ok(found), Ok(alone)) => {
+                        assert_eq!(found.as_deref(), model.get(&key(i)).map(|value| &value[..]));
+                        assert_eq!(found.as_deref(), alone.as_deref());
+                    }
+                    (Err(e), Err(alone)) => {
+                        assert_eq!(e.to_string(), alone.to_string());
+                        told[usize::from(name.ends_with(".vsst"))] += 1;
+                    }
+                    (found, alone) => panic!("flip at {at} of {name}: {found:?}, alone {alone:?}"),
+                }
+            }
+        }
+    }
+    assert!(told.iter().all(|&n| n > 10), "damage was met in tables and in value files: {told:?}");
+}
+
+/// Of what memory knows there may be much: the call is not kept with all of it.
+#[test]
+fn what_memory_knows_of_many_keys_is_told() {
+    let sim = SimEnv::new(7);
+    let db = Db::open_in(sim.env(), DIR, options(1 << 20, 1000)).unwrap();
+    for i in 0..KEYS {
+        db.put(&key(i), b"v").unwrap();
+    }
+    let requests = requests(&db);
+    for count in [0, 1, 200, 256, 257, 2000] {
+        let keys: Vec<Vec<u8>> = (0..count).map(|i| key(i % (KEYS + 100) + i / 400 * 1000)).collect();
+        let expected = keys.iter().map(|key| db.get(key).unwrap().map(Value::into_vec)).collect::<Vec<_>>();
+        let mut several = requests.multi_get(db.default_column_family(), keys).unwrap();
+        let known = several.take();
+        assert_eq!(known.is_some(), count <= 256, "{count}");
+        let found = known.unwrap_or_else(|| db.block_on(several)).unwrap();
+        assert!(found.into_iter().map(|value| value.map(Value::into_vec)).eq(expected));
     }
 }
 
