@@ -317,10 +317,11 @@ impl Life {
     }
 
     /// The states after the first `from` writes, and after each of those that follow, up to `to`. A write of which nobody knows is there or
-    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log.
+    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log (one that writes nothing is not logged).
     fn states(&self, from: usize, to: usize) -> impl Iterator<Item = State> + '_ {
         let mut states = vec![State::new()];
-        let last_visible = self.writes.iter().rposition(|write| write.visible_op.is_some());
+        let is_logged = |write: &Written| write.visible_op.is_some() && !write.change.is_empty();
+        let last_visible = self.writes.iter().rposition(is_logged);
         let after = (0..=to).map(move |n| {
             let write = n.checked_sub(1).and_then(|n| Some((n, self.writes.get(n)?)));
             let written = write.filter(|(n, write)| match write.fate {

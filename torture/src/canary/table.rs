@@ -393,13 +393,13 @@ pub(crate) const CANARIES: &[Canary] = &[
     row(
         "read-for-several-told-to-one",
         "async",
-        None,
+        Some(1),
         "of several requests that want the same bytes at the same time only the one that began the read is given them",
     ),
     row(
         "answer-of-another-key",
         "async",
-        None,
+        Some(1),
         "of several keys that are read at once each is answered in the place at which it was looked up",
     ),
     test(
