@@ -16,8 +16,8 @@ use crate::tally;
 use io::Rng;
 use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv, block_on};
 use lavastore::{
-    Db, Durability, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Value, WriteBatch,
-    WriteOptions,
+    Db, Durability, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Snapshot, Value,
+    WriteBatch, WriteOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -95,11 +95,34 @@ impl Written {
     }
 }
 
-/// A read, and how many writes were visible when it was submitted.
+/// A read, and how many writes were visible when what it reads was what there was, and how many may have been.
 struct Reading {
     keys: Vec<Vec<u8>>,
     from: usize,
-    request: Request<Vec<Option<Value>>>,
+    /// `None`: those that are submitted until it is answered.
+    to: Option<usize>,
+    request: Reads,
+}
+
+enum Reads {
+    One(Request<Option<Value>>),
+    Several(Request<Vec<Option<Value>>>),
+}
+
+impl Reads {
+    fn take(&mut self) -> Option<Result<Vec<Option<Value>>>> {
+        match self {
+            Reads::One(one) => one.take().map(|found| found.map(|value| vec![value])),
+            Reads::Several(several) => several.take(),
+        }
+    }
+}
+
+/// A snapshot that is held, and how many writes were visible when it was taken, and how many may have been.
+struct Held {
+    snapshot: Snapshot,
+    from: usize,
+    to: usize,
 }
 
 struct Life {
@@ -107,6 +130,9 @@ struct Life {
     rng: Rng,
     writes: Vec<Written>,
     reads: Vec<Reading>,
+    /// How many reads were submitted. What they are like follows from it, so that nothing is drawn for it.
+    reads_made: u64,
+    held: Option<Held>,
     flushes: Vec<Request<()>>,
     /// An operation may fail.
     strikes: bool,
@@ -138,7 +164,8 @@ fn go_on(db: &Db, steps: u64) {
 
 impl Life {
     fn new(sim: SimEnv, rng: Rng, strikes: bool) -> Life {
-        Life { sim, rng, writes: Vec::new(), reads: Vec::new(), flushes: Vec::new(), strikes }
+        let (writes, reads, flushes) = (Vec::new(), Vec::new(), Vec::new());
+        Life { sim, rng, writes, reads, reads_made: 0, held: None, flushes, strikes }
     }
 
     fn open(&mut self) -> Result<Db> {
@@ -226,19 +253,40 @@ impl Life {
         Ok(())
     }
 
-    fn read(&mut self, requests: &Requests) -> Check {
+    fn visible(&self) -> usize {
+        self.writes.iter().rposition(|write| write.visible_op.is_some()).map_or(0, |n| n + 1)
+    }
+
+    /// One request, or now and then each key by itself, at the same time; of what is visible, or of a snapshot that was taken some reads ago.
+    fn read(&mut self, db: &Db, requests: &Requests) -> Check {
         let count = self.rng.range(1, 5);
         let keys: Vec<Vec<u8>> =
             (0..count).map(|_| format!("key{:03}", self.rng.below(KEYS)).into_bytes()).collect();
-        match requests.multi_get(keys.clone()) {
-            Ok(request) => {
-                let from =
-                    self.writes.iter().rposition(|write| write.visible_op.is_some()).map_or(0, |n| n + 1);
-                self.reads.push(Reading { keys, from, request });
-                Ok(())
+        self.reads_made += 1;
+        match self.reads_made % 11 {
+            3 => {
+                let (snapshot, from, to) = (db.snapshot(), self.visible(), self.writes.len());
+                self.held = Some(Held { snapshot, from, to });
             }
-            Err(e) => self.may_fail(&e),
+            9 => self.held = None,
+            _ => {}
         }
+        let held = self.held.as_ref().filter(|_| self.reads_made.is_multiple_of(2));
+        let (from, to) = held.map_or_else(|| (self.visible(), None), |held| (held.from, Some(held.to)));
+        let requests = held.map_or_else(|| requests.clone(), |held| requests.reading_at(&held.snapshot));
+        let submit = |keys: Vec<Vec<u8>>| match &keys[..] {
+            [key] => requests.get(&key[..]).map(Reads::One),
+            several => requests.multi_get(several.iter().cloned()).map(Reads::Several),
+        };
+        let apart = self.reads_made.is_multiple_of(3);
+        let asked = if apart { keys.into_iter().map(|key| vec![key]).collect() } else { vec![keys] };
+        for keys in asked {
+            match submit(keys.clone()) {
+                Ok(request) => self.reads.push(Reading { keys, from, to, request }),
+                Err(e) => self.may_fail(&e)?,
+            }
+        }
+        Ok(())
     }
 
     /// Hears what is known by now.
@@ -263,16 +311,17 @@ impl Life {
         let found: Vec<Option<Vec<u8>>> = found.into_iter().map(|value| value.map(Value::into_vec)).collect();
         let fits =
             |state: &State| read.keys.iter().zip(&found).all(|(key, found)| state.get(key) == found.as_ref());
-        let to = self.writes.len();
+        let to = read.to.unwrap_or(self.writes.len());
         ensure!(self.states(read.from, to).any(|state| fits(&state)), "a read found what never was");
         Ok(())
     }
 
     /// The states after the first `from` writes, and after each of those that follow, up to `to`. A write of which nobody knows is there or
-    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log.
+    /// not; it is not if a later one was visible, since nothing is logged after one that may be in the log (one that writes nothing is not logged).
     fn states(&self, from: usize, to: usize) -> impl Iterator<Item = State> + '_ {
         let mut states = vec![State::new()];
-        let last_visible = self.writes.iter().rposition(|write| write.visible_op.is_some());
+        let is_logged = |write: &Written| write.visible_op.is_some() && !write.change.is_empty();
+        let last_visible = self.writes.iter().rposition(is_logged);
         let after = (0..=to).map(move |n| {
             let write = n.checked_sub(1).and_then(|n| Some((n, self.writes.get(n)?)));
             let written = write.filter(|(n, write)| match write.fate {
@@ -293,7 +342,7 @@ impl Life {
     fn act(&mut self, db: &Db, requests: &Requests) -> Check {
         match self.rng.below(20) {
             0..=9 => self.write(requests),
-            10..=12 => self.read(requests),
+            10..=12 => self.read(db, requests),
             13 => match requests.flush() {
                 Ok(flush) => {
                     self.flushes.push(flush);
@@ -332,6 +381,7 @@ impl Life {
             );
         }
         tally::add(&db);
+        self.held = None;
         drop((requests, db));
         self.listen_after_close()
     }

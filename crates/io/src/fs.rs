@@ -318,6 +318,21 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
         reads: &mut [FileRead<'_>],
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()>;
+
+    /// A read of the foreground begins that nobody waits for meanwhile; `None`: it is not timed.
+    fn read_begins(&self) -> Option<ReadBegun>;
+
+    /// It has ended.
+    fn read_ends(&self, read: ReadBegun);
+}
+
+/// A read that has begun, as what paces reads saw it.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadBegun {
+    /// When, in clock nanoseconds.
+    pub at_ns: u64,
+    /// When background work was last seen, if nothing of it was at the device.
+    pub idle: Option<u64>,
 }
 
 /// The shortest block that a device has, bytes.

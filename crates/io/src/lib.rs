@@ -32,7 +32,7 @@ pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace,
-    InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, ReadFile, ReadPace, ReadRequest,
+    InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest,
     ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;

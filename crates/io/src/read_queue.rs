@@ -30,12 +30,14 @@ pub(crate) struct Asked {
     pub offset: u64,
     pub buf: Arc<[u8]>,
     pub token: u64,
+    /// The file as it was given, if it is one whose reads are timed: a ring reads what is below it.
+    pub paced: Option<Arc<dyn ReadFile>>,
 }
 
 impl Asked {
     /// Does it, while the caller waits.
     fn read(self) -> Completed {
-        let Asked { file, offset, mut buf, token } = self;
+        let Asked { file, offset, mut buf, token, .. } = self;
         let read = file.read_at(Arc::get_mut(&mut buf).unwrap_or_default(), offset);
         Completed { token, read: read.map(|()| buf) }
     }
@@ -148,14 +150,17 @@ impl ReadQueue {
     pub fn submit(&mut self, file: &Arc<dyn ReadFile>, offset: u64, len: usize, token: u64) {
         self.in_flight += 1;
         let buf = std::iter::repeat_n(0, len).collect();
-        let asked = Asked { file: file.clone(), offset, buf, token };
+        let asked = Asked { file: file.clone(), offset, buf, token, paced: None };
         if let Some((reads, _)) = &mut self.simulated {
             return reads.push(asked);
         }
-        // What paces reads paces those of the background. These are nobody's but who waits for them.
+        // What paces reads holds back those of the background. These are in the foreground, and only timed.
         let inner = file.paced().map_or(file, |paced| paced.inner).clone();
         match (&*inner as &dyn Any).downcast_ref::<KernelReadFile>() {
-            Some(kernel) if self.has_ring(kernel) => self.waiting.push_back(Asked { file: inner, ..asked }),
+            Some(kernel) if self.has_ring(kernel) => {
+                let paced = file.paced().is_some().then(|| file.clone());
+                self.waiting.push_back(Asked { file: inner, paced, ..asked });
+            }
             _ => self.hand_over(asked),
         }
     }

@@ -376,7 +376,7 @@ impl Db {
     /// What a read shows: a read state, and the sequence to read at.
     fn pinned(&self, family: &ColumnFamily, at: ReadAt<'_>) -> Result<(Arc<ReadState>, SeqNo)> {
         let family = self.own(family)?;
-        let snapshot = self.sequence_of(at.snapshot)?;
+        let snapshot = self.engine().tree.sequence_of(at.snapshot)?;
         let pinned = read_path::pin(&self.engine().tree, family, snapshot);
         family.check_there().map(|()| pinned)
     }
@@ -412,15 +412,6 @@ impl Db {
             let content = self.read(family, key, at)?.find()?;
             content.map(|content| value_reader::range_of(&content, offset, len)).transpose()
         })
-    }
-
-    fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {
-        match snapshot {
-            Some(s) if !s.is_of(&self.engine().tree.snapshots) => {
-                Err(Error::invalid("the snapshot belongs to another store"))
-            }
-            other => Ok(other.map(Snapshot::sequence)),
-        }
     }
 
     /// Keeps the present state readable until the snapshot is dropped.

@@ -1,12 +1,13 @@
 //! Requests in flight: what one thread has asked of the store, and does not wait for.
 //!
 //! * `request`: what resolves. `completion_queue`: the same for loops without futures.
-//! * `admission`: how many may be in flight. `lane`: writes, one after another. `operations`: what is read, and flushes.
+//! * `admission`: how many may be in flight. `lane`: writes, one after another. `reading`: a point read; `reads`: all of them that are in flight.
+//!   `operations`: scans, flushes, and what else blocks.
 //! * `reactor`: the threads that carry on what a caller could not finish. `tasks`: what they have to do, and how they sleep.
 //!
-//! **Who does what.** A request begins in the call that makes it. A read that memory answers ends there; so does a write but for its
-//! durability, if it has to wait for nothing. Whatever would wait goes to the reactor: reads of tables, and writes that wait for their
-//! price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
+//! **Who does what.** A request begins in the call that makes it. A point read that memory and cache answer ends there; so does a write but for
+//! its durability, if it has to wait for nothing. Whatever would wait goes to the reactor: point reads of the device, all of which one thread
+//! has in flight, scans, and writes that wait for their price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
 //! thread leads where no other does ([`wal::Wal::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
 //!
 //! **What holds what.** A request owns its bytes and what it has pinned; its future owns nothing but the answer. So who drops a future has
@@ -21,6 +22,8 @@ pub(crate) mod completion_queue;
 pub(crate) mod lane;
 pub(crate) mod operations;
 pub(crate) mod reactor;
+pub(crate) mod reading;
+pub(crate) mod reads;
 pub(crate) mod request;
 pub(crate) mod tasks;
 
@@ -28,7 +31,8 @@ use crate::batch::payload::OwnedPayload;
 use crate::batch::{Change, WriteBatch};
 use crate::context::options::{Durability, WriteOptions};
 use crate::read::options::ReadOptions;
-use crate::read::read_path::{GetOp, Value, pin};
+use crate::read::pending::{PendingGet, PendingMultiGet};
+use crate::read::read_path::{Value, pin};
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
 use crate::write::owned::OwnedWrite;
@@ -38,8 +42,9 @@ use base::completion::pending;
 use base::{Error, Result, ValueKind};
 use completion_queue::RequestQueue;
 use lane::Lane;
-use operations::{Flush, Get, MultiGet, Scan};
+use operations::{Flush, Scan};
 use reactor::Reactor;
+use reading::{InFlight, PointRead, Reading, Stepped};
 use request::{Entry, Request, WriteRequest, closed};
 use std::sync::Arc;
 
@@ -76,6 +81,8 @@ pub struct Requests {
     lane: Arc<Lane>,
     write: WriteOptions,
     fill_cache: bool,
+    /// What is read; `None`: what is visible.
+    snapshot: Option<Snapshot>,
 }
 
 impl Requests {
@@ -95,7 +102,13 @@ impl Requests {
             lane: Lane::new(reactor),
             write: options.write,
             fill_cache: options.fill_cache,
+            snapshot: None,
         })
+    }
+
+    /// The same, reading as of a snapshot, which lives as long as it does at least. Reads fail if the snapshot is of another store.
+    pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
+        Requests { snapshot: Some(snapshot.clone()), ..self.clone() }
     }
 
     /// The same with other options for writes.
@@ -163,27 +176,13 @@ impl Requests {
     /// Reads a key.
     ///
     /// # Errors
-    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it is of another store; `Closed`.
+    /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it or the snapshot is of another store; `Closed`.
     pub fn get(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<Request<Option<Value>>> {
         let permit = self.admit()?;
-        let family = self.own(family)?;
-        let tree = &self.reactor.tree;
-        let in_memory = || GetOp::new(&**tree, pin(tree, family, None), &*key, self.fill_cache).in_memory();
-        if let Some(answer) = tree.context.times.get.time(in_memory) {
-            family.check_there()?;
-            drop(permit);
-            return Ok(Request::known(Ok(answer)));
-        }
-        let (completer, completion) = pending();
-        let get = Get {
-            tree: tree.clone(),
-            family: family.clone(),
-            key,
-            fill_cache: self.fill_cache,
-            done: permit.told(completer),
-        };
-        self.reactor.push(get)?;
-        Ok(Request::new(completion))
+        let (family, tree) = (self.own(family)?, &self.reactor.tree);
+        let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
+        let read = PendingGet::new(tree, pinned, key, self.fill_cache);
+        self.read(permit, family, read)
     }
 
     /// Reads several keys, as of one moment. The answers are in the order of the keys.
@@ -196,19 +195,33 @@ impl Requests {
         keys: Vec<Vec<u8>>,
     ) -> Result<Request<Vec<Option<Value>>>> {
         let permit = self.admit()?;
-        let family = self.own(family)?;
-        let tree = &self.reactor.tree;
-        let snapshot = Snapshot::take(&tree.snapshots, "", tree.context.now_ns());
-        let (completer, completion) = pending();
-        let mut read = MultiGet::new((tree, family, snapshot), keys, self.fill_cache);
-        if read.ask_memory() {
-            family.check_there()?;
-            drop(permit);
-            return Ok(Request::known(read.answers()));
+        let (family, tree) = (self.own(family)?, &self.reactor.tree);
+        let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
+        let read = PendingMultiGet::new(tree, pinned, keys, self.fill_cache);
+        self.read(permit, family, read)
+    }
+
+    /// Goes as far as it comes without waiting; what is left to be read is in flight then.
+    fn read<P: PointRead + 'static>(
+        &self,
+        permit: Permit,
+        family: &Arc<Family>,
+        read: P,
+    ) -> Result<Request<P::Answer>> {
+        let context = &self.reactor.context;
+        let begun = P::timing(&context.times).begin();
+        let mut reading = Reading::new(context, family, begun, read);
+        match reading.step(false) {
+            Stepped::Over => {
+                drop(permit);
+                Ok(reading.known())
+            }
+            Stepped::Wants(wants) => {
+                let (completer, completion) = pending();
+                self.reactor.read(reading.told_to(permit.told(completer)), wants)?;
+                Ok(Request::new(completion))
+            }
         }
-        read.done = Some(permit.told(completer));
-        self.reactor.push(read)?;
-        Ok(Request::new(completion))
     }
 
     /// Reads the first `limit` entries of what the options say. As of a moment between its submission and its answer.
@@ -223,7 +236,8 @@ impl Requests {
     ) -> Result<Request<Vec<Entry>>> {
         let permit = self.admit()?;
         let family = self.own(family)?.clone();
-        let options = ReadOptions { fill_cache: self.fill_cache, ..options };
+        let snapshot = options.snapshot.clone().or_else(|| self.snapshot.clone());
+        let options = ReadOptions { snapshot, fill_cache: self.fill_cache, ..options };
         let (completer, completion) = pending();
         let (tree, done) = (self.reactor.tree.clone(), permit.told(completer));
         self.reactor.push(Scan { tree, family, options, limit, done })?;

@@ -26,7 +26,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use family::{ColumnFamily, Family};
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
-use snapshot::Snapshots;
+use snapshot::{Snapshot, Snapshots};
 use space_sums::SpaceSums;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -144,6 +144,17 @@ impl Tree {
                 family.name()
             ))),
         }
+    }
+
+    /// The sequence to read at. `None`: what is visible.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the snapshot is of another store.
+    pub fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<SeqNo>> {
+        if snapshot.is_some_and(|snapshot| !snapshot.is_of(&self.snapshots)) {
+            return Err(Error::invalid("the snapshot belongs to another store"));
+        }
+        Ok(snapshot.map(Snapshot::sequence))
     }
 
     /// All families, by id.

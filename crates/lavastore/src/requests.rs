@@ -3,7 +3,7 @@
 use crate::handle::Handle;
 use crate::range::{KeyRange, half_open};
 use crate::{
-    Entry, Family, Request, RequestOptions, RequestQueue, Result, Value, WriteBatch, WriteOptions,
+    Entry, Family, Request, RequestOptions, RequestQueue, Result, Snapshot, Value, WriteBatch, WriteOptions,
     WriteRequest,
 };
 
@@ -17,7 +17,8 @@ use crate::{
 /// * **Order.** Writes are applied in the order in which they were submitted: one that waits, as every write may
 ///   ([`WriteOptions`]), holds up those behind it. Reads are not held up, and see what is visible: await
 ///   [`WriteRequest::visible`] to read one's own write.
-/// * **Shared.** Clones share the bound and the order; so do those made by [`Requests::family`] and [`Requests::writing`]. It keeps the store
+/// * **Shared.** Clones share the bound and the order; so do those made by [`Requests::family`], [`Requests::writing`] and
+///   [`Requests::reading_at`]. It keeps the store
 ///   open, as any handle does; its futures do not. A store that is closed resolves all of them.
 ///
 /// ```
@@ -78,6 +79,25 @@ impl Requests {
     /// ```
     pub fn writing(&self, options: &WriteOptions) -> Requests {
         Requests { inner: self.inner.writing(options), family: self.family.clone() }
+    }
+
+    /// The same, reading as of a snapshot: `get`, `multi_get` and `scan` see what it sees, whatever was written since. It shares the bound and the
+    /// order of writes. A read fails with `InvalidArgument` if the snapshot is of another store.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("planet", "mars")?;
+    /// let requests = db.requests(&Default::default())?;
+    /// let before = requests.reading_at(&db.snapshot());
+    /// db.put("planet", "venus")?;
+    /// # lavastore::testing::block_on(&db, async {
+    /// assert_eq!(before.get("planet")?.await?.as_deref(), Some(&b"mars"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// # })?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
+        Requests { inner: self.inner.reading_at(snapshot.inner()), family: self.family.clone() }
     }
 
     /// Sets a key.

@@ -34,6 +34,10 @@ impl Snapshot {
         Snapshot { inner, default: default.clone() }
     }
 
+    pub(crate) fn inner(&self) -> &lavakv::Snapshot {
+        &self.inner
+    }
+
     /// What a family was then. Of a family that was made later: nothing. A read through it fails with `InvalidArgument` if the
     /// family is of another store.
     ///

@@ -72,7 +72,7 @@ impl Stop for Error {
 /// Why a step of a read that does not wait has no result.
 #[derive(Clone, Debug)]
 pub enum Stopped {
-    /// It needs bytes first: [`Fetched::take_wanted`] tells which.
+    /// It needs bytes first, of which [`Fetched::take_wanted`] tells; none: it needs a thread that may block.
     Wanting,
     /// It failed.
     Failed(Error),
@@ -108,15 +108,21 @@ pub trait Source {
     /// What the read has cost.
     fn counters(&mut self) -> &mut ReadCounters;
 
+    /// The system is asked next for something that is no read, and may take its time: to open a file.
+    ///
+    /// # Errors
+    /// That the step may not, on this thread.
+    fn may_block(&mut self) -> Result<(), Self::Stop>;
+
     /// A file that is to be opened: `open`, unless the step has it open since before it had to stop.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Those of `open`, and of [`Source::may_block`].
     fn file(
         &mut self,
         number: u64,
         open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
-    ) -> Result<Arc<dyn ReadFile>>;
+    ) -> Result<Arc<dyn ReadFile>, Self::Stop>;
 
     /// True if the step was given these bytes, or has used the block before it had to stop.
     fn has(&self, extent: &Extent) -> bool;
@@ -143,6 +149,11 @@ impl Source for ReadCounters {
     #[inline(always)]
     fn counters(&mut self) -> &mut ReadCounters {
         self
+    }
+
+    #[inline(always)]
+    fn may_block(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn file(
@@ -198,6 +209,8 @@ pub struct Fetched {
     known: HashMap<Extent, Known>,
     files: HashMap<u64, Arc<dyn ReadFile>>,
     wanted: Vec<Want>,
+    /// Steps are taken where nobody may wait for the system.
+    never_blocks: bool,
 }
 
 #[derive(Debug)]
@@ -211,22 +224,39 @@ enum Known {
 }
 
 impl Fetched {
-    /// What the step that stopped last needs, and all before it since the last call: at least one read.
+    /// Whether steps may ask the system for what is no read and takes its time (at first they may). One that may not and has to stops, and
+    /// wants nothing.
+    pub fn set_may_block(&mut self, may_block: bool) {
+        self.never_blocks = !may_block;
+    }
+
+    /// See [`Fetched::set_may_block`].
+    pub fn may_block(&self) -> bool {
+        !self.never_blocks
+    }
+
+    /// What the step that stopped last needs, and all before it since the last call: at least one read, unless it was not allowed to block.
     pub fn take_wanted(&mut self) -> Vec<Want> {
         std::mem::take(&mut self.wanted)
+    }
+
+    /// Hands over what another read has paid for, which wanted the same at the same time.
+    pub fn share(&mut self, want: &Want, read: Result<Block>) {
+        self.known.insert(want.extent, read.map_or_else(Known::Failed, Known::Bytes));
     }
 
     /// Hands over what was wanted, or why it could not be read. Requests to the device are counted apart: one may bring several
     /// ([`ReadCounters::count_request`]).
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
-        let known = match read {
-            Ok(bytes) => {
-                want.role.count_read(&mut self.counters);
-                Known::Bytes(bytes)
-            }
-            Err(e) => Known::Failed(e),
-        };
-        self.known.insert(want.extent, known);
+        if read.is_ok() {
+            want.role.count_read(&mut self.counters);
+        }
+        self.share(want, read);
+    }
+
+    /// Lets go of files that were opened for steps that stopped. Those that are still to be opened are opened again.
+    pub fn close_files(&mut self) {
+        self.files.clear();
     }
 
     /// Forgets what was read, for other reads; what it cost stays counted.
@@ -246,14 +276,19 @@ impl Source for Fetched {
         &mut self.counters
     }
 
+    fn may_block(&mut self) -> Result<(), Stopped> {
+        if self.never_blocks { Err(Stopped::Wanting) } else { Ok(()) }
+    }
+
     fn file(
         &mut self,
         number: u64,
         open: impl FnOnce() -> Result<Arc<dyn ReadFile>>,
-    ) -> Result<Arc<dyn ReadFile>> {
+    ) -> Result<Arc<dyn ReadFile>, Stopped> {
         if let Some(file) = self.files.get(&number) {
             return Ok(file.clone());
         }
+        self.may_block()?;
         let file = open()?;
         self.files.insert(number, file.clone());
         Ok(file)

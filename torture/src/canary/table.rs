@@ -420,6 +420,30 @@ pub(crate) const CANARIES: &[Canary] = &[
         "requests::all_are_told_under_every_schedule",
         "a request is over, and the loop that waits for one is not woken",
     ),
+    test(
+        "read-brought-without-a-wake-up",
+        ("lavastore-lavakv", "--test api"),
+        "reads_in_flight::all_are_told_under_every_schedule",
+        "an asynchronous read is handed over to who drives reads, and he is not woken for it",
+    ),
+    row(
+        "read-for-several-told-to-one",
+        "async",
+        Some(1),
+        "of several requests that want the same bytes at the same time only the one that began the read is given them",
+    ),
+    row(
+        "answer-of-another-key",
+        "async",
+        Some(1),
+        "of several keys that are read at once each is answered in the place at which it was looked up",
+    ),
+    test(
+        "buffers-of-reads-unbounded",
+        ("lavastore-lavakv", "--lib"),
+        "requests::reads::flights::tests::buffers_are_bounded_however_many_wait",
+        "reads of requests in flight begin however much was read for others",
+    ),
     row(
         "flush-picked-while-families-freeze",
         "sched-crash",

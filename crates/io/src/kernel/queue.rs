@@ -12,6 +12,7 @@
 use super::calls;
 use super::read::{Bounce, KernelReadFile};
 use super::uring::{READ_LEN_MAX, REFUSALS_MAX, is_transient, wait_for_one};
+use crate::ReadBegun;
 use crate::read_queue::{Asked, Completed};
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -56,6 +57,8 @@ pub(crate) struct RingQueue {
 struct Flying {
     asked: Asked,
     bounce: Option<Bounce>,
+    /// As what times reads saw it begin.
+    begun: Option<ReadBegun>,
 }
 
 impl Flying {
@@ -66,11 +69,15 @@ impl Flying {
     /// Says what became of it: the ring read the first `done` bytes.
     fn finish(mut self, done: usize) -> Completed {
         let bounce = self.bounce.take();
-        let Asked { file, offset, mut buf, token } = self.asked;
+        let Asked { file, offset, mut buf, token, paced } = self.asked;
+        let timed = paced.as_ref().and_then(|file| Some((file.paced()?.pace, self.begun?)));
         let filled = match (as_kernel_file(&*file), Arc::get_mut(&mut buf)) {
             (Some(file), Some(buf)) => file.finish(buf, offset, bounce, done),
             _ => unreachable!("a ring takes files of the kernel, with buffers of their own"),
         };
+        if let Some((pace, begun)) = timed {
+            pace.read_ends(begun);
+        }
         Completed { token, read: filled.map(|()| buf) }
     }
 }
@@ -130,7 +137,8 @@ impl RingQueue {
         // both are in `flying`, which only a completion empties, and dropping the queue waits for all of them. What the kernel did not
         // take it never will, since a ring is not entered again once it is broken.
         let taken = unsafe { self.ring.submission().push(&entry) }.is_ok();
-        self.flying[number] = Some(Flying { asked, bounce });
+        let begun = asked.paced.as_ref().and_then(|file| file.paced()?.pace.read_begins());
+        self.flying[number] = Some(Flying { asked, bounce, begun });
         if !taken {
             self.free.push(number);
             return match self.flying[number].take() {

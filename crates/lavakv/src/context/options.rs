@@ -46,8 +46,8 @@ pub struct Options {
     pub wal_bytes_max: u64,
     /// Threads for flush, compaction, garbage collection and clean-up; one more serves the log. Default: 2.
     pub background_threads: usize,
-    /// Threads that carry on asynchronous requests ([`crate::Requests`]) which their caller could not finish: reads of the device, and writes that
-    /// wait. They begin with the first such requests. Default: 2.
+    /// Threads that carry on asynchronous requests ([`crate::Requests`]) which their caller could not finish: writes that wait, scans, and what
+    /// else blocks; one more has their point reads in flight. They begin with the first such requests. Default: 2.
     pub async_threads: usize,
     /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
     pub compactions_max: usize,

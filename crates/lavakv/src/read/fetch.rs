@@ -92,6 +92,7 @@ fn look_up<S: Source>(
             let reference = Reference::decode(reference)?;
             let meta = resolve(version, user_key, seq, &reference)?;
             if meta.segment {
+                source.may_block()?;
                 let segment = crate::large::segments::open_listed(&tree.files, user_key, meta)?;
                 return Ok(Content::Segment(segment));
             }
@@ -99,6 +100,7 @@ fn look_up<S: Source>(
             vsst.get(user_key, seq, &reference, fill_cache, source).map(Content::Bytes)
         }
         ValueKind::PlacedReference => {
+            source.may_block()?;
             Ok(Content::Segment(crate::large::segments::open(&tree.files, user_key, reference)?))
         }
         kind => {

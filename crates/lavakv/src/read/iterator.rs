@@ -39,12 +39,7 @@ pub struct DbIterator {
 
 impl DbIterator {
     pub(crate) fn new(tree: &Arc<Tree>, family: &Family, options: ReadOptions) -> Result<Self> {
-        if let Some(snapshot) = &options.snapshot
-            && !snapshot.is_of(&tree.snapshots)
-        {
-            return Err(Error::invalid("the snapshot belongs to another store"));
-        }
-        let pinned = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let pinned = pin(tree, family, tree.sequence_of(options.snapshot.as_ref())?);
         Self::over(tree, family, pinned, options)
     }
 

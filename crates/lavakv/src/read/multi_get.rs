@@ -1,8 +1,9 @@
 //! Many point reads at once: what all of them need next is read together.
 //!
 //! The keys are looked up in their order, each once, at most [`WAVE_MAX`] at a time. Each goes as far as it comes without a
-//! read; what they stopped for is one round of reads, in the order of files and places, and once it is there they go on. A
-//! value in a vSST whose index is cached takes one round, however many keys there are. It is the path of a single read, step
+//! read. What the blocking call's keys stopped for is one round of reads, in the order of files and places, and once it is there they go
+//! on: a value in a vSST whose index is cached takes one round, however many keys there are. Who has the reads in flight may go on
+//! sooner: a key goes on as soon as there is what it wants itself, whatever others wait for. It is the path of a single read, step
 //! for step ([`GetOp`]), so the answers are the same, errors included, and the error of one key is its own.
 
 use crate::read::fetch::Content;
@@ -10,10 +11,10 @@ use crate::read::read_path::{GetOp, Value, book};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::family::ReadState;
-use base::{Result, SeqNo};
+use base::{HashMap, Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
-use table::{Fetched, Source, Stopped, Want};
+use table::{Extent, Fetched, Source, Stopped, Want};
 
 /// Keys that are looked up at the same time, and so reads in flight.
 pub(crate) const WAVE_MAX: usize = 256;
@@ -31,9 +32,26 @@ pub(crate) struct MultiGetOp<T, K> {
     same_as: Vec<usize>,
     /// Those that are to be looked up still, the next last.
     left: Vec<usize>,
-    wave: Vec<(usize, GetOp<T, K>)>,
+    /// Those that are looked up now; `None`: answered.
+    wave: Vec<Option<Lookup<T, K>>>,
+    /// Of the wave, how many are not answered.
+    open: usize,
+    /// Of the wave, those that can go on.
+    ready: Vec<usize>,
+    /// Of the wave, those that have to block and may not.
+    held_up: Vec<usize>,
+    /// What is wanted and was not handed over, and who of the wave waits for it.
+    waiting: HashMap<Extent, Vec<usize>>,
     fetched: Fetched,
     answers: Vec<Answer>,
+}
+
+/// A key that is looked up.
+struct Lookup<T, K> {
+    nth: usize,
+    get: GetOp<T, K>,
+    /// How much it wants that was not handed over.
+    missing: usize,
 }
 
 impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetOp<T, K> {
@@ -58,56 +76,122 @@ impl<T: Deref<Target = Tree> + Clone, K: Deref<Target = [u8]> + Clone> MultiGetO
             same_as,
             left: order,
             wave: Vec::new(),
+            open: 0,
+            ready: Vec::new(),
+            held_up: Vec::new(),
+            waiting: HashMap::default(),
             fetched,
             answers,
         }
     }
 
-    /// Goes on as far as it comes without a read. What it wants read next, in the order of files and places, each once;
-    /// nothing: all is answered.
+    /// Goes on as far as it comes without a read. What it wants read next and has not wanted before, in the order of files and places,
+    /// each once. Nothing: all is answered ([`MultiGetOp::is_done`]), or what it wanted before was not handed over, or it has to block or
+    /// would take long, and may not ([`Fetched::set_may_block`]).
     pub fn step(&mut self) -> Vec<Want> {
+        let mut wanted = Vec::new();
+        // Who may not block asks again when there is nothing else to do.
+        if self.fetched.may_block() || self.waiting.is_empty() {
+            self.ready.append(&mut self.held_up);
+        }
+        let mut begun = 0;
         loop {
-            if self.wave.is_empty() {
-                self.fetched.clear();
-                let next = self.left.len().saturating_sub(WAVE_MAX)..;
-                let (tree, pinned, keys) = (&self.tree, &self.pinned, &self.keys);
-                let begin = |nth: usize| {
-                    (nth, GetOp::new(tree.clone(), pinned.clone(), keys[nth].clone(), self.fill_cache))
-                };
-                self.wave = self.left.drain(next).rev().map(begin).collect();
+            // Of what takes no read there may be much: who may not block is not kept for more than a wave.
+            if self.open == 0 && (begun > 0 && !self.fetched.may_block() || !self.begin_wave()) {
+                break;
             }
-            let (fetched, answers) = (&mut self.fetched, &mut self.answers);
-            self.wave.retain_mut(|(nth, get)| match get.advance(fetched) {
-                Err(Stopped::Wanting) => true,
-                Err(Stopped::Failed(e)) => {
-                    answers[*nth] = Err(e);
-                    false
-                }
-                Ok(found) => {
-                    answers[*nth] = Ok(found);
-                    false
-                }
-            });
-            let mut wanted = fetched.take_wanted();
-            if !wanted.is_empty() {
-                wanted.sort_unstable_by_key(|want| want.extent);
-                wanted.dedup_by_key(|want| want.extent);
-                return wanted;
-            }
-            if self.left.is_empty() {
-                return Vec::new();
+            begun += 1;
+            let mut ready = std::mem::take(&mut self.ready);
+            ready.sort_unstable();
+            ready.into_iter().for_each(|at| self.advance(at, &mut wanted));
+            if self.open > 0 {
+                break;
             }
         }
+        wanted.sort_unstable_by_key(|want: &Want| want.extent);
+        wanted
     }
 
-    /// Takes what was read.
+    /// False if there are no more keys.
+    fn begin_wave(&mut self) -> bool {
+        self.fetched.clear();
+        let next = self.left.len().saturating_sub(WAVE_MAX)..;
+        let (tree, pinned, keys) = (&self.tree, &self.pinned, &self.keys);
+        let begin = |nth: usize| {
+            let get = GetOp::new(tree.clone(), pinned.clone(), keys[nth].clone(), self.fill_cache);
+            Some(Lookup { nth, get, missing: 0 })
+        };
+        self.wave = self.left.drain(next).rev().map(begin).collect();
+        self.open = self.wave.len();
+        self.ready = (0..self.open).collect();
+        self.open > 0
+    }
+
+    /// A key goes on.
+    fn advance(&mut self, at: usize, wanted: &mut Vec<Want>) {
+        let Some(lookup) = self.wave.get_mut(at).and_then(Option::as_mut) else { return };
+        let answer = match lookup.get.advance(&mut self.fetched) {
+            Ok(found) => Ok(found),
+            Err(Stopped::Failed(e)) => Err(e),
+            Err(Stopped::Wanting) => {
+                let own = self.fetched.take_wanted();
+                lookup.missing = own.len();
+                if own.is_empty() {
+                    self.held_up.push(at);
+                }
+                for want in own {
+                    let waiters = self.waiting.entry(want.extent).or_default();
+                    waiters.push(at);
+                    if waiters.len() == 1 {
+                        wanted.push(want);
+                    }
+                }
+                return;
+            }
+        };
+        let nth = if base::canary::is("answer-of-another-key") { at } else { lookup.nth };
+        self.answers[nth] = answer;
+        self.wave[at] = None;
+        self.open -= 1;
+    }
+
+    /// True if every key is answered.
+    pub fn is_done(&self) -> bool {
+        self.open == 0 && self.left.is_empty()
+    }
+
+    /// How many keys are not looked up yet: as long as it stays the same, what was read is kept.
+    pub fn keys_left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Forgets what was wanted and handed over: the next step wants it again. Nothing may be handed over that was wanted before.
+    pub fn let_go(&mut self) {
+        self.fetched.clear();
+        self.waiting.clear();
+        self.held_up.clear();
+        self.ready = (0..self.wave.len()).filter(|&at| self.wave[at].is_some()).collect();
+    }
+
+    /// What the reads have brought and cost.
     pub fn fetched(&mut self) -> &mut Fetched {
         &mut self.fetched
     }
 
+    /// What was wanted is there: who waited for it may go on.
+    pub fn arrived(&mut self, want: &Want) {
+        for at in self.waiting.remove(&want.extent).unwrap_or_default() {
+            let Some(Some(lookup)) = self.wave.get_mut(at) else { continue };
+            lookup.missing -= 1;
+            if lookup.missing == 0 {
+                self.ready.push(at);
+            }
+        }
+    }
+
     /// The answers, in the order of the keys. Only once a step wanted nothing.
     pub fn finish(mut self) -> Vec<Answer> {
-        debug_assert!(self.wave.is_empty() && self.left.is_empty(), "there are keys left");
+        debug_assert!(self.is_done(), "there are keys left");
         for nth in 0..self.answers.len() {
             let first = self.same_as[nth];
             if first != nth {
@@ -131,10 +215,11 @@ pub(crate) fn run(
     let mut op = MultiGetOp::new(tree, pinned, keys, fill_cache);
     loop {
         let wanted = op.step();
-        if wanted.is_empty() {
+        if op.is_done() {
             break;
         }
         read_wanted(op.fetched(), &wanted);
+        wanted.iter().for_each(|want| op.arrived(want));
     }
     op.finish().into_iter().map(|answer| answer?.map(Content::into_value).transpose()).collect()
 }

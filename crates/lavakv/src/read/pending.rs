@@ -20,7 +20,7 @@ use table::{Fetched, Role, Source, Stopped, Want};
 /// How far a step came.
 #[derive(Debug)]
 pub enum Progress<A> {
-    /// These are to be read first. At least one, in the order of files and places, each once.
+    /// These are to be read first: in the order of files and places, each once, and never what a step before has wanted.
     Wants(Vec<Want>),
     /// The answer. There are no more steps.
     Done(A),
@@ -75,7 +75,7 @@ impl PendingGet {
         PendingGet { op, fetched: Fetched::default(), tree: tree.clone() }
     }
 
-    /// Goes on as far as it comes without a read.
+    /// Goes on as far as it comes without a read. Wants at least one read; all of them are handed over before the next step.
     pub fn step(&mut self) -> Progress<Result<Option<Found>>> {
         let answer = match self.op.advance(&mut self.fetched) {
             Ok(found) => Ok(found),
@@ -89,7 +89,27 @@ impl PendingGet {
 
     /// Hands over the bytes of a want, or why they could not be read.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
-        put(&mut self.fetched, want, read);
+        self.deliver(want, read, Cost::alone(want));
+    }
+
+    /// The same, with what it has cost.
+    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+        cost.put(&mut self.fetched, want, read);
+    }
+
+    /// Whether steps may open files and read large values (at first they may). One that may not and has to wants nothing.
+    pub(crate) fn set_may_block(&mut self, may_block: bool) {
+        self.fetched.set_may_block(may_block);
+    }
+
+    /// Lets go of files that were opened: see [`Fetched::close_files`].
+    pub(crate) fn close_files(&mut self) {
+        self.fetched.close_files();
+    }
+
+    /// Forgets what was wanted and handed over: the next step wants it again.
+    pub(crate) fn let_go(&mut self) {
+        self.fetched.clear();
     }
 }
 
@@ -111,11 +131,12 @@ impl PendingMultiGet {
         PendingMultiGet { op: Some(op), tree: tree.clone() }
     }
 
-    /// Goes on as far as it comes without a read. Wants at most 256 reads; all of them are handed over before the next step.
+    /// Goes on as far as it comes without a read, at most 256 of which are wanted at the same time. The next step may be taken before all of
+    /// them are handed over: keys that have what they want go on, and if there are none it wants nothing more.
     /// The answers come in the order of the keys.
     pub fn step(&mut self) -> Progress<Vec<Result<Option<Found>>>> {
         let wants = self.op.as_mut().map(MultiGetOp::step).unwrap_or_default();
-        if !wants.is_empty() {
+        if self.op.as_ref().is_some_and(|op| !op.is_done()) {
             return Progress::Wants(wants);
         }
         let answers = self.op.take().map(MultiGetOp::finish).unwrap_or_default();
@@ -125,17 +146,68 @@ impl PendingMultiGet {
 
     /// Hands over the bytes of a want, or why they could not be read.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
+        self.deliver(want, read, Cost::alone(want));
+    }
+
+    /// The same, with what it has cost.
+    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
         if let Some(op) = &mut self.op {
-            put(op.fetched(), want, read);
+            cost.put(op.fetched(), want, read);
+            op.arrived(want);
         }
+    }
+
+    /// As [`PendingGet::set_may_block`]. One that may not block goes on with other keys meanwhile: it has to if it wants nothing and all was
+    /// handed over.
+    pub(crate) fn set_may_block(&mut self, may_block: bool) {
+        if let Some(op) = &mut self.op {
+            op.fetched().set_may_block(may_block);
+        }
+    }
+
+    /// As [`PendingGet::close_files`].
+    pub(crate) fn close_files(&mut self) {
+        if let Some(op) = &mut self.op {
+            op.fetched().close_files();
+        }
+    }
+
+    /// As [`PendingGet::let_go`].
+    pub(crate) fn let_go(&mut self) {
+        self.op.iter_mut().for_each(MultiGetOp::let_go);
+    }
+
+    /// How many keys are not looked up yet: as long as it stays the same, what was handed over is kept.
+    pub(crate) fn keys_left(&self) -> usize {
+        self.op.as_ref().map_or(0, MultiGetOp::keys_left)
     }
 }
 
-fn put(fetched: &mut Fetched, want: &Want, read: Result<Block>) {
-    if read.is_ok() && want.role != Role::Tail {
-        fetched.counters().count_request(want.extent.len);
+/// What bytes that are handed over have cost the read that wanted them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// A request to the device, of so many bytes.
+    Request(u64),
+    /// They came along with others of the same read, or are not counted as a request.
+    Along,
+    /// Another read paid for them.
+    Shared,
+}
+
+impl Cost {
+    /// Of what was read alone. Ends of files are not counted.
+    pub fn alone(want: &Want) -> Cost {
+        if want.role == Role::Tail { Cost::Along } else { Cost::Request(want.extent.len) }
     }
-    fetched.put(want, read);
+
+    fn put(self, fetched: &mut Fetched, want: &Want, read: Result<Block>) {
+        match self {
+            Cost::Shared => return fetched.share(want, read),
+            Cost::Request(bytes) if read.is_ok() => fetched.counters().count_request(bytes),
+            Cost::Request(_) | Cost::Along => {}
+        }
+        fetched.put(want, read);
+    }
 }
 
 impl std::fmt::Debug for PendingGet {

@@ -105,18 +105,6 @@ enum At {
 }
 
 impl<'a> GetOp<&'a Tree, &'a [u8]> {
-    /// The answer, if memtables have it.
-    pub fn in_memory(mut self) -> Option<Option<Value>> {
-        let value = match self.ask_memtables()? {
-            Some(Content::Bytes(bytes)) => Some(Value(bytes)),
-            Some(Content::Segment(_)) => return None,
-            None => None,
-        };
-        self.tree.context.stats.gets_memtable.add(1);
-        book(&self.tree.context.stats, 1, u64::from(value.is_some()), &ReadCounters::default());
-        Some(value)
-    }
-
     /// Reads to the end, and the value, whatever its length.
     pub fn run(self) -> Result<Option<Value>> {
         self.find()?.map(Content::into_value).transpose()

@@ -1,99 +1,54 @@
-//! What is read, and flushes, where the caller could not finish them.
+//! What is done on a thread of the reactor, since it blocks: scans, flushes, and of point reads what is no read of the device.
 
 use super::reactor::{Next, Operation};
+use super::reading::{InFlight, Stepped};
+use super::reads::{Reads, Ticket};
 use super::request::Entry;
 use crate::admin::flush::freeze_all;
 use crate::read::iterator::DbIterator;
-use crate::read::multi_get;
 use crate::read::options::ReadOptions;
-use crate::read::read_path::{GetOp, Value, pin};
+use crate::read::pending::Cost;
 use crate::tree::Tree;
-use crate::tree::family::{Family, ReadState};
-use crate::tree::snapshot::Snapshot;
+use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::completion::Completer;
 use base::{Result, SeqNo};
 use std::sync::Arc;
+use table::Role;
+use table::source::read_now;
 
-/// A point read that memory did not answer.
-pub(crate) struct Get {
-    pub tree: Arc<Tree>,
-    pub family: Arc<Family>,
-    pub key: Vec<u8>,
-    pub fill_cache: bool,
-    pub done: Completer<Option<Value>>,
+/// The step of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
+pub(crate) struct Block {
+    pub ticket: Ticket,
+    pub reads: Arc<Reads>,
 }
 
-impl Operation for Get {
+impl Operation for Block {
     fn step(self: Box<Self>) -> Next {
-        let Get { tree, family, key, fill_cache, done } = *self;
-        let read = || GetOp::new(&*tree, pin(&tree, &family, None), &*key, fill_cache).run();
-        let found = tree.context.times.get.time(read);
-        let found = found.and_then(|value| family.check_there().map(|()| value));
-        // Before who is told may close the store.
-        drop((tree, family));
-        done.resolve(found);
-        Next::Done
-    }
-}
-
-/// Point reads at one moment.
-pub(crate) struct MultiGet {
-    tree: Arc<Tree>,
-    family: Arc<Family>,
-    snapshot: Snapshot,
-    fill_cache: bool,
-    keys: Vec<Vec<u8>>,
-    /// Of the keys, in their order; `None`: memory did not answer.
-    answers: Vec<Option<Option<Value>>>,
-    /// Who is told, once it is submitted.
-    pub done: Option<Completer<Vec<Option<Value>>>>,
-}
-
-impl MultiGet {
-    pub fn new(
-        (tree, family, snapshot): (&Arc<Tree>, &Arc<Family>, Snapshot),
-        keys: Vec<Vec<u8>>,
-        fill_cache: bool,
-    ) -> MultiGet {
-        let (tree, family, answers) = (tree.clone(), family.clone(), keys.iter().map(|_| None).collect());
-        MultiGet { tree, family, snapshot, fill_cache, keys, answers, done: None }
-    }
-
-    fn pinned(&self) -> (Arc<ReadState>, SeqNo) {
-        pin(&self.tree, &self.family, Some(self.snapshot.sequence()))
-    }
-
-    /// Answers what memory knows. True: that is all.
-    pub fn ask_memory(&mut self) -> bool {
-        let pinned = self.pinned();
-        let ask =
-            |key: &Vec<u8>| GetOp::new(&*self.tree, pinned.clone(), &**key, self.fill_cache).in_memory();
-        self.answers = self.keys.iter().map(ask).collect();
-        self.answers.iter().all(Option::is_some)
-    }
-
-    /// Reads what memory did not know, all of it together.
-    pub fn answers(&mut self) -> Result<Vec<Option<Value>>> {
-        let known = std::mem::take(&mut self.answers);
-        let unknown = known.iter().zip(&self.keys).filter(|(answer, _)| answer.is_none());
-        let unknown: Vec<&[u8]> = unknown.map(|(_, key)| &**key).collect();
-        let mut read = multi_get::run(&self.tree, self.pinned(), unknown, self.fill_cache).into_iter();
-        let answer = |known: Option<_>| known.map_or_else(|| read.next().unwrap_or(Ok(None)), Ok);
-        known.into_iter().map(answer).collect()
-    }
-}
-
-impl Operation for MultiGet {
-    fn step(mut self: Box<Self>) -> Next {
-        let answers = self.answers();
-        let answers = answers.and_then(|answers| self.family.check_there().map(|()| answers));
-        if let Some(done) = self.done.take() {
-            // What it pinned goes before anybody hears of it.
-            drop(self);
-            done.resolve(answers);
+        let Block { mut ticket, reads } = *self;
+        match open(&mut *ticket.reading) {
+            Stepped::Wants(wants) => drop(reads.bring(ticket, wants)),
+            Stepped::Over => ticket.tell(),
         }
         Next::Done
+    }
+}
+
+/// Goes on, and reads the ends of files that are to be opened. A file is open here or for good: were it left to who drives reads, each request
+/// would have it open for itself meanwhile, and there may be more of them than a process may have files.
+fn open(reading: &mut dyn InFlight) -> Stepped {
+    let mut wanted = Vec::new();
+    loop {
+        let Stepped::Wants(wants) = reading.step(true) else { return Stepped::Over };
+        let (ends, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(|want| want.role == Role::Tail);
+        wanted.extend(others);
+        for end in &ends {
+            reading.put(end, read_now(&end.file, end.extent), Cost::alone(end));
+        }
+        if ends.is_empty() || reading.needs_all() && !wanted.is_empty() {
+            reading.close_files();
+            return Stepped::Wants(wanted);
+        }
     }
 }
 

@@ -1,25 +1,29 @@
 //! Who carries on what a caller could not finish: a few threads, or in simulation whoever waits.
 //!
 //! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
-//! done. Reads wait for the device here, as a blocking call does on its caller's thread.
+//! done. Point reads are not among them: one thread more, the driver of [`Reads`], has all of theirs in flight; what of them would block comes
+//! here. Scans wait for the device here, as a blocking call does on its caller's thread.
 //!
 //! The threads begin with the first [`super::Requests`] of a store, and end when it is closed: then what is still to be done is dropped, and so
 //! told that the store was closed.
 
+use super::operations::Block;
+use super::reading::{InFlight, guarded};
+use super::reads::{Reads, Ticket};
 use super::request::{self, closed};
 use super::tasks::Tasks;
 use crate::context::Context;
 use crate::tree::Tree;
 use crate::work::jobs::Jobs;
 use crate::write::WritePath;
+use base::Result;
 use base::completion::Completer;
 use base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};
-use base::{Error, ErrorKind, Result};
 use io::{Priority, Rng, ThreadHandle};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use store::run::Foreground;
+use table::Want;
 
 /// Where a write is in the log.
 pub(crate) type Logged = (wal::Lane, wal::Position);
@@ -47,6 +51,7 @@ pub(crate) struct Reactor {
     pub writes: Arc<WritePath>,
     pub jobs: Arc<Jobs>,
     tasks: Tasks<Box<dyn Operation>>,
+    reads: Arc<Reads>,
     /// The threads, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation: the choice among operations, from the first of them on.
@@ -64,6 +69,7 @@ impl Reactor {
             writes: jobs.writes.clone(),
             jobs: jobs.clone(),
             tasks: Tasks::default(),
+            reads: Reads::new(&jobs.context),
             threads: Mutex::default(),
             choice: Mutex::default(),
             stepping: AtomicUsize::new(0),
@@ -81,12 +87,38 @@ impl Reactor {
         if self.is_closed() {
             return Err(closed());
         }
-        for n in threads.len()..self.context.options.async_threads {
+        let count = self.context.options.async_threads;
+        for n in threads.len()..=count {
             let reactor = self.clone();
-            let body = Box::new(move || reactor.run());
-            threads.push(spawner.spawn(&format!("lava-async-{n}"), Priority::Foreground, body)?);
+            let (name, body): (_, Box<dyn FnOnce() + Send>) = if n < count {
+                (format!("lava-async-{n}"), Box::new(move || reactor.run()))
+            } else {
+                (
+                    "lava-async-reads".to_owned(),
+                    Box::new(move || reactor.reads.run(|ticket| reactor.block(ticket))),
+                )
+            };
+            threads.push(spawner.spawn(&name, Priority::Foreground, body)?);
         }
         Ok(())
+    }
+
+    /// A point read whose first step wanted these bytes; none: it needs a step that may block.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn read(&self, reading: impl InFlight + 'static, wants: Vec<Want>) -> Result<()> {
+        let ticket = self.reads.ticket(Box::new(reading));
+        if wants.is_empty() {
+            return self.push(Block { ticket, reads: self.reads.clone() });
+        }
+        if self.reads.bring(ticket, wants) { Ok(()) } else { Err(closed()) }
+    }
+
+    /// A point read needs a step that may block.
+    fn block(&self, ticket: Ticket) {
+        // If this is closed it is dropped, and so told.
+        drop(self.push(Block { ticket, reads: self.reads.clone() }));
     }
 
     fn run(&self) {
@@ -96,18 +128,10 @@ impl Reactor {
     }
 
     fn advance(&self, operation: Box<dyn Operation>) {
-        // A panic, which is a bug, must not take the thread away: others wait for it.
-        match catch_unwind(AssertUnwindSafe(|| operation.step())) {
-            Ok(Next::Done) => {}
-            Ok(Next::At(at_ns, operation)) => {
-                if let Err(operation) = self.tasks.push(at_ns, operation) {
-                    operation.abandon();
-                }
-            }
-            Err(_) => {
-                let why = "a request in the background panicked; reopen the store";
-                self.context.health.poison(&Error::new(ErrorKind::Poisoned, why));
-            }
+        if let Some(Next::At(at_ns, operation)) = guarded(&self.context, || operation.step())
+            && let Err(operation) = self.tasks.push(at_ns, operation)
+        {
+            operation.abandon();
         }
     }
 
@@ -157,6 +181,7 @@ impl Reactor {
     pub fn stop(&self) {
         self.closed.store(true, Ordering::Release);
         self.tasks.close().into_iter().for_each(|operation| operation.abandon());
+        self.reads.close();
         self.context.signals.notify_progress();
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -165,17 +190,29 @@ impl Reactor {
     }
 }
 
-impl Foreground for Reactor {
-    fn is_ready(&self) -> bool {
+impl Reactor {
+    /// In simulation: true if an operation could take a step.
+    fn has_operation(&self) -> bool {
         let busy = self.stepping.load(Ordering::Acquire) >= self.context.options.async_threads;
         !busy && self.tasks.is_ready(self.now_ns())
     }
+}
+
+impl Foreground for Reactor {
+    fn is_ready(&self) -> bool {
+        self.has_operation() || self.reads.is_ready()
+    }
 
     fn step(&self) -> bool {
-        if !self.is_ready() {
+        let (has_operation, has_reads) = (self.has_operation(), self.reads.is_ready());
+        if !has_operation && !has_reads {
             return false;
         }
         let number = lock(&self.choice).get_or_insert_with(|| self.context.env.rng()).next_u64();
+        if has_reads && (!has_operation || number >> 63 == 1) {
+            self.reads.turn().into_iter().for_each(|ticket| self.block(ticket));
+            return true;
+        }
         let Some(operation) = self.tasks.pick(self.now_ns(), number) else { return false };
         // Like threads: one that waits lets others go on, but not more than there are threads.
         self.stepping.fetch_add(1, Ordering::AcqRel);

@@ -37,10 +37,21 @@ fn what_waits_for_nothing_is_over_when_the_call_returns() {
     requests.delete(&family, b"k".to_vec()).unwrap().split().1.take().unwrap().unwrap();
     let mut several = requests.multi_get(&family, vec![b"k".to_vec(), b"k".to_vec()]).unwrap();
     assert_eq!(several.take().unwrap().unwrap(), [None, None]);
-    // Of what memory does not know nobody answers before he has looked.
     let mut get = requests.get(&family, b"other".to_vec()).unwrap();
-    assert!(get.take().is_none());
-    assert_eq!(db.block_on(get).unwrap(), None);
+    assert_eq!(get.take().unwrap().unwrap(), None, "there are no tables");
+    // Of what is on the device nobody answers before he has looked; once the cache has it, it is known.
+    db.block_on(requests.put(&family, b"flushed".to_vec(), b"v".to_vec()).unwrap()).unwrap();
+    db.block_on(requests.flush().unwrap()).unwrap();
+    for is_cached in [false, true] {
+        let mut get = requests.get(&family, b"flushed".to_vec()).unwrap();
+        let mut several = requests.multi_get(&family, vec![b"flushed".to_vec(), b"k".to_vec()]).unwrap();
+        let (known, several_known) = (get.take(), several.take());
+        assert_eq!((known.is_some(), several_known.is_some()), (is_cached, is_cached));
+        let found = known.unwrap_or_else(|| db.block_on(get)).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        let found = several_known.unwrap_or_else(|| db.block_on(several)).unwrap();
+        assert!(found[0].is_some() && found[1].is_none());
+    }
     // Durable is later than visible.
     let mut durable =
         requests.writing(&WriteOptions::durable()).put(&family, b"d".to_vec(), vec![1]).unwrap();

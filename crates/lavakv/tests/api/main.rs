@@ -25,6 +25,7 @@ mod placement;
 mod policies;
 mod read_only;
 mod reads_and_writes;
+mod reads_in_flight;
 mod repair;
 mod reports;
 mod requests;

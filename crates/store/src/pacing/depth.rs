@@ -12,6 +12,7 @@ use super::traffic::Traffic;
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
+use io::ReadBegun;
 
 /// The most pieces at once.
 pub const DEPTH_MAX: u32 = 16;
@@ -52,14 +53,6 @@ pub struct Depth {
     hurry_until_ns: AtomicU64,
     /// How long reads in the foreground take.
     pub foreground: Foreground,
-}
-
-/// A read in the foreground begins.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadBegun {
-    at_ns: u64,
-    /// When background work was last seen, if nothing of it was at the device.
-    idle: Option<u64>,
 }
 
 impl Depth {

@@ -10,7 +10,7 @@ use crate::names::{self, FileKind};
 use base::Result;
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace, InPlaceFile,
-    Metadata, PacedFile, PendingSync, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+    Metadata, PacedFile, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -285,6 +285,14 @@ impl ReadPace for Pace {
         }
         self.pass_all(traffic, &mut pieces.0, read)
     }
+
+    fn read_begins(&self) -> Option<ReadBegun> {
+        (!self.is_off()).then(|| self.depth.read_begins(self.clock.now_ns()))
+    }
+
+    fn read_ends(&self, read: ReadBegun) {
+        self.depth.read_ends(read, self.clock.now_ns());
+    }
 }
 
 /// Reads, none longer than a piece.
@@ -310,12 +318,9 @@ impl<'a, R> Pieces<R> {
 impl Pace {
     /// Does a read in the foreground.
     fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
-        if self.is_off() {
-            return read();
-        }
-        let begun = self.depth.read_begins(self.clock.now_ns());
+        let begun = self.read_begins();
         let out = read();
-        self.depth.read_ends(begun, self.clock.now_ns());
+        begun.into_iter().for_each(|begun| self.read_ends(begun));
         out
     }
 

@@ -113,6 +113,32 @@ fn what_is_no_data_and_what_is_switched_off_passes_as_it_is() {
     assert_eq!((report.bytes[1], report.usual_read_ns, report.waits), (200_100, 0, 0), "{report:?}");
 }
 
+/// Reads that somebody has in flight are in the foreground: background work hears of them, however they are read.
+#[test]
+fn reads_in_flight_are_timed() {
+    let dir = std::env::temp_dir().join(format!("lavastore-paced-{}", std::process::id()));
+    for env in [Env::kernel(), SimEnv::new(4).env()] {
+        let pace = Arc::new(Pace::new(&env.clock));
+        env.fs.create_dir_all(&dir).unwrap();
+        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone() };
+        write(&fs, &dir.join(names::ksst(1)), &bytes(100_000, 1));
+        let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
+        let read = |count: u64| {
+            let mut reads = io::ReadQueue::new(&env);
+            (0..count).for_each(|n| reads.submit(&file, n * 1000, 100, n));
+            while reads.in_flight() > 0 {
+                reads.complete(true).into_iter().for_each(|done| assert!(done.read.is_ok()));
+            }
+        };
+        assert!(!pace.in_pieces());
+        read(50);
+        assert!(pace.in_pieces() && pace.report().usual_read_ns > 0);
+        env.fs.remove(&dir.join(names::ksst(1))).unwrap();
+    }
+    #[allow(clippy::disallowed_methods, reason = "tests clean up")]
+    std::fs::remove_dir(&dir).unwrap();
+}
+
 /// Threads that write and read in the background beside one that reads: each finds what it wrote, and comes to its end, under every
 /// schedule, also where the device has no place for two of them.
 #[test]

@@ -1,0 +1,359 @@
+//! Which reads of the device are in flight, for which requests, and which are in line.
+//!
+//! What a step of a request wants becomes *flights*: a read of the device each, neighbours joined ([`runs`](crate::read::runs)). They wait in
+//! line for room, first come, first served, so that one who wants much, a wave at a time, lets others in between: at most [`FLYING_MAX`] are in
+//! flight, and what was read for requests that are not over, flights included, is at most [`BYTES_MAX`]. The oldest request goes on beyond that,
+//! with [`OLDEST_BYTES_MAX`] in flight or a single read that is longer: it comes to its end whatever the others hold, and so does the next. So
+//! buffers are bounded however many requests there are; of several keys those that are answered count no more, since their values are what was
+//! asked for.
+//!
+//! That holds for files as well, and for blocks of the cache that a request has met: a flight keeps its file open, whatever was closed since. So
+//! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
+//! its turn.
+//!
+//! A request that wants what is wanted already, by itself or an older one, waits for that flight: what a cold index is read for is
+//! read once. Not for a younger one's, which might be behind it in line.
+//!
+//! Invariant: each request here lacks at least one want, and each want that is lacking is part of a flight of the same request or of an older one.
+//! So the oldest has a flight of its own in the air or in line, where there is room for it.
+//!
+//! A flight that fails tells the error to who wanted it; if it was for several wants each is read alone first.
+
+use super::super::reading::InFlight;
+use crate::read::pending::Cost;
+use crate::read::runs::join;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::{HashMap, Result};
+use cache::Block;
+use io::ReadQueue;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use table::{Extent, Role, Want};
+
+/// Reads of the device in flight at most: as many as a ring takes.
+pub(crate) const FLYING_MAX: usize = 256;
+/// Bytes that are in flight or were read for requests that are not over, at most.
+pub(crate) const BYTES_MAX: u64 = 32 << 20;
+/// Bytes that the oldest request has in flight beyond that, at most.
+const OLDEST_BYTES_MAX: u64 = 8 << 20;
+
+/// Flights, in line or in the air, with which no further request begins.
+const BEGUN_MAX: usize = 2 * FLYING_MAX;
+
+/// Bytes that were read for a request, out of those that all may have. It counts them until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    of_all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Charge {
+    fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.of_all.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    fn clear(&mut self) {
+        self.of_all.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A request with what was read for it.
+pub(crate) struct Ticket {
+    pub reading: Box<dyn InFlight>,
+    charge: Charge,
+}
+
+impl Ticket {
+    /// Of a request for which nothing was read yet.
+    pub fn new(reading: Box<dyn InFlight>, of_all: &Arc<AtomicU64>) -> Ticket {
+        Ticket { reading, charge: Charge { of_all: of_all.clone(), bytes: 0 } }
+    }
+
+    /// Tells what it came to.
+    pub fn tell(self) {
+        // Who hears of it may look how much is charged.
+        drop(self.charge);
+        self.reading.tell();
+    }
+}
+
+/// A request that waits for flights.
+struct Waiting {
+    ticket: Ticket,
+    /// Wants that were not handed over.
+    missing: usize,
+}
+
+/// A read of the device.
+struct Flight {
+    /// The request that began it, which it is charged to.
+    of: u64,
+    bytes: Range<u64>,
+    parts: Vec<Part>,
+    /// It was charged already.
+    is_charged: bool,
+}
+
+impl Flight {
+    fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+
+    /// What it adds to what is held.
+    fn to_charge(&self) -> u64 {
+        if self.is_charged { 0 } else { self.len() }
+    }
+
+    /// What it costs its request.
+    fn cost(&self) -> Cost {
+        let is_counted = self.parts.iter().any(|part| part.want.role != Role::Tail);
+        if is_counted { Cost::Request(self.len()) } else { Cost::Along }
+    }
+}
+
+/// What a flight is for.
+struct Part {
+    want: Want,
+    /// The requests that want it beside the one that began the flight.
+    others: Vec<u64>,
+}
+
+/// See the module.
+pub(crate) struct Flights {
+    /// Requests that have not begun, the first to begin first.
+    room: VecDeque<Ticket>,
+    /// The requests that wait, the oldest first.
+    waiting: BTreeMap<u64, Waiting>,
+    flights: HashMap<u64, Flight>,
+    /// Flights that have not begun, by number, and by request and number.
+    line: BTreeSet<u64>,
+    line_by_request: BTreeSet<(u64, u64)>,
+    /// The flight by which each want comes.
+    wanted: HashMap<Extent, u64>,
+    /// Requests to which something was handed over since they last went on.
+    touched: BTreeSet<u64>,
+    flying: usize,
+    flying_bytes: u64,
+    charged: Arc<AtomicU64>,
+    last_request: u64,
+    last_flight: u64,
+}
+
+impl Flights {
+    /// Of requests that are charged to `charged`.
+    pub fn new(charged: &Arc<AtomicU64>) -> Flights {
+        Flights {
+            room: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            flights: HashMap::default(),
+            line: BTreeSet::new(),
+            line_by_request: BTreeSet::new(),
+            wanted: HashMap::default(),
+            touched: BTreeSet::new(),
+            flying: 0,
+            flying_bytes: 0,
+            charged: charged.clone(),
+            last_request: 0,
+            last_flight: 0,
+        }
+    }
+
+    /// True if nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.room.is_empty()
+    }
+
+    /// A request that wants this; nothing: it is to look again.
+    pub fn add(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
+        if wants.is_empty() || self.is_full() || !self.room.is_empty() {
+            ticket.reading.let_go();
+            return self.room.push_back(ticket);
+        }
+        self.begin_request(ticket, wants);
+    }
+
+    fn is_full(&self) -> bool {
+        self.flights.len() >= BEGUN_MAX
+    }
+
+    fn begin_request(&mut self, ticket: Ticket, wants: Vec<Want>) {
+        self.last_request += 1;
+        self.waiting.insert(self.last_request, Waiting { ticket, missing: 0 });
+        self.want(self.last_request, wants);
+    }
+
+    /// Those in the room begin, as many as may, by `step`: `None` if they are over. Those that want nothing come back.
+    pub fn admit(&mut self, mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<Want>)>) -> Vec<Ticket> {
+        let mut back = Vec::new();
+        while !self.is_full()
+            && let Some(ticket) = self.room.pop_front()
+        {
+            match step(ticket) {
+                None => {}
+                Some((ticket, wants)) if wants.is_empty() => back.push(ticket),
+                Some((ticket, wants)) => self.begin_request(ticket, wants),
+            }
+        }
+        back
+    }
+
+    fn want(&mut self, of: u64, wants: Vec<Want>) {
+        let Some(waiting) = self.waiting.get_mut(&of) else { return };
+        waiting.missing += wants.len();
+        let mut fresh = Vec::new();
+        for want in wants {
+            let number = self.wanted.get(&want.extent);
+            let flight = number.and_then(|number| self.flights.get_mut(number)).filter(|f| f.of <= of);
+            let part =
+                flight.and_then(|flight| flight.parts.iter_mut().find(|p| p.want.extent == want.extent));
+            match part {
+                Some(part) => part.others.push(of),
+                None => fresh.push(want),
+            }
+        }
+        let places = fresh.iter().map(|w| (w.extent.file, bytes_of(&w.extent)));
+        let runs = join(places);
+        let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
+        for run in runs {
+            let parts = fresh.by_ref().take(run.places.len()).collect();
+            self.line_up(Flight { of, bytes: run.bytes, parts, is_charged: false });
+        }
+    }
+
+    fn line_up(&mut self, flight: Flight) {
+        self.last_flight += 1;
+        let number = self.last_flight;
+        self.wanted.extend(flight.parts.iter().map(|part| (part.want.extent, number)));
+        self.line.insert(number);
+        self.line_by_request.insert((flight.of, number));
+        self.flights.insert(number, flight);
+    }
+
+    /// Begins what there is room for.
+    pub fn begin(&mut self, queue: &mut ReadQueue) {
+        while let Some(number) = self.next()
+            && let Some(flight) = self.flights.get(&number)
+        {
+            self.line.remove(&number);
+            self.line_by_request.remove(&(flight.of, number));
+            self.flying += 1;
+            self.flying_bytes += flight.len();
+            if let Some(waiting) = self.waiting.get_mut(&flight.of).filter(|_| !flight.is_charged) {
+                waiting.ticket.charge.add(flight.len());
+            }
+            if let Some(part) = flight.parts.first() {
+                queue.submit(&part.want.file, flight.bytes.start, flight.len() as usize, number);
+            }
+        }
+    }
+
+    /// The flight for which there is room next.
+    fn next(&self) -> Option<u64> {
+        let &first = self.line.first()?;
+        if self.flying >= FLYING_MAX {
+            return None;
+        }
+        let is_unbounded = base::canary::is("buffers-of-reads-unbounded");
+        let charged = self.charged.load(Ordering::Acquire);
+        if is_unbounded || self.flights.get(&first).is_some_and(|f| charged + f.to_charge() <= BYTES_MAX) {
+            return Some(first);
+        }
+        let &(of, number) = self.line_by_request.first()?;
+        let is_oldest = self.waiting.first_key_value().is_none_or(|(&oldest, _)| of <= oldest);
+        let len = self.flights.get(&number)?.len();
+        (is_oldest && (self.flying == 0 || self.flying_bytes + len <= OLDEST_BYTES_MAX)).then_some(number)
+    }
+
+    /// A flight is over.
+    pub fn land(&mut self, number: u64, read: Result<Block>) {
+        let Some(flight) = self.flights.remove(&number) else { return };
+        self.flying -= 1;
+        self.flying_bytes -= flight.len();
+        for part in &flight.parts {
+            if self.wanted.get(&part.want.extent) == Some(&number) {
+                self.wanted.remove(&part.want.extent);
+            }
+        }
+        if read.is_err() && flight.parts.len() > 1 {
+            return self.part(flight);
+        }
+        let mut cost = flight.cost();
+        for part in flight.parts {
+            let bytes = read.as_ref().map_err(Clone::clone).map(|read| cut(read, &flight.bytes, &part.want));
+            self.hand_over(flight.of, &part.want, bytes.clone(), cost);
+            cost = Cost::Along;
+            if base::canary::is("read-for-several-told-to-one") {
+                continue;
+            }
+            for other in part.others {
+                self.hand_over(other, &part.want, bytes.clone(), Cost::Shared);
+            }
+        }
+    }
+
+    /// Each of what a flight was for is read alone.
+    fn part(&mut self, flight: Flight) {
+        let of = flight.of;
+        for part in flight.parts {
+            let bytes = bytes_of(&part.want.extent);
+            self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true });
+        }
+    }
+
+    fn hand_over(&mut self, to: u64, want: &Want, read: Result<Block>, cost: Cost) {
+        if let Some(waiting) = self.waiting.get_mut(&to) {
+            waiting.ticket.reading.put(want, read, cost);
+            waiting.missing -= 1;
+            self.touched.insert(to);
+        }
+    }
+
+    /// Those to which something was handed over go on, by `step`: `None` if they are over. Those that want nothing and lack nothing come back.
+    pub fn go_on(&mut self, mut step: impl FnMut(Ticket) -> Option<(Ticket, Vec<Want>)>) -> Vec<Ticket> {
+        let mut back = Vec::new();
+        for of in std::mem::take(&mut self.touched) {
+            let Some(Waiting { ticket, missing }) = self.waiting.remove(&of) else { continue };
+            if missing > 0 && ticket.reading.needs_all() {
+                self.waiting.insert(of, Waiting { ticket, missing });
+                continue;
+            }
+            let phase = ticket.reading.phase();
+            let Some((mut ticket, wants)) = step(ticket) else { continue };
+            if ticket.reading.phase() != phase {
+                ticket.charge.clear();
+            }
+            if wants.is_empty() && missing == 0 {
+                back.push(ticket);
+            } else {
+                self.waiting.insert(of, Waiting { ticket, missing });
+                self.want(of, wants);
+            }
+        }
+        back
+    }
+}
+
+fn bytes_of(extent: &Extent) -> Range<u64> {
+    extent.offset..extent.offset.saturating_add(extent.len)
+}
+
+/// Its own of the bytes of a flight.
+fn cut(read: &Block, bytes: &Range<u64>, want: &Want) -> Block {
+    if want.extent.len == bytes.end - bytes.start {
+        return read.clone();
+    }
+    let from = want.extent.offset.saturating_sub(bytes.start) as usize;
+    let own = read.get(from..).and_then(|rest| rest.get(..want.extent.len as usize));
+    own.unwrap_or_default().into()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,319 @@
+use super::super::super::reading::Stepped;
+use super::*;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind};
+use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use io::{Access, CreateOptions, ReadFile, Rng, SyncKind};
+use std::path::Path;
+
+/// What every byte of the files is.
+fn byte(file: u64, offset: u64) -> u8 {
+    (offset / 7 + offset * file) as u8
+}
+
+fn files(sim: &SimEnv, len: u64) -> Vec<Arc<dyn ReadFile>> {
+    let env = sim.env();
+    env.fs.create_dir_all(Path::new("/files")).unwrap();
+    (0..3)
+        .map(|number| {
+            let path = Path::new("/files").join(format!("{number}"));
+            let mut file = env.fs.create(&path, &CreateOptions::default()).unwrap();
+            file.append(&(0..len).map(|offset| byte(number, offset)).collect::<Vec<_>>()).unwrap();
+            file.sync(SyncKind::Full).unwrap();
+            env.fs.open(&path, Access::Direct).unwrap()
+        })
+        .collect()
+}
+
+/// What became of the requests: by number, what was told of each, and how often.
+type Told = Arc<Mutex<Vec<(u64, usize)>, rank::Noted>>;
+
+/// A request with rounds of wants. It checks what it is given.
+struct Fake {
+    number: u64,
+    rounds: Vec<Vec<Want>>,
+    /// The round that it is in.
+    asked: Option<Vec<Want>>,
+    lacking: Vec<Extent>,
+    failed: usize,
+    needs_all: bool,
+    told: Told,
+}
+
+impl InFlight for Fake {
+    fn step(&mut self, _: bool) -> Stepped {
+        if !self.lacking.is_empty() {
+            assert!(!self.needs_all);
+            return Stepped::Wants(Vec::new());
+        }
+        match self.rounds.pop() {
+            None => Stepped::Over,
+            Some(wants) => {
+                self.lacking = wants.iter().map(|want| want.extent).collect();
+                self.asked = Some(wants.clone());
+                Stepped::Wants(wants)
+            }
+        }
+    }
+
+    fn put(&mut self, want: &Want, read: Result<Block>, _: Cost) {
+        let nth = self.lacking.iter().position(|extent| *extent == want.extent).expect("wanted, and once");
+        self.lacking.swap_remove(nth);
+        match read {
+            Err(_) => self.failed += 1,
+            Ok(bytes) => {
+                assert_eq!(bytes.len() as u64, want.extent.len);
+                let is_it =
+                    |(nth, found): (u64, &u8)| *found == byte(want.extent.file, want.extent.offset + nth);
+                assert!((0..).zip(&bytes[..]).step_by(61).all(is_it), "{:?}", want.extent);
+            }
+        }
+    }
+
+    fn close_files(&mut self) {}
+
+    fn let_go(&mut self) {
+        self.rounds.extend(self.asked.take());
+        self.lacking.clear();
+    }
+
+    fn needs_all(&self) -> bool {
+        self.needs_all
+    }
+
+    fn phase(&self) -> usize {
+        0
+    }
+
+    fn tell(self: Box<Self>) {
+        lock(&self.told).push((self.number, self.failed));
+    }
+}
+
+fn step(mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
+    match ticket.reading.step(false) {
+        Stepped::Wants(wants) => Some((ticket, wants)),
+        Stepped::Over => {
+            ticket.tell();
+            None
+        }
+    }
+}
+
+struct Rig {
+    sim: SimEnv,
+    files: Vec<Arc<dyn ReadFile>>,
+    queue: ReadQueue,
+    flights: Flights,
+    told: Told,
+    made: u64,
+    most: u64,
+    most_flights: usize,
+}
+
+impl Rig {
+    fn new(seed: u64, len: u64) -> Rig {
+        let sim = SimEnv::new(seed);
+        let (files, queue) = (files(&sim, len), ReadQueue::new(&sim.env()));
+        let (flights, told) = (Flights::new(&Arc::default()), Arc::default());
+        Rig { sim, files, queue, flights, told, made: 0, most: 0, most_flights: 0 }
+    }
+
+    fn want(&self, file: u64, offset: u64, len: u64) -> Want {
+        let extent = Extent { file, offset, len };
+        Want { file: self.files[file as usize].clone(), extent, role: Role::Inline }
+    }
+
+    /// A request with these rounds, the last one first.
+    fn request(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool) {
+        let (number, told) = (self.made, self.told.clone());
+        let mut fake = Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, told };
+        self.made += 1;
+        let Stepped::Wants(wants) = fake.step(false) else { panic!("it wants something") };
+        self.flights.add(Ticket::new(Box::new(fake), &self.flights.charged), wants);
+    }
+
+    /// Begins what there is room for, and one read is done.
+    fn turn(&mut self) {
+        let back = self.flights.admit(step);
+        assert!(back.is_empty());
+        self.flights.begin(&mut self.queue);
+        assert!(self.queue.in_flight() <= FLYING_MAX);
+        assert!(
+            self.queue.in_flight() > 0 || self.flights.is_empty(),
+            "somebody waits, and nothing is in flight"
+        );
+        self.most_flights = self.most_flights.max(self.flights.flights.len());
+        self.most = self.most.max(self.flights.charged.load(Ordering::Acquire));
+        for done in self.queue.complete(true) {
+            self.flights.land(done.token, done.read);
+        }
+        let back = self.flights.go_on(step);
+        assert!(back.is_empty());
+    }
+
+    /// To the end. Of each request how many of its reads failed.
+    fn run(&mut self) -> Vec<usize> {
+        while !self.flights.is_empty() {
+            self.turn();
+        }
+        let mut told = std::mem::take(&mut *lock(&self.told));
+        told.sort_unstable();
+        assert!(told.iter().map(|(number, _)| *number).eq(0..self.made), "each is told once: {told:?}");
+        assert_eq!(self.flights.charged.load(Ordering::Acquire), 0);
+        assert!(
+            self.flights.flights.is_empty() && self.flights.wanted.is_empty() && self.flights.line.is_empty()
+        );
+        assert_eq!((self.flights.flying, self.flights.flying_bytes), (0, 0));
+        told.into_iter().map(|(_, failed)| failed).collect()
+    }
+}
+
+#[test]
+fn whatever_is_wanted_comes_to_who_wants_it() {
+    let mut failed = 0;
+    for seed in 0..60 {
+        let (mut rig, mut rng) = (Rig::new(seed, 1 << 20), Rng::new(seed));
+        // Few places, so that many want the same.
+        let places = [20, 190][rng.below(2) as usize];
+        if rng.one_in(3) {
+            let plan = FaultPlan::nth(rng.below(50), FaultEffect::Eio).kinds(&[OpKind::Read]);
+            rig.sim.inject(if rng.one_in(2) { plan.sticky() } else { plan });
+        }
+        for _ in 0..rng.range(1, 80) {
+            let rounds = rng.range(1, 4);
+            let mut rounds: Vec<Vec<Want>> = (0..rounds)
+                .map(|_| {
+                    let mut wants: Vec<Want> = (0..rng.range(1, 12))
+                        .map(|_| {
+                            let len = [10, 4096, 60_000][rng.below(3) as usize];
+                            rig.want(rng.below(3), rng.below(places) * 5000, len)
+                        })
+                        .collect();
+                    wants.sort_unstable_by_key(|want| want.extent);
+                    wants.dedup_by_key(|want| want.extent);
+                    wants
+                })
+                .collect();
+            if rng.one_in(4) {
+                // What one has read and lacks no more may be wanted again.
+                rounds.push(rounds[0].clone());
+            }
+            let needs_all = rng.one_in(2);
+            rig.request(rounds, needs_all);
+            for _ in 0..rng.below(6) {
+                rig.turn();
+            }
+        }
+        failed += rig.run().iter().filter(|failed| **failed > 0).count();
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+/// Thousands that want more than there is room for, in several rounds: they hold no more than they may, and all come to their end.
+#[test]
+fn buffers_are_bounded_however_many_wait() {
+    let mut rig = Rig::new(1, 4 << 20);
+    for n in 0..1500u64 {
+        let round =
+            |nth: u64| vec![rig.want((n + nth) % 3, (n * 3 + nth) * 997 % ((4 << 20) - 70_000), 64 << 10)];
+        rig.request((0..3).map(round).collect(), true);
+    }
+    rig.run();
+    assert!(rig.most > BYTES_MAX / 4, "{}", rig.most);
+    // The oldest goes on in any case.
+    assert!(rig.most <= BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
+    assert!(rig.most_flights <= BEGUN_MAX + 1, "{}", rig.most_flights);
+}
+
+/// Each of a few wants more than all may have: the oldest goes on, and then the next.
+#[test]
+fn the_oldest_comes_to_its_end_whatever_it_wants() {
+    for needs_all in [false, true] {
+        let mut rig = Rig::new(2, 24 << 20);
+        for n in 0..4u64 {
+            // 60 MB each, and one read that is longer than the oldest may have in flight.
+            let mut wants: Vec<Want> =
+                (0..60).map(|nth| rig.want(nth / 20, nth % 20 * (1 << 20) + n, 1 << 20)).collect();
+            wants.push(rig.want(2, 20 << 20, (3 << 20) + n));
+            let long = vec![rig.want(n % 3, n, 9 << 20)];
+            rig.request(vec![long.clone(), wants, long], needs_all);
+        }
+        for n in 0..500u64 {
+            rig.request(vec![vec![rig.want(n % 3, n * 40_000, 30_000)]], true);
+        }
+        rig.run();
+        // What the oldest wants comes on top.
+        assert!(rig.most <= BYTES_MAX + (90 << 20), "{}", rig.most);
+    }
+}
+
+/// Several that want the same wait for one read; and neighbours of one request are one.
+#[test]
+fn what_many_want_is_read_once() {
+    let mut rig = Rig::new(3, 1 << 20);
+    let before = rig.sim.op_count();
+    for _ in 0..100 {
+        let wants = vec![rig.want(1, 8192, 4096), rig.want(1, 20_000, 100), rig.want(2, 0, 4096)];
+        rig.request(vec![wants], true);
+    }
+    rig.run();
+    assert_eq!(rig.sim.op_count() - before, 2, "two runs");
+}
+
+/// A run that fails is read part by part, so the error is that of the part.
+#[test]
+fn an_error_is_of_what_could_not_be_read() {
+    let mut rig = Rig::new(4, 1 << 20);
+    let parts = [0, 5000, 10_000].map(|offset| rig.want(0, offset, 4096));
+    rig.request(vec![parts.to_vec()], false);
+    for part in parts {
+        rig.request(vec![vec![part]], true);
+    }
+    // The run, and then the part that is read first: all wait for the same three.
+    rig.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]));
+    rig.turn();
+    rig.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]));
+    let failed = rig.run();
+    assert_eq!(failed[0], 1, "{failed:?}");
+    assert_eq!(failed[1..].iter().sum::<usize>(), 1, "{failed:?}");
+}
+
+/// A request that is gone, since its step panicked, takes nothing with it that others wait for.
+#[test]
+fn who_waits_for_the_read_of_one_that_is_gone_is_told() {
+    let mut rig = Rig::new(5, 1 << 20);
+    let want = rig.want(0, 0, 100);
+    for _ in 0..2 {
+        rig.request(vec![vec![want.clone()]], true);
+    }
+    drop(rig.flights.waiting.pop_first());
+    while !rig.flights.is_empty() {
+        rig.turn();
+    }
+    assert_eq!(*lock(&rig.told), [(1, 0)]);
+    assert_eq!(rig.flights.charged.load(Ordering::Acquire), 0);
+    // It is charged to nobody, and is read all the same.
+    let e = Error::new(ErrorKind::Io, "of a flight that is not known");
+    rig.flights.land(99, Err(e));
+}
+
+/// One that wants much, a wave after another, lets those in between that came later.
+#[test]
+fn who_wants_much_does_not_keep_others_waiting() {
+    let mut rig = Rig::new(6, 5 << 20);
+    let wave = |nth: u64| (0..256).map(|n| rig.want(nth % 3, n * 17_000, 100)).collect();
+    // Too far apart to be read together.
+    let waves: Vec<Vec<Want>> = (0..40).map(wave).collect();
+    rig.request(waves, false);
+    for n in 0..10 {
+        rig.request(vec![vec![rig.want(n % 3, n * 7 + 3, 4)]], true);
+    }
+    let mut turns = 0;
+    while lock(&rig.told).len() < 10 {
+        rig.turn();
+        turns += 1;
+    }
+    assert!(turns < 1000, "they waited for {turns} reads");
+    rig.run();
+}
