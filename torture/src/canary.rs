@@ -12,10 +12,12 @@
 use crate::Cli;
 use base::canary::VARIABLE;
 use lavastore::Env;
+use seeded::{Canary, Catcher};
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
-use table::{CANARIES, Canary, Catcher};
+use table::CANARIES;
 
+mod seeded;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;

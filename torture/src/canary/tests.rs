@@ -2,7 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 
-use super::table::{CANARIES, Catcher};
+use super::seeded::Catcher;
+use super::table::CANARIES;
 use crate::rows::ROWS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

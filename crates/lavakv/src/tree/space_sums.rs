@@ -115,6 +115,7 @@ impl Sums {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceSums {
+    /// What each family asks, and what that comes to.
     sums: Mutex<Sums, rank::FamilySpace>,
 }
 

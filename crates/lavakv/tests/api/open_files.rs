@@ -46,7 +46,7 @@ fn a_store_of_more_files_than_may_be_open_is_written_read_verified_copied_and_op
     assert!(contents(&db) == model);
     assert!(db.verify().unwrap().errors.is_empty());
     db.checkpoint("/copy").unwrap();
-    db.compact_range(&db.default_column_family(), None, None).unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
     db.close().unwrap();
     let copy = Db::open_in(env(&sim), "/copy", few()).unwrap();
     assert!(contents(&copy) == model);
