@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// Where the thread sleeps if it has something else to wait for: a wake-up is kept for it.
 struct Elsewhere {
+    /// Whether it was woken.
     woken: Mutex<bool, rank::ReadQueue>,
     wake: Condvar,
 }
