@@ -31,4 +31,5 @@ mod separated_scans;
 mod small_stores;
 mod snapshots;
 mod sync;
+mod two_disks;
 mod two_processes;
