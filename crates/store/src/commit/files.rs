@@ -206,9 +206,15 @@ impl GroupFiles {
         lock(&self.state).free.iter().any(|file| file.len >= least)
     }
 
-    /// The numbers of their files.
-    pub fn file_numbers(&self) -> Vec<u64> {
-        lock(&self.state).all().map(|file| file.number).collect()
+    /// The names of their files, but for those that are kept as storage.
+    pub fn file_names(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let groups = state.live.values().chain(&state.free).map(|file| names::log(file.number));
+        let ballast = Ballast::ALL.into_iter().filter_map(|part| {
+            let file = state.ballast[part as usize].as_ref()?;
+            Some(self.ballast_name(part, file.number))
+        });
+        groups.chain(ballast).collect()
     }
 
     /// The length that groups have now.
