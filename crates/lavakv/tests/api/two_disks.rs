@@ -298,6 +298,35 @@ fn a_disk_that_was_given_back_is_no_part_of_the_store() {
     );
 }
 
+/// The disks are of different kinds: one of the kernel's, as it were, and a volume of LavaFS.
+#[test]
+fn one_of_the_disks_may_be_a_volume() {
+    for on_volume in ["speed", "capacity"] {
+        let (sim, mut model) = (SimEnv::new(20), Model::new());
+        let (plain, volume) = (sim.env(), crate::common::lavafs_env(&sim));
+        let (capacity, speed) = if on_volume == "speed" { (&plain, &volume) } else { (&volume, &plain) };
+        let env = joined(capacity, Path::new(DIR), speed, Path::new(SPEED));
+        let db = Db::open_in(capacity.clone(), DIR, options(None)).unwrap();
+        fill(&db, &mut model, 0..200, 0);
+        db.close().unwrap();
+        let db = Db::open_in(env.clone(), DIR, options(None)).unwrap();
+        fill(&db, &mut model, 100..1500, 1);
+        db.checkpoint("/copy").unwrap();
+        let listed = |env: &Env, dir: &str| env.fs.list(Path::new(dir)).unwrap_or_default();
+        assert!(listed(speed, SPEED).iter().any(|entry| is_log(&entry.name)));
+        assert!(!listed(capacity, DIR).iter().any(|entry| is_log(&entry.name)));
+        db.close().unwrap();
+        let copy = Db::open_in(capacity.clone(), "/copy", options(None)).unwrap();
+        assert_eq!(contents(&copy), model, "{on_volume}");
+        give_back(&env, Path::new(DIR)).unwrap();
+        assert_eq!(
+            contents(&Db::open_in(capacity.clone(), DIR, options(None)).unwrap()),
+            model,
+            "{on_volume}"
+        );
+    }
+}
+
 /// Two processes do not share a disk, whatever stores they have.
 #[test]
 fn the_disk_has_a_lock_of_its_own() {

@@ -208,12 +208,15 @@ impl GroupFiles {
 
     /// The names of their files, but for those that are kept as storage.
     pub fn file_names(&self) -> Vec<String> {
+        let ballast = {
+            let state = lock(&self.state);
+            let number = |part: Ballast| Some((part, state.ballast[part as usize].as_ref()?.number));
+            Ballast::ALL.map(number)
+        };
+        let ballast: Vec<String> =
+            ballast.into_iter().flatten().map(|(part, number)| self.ballast_name(part, number)).collect();
         let state = lock(&self.state);
         let groups = state.live.values().chain(&state.free).map(|file| names::log(file.number));
-        let ballast = Ballast::ALL.into_iter().filter_map(|part| {
-            let file = state.ballast[part as usize].as_ref()?;
-            Some(self.ballast_name(part, file.number))
-        });
         groups.chain(ballast).collect()
     }
 

@@ -277,9 +277,9 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
         return Ok(slots);
     }
     let Some(newest) = slots.intact().max_by_key(|slot| slot.epoch) else {
-        let first = slots.damage().cloned().unwrap_or_else(|| Error::corruption("there is no slot"));
         let why = "both slots of the identity of the speed disk are damaged: restore the file from a backup, or repair the store";
-        return Err(Error::corruption(why).at_file(path(disks)).caused_by(first));
+        let error = Error::corruption(why).at_file(path(disks));
+        return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
     };
     Err(at(stranger(newest, store, known)))
 }
