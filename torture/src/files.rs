@@ -84,7 +84,7 @@ pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
 }
 
 /// The files that no list names: each is there or not, and what it is follows from its name.
-const UNLISTED: [&str; 2] = ["LOCK", "STAGING"];
+const UNLISTED: [&str; 4] = ["LOCK", "STAGING", "SPEED", "SPEED-LOCK"];
 
 /// The ledger, and the count that a limit is kept with, are what the directory occupies.
 fn check_sums(db: &Db, counted: u64, found_bytes: u64) -> Check {

@@ -9,6 +9,7 @@ pub(crate) mod room;
 
 use crate::check::{Check, Doing};
 use io::FileSystem;
+use lavastore::Volumes;
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
 use lavastore::testing::SimEnv;
 use lavastore::{Env, Result};
@@ -17,6 +18,8 @@ use std::sync::{Arc, Weak};
 
 /// Where the store is.
 pub(crate) const DIR: &str = "/db";
+/// Where its log is, in rows with two disks.
+pub(crate) const SPEED_DIR: &str = "/speed";
 
 const DEVICE: &str = "/volume";
 const DEVICE_LEN: u64 = 256 << 20;
@@ -25,6 +28,7 @@ const BALLAST: &str = "/ballast";
 
 thread_local! {
     static ON_LAVAFS: Cell<bool> = const { Cell::new(false) };
+    static ON_TWO_DISKS: Cell<bool> = const { Cell::new(false) };
     static MOUNTED: RefCell<Vec<(SimEnv, Weak<dyn FileSystem>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -42,6 +46,29 @@ pub(crate) fn on_lavafs<T>(case: impl FnOnce() -> T) -> T {
     let _back = Back;
     ON_LAVAFS.set(true);
     case()
+}
+
+/// Runs a case with the log of the store on a disk of its own. Both disks are directories of the simulated volume, which keeps and loses what
+/// is not synced of each file and of each directory by itself: whatever two disks may leave together.
+pub(crate) fn on_two_disks<T>(case: impl FnOnce() -> T) -> T {
+    /// Puts things back, also after a panic.
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ON_TWO_DISKS.set(false);
+        }
+    }
+    let _back = Back;
+    ON_TWO_DISKS.set(true);
+    case()
+}
+
+/// A directory of one file system, in which a store has its log on the second disk of the case, if that has one.
+fn with_speed(env: Env) -> Env {
+    match ON_TWO_DISKS.get() {
+        true => Volumes::in_envs((&env, DIR.as_ref()), (&env, SPEED_DIR.as_ref())).env(),
+        false => env,
+    }
 }
 
 /// True if the case runs on LavaFS.
@@ -70,14 +97,14 @@ pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
 /// The same where it may be damaged.
 pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     if !ON_LAVAFS.get() {
-        return Ok(sim.env());
+        return Ok(with_speed(sim.env()));
     }
     let found = MOUNTED.with(|mounted| {
         let mounted = mounted.borrow();
         mounted.iter().find(|(of, _)| of.is_same(sim)).and_then(|(_, fs)| fs.upgrade())
     });
     if let Some(fs) = found {
-        return Ok(Env { fs, ..sim.env() });
+        return Ok(with_speed(Env { fs, ..sim.env() }));
     }
     // A short journal: its compaction is met as often as possible.
     let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
@@ -87,7 +114,7 @@ pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
         mounted.retain(|(_, fs)| fs.strong_count() > 0);
         mounted.push((sim.clone(), Arc::downgrade(&env.fs)));
     });
-    Ok(env)
+    Ok(with_speed(env))
 }
 
 /// LavaFS on a machine that runs threads, with the environment of those.

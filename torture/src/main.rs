@@ -56,6 +56,7 @@ mod tally;
 mod tests;
 mod threads;
 mod totals;
+mod two_disks;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;

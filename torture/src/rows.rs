@@ -4,7 +4,7 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, logs, machine,
-    model, reclaim, repair, requests, sched, threads,
+    model, reclaim, repair, requests, sched, threads, two_disks,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -255,6 +255,54 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 5_000,
         alone: false,
         case: crash::case_recrash,
+    },
+    Row {
+        name: "two-disks",
+        about: "the log moves to a second disk and back, with deaths anywhere; disks that are missing, foreign or of another time",
+        unit: Unit::Checks,
+        ci: 1500,
+        alone: false,
+        case: two_disks::case,
+    },
+    Row {
+        name: "model-on-two-disks",
+        about: "the row model, with the log on a disk of its own",
+        unit: Unit::Cases,
+        ci: 600,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| model::case(context, seed)),
+    },
+    Row {
+        name: "crash-on-two-disks",
+        about: "the row crash, with the log on a disk of its own",
+        unit: Unit::Images,
+        ci: 4000,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| crash::case(context, seed)),
+    },
+    Row {
+        name: "recrash-on-two-disks",
+        about: "the row recrash, with the log on a disk of its own",
+        unit: Unit::Images,
+        ci: 1000,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| crash::case_recrash(context, seed)),
+    },
+    Row {
+        name: "log-crash-on-two-disks",
+        about: "the row log-crash, with the log on a disk of its own",
+        unit: Unit::Images,
+        ci: 1500,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| logs::crash::case(context, seed)),
+    },
+    Row {
+        name: "log-joint-on-two-disks",
+        about: "the row log-joint, with the log on a disk of its own",
+        unit: Unit::Images,
+        ci: 1000,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| logs::joint::case(context, seed)),
     },
     Row {
         name: "forks",

@@ -78,7 +78,8 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         // No store is opened in the first; the others have what they do in their scripts.
         return None;
     }
-    let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
+    let wanted: &[&str] = match row.trim_end_matches("-on-lavafs").trim_end_matches("-on-two-disks") {
+        "two-disks" => &[],
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],

@@ -12,6 +12,10 @@ pub struct Cli {
     /// another directory of it than /db
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB")]
     pub db: Option<PathBuf>,
+    /// The second disk of the store, on which its log lies: a directory, or lavafs:PATH as with --db. A store that has none yet gets it when
+    /// it is opened for writing, and is named with it from then on; lava speed give-back takes it away again
+    #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED")]
+    pub speed: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -45,6 +49,9 @@ pub enum Command {
     Repair(commands::repair::RepairArgs),
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::checkpoint::CheckpointArgs),
+    /// Show the second disk of the store, or give it back
+    #[command(subcommand)]
+    Speed(commands::speed::SpeedCommand),
     /// Show which engines share the store, or remove one
     Engines(commands::engines::EnginesArgs),
     /// Measure: load, overwrite, read, readwhilewriting or scan
@@ -76,6 +83,7 @@ pub enum Command {
 /// Runs a command.
 pub fn run(cli: Cli) -> crate::Result<()> {
     let db = cli.db;
+    commands::place::set_speed(db.as_deref(), cli.speed);
     match cli.command {
         Command::Put(args) => commands::keys::put(db, args),
         Command::Get(args) => commands::keys::get(db, &args),
@@ -90,6 +98,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Verify(args) => commands::inspect::verify(db, &args),
         Command::Repair(args) => commands::repair::repair(db, &args),
         Command::Checkpoint(args) => commands::checkpoint::checkpoint(db, &args),
+        Command::Speed(command) => commands::speed::run(db, &command),
         Command::Engines(args) => commands::engines::engines(db, &args),
         Command::Bench(args) => commands::bench::bench(db, *args),
         Command::Demo(args) => demo::demo(db, &args),

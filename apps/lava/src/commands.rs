@@ -16,6 +16,7 @@ pub mod metrics_page;
 pub mod place;
 pub mod repair;
 pub mod space;
+pub mod speed;
 pub mod watch;
 
 use crate::Result;

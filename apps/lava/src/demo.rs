@@ -107,6 +107,9 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     let (count, bytes) = (human_count(data.records.len() as u64), human_bytes(data.bytes()));
     say(args, format!("data: {} ({count} records, {bytes})", data.origin))?;
     say(args, format!("store: {}", dir.display()))?;
+    if let Some(speed) = place::speed_of(&dir) {
+        say(args, format!("its log: {}", speed.display()))?;
+    }
     let outcome = show(&dir, &data, args)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let mut out = crate::output::stdout();
@@ -150,11 +153,15 @@ fn prepare(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let options = Options { create_if_missing: false, ..Options::default() };
-    let ours = Db::open_with(dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
+    let place = Place::to_write(dir)?;
+    let ours = Db::open_in(&place.env, &place.dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
         let dir = dir.display();
         let what = format!("{dir} is not empty and no store of an earlier demo: name a new directory");
         return Err(failure(Status::Exists, what));
+    }
+    if let Some(speed) = place::speed_of(dir).filter(|speed| place::volume_of(speed).is_none()) {
+        output::remove_directory(speed)?;
     }
     output::remove_directory(dir)
 }
@@ -248,7 +255,11 @@ pub fn new_histogram() -> Result<Histogram<u64>> {
 
 fn start_writer(dir: &Path, data: &DataSet) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("demo-writer").arg("--db").arg(dir).args(data.writer_args());
+    command.arg("demo-writer").arg("--db").arg(dir);
+    if let Some(speed) = place::speed_of(dir) {
+        command.arg("--speed").arg(speed);
+    }
+    command.args(data.writer_args());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     child.map_err(|e| format!("cannot start the writer process: {e}").into())
 }
@@ -351,7 +362,8 @@ impl Outcome {
 }
 
 fn how_to_go_on(dir: &Path, named: bool, data: &DataSet) -> String {
-    let dir = dir.display();
+    let speed = place::speed_of(dir).map_or(String::new(), |speed| format!(" --speed {}", speed.display()));
+    let dir = format!("{}{speed}", dir.display());
     let key =
         data.records.get(data.records.len() / 2).map(|r| String::from_utf8_lossy(&r.0)).unwrap_or_default();
     let prefix = key.split('/').next().unwrap_or_default();

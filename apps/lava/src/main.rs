@@ -80,8 +80,8 @@ fn hint(all: &[OsString]) -> String {
                 path = format!("{path} {}", found.get_name());
                 command = found;
             }
-            // The one option that stands before a command and has a value.
-            None if word == "--db" => drop(words.next()),
+            // The options that stand before a command and have a value.
+            None if word == "--db" || word == "--speed" => drop(words.next()),
             None if word.starts_with('-') => {}
             None => break,
         }

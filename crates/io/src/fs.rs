@@ -105,6 +105,17 @@ pub struct FsSpace {
     pub available: u64,
 }
 
+/// The two places over which the files of one directory are spread, each as it is by itself.
+#[derive(Clone, Debug)]
+pub struct Disks {
+    /// The file system of the directory.
+    pub capacity: Arc<dyn FileSystem>,
+    /// The file system of the other place.
+    pub speed: Arc<dyn FileSystem>,
+    /// The directory there.
+    pub speed_dir: PathBuf,
+}
+
 /// A file system.
 pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Creates an append-only file. `AlreadyExists` if the path exists.
@@ -205,6 +216,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// own extents end. The reader validates records itself.
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
         Ok(self.metadata(path)?.len)
+    }
+
+    /// The places behind a directory whose files are spread over two disks. `None`: there is one.
+    fn disks(&self, dir: &Path) -> Option<Disks> {
+        let _ = dir;
+        None
     }
 }
 

@@ -31,9 +31,9 @@ pub use clock::Clock;
 pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
-    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace,
-    InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest,
-    ScratchFile, SyncKind,
+    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem,
+    FsSpace, InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, ReadBegun, ReadFile, ReadPace,
+    ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use read_queue::{Completed, ReadQueue, ReadWaker};

@@ -72,5 +72,6 @@ pub fn repair_with_records(
     options: &RepairOptions,
     guest: &mut dyn GuestRepair,
 ) -> Result<RepairReport> {
-    crate::repair::repair(&Places { from, into }, options, Some(guest))
+    let without_speed = options.without_speed;
+    crate::repair::repair(&Places { from, into, without_speed }, options, Some(guest))
 }

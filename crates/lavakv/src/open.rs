@@ -41,6 +41,7 @@ use store::files::unfinished::{self, Mark};
 use store::guest::{Guest, Relieve};
 use store::manifest::Engines;
 use store::space::SpaceBudget;
+use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
@@ -49,6 +50,7 @@ use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    let env = speed::with_directory(env, dir, options.speed.as_deref());
     open_to_write(env, dir, options, None, None).map_err(|e| match e.is_corruption() {
         true => e.context(
             "the store cannot be opened for writing; a read-only open may show what is before the damage",
@@ -83,6 +85,7 @@ pub(crate) struct Guests<'a> {
 /// Opens for reading and writing, beside other engines.
 pub(crate) fn open_beside(env: Env, dir: &Path, options: Options, guests: Guests<'_>) -> Result<Arc<Engine>> {
     options.validate()?;
+    let env = speed::with_directory(env, dir, options.speed.as_deref());
     open_to_write(env, dir, options, None, Some(guests))
 }
 
@@ -108,7 +111,10 @@ fn open_to_write(
     if exists && options.error_if_exists {
         return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
     }
-    let manifest = manifest(&env, dir, &options, (exists, guests.as_ref()))?;
+    if !exists {
+        speed::make_place(&env, dir)?;
+    }
+    let (manifest, store_lock) = manifest(&env, dir, &options, (exists, guests.as_ref()), store_lock)?;
     let listing = env.fs.list(dir)?;
     location.meter.take_over(&listing);
     // Makes everything smaller that is too long for what the store may have of its volume, before anything else is asked. A
@@ -154,17 +160,19 @@ fn open_to_write(
     Ok(engine)
 }
 
-/// The manifest of a store that is there, or of one that is made.
+/// The manifest of a store that is there, or of one that is made, and the lock of the store with that of its second disk, if it has one.
 fn manifest(
     env: &Env,
     dir: &Path,
     options: &Options,
     (exists, guests): (bool, Option<&Guests<'_>>),
-) -> Result<Manifest> {
+    store_lock: Box<dyn FileLock>,
+) -> Result<(Manifest, Box<dyn FileLock>)> {
     if !exists {
         let made = create(env, dir, options)?;
         if guests.is_none() {
-            return Ok(made);
+            let speed_lock = speed::attach(env, dir, made.shared())?;
+            return Ok((made, speed::both(store_lock, speed_lock)));
         }
     }
     let mut engines = guests.map(|guests| guests.engines.clone()).unwrap_or_default().with::<Kv>();
@@ -172,12 +180,13 @@ fn manifest(
         engines = guest.join(engines);
     }
     let manifest = store::manifest::Manifest::recover(env, dir, false, &engines)?;
+    let store_lock = speed::both(store_lock, speed::attach(env, dir, &manifest)?);
     let manifest = Manifest::of(&Arc::new(manifest))?;
     if manifest.state().next_family == 0 {
         // Another engine made the store.
         manifest.commit(Edit(vec![default_family(options)]))?;
     }
-    Ok(manifest)
+    Ok((manifest, store_lock))
 }
 
 /// Refuses what is not a store's directory. True if there is a store.
@@ -196,8 +205,9 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         unfinished::refuse_beside_current(&*env.fs, dir)?;
         return Ok(true);
     }
-    let files = env.fs.list(dir)?;
+    let files = speed::alone(env, dir).fs.list(dir)?;
     check_remains(dir, &files)?;
+    speed::check_place(env, dir)?;
     if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_none()) {
         return Err(Error::invalid(format!(
             "the directory holds no store but other files ({}): choose an empty one",

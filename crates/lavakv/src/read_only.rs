@@ -64,6 +64,7 @@ pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
 /// Opens for reading.
 pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    let env = store::speed::with_directory(env, dir, options.speed.as_deref());
     // Every table stays open, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
     match attempt(&env, dir, || open_once(&env, dir, &options)) {

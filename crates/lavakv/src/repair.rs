@@ -51,6 +51,8 @@ pub struct RepairOptions {
     pub options: Options,
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
+    /// The speed disk of the store is lost, and what is in its log alone with it.
+    pub without_speed: bool,
 }
 
 impl Db {
@@ -81,7 +83,11 @@ impl Db {
         into: impl AsRef<Path>,
         options: &RepairOptions,
     ) -> Result<RepairReport> {
-        let places = Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
+        let places = Places {
+            from: (from, path.as_ref()),
+            into: (to, into.as_ref()),
+            without_speed: options.without_speed,
+        };
         repair(&places, options, None)
     }
 }

@@ -251,6 +251,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                     && !engine.writes.large.segments.holds(n)
             }
             Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.keeps(n),
+            Some(FileKind::Room(n)) => !engine.log.keeps(n),
             // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
             Some(kind @ FileKind::Engine { .. }) => state.store.is_of_engine_removed(kind),
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
@@ -259,7 +260,14 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             // One with contents is that of a repair, which removes it when it is done.
             Some(FileKind::Unfinished) => entry.len == 0,
             // What another lane has staged is for who opens it.
-            Some(FileKind::Current | FileKind::Lock | FileKind::Staging | FileKind::LaneStaging(_))
+            Some(
+                FileKind::Current
+                | FileKind::Lock
+                | FileKind::Staging
+                | FileKind::LaneStaging(_)
+                | FileKind::Speed
+                | FileKind::SpeedLock,
+            )
             | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.

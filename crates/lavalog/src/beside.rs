@@ -29,8 +29,8 @@ impl Beside {
     /// With these options: of them the number of threads means nothing here, nor whether a store may be made.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that is out of its range, and for a limit of the space or a budget of background work, which are the host's to
-    /// set.
+    /// `InvalidArgument` for one that is out of its range, and for a limit of the space, a budget of background work or a speed disk, which are
+    /// the host's to set.
     pub fn new(options: &Options) -> Result<Beside> {
         options.check()?;
         if options.space_limit.is_some() {
@@ -39,6 +39,11 @@ impl Beside {
         }
         if options.io_budget != 0 {
             let why = "logs beside keys have no I/O budget of their own: set that of the store (`Options::io_budget`)";
+            return Err(Error::invalid(why));
+        }
+        if options.speed.is_some() {
+            let why =
+                "logs beside keys have no speed disk of their own: set that of the store (`Options::speed`)";
             return Err(Error::invalid(why));
         }
         Ok(Beside { options: options.clone(), restored: None, opened: None })

@@ -58,6 +58,7 @@ pub(crate) struct Restored {
 /// Opens the engine on a store of its own; with a `mark`, the one that a repair makes.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>) -> Result<Arc<Core>> {
     options.check()?;
+    let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
     if mark.is_none() {
         check_place(env, dir, options)?;
     }
@@ -90,7 +91,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
         return Ok(());
     }
-    let files = match env.fs.list(dir) {
+    let files = match store::speed::alone(env, dir).fs.list(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         files => files?,
     };
@@ -117,7 +118,7 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         return Err(Error::invalid(why).at_file(dir));
     }
     match options.create_if_missing {
-        true => Ok(()),
+        true => store::speed::check_place(env, dir),
         false => Err(Error::not_found("there is no store of logs here").at_file(dir)),
     }
 }

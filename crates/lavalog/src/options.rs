@@ -2,6 +2,7 @@
 
 use base::{Error, Result};
 use io::Access;
+use std::path::PathBuf;
 use store::commit::{Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
@@ -32,6 +33,10 @@ pub struct Options {
     pub space_limit: Option<u64>,
     /// Durable writes of records that are at the device at once. Default: one.
     pub loggers: Loggers,
+    /// The directory of a second disk, on which the log lies, groups that are kept as storage among it: all records but those in cold files.
+    /// A store that has none yet gets it with this opening, and from then on is opened with it and with no other. Beside keys it is the
+    /// store's, and refused here. Default: none, the log is in the directory of the store.
+    pub speed: Option<PathBuf>,
     /// Bytes of memory for the newest records, so that who follows a log reads no device. Default 16 MiB; 0: none are kept.
     pub recent_bytes: usize,
 }
@@ -49,6 +54,7 @@ impl Default for Options {
             open_files_max: 768,
             space_limit: None,
             loggers: Loggers::default(),
+            speed: None,
             recent_bytes: 16 << 20,
         }
     }

@@ -48,6 +48,8 @@ pub struct RepairOptions {
     pub options: Options,
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
+    /// The speed disk of the store is lost, and what is in its log alone with it: records in groups that are storage among it.
+    pub without_speed: bool,
     /// Of a store that another engine has something in as well, which is refused otherwise: the logs alone are saved.
     pub leave_out_others: bool,
 }
@@ -67,7 +69,7 @@ impl LogStore {
         options: &RepairOptions,
     ) -> Result<RepairReport> {
         options.options.check()?;
-        let places = Places { from: (from, path), into: (to, into) };
+        let places = Places { from: (from, path), into: (to, into), without_speed: options.without_speed };
         let _lock = places.keep_writers_away()?;
         if !options.dry_run {
             places.check_target()?;
@@ -93,7 +95,7 @@ impl LogStore {
             return few.check().map(|()| report);
         }
         let mark = places.mark_target()?;
-        let new = Options { create_if_missing: true, ..options.options.clone() };
+        let new = Options { create_if_missing: true, speed: None, ..options.options.clone() };
         let new = LogStore::open_marked(to, into, &new, Some(&mark))?;
         save::save(Some(&new), &sources, &known, &mut report)?;
         few.check()?;

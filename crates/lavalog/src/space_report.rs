@@ -165,10 +165,15 @@ impl Core {
                 &mut owners.engines_bytes
             }
             Some(FileKind::Staging | FileKind::LaneStaging(_)) => &mut owners.wal_bytes,
+            Some(FileKind::Room(_)) => &mut owners.free_bytes,
             Some(
-                FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
+                FileKind::Manifest(_)
+                | FileKind::Current
+                | FileKind::CurrentTemp
+                | FileKind::Unfinished
+                | FileKind::Speed,
             ) => &mut owners.manifest_bytes,
-            Some(FileKind::Lock) | None => &mut owners.other_bytes,
+            Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut owners.other_bytes,
         };
         *owner += bytes - alive;
         owners.live_bytes += alive;

@@ -236,15 +236,16 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
 /// nothing is known here.
 fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
     let state = core.manifest.state();
-    let kept: BTreeSet<u64> = core.lanes().flat_map(|log| log.files().file_numbers()).collect();
+    let kept: BTreeSet<String> = core.lanes().flat_map(|log| log.files().file_names()).collect();
     let owns_store = core.roof.own().is_some();
     let is_strange = |entry: &&DirEntry| match names::parse(&entry.name) {
         Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => {
             !state.files.contains_key(&number)
         }
         Some(FileKind::Log(number)) => {
-            owns_store && state.store.log_group_in(number).is_none() && !kept.contains(&number)
+            owns_store && state.store.log_group_in(number).is_none() && !kept.contains(&entry.name)
         }
+        Some(FileKind::Room(_)) => owns_store && !kept.contains(&entry.name),
         _ => false,
     };
     listing.iter().filter(is_strange).map(|entry| entry.name.clone()).collect()

@@ -60,6 +60,7 @@
 //! | [`LogBatch`], [`LogWriter`] | changes of several logs that happen together; the calls with options |
 //! | [`Requests`], [`RequestQueue`] | the same calls without waiting: futures for any runtime, and a completion queue |
 //! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
+//! | [`Volumes`] | the two disks of a store whose log has one of its own |
 //! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
 //! | [`Error`] | everything that can go wrong: an [`ErrorKind`] to match on, the file and the offset |
 //! | [`testing`], [`inspect`], [`limits`] | a simulated machine for tests with crashes; the files; the largest sizes |
@@ -126,6 +127,7 @@ mod requests;
 mod snapshot;
 mod stream;
 pub mod testing;
+mod volumes;
 mod write;
 
 pub use applier::Applier;
@@ -146,6 +148,7 @@ pub use repair::{RepairOptions, RepairReport};
 pub use requests::Requests;
 pub use snapshot::Snapshot;
 pub use stream::{ValueReader, ValueWriter};
+pub use volumes::Volumes;
 #[doc(alias = "batch")]
 #[doc(alias = "transaction")]
 pub use write::WriteBatch;

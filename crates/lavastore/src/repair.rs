@@ -19,6 +19,9 @@ pub struct RepairOptions {
     pub logs: LogOptions,
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
+    /// The speed disk of the store is lost, and what is in its log alone with it. The repair of a store with a speed disk that is there is given
+    /// both ([`Volumes::env`](crate::Volumes::env)).
+    pub without_speed: bool,
 }
 
 /// What a repair did, and what it could not save. A batch of both engines is in the new store with both halves, or what is missing of
@@ -79,7 +82,8 @@ pub(crate) fn repair(
     options: &RepairOptions,
 ) -> Result<RepairReport> {
     let mut logs = lavalog::RepairBeside::new(&options.logs)?;
-    let own = lavakv::RepairOptions { options: options.options.clone(), dry_run: options.dry_run };
+    let RepairOptions { options: own, dry_run, without_speed, .. } = options.clone();
+    let own = lavakv::RepairOptions { options: own, dry_run, without_speed };
     let keys = lavakv::beside::repair_with_records(from, into, &own, &mut logs)?;
     Ok(RepairReport { keys, logs: logs.report() })
 }

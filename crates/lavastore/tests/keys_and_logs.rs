@@ -313,7 +313,8 @@ fn a_log_has_one_applier_at_a_time() {
 }
 
 fn repair(machine: &SimEnv, dry_run: bool) -> Result<RepairReport> {
-    let options = RepairOptions { options: options(), logs: log_options(), dry_run };
+    let options =
+        RepairOptions { options: options(), logs: log_options(), dry_run, ..RepairOptions::default() };
     Db::repair_in(&machine.env(), "/store", &machine.env(), "/repaired", &options)
 }
 
@@ -438,7 +439,12 @@ fn a_copy_without_its_manifest_comes_back() {
         for (path, _) in manifests.filter(|(path, _)| path.to_string_lossy().contains("MANIFEST")) {
             machine.erase(&path).unwrap();
         }
-        let repair = RepairOptions { options: options(), logs: log_options(), dry_run: false };
+        let repair = RepairOptions {
+            options: options(),
+            logs: log_options(),
+            dry_run: false,
+            ..RepairOptions::default()
+        };
         let report = Db::repair_in(&machine.env(), "/copy", &machine.env(), "/repaired", &repair).unwrap();
         assert!(!report.keys.from_manifest);
         assert!(report.is_lossless(), "lives on: {lives_on}: {report:?}");

@@ -675,6 +675,7 @@ impl Log {
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn list_first(&self) -> Result<PreparedGroup> {
+        self.store.begin_session()?;
         let wanted = shortest_bytes(self.terms.group_bytes);
         let lens = (wanted, FIRST_GROUP_BYTES_MIN.min(wanted), self.next_len());
         self.files.list_new(lens, Need::Last)

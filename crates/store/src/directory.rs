@@ -27,9 +27,12 @@ pub fn make(env: &Env, dir: &Path) -> Result<()> {
 /// # Errors
 /// `Locked`, with who has it; those of the file system.
 pub fn lock(env: &Env, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let holder =
-        if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
-    env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)
+    env.fs.lock(&io::fs::join(dir, names::LOCK), &holder(env))
+}
+
+/// What a lock file says of this process.
+pub(crate) fn holder(env: &Env) -> String {
+    if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) }
 }
 
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the

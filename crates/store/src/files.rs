@@ -1,20 +1,23 @@
 //! The life of files: made, listed, open, obsolete, removed.
 //!
 //! * `open_files`: those that are open. `obsolete`: those that nobody names any more.
-//! * [`unfinished`]: a directory that is no store yet.
+//! * `session`: which process a second disk was last written by. [`unfinished`]: a directory that is no store yet.
 //!
 //! Their names and numbers are in [`crate::names`] and [`crate::manifest`]; what is in them is their engine's affair.
 
 mod obsolete;
 mod open_files;
+mod session;
 pub mod unfinished;
 
 pub use obsolete::{Obsolete, Retired};
 pub use open_files::OpenFiles;
+pub use session::remove_all;
 
 use crate::context::{Context, Counter};
 use crate::manifest::Manifest;
-use base::{ErrorKind, Result};
+use base::sync::OnceLock;
+use base::{ErrorKind, Result, Uid};
 use io::FileLock;
 use std::sync::Arc;
 
@@ -25,12 +28,24 @@ pub struct Files {
     removed: Counter,
     /// Held until the last reader is gone: nobody else may remove the files it reads.
     _lock: Option<Box<dyn FileLock>>,
+    /// Of this opening, on a second disk.
+    session: OnceLock<Uid>,
 }
 
 impl Files {
     /// Of a store whose lock is held (`None`: by nobody, where it is only read).
     pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
-        Files { context: context.clone(), manifest, removed: Counter::default(), _lock: lock }
+        let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
+        Files { context, manifest, removed, _lock: lock, session }
+    }
+
+    /// Begins the session of this opening on the second disk, if there is one: before the log gets a group. See [`crate::speed`].
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened, and it may be tried again. Those of [`crate::volumes::identity::check`], of the manifest and of the file system.
+    pub fn begin_session(&self) -> Result<()> {
+        let session = *self.session.get_or_init(|| self.context.env.new_uid());
+        session::begin(self, session)
     }
 
     /// What every part of the store is given.

@@ -9,6 +9,7 @@
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
 //! * [`pacing`]: how much of the device background work may use.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
+//! * [`speed`]: a second disk, for the log.
 //! * [`repair`]: what every repair does around its own work.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
 //! * [`idmap`]: the copy-on-write ordered map in which states keep their files: cheap to clone and to change a little.
@@ -35,6 +36,7 @@ pub mod read_only;
 pub mod repair;
 pub mod run;
 pub mod space;
+pub mod speed;
 pub mod volumes;
 
 pub use idmap::IdMap;

@@ -51,7 +51,7 @@ pub use apply::{Ground, refuse};
 pub use engine::{Engine, Engines};
 pub use handle::Handle;
 pub use record::{ENGINE_NAME_LEN_MAX, EngineFile, EngineId, LogGroupMeta, Payload, Record};
-pub use replay::{History, dump_manifest, replay};
+pub use replay::{History, dump_manifest, replay, state_of};
 pub use salvage::{Seen, Witness, look_through};
 pub use state::{Commit, EngineView, State, StateOf};
 use store_dir::StoreDir;
@@ -220,7 +220,8 @@ impl Manifest {
     /// `NotFound` if there is no store in the directory, `Corruption` if anything that is confirmed is damaged or
     /// missing, `Unsupported` if a newer release wrote it.
     pub fn recover(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Manifest> {
-        let replay::Found { history, name, largest_number } = replay::find(env, dir, engines)?;
+        let found = replay::find_with_disk(env, dir, read_only, engines)?;
+        let replay::Found { history, name, largest_number } = found;
         let report = ManifestReport {
             name,
             edits: history.edits,
@@ -240,8 +241,12 @@ impl Manifest {
     /// `NotFound` if there is no store in the directory, `Corruption` if no snapshot is whole, or a manifest is not the one
     /// that `CURRENT` names; `Unsupported` if a newer release wrote it.
     pub fn recover_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Manifest, Vec<Error>)> {
-        let (replay::Found { history, name, largest_number }, damage) =
+        let (replay::Found { history, name, largest_number }, mut damage) =
             replay::find_up_to_damage(env, dir, engines)?;
+        match history.state.check_disk(env, dir, true) {
+            Err(e) if e.is_corruption() => damage.push(e),
+            checked => checked?,
+        }
         let (edits, bytes, torn_bytes) = (history.edits, history.bytes, history.torn_bytes);
         let report = ManifestReport { name, edits, bytes, torn_bytes };
         let manifest = Self::new(env, dir, history.state, true, report);

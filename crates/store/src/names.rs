@@ -19,6 +19,11 @@ pub const LOCK: &str = "LOCK";
 /// The name of the file of the log's open pages; that of another lane than the first has the lane's number behind it.
 pub const STAGING: &str = "STAGING";
 
+/// The name of the file by which the second disk of a store is known; it lies there.
+pub const SPEED: &str = "SPEED";
+/// The name of the lock file of that disk, beside it.
+pub const SPEED_LOCK: &str = "SPEED-LOCK";
+
 /// What a file of a store is, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
@@ -53,6 +58,12 @@ pub enum FileKind {
     Staging,
     /// The open pages of another lane of the log than the first.
     LaneStaging(u8),
+    /// Room that is kept for jobs, where the log has a disk of its own.
+    Room(u64),
+    /// What the second disk of a store is known by.
+    Speed,
+    /// Its lock file.
+    SpeedLock,
 }
 
 impl FileKind {
@@ -64,14 +75,27 @@ impl FileKind {
             | FileKind::Log(n)
             | FileKind::Tail(n)
             | FileKind::Engine { number: n, .. }
+            | FileKind::Room(n)
             | FileKind::Manifest(n) => Some(n),
             FileKind::Current
             | FileKind::CurrentTemp
             | FileKind::Unfinished
             | FileKind::Lock
             | FileKind::Staging
+            | FileKind::Speed
+            | FileKind::SpeedLock
             | FileKind::LaneStaging(_) => None,
         }
+    }
+
+    /// True for what lies on the second disk of a store that has one.
+    pub fn is_of_speed_disk(self) -> bool {
+        self.is_of_log() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
+    }
+
+    /// True for the files of the log.
+    pub fn is_of_log(self) -> bool {
+        matches!(self, FileKind::Log(_) | FileKind::Staging | FileKind::LaneStaging(_))
     }
 }
 
@@ -90,6 +114,9 @@ impl fmt::Display for FileKind {
             FileKind::Lock => f.write_str(LOCK),
             FileKind::Staging => f.write_str(STAGING),
             FileKind::LaneStaging(lane) => write!(f, "{STAGING}-{lane}"),
+            FileKind::Room(n) => write!(f, "{n:012}.room"),
+            FileKind::Speed => f.write_str(SPEED),
+            FileKind::SpeedLock => f.write_str(SPEED_LOCK),
         }
     }
 }
@@ -107,6 +134,11 @@ pub fn vsst(number: u64) -> String {
 /// The name of the log group file `number`.
 pub fn log(number: u64) -> String {
     FileKind::Log(number).to_string()
+}
+
+/// The name of the room `number`.
+pub fn room(number: u64) -> String {
+    FileKind::Room(number).to_string()
 }
 
 /// The name of the tail of values `number`.
@@ -127,6 +159,8 @@ pub fn parse(name: &str) -> Option<FileKind> {
         UNFINISHED => FileKind::Unfinished,
         LOCK => FileKind::Lock,
         STAGING => FileKind::Staging,
+        SPEED => FileKind::Speed,
+        SPEED_LOCK => FileKind::SpeedLock,
         _ if name.starts_with("STAGING-") => match name.split_at("STAGING-".len()).1.parse().ok()? {
             0 => return None,
             lane => FileKind::LaneStaging(lane),
@@ -141,6 +175,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
                     "vsst" => FileKind::Vsst(number),
                     "log" => FileKind::Log(number),
                     "tail" => FileKind::Tail(number),
+                    "room" => FileKind::Room(number),
                     _ => {
                         let (engine, kind) = extension.strip_prefix('e')?.split_once('-')?;
                         FileKind::Engine { engine: engine.parse().ok()?, kind: kind.parse().ok()?, number }
@@ -180,6 +215,7 @@ mod tests {
                 FileKind::Vsst(n),
                 FileKind::Log(n),
                 FileKind::Tail(n),
+                FileKind::Room(n),
                 FileKind::Engine { engine: 3, kind: 0, number: n },
                 FileKind::Engine { engine: u32::MAX, kind: 255, number: n },
                 FileKind::Manifest(n),
@@ -188,7 +224,9 @@ mod tests {
                 assert_eq!(kind.number(), Some(n));
             }
         }
-        for name in [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING, "STAGING-1", "STAGING-255"] {
+        for name in
+            [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING, "STAGING-1", "STAGING-255", SPEED, SPEED_LOCK]
+        {
             assert_eq!(parse(name).map(|k| k.to_string()).as_deref(), Some(name));
         }
         assert_eq!(parse(wal::Lane::FIRST.staging_name()), Some(FileKind::Staging));

@@ -25,6 +25,7 @@ use crate::files::unfinished::{self, Mark};
 use crate::manifest::{Engines, InitialState, Manifest};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
+use crate::speed;
 use crate::volumes::Location;
 use base::{ErrorKind, Result};
 use io::{DirEntry, Env};
@@ -104,6 +105,9 @@ impl Opening {
         mark: Option<&Mark>,
     ) -> Result<Opening> {
         crate::directory::make(env, dir)?;
+        if !env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+            speed::make_place(env, dir)?;
+        }
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
         let held = crate::directory::lock(env, dir)?;
@@ -114,6 +118,7 @@ impl Opening {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,
         };
+        let held = speed::both(held, speed::attach(env, dir, &manifest)?);
         let manifest = Arc::new(manifest);
         let listing = env.fs.list(dir)?;
         context.volumes.directory().meter.take_over(&listing);
@@ -281,6 +286,7 @@ impl Store {
                 Some(FileKind::Log(n)) => {
                     state.log_group_in(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
                 }
+                Some(FileKind::Room(n)) => !self.lanes().any(|log| log.files().is_kept(n)),
                 Some(FileKind::Manifest(_)) => !live.contains(&entry.name),
                 Some(FileKind::CurrentTemp) => true,
                 Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),

@@ -32,14 +32,24 @@ pub struct Places<'a> {
     pub from: (&'a Env, &'a Path),
     /// The new one.
     pub into: (&'a Env, &'a Path),
+    /// The speed disk of the damaged store is lost.
+    pub without_speed: bool,
 }
 
 impl Places<'_> {
     /// Takes the lock of the damaged store, as one who reads; a store whose lock file is gone has nobody who holds it.
     ///
     /// # Errors
-    /// `Locked` if a process has the store open; those of listing the directory, which must be there.
+    /// `Locked` if a process has the store open; those of [`crate::volumes::identity::check`], but for damage; those of listing the directory, which must
+    /// be there.
     pub fn keep_writers_away(&self) -> Result<Option<Box<dyn FileLock>>> {
+        let (env, dir) = self.from;
+        let held = self.lock()?;
+        check_disk(env, dir, self.without_speed)?;
+        Ok(held)
+    }
+
+    fn lock(&self) -> Result<Option<Box<dyn FileLock>>> {
         let (env, dir) = self.from;
         match env.fs.lock_to_read(&io::fs::join(dir, names::LOCK)) {
             Ok(lock) => Ok(Some(lock)),
@@ -86,6 +96,24 @@ impl Places<'_> {
             return Err(not_empty(dir));
         }
         Mark::set(&env.fs, dir, Work::Repair)
+    }
+}
+
+/// As [`crate::volumes::identity::check`], for a repair, which reads what is there whatever is damaged. `left_out`: it is to do without the disk.
+fn check_disk(env: &Env, dir: &Path, left_out: bool) -> Result<()> {
+    // A manifest that does not tell it whole tells nothing of a second disk.
+    let Ok(state) = crate::manifest::state_of(env, dir) else { return Ok(()) };
+    match env.fs.disks(dir) {
+        Some(disks) if left_out => {
+            let why =
+                "the repair is to do without the speed disk, which is given all the same: one or the other";
+            Err(Error::invalid(why).at_file(&disks.speed_dir))
+        }
+        None if left_out => Ok(()),
+        _ => match state.check_disk(env, dir, true) {
+            Err(e) if e.is_corruption() => Ok(()),
+            checked => checked,
+        },
     }
 }
 

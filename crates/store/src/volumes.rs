@@ -3,12 +3,18 @@
 //! Every file that the manifest lists says in one byte on which volume it is. A [`Location`] is such a volume: a file system,
 //! a directory in it, and the count of what is there. Whoever opens a file asks by the volume that the manifest names
 //! ([`Volumes::at`]), so that a store can spread over several disks without a change of the format or of its readers.
-//! Today there is one, the store's directory, and a history that names another is refused when it is opened (see
-//! [`crate::manifest`]) instead of being looked for where it is not.
+//!
+//! The log may have a disk of its own ([`crate::speed`]). Then the store's directory is a name space over two disks
+//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory. A history that names a volume
+//! which is not here is refused when it is opened (see [`crate::manifest`]) instead of being looked for where it is not.
 
+pub mod identity;
 mod metered_fs;
+mod two_disks;
 
+pub use identity::SpeedDisk;
 pub use metered_fs::{Meter, MeteredFs, pages};
+pub use two_disks::TwoDisks;
 
 use crate::pacing::{Pace, PacedFs};
 use base::{Error, ErrorKind, Result};
@@ -23,6 +29,8 @@ pub struct Volume(pub u8);
 impl Volume {
     /// The store's own directory.
     pub const DIRECTORY: Volume = Volume(0);
+    /// The second disk, for the log.
+    pub const SPEED: Volume = Volume(1);
 }
 
 impl std::fmt::Display for Volume {

@@ -808,4 +808,28 @@ pub(crate) const CANARIES: &[Canary] = &[
         "damage::what_was_truncated_does_not_come_back_with_a_lost_index_file",
         "a truncation is forgotten while a group is kept that has what it took",
     ),
+    row(
+        "stale-speed-disk-taken",
+        "two-disks",
+        None,
+        "a speed disk of another time, or of a copy of the store, is taken for the one that the manifest means",
+    ),
+    row(
+        "speed-edit-before-its-directory",
+        "two-disks",
+        None,
+        "the manifest says that the log is on the speed disk before the names of its files there are durable",
+    ),
+    row(
+        "speed-directory-not-synced",
+        "crash-on-two-disks",
+        None,
+        "a sync of the store's directory is none of that of the speed disk: names of log groups are lost there",
+    ),
+    test(
+        "room-for-jobs-on-the-speed-disk",
+        ("lavastore-lavakv", "--test api"),
+        "two_disks::a_full_disk_is_told_by_name",
+        "what is kept free for jobs lies on the speed disk, where it helps none of them",
+    ),
 ];

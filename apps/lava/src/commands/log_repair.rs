@@ -30,6 +30,7 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     let options = LogRepairOptions {
         options: super::log::options(true),
         dry_run: common.dry_run,
+        without_speed: common.without_speed,
         leave_out_others: args.logs_only,
     };
     let report = LogStore::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;

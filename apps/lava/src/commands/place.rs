@@ -3,13 +3,30 @@
 //! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`;
 //! `lavafs:PATH:/DIR` is a store in another directory of it, as a checkpoint or a repair makes it. A volume is made by
 //! `lava fs mkfs` and by nothing else: how large it is to be, and whether it takes its room at once, only its user knows.
+//! The store of the command line may have its log on a second disk (`--speed`), which is either as well.
 
 use crate::status::{Status, failure};
 use crate::{Error, Result};
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::{LavaFs, MountOptions, mount};
-use lavastore::{Env, ErrorKind};
+use lavastore::{Env, ErrorKind, Volumes};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The store of the command line and its second disk, as long as the process runs.
+static SPEED: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+
+/// Says which second disk the store in `db` has. Other stores that a command names (a checkpoint, a repaired store) have none.
+pub fn set_speed(db: Option<&Path>, speed: Option<PathBuf>) {
+    if let Some((db, speed)) = db.zip(speed) {
+        let _ = SPEED.set((db.to_owned(), speed));
+    }
+}
+
+/// The second disk of the store in `db`, as it was named.
+pub fn speed_of(db: &Path) -> Option<&'static Path> {
+    SPEED.get().filter(|(of, _)| of == db).map(|(_, speed)| &**speed)
+}
 
 /// An environment, and the directory in it.
 pub struct Place {
@@ -60,6 +77,25 @@ impl Place {
     }
 
     fn open(db: &Path, read_only: bool) -> Result<Place> {
+        match Place::both(db, read_only)? {
+            Some((volumes, Place { dir, .. }, _)) => Ok(Place { env: volumes.env(), dir }),
+            None => Place::alone(db, read_only),
+        }
+    }
+
+    /// The two disks of the store in `db`, and where the second one is; `None`: there is one.
+    pub fn volumes(db: &Path) -> Result<Option<(Volumes, PathBuf)>> {
+        Ok(Place::both(db, false)?.map(|(volumes, _, speed)| (volumes, speed)))
+    }
+
+    fn both(db: &Path, read_only: bool) -> Result<Option<(Volumes, Place, PathBuf)>> {
+        let Some((_, speed)) = SPEED.get().filter(|(of, _)| of == db) else { return Ok(None) };
+        let (place, other) = (Place::alone(db, read_only)?, Place::alone(speed, read_only)?);
+        let volumes = Volumes::in_envs((&place.env, &place.dir), (&other.env, &other.dir));
+        Ok(Some((volumes, place, speed.clone())))
+    }
+
+    fn alone(db: &Path, read_only: bool) -> Result<Place> {
         let Some(OnVolume { path, dir }) = on_volume(db) else {
             return Ok(Place { env: Env::kernel(), dir: db.to_owned() });
         };

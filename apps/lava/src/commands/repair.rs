@@ -28,6 +28,9 @@ pub struct RepairArgs {
     /// Only say what would be saved and what is lost
     #[arg(long)]
     pub dry_run: bool,
+    /// The second disk of the store is lost: save what is in the tables, and say what was in the log alone
+    #[arg(long)]
+    pub without_speed: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -38,8 +41,12 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let db = directory(db)?;
     let (from, into) = places(&db, args)?;
     let start_ns = now_ns();
-    let options =
-        RepairOptions { logs: super::log::options(true), dry_run: args.dry_run, ..RepairOptions::default() };
+    let options = RepairOptions {
+        logs: super::log::options(true),
+        dry_run: args.dry_run,
+        without_speed: args.without_speed,
+        ..RepairOptions::default()
+    };
     let report = Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
@@ -86,7 +93,8 @@ pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
             Ok((from, into))
         }
         (_, Some(_)) if args.dry_run => {
-            places(db, &RepairArgs { into: None, dry_run: true, json: args.json })
+            let &RepairArgs { without_speed, json, .. } = args;
+            places(db, &RepairArgs { into: None, dry_run: true, without_speed, json })
         }
         _ => Ok((Place::to_read(db)?, Place::to_write(into)?)),
     }

@@ -36,7 +36,7 @@ impl LiveFiles {
         live.files.sort_unstable();
         live.files.dedup();
         live.others = manifest.live_manifest_files();
-        live.others.extend(jobs.log.files().file_numbers().into_iter().map(version::names::log));
+        live.others.extend(jobs.log.files().file_names());
         live.others.sort_unstable();
         live.obsolete = jobs.files.obsolete.map(|file| file.kind().to_string());
         live.tail_bytes = jobs.space.gauges.tail_bytes();

@@ -299,12 +299,18 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
             // The other lanes are other engines'.
             Some(FileKind::Log(n)) if log_lane(n) != Lane::FIRST => &mut out.engines_bytes,
-            Some(FileKind::Log(_) | FileKind::Tail(_) | FileKind::Staging) => &mut out.wal_bytes,
+            Some(FileKind::Log(_) | FileKind::Room(_) | FileKind::Tail(_) | FileKind::Staging) => {
+                &mut out.wal_bytes
+            }
             Some(
-                FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
+                FileKind::Manifest(_)
+                | FileKind::Current
+                | FileKind::CurrentTemp
+                | FileKind::Unfinished
+                | FileKind::Speed,
             ) => &mut out.manifest_bytes,
             Some(FileKind::Engine { .. } | FileKind::LaneStaging(_)) => &mut out.engines_bytes,
-            Some(FileKind::Lock) | None => &mut out.other_bytes,
+            Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut out.other_bytes,
         };
         *owner += bytes;
         out.total_bytes += bytes;

@@ -63,6 +63,10 @@ pub struct Options {
     /// whole every five seconds, removed at close. A relative path begins at the directory of the store; `METRICS` there is
     /// where `lava stats --prometheus` looks. Default: none.
     pub metrics_file: Option<PathBuf>,
+    /// The directory of a second disk, on which the log lies: all of it, and nothing else. A store that has none yet gets it with this opening,
+    /// and from then on is opened with it and with no other ([`store::speed`]). For one on another kind of file system than the
+    /// store's see [`store::speed::joined`]. Default: none, the log is in the directory of the store.
+    pub speed: Option<PathBuf>,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -121,6 +125,7 @@ impl Default for Options {
             loggers: Loggers::default(),
             scrub_bytes_per_s: 0,
             metrics_file: None,
+            speed: None,
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,

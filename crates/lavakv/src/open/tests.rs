@@ -50,7 +50,7 @@ fn refusal(sim: &SimEnv) -> Error {
 }
 
 fn repaired(sim: &SimEnv) -> (RepairReport, Db) {
-    let options = RepairOptions { options: options(), dry_run: false };
+    let options = RepairOptions { options: options(), dry_run: false, ..RepairOptions::default() };
     let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap();
     (report, Db::open_in(sim.env(), "/repaired", self::options()).unwrap())
 }

@@ -46,8 +46,13 @@ impl Target {
             stored.and_then(|bytes| FamilyOptions::decode(bytes).ok())
         };
         let own = stored(DEFAULT_FAMILY).unwrap_or_else(|| options.family.clone());
-        let options =
-            Options { create_if_missing: true, error_if_exists: true, family: own, ..options.clone() };
+        let options = Options {
+            create_if_missing: true,
+            error_if_exists: true,
+            family: own,
+            speed: None,
+            ..options.clone()
+        };
         let (env, into) = places.into;
         let mark = places.mark_target()?;
         let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark, guest)?)?;

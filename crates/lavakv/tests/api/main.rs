@@ -33,4 +33,5 @@ mod separated_scans;
 mod small_stores;
 mod snapshots;
 mod sync;
+mod two_disks;
 mod two_processes;

@@ -189,7 +189,7 @@ fn a_repair_that_would_lose_them_is_refused() {
     use_store(&sim, &mut model, 0).close().unwrap();
     commit(&sim, (41, 0), &[]);
     let repair = |sim: &SimEnv| {
-        let options = RepairOptions { options: small(), dry_run: false };
+        let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
         Db::repair_in(&env(sim), DIR, &env(sim), "/repaired", &options).unwrap_err()
     };
     let e = repair(&sim);
@@ -297,7 +297,7 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
         let read_only = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
         assert!(contents(&read_only) == model);
     }
-    let options = RepairOptions { options: small(), dry_run: false };
+    let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
     let e = Db::repair_in(&env(&sim), DIR, &env(&sim), "/repaired", &options).unwrap_err();
     assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
     let mut replayed = Vec::new();

@@ -266,7 +266,7 @@ fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
     let gone = sim.fork(0);
     let tails = files_like(&gone, ".tail");
     tails.iter().chain([&"aside".to_owned()]).for_each(|name| env(&gone).fs.remove(&path(name)).unwrap());
-    let options = RepairOptions { options: placed(), dry_run: false };
+    let options = RepairOptions { options: placed(), dry_run: false, ..RepairOptions::default() };
     let report = Db::repair_in(&env(&gone), DIR, &env(&gone), "/repaired", &options).unwrap();
     let told = "a value that the log refers to was durable and is gone";
     assert!(report.damaged.iter().any(|damage| damage.why == told && damage.file == name), "{report:?}");

@@ -185,7 +185,7 @@ fn a_repair_needs_the_policy() {
     let env = env(&sim);
     let repair = |options, into: &str| {
         let dry_run = false;
-        Db::repair_in(&env, DIR, &env, into, &RepairOptions { options, dry_run })
+        Db::repair_in(&env, DIR, &env, into, &RepairOptions { options, dry_run, ..RepairOptions::default() })
     };
     let e = repair(small(), "/here").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");

@@ -11,7 +11,13 @@ const INTO: &str = "/repaired";
 
 fn try_repair(sim: &SimEnv, dry_run: bool) -> Result<RepairReport> {
     let env = env(sim);
-    Db::repair_in(&env, DIR, &env, INTO, &RepairOptions { options: small(), dry_run })
+    Db::repair_in(
+        &env,
+        DIR,
+        &env,
+        INTO,
+        &RepairOptions { options: small(), dry_run, ..RepairOptions::default() },
+    )
 }
 
 /// Repairs, and checks that the damaged store is what it was.
@@ -295,7 +301,7 @@ fn no_path_leads_a_repair_into_the_damaged_store() {
     db.put(b"k", b"v").unwrap();
     db.close().unwrap();
     std::os::unix::fs::symlink(&damaged, &beside).unwrap();
-    let options = RepairOptions { options: small(), dry_run: false };
+    let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
     let names = || std::fs::read_dir(&damaged).unwrap().count();
     let before = names();
     let inside = [

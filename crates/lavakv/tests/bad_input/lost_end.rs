@@ -48,7 +48,7 @@ fn of_a_killed_store_nothing_is_lost_in_silence() {
         for offset in edits {
             let damaged = without_end(&killed, &name, offset);
             let into = format!("/repaired-{offset}");
-            let options = RepairOptions { options: small(), dry_run: false };
+            let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
             let report = Db::repair_in(&env(&damaged), DIR, &env(&damaged), &into, &options).unwrap();
             let repaired = contents(&Db::open_in(env(&damaged), &into, small()).unwrap());
             assert!(repaired == model || !report.lost.is_empty(), "{offset} of {name}: {report:?}");
@@ -129,7 +129,7 @@ fn a_repair_goes_by_the_edits_that_the_log_saw() {
     let mut by_the_log = 0;
     for offset in edits {
         let damaged = without_end(&killed, &name, offset);
-        let options = RepairOptions { options: small(), dry_run: false };
+        let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
         let report = Db::repair_in(&env(&damaged), DIR, &env(&damaged), "/repaired", &options).unwrap();
         assert!(contents(&Db::open_in(env(&damaged), "/repaired", small()).unwrap()) == model, "{offset}");
         if report.damaged.iter().any(|damage| damage.why.contains("but the log saw edit")) {

@@ -161,7 +161,11 @@ fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
                 sim.erase(&path).unwrap();
             }
         }
-        let options = lavakv::RepairOptions { options: kv_options(), dry_run: false };
+        let options = lavakv::RepairOptions {
+            options: kv_options(),
+            dry_run: false,
+            ..lavakv::RepairOptions::default()
+        };
         let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Unsupported, "without {lost}: {error}");
         let named = if lost == "MANIFEST" { "engine 1" } else { "LavaLog" };
@@ -185,7 +189,8 @@ fn a_repair_that_would_drop_pages_of_logs_is_refused() {
             sim.erase(&path).unwrap();
         }
     }
-    let options = lavakv::RepairOptions { options: kv_options(), dry_run: false };
+    let options =
+        lavakv::RepairOptions { options: kv_options(), dry_run: false, ..lavakv::RepairOptions::default() };
     let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Unsupported);
     assert!(error.message().contains("only the engine whose records they are can save them"), "{error}");

@@ -17,5 +17,6 @@ mod scans;
 mod short_lives;
 mod space;
 mod strikes;
+mod two_disks;
 mod verify;
 mod waits;

@@ -18,7 +18,7 @@ use super::pace::{Pace, shortest_bytes};
 use crate::context::Context;
 use crate::files::OpenFiles;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
-use crate::names::{self, FileKind};
+use crate::names;
 use crate::space::SpaceBudget;
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, Uid};
@@ -214,9 +214,18 @@ impl GroupFiles {
         lock(&self.state).free.iter().any(|file| file.len >= least)
     }
 
-    /// The numbers of their files.
-    pub fn file_numbers(&self) -> Vec<u64> {
-        lock(&self.state).all().map(|file| file.number).collect()
+    /// The names of their files, but for those that are kept as storage.
+    pub fn file_names(&self) -> Vec<String> {
+        let ballast = {
+            let state = lock(&self.state);
+            let number = |part: Ballast| Some((part, state.ballast[part as usize].as_ref()?.number));
+            Ballast::ALL.map(number)
+        };
+        let ballast: Vec<String> =
+            ballast.into_iter().flatten().map(|(part, number)| self.ballast_name(part, number)).collect();
+        let state = lock(&self.state);
+        let groups = state.live.values().chain(&state.free).map(|file| names::log(file.number));
+        groups.chain(ballast).collect()
     }
 
     /// The length that groups have now.
@@ -259,7 +268,8 @@ impl GroupFiles {
         let listed = self.context.health.check_sound().and_then(|()| {
             let build = |state: &crate::manifest::State| {
                 ltn = state.next_ltn;
-                Ok(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, ..meta } }])
+                let volume = state.log_volume();
+                Ok(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, volume, ..meta } }])
             };
             self.manifest.commit_store(build, |_| {})
         });
@@ -332,8 +342,12 @@ impl GroupFiles {
     }
 
     fn create(&self, len: u64) -> Result<GroupFile> {
+        self.create_as(len, names::log)
+    }
+
+    fn create_as(&self, len: u64, name: impl Fn(u64) -> String) -> Result<GroupFile> {
         let number = self.manifest.allocate_file_number();
-        let path = self.context.path(&names::log(number));
+        let path = self.context.path(&name(number));
         // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
         let file = self.context.env.fs.create_in_place_unzeroed(&path, len, self.terms.access)?;
         self.store.sync_dir()?;
@@ -359,7 +373,26 @@ impl GroupFiles {
     pub fn give_ballast(&self, part: Ballast) -> bool {
         let Some(file) = self.change().ballast[part as usize].take() else { return false };
         self.space.gauges.set_ballast_used(true);
-        self.store.remove(&names::log(file.number)).is_ok()
+        self.store.remove(&self.ballast_name(part, file.number)).is_ok()
+    }
+
+    /// The name of a part of the ballast. Where the log has a disk of its own, the room for jobs is to be on the other one.
+    fn ballast_name(&self, part: Ballast, number: u64) -> String {
+        let apart = part == Ballast::Jobs && self.manifest.state().speed.is_some();
+        if apart && !base::canary::is("room-for-jobs-on-the-speed-disk") {
+            names::room(number)
+        } else {
+            names::log(number)
+        }
+    }
+
+    /// What part of the ballast a file is, by its name and length.
+    fn ballast_in(&self, entry: &DirEntry) -> Option<(Ballast, u64)> {
+        let number = names::parse(&entry.name)?.number()?;
+        let is = |part: &Ballast| {
+            part.len(self.terms.group_bytes) == entry.len && self.ballast_name(*part, number) == entry.name
+        };
+        Ballast::ALL.into_iter().find(is).map(|part| (part, number))
     }
 
     /// Removes the longest file that waits to be used again, so that something else finds room. False if there is none.
@@ -399,9 +432,10 @@ impl GroupFiles {
             if lock(&self.state).ballast[part as usize].is_some() {
                 continue;
             }
-            let file = match self.take_free(|free| free == len) {
+            let is_log = self.ballast_name(part, 0) == names::log(0);
+            let file = match self.take_free(|free| is_log && free == len) {
                 Some(file) => file,
-                None => self.create(len)?,
+                None => self.create_as(len, |number| self.ballast_name(part, number))?,
             };
             self.change().ballast[part as usize] = Some(file);
         }
@@ -417,10 +451,11 @@ impl GroupFiles {
     pub fn adopt_ballast(&self, listing: &[DirEntry]) -> Result<()> {
         let manifest = self.manifest.state();
         for entry in listing.iter().filter(|entry| entry.allocated >= entry.len) {
-            let Some(FileKind::Log(number)) = names::parse(&entry.name) else { continue };
-            let of_part = |part: &Ballast| part.len(self.terms.group_bytes) == entry.len;
-            let part = Ballast::ALL.into_iter().find(of_part).map(|part| part as usize);
-            let Some(part) = part.filter(|part| lock(&self.state).ballast[*part].is_none()) else { continue };
+            let Some((part, number)) = self.ballast_in(entry) else { continue };
+            let part = part as usize;
+            if lock(&self.state).ballast[part].is_some() {
+                continue;
+            }
             if manifest.log_group_in(number).is_some() || self.is_kept(number) {
                 continue;
             }

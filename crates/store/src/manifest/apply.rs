@@ -137,6 +137,15 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             state.space_ceiling = Some(*bytes).filter(|bytes| *bytes > 0);
             Ok(())
         }
+        Record::SpeedDisk { disk } => {
+            state.speed = disk.clone().map(Arc::new);
+            let volume = state.log_volume();
+            let elsewhere = state.log_groups.values().filter(|group| group.volume != volume);
+            for group in elsewhere.copied().collect::<Vec<_>>() {
+                state.log_groups.insert(group.ltn, LogGroupMeta { volume, ..group });
+            }
+            Ok(())
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::field::{flags, newer, number, sequence, small};
 use crate::numbers::NUMBER_MAX;
-use crate::volumes::Volume;
+use crate::volumes::{SpeedDisk, Volume};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, SeqNo, Uid};
 use std::borrow::Cow;
@@ -175,6 +175,11 @@ pub enum Record {
         /// Bytes; 0: as much as there is.
         bytes: u64,
     },
+    /// Where the log lies from now on, all of it: on this second disk, or in the store's directory. Said again by each session.
+    SpeedDisk {
+        /// `None`: in the directory.
+        disk: Option<SpeedDisk>,
+    },
 }
 
 pub(super) mod tag {
@@ -200,6 +205,7 @@ pub(super) mod tag {
     pub(super) const RETAIN_LOG_GROUP: u64 = 29;
     pub(super) const SHARE_LOG_GROUP: u64 = 30;
     pub(super) const SPACE_CEILING: u64 = 31;
+    pub(super) const SPEED_DISK: u64 = 32;
 }
 
 impl LogGroupMeta {
@@ -323,6 +329,11 @@ impl Record {
                 put_all(out, tag::REMOVE_ENGINE, [u64::from(engine.0), *below_ltn])
             }
             Record::SpaceCeiling { bytes } => put_all(out, tag::SPACE_CEILING, [*bytes]),
+            Record::SpeedDisk { disk } => {
+                out.push(u8::from(disk.is_some()));
+                disk.iter().for_each(|disk| disk.encode_into(out));
+                tag::SPEED_DISK
+            }
         }
     }
 
@@ -356,6 +367,10 @@ impl Record {
             tag::REMOVE_ENGINE => Record::RemoveEngine { engine: engine(r)?, below_ltn: number(r)? },
             tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
             tag::SPACE_CEILING => Record::SpaceCeiling { bytes: r.varint()? },
+            tag::SPEED_DISK => {
+                let disk = if flags(r, 0b1)? != 0 { Some(SpeedDisk::decode(r)?) } else { None };
+                Record::SpeedDisk { disk }
+            }
             _ => return Ok(None),
         };
         match r.is_empty() {
@@ -500,6 +515,11 @@ impl fmt::Display for Record {
             }
             Record::SpaceCeiling { bytes: 0 } => f.write_str("files may occupy what there is"),
             Record::SpaceCeiling { bytes } => write!(f, "files may occupy {bytes} B"),
+            Record::SpeedDisk { disk: None } => f.write_str("the log is in the store's directory"),
+            Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch, session, place }) } => {
+                let place = place.escape_debug();
+                write!(f, "the log is on disk {disk:?} session {epoch} {session:?} at \"{place}\"")
+            }
         }
     }
 }

@@ -163,6 +163,28 @@ pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
     Ok(Found { history, name, largest_number })
 }
 
+/// The state that a whole manifest tells, whatever engines it is of and wherever the log is.
+///
+/// # Errors
+/// As [`super::Manifest::recover`].
+pub fn state_of(env: &Env, dir: &Path) -> Result<State> {
+    Ok(find(env, dir, &Engines::default())?.history.state)
+}
+
+/// As [`find`], where the log lies on a disk of its own: that must be the one that the manifest means. Who reads beside the writer may meet
+/// one that has begun a session since the manifest was read; then that says so as well.
+pub(super) fn find_with_disk(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Found> {
+    let mut found = find(env, dir, engines)?;
+    loop {
+        let Err(e) = found.history.state.check_disk(env, dir, read_only) else { return Ok(found) };
+        let now = find(env, dir, engines)?;
+        if now.history.state.speed == found.history.state.speed {
+            return Err(e);
+        }
+        found = now;
+    }
+}
+
 /// The state before the first damage: `CURRENT` need not tell which manifest it is, nor that to be whole behind its snapshot.
 /// And what is wrong.
 ///

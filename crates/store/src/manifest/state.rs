@@ -15,8 +15,9 @@ use super::{InitialState, apply};
 use crate::IdMap;
 use crate::field::damaged;
 use crate::names::FileKind;
-use crate::volumes::Volume;
+use crate::volumes::{SpeedDisk, Volume, identity};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use io::Env;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
@@ -42,6 +43,8 @@ pub struct State {
     pub next_ltn: u64,
     /// What its files may occupy, bytes: see [`Record::SpaceCeiling`]. `None`: as much as there is, or nobody said.
     pub space_ceiling: Option<u64>,
+    /// The second disk, if the log lies on one.
+    pub speed: Option<Arc<SpeedDisk>>,
     /// The living log groups by tag.
     pub log_groups: IdMap<u64, LogGroupMeta>,
     /// The tag of each file that is a log group.
@@ -210,6 +213,7 @@ impl State {
             last_seq: 0,
             next_ltn: 1,
             space_ceiling: None,
+            speed: None,
             log_groups: IdMap::new(),
             log_files: IdMap::new(),
             parts,
@@ -246,9 +250,20 @@ impl State {
         Record::LastSeq(self.last_seq).encode_into(&mut out);
         Record::NextLtn(self.next_ltn).encode_into(&mut out);
         self.ceiling_record().into_iter().for_each(|record| record.encode_into(&mut out));
+        self.speed_record().into_iter().for_each(|record| record.encode_into(&mut out));
         self.log_groups.values().for_each(|&group| Record::AddLogGroup { group }.encode_into(&mut out));
         self.parts.iter().for_each(|part| part.encode(&mut out));
         out
+    }
+
+    fn speed_record(&self) -> Option<Record> {
+        let disk = self.speed.as_ref().map(|disk| SpeedDisk::clone(disk))?;
+        Some(Record::SpeedDisk { disk: Some(disk) })
+    }
+
+    /// Where log groups are.
+    pub fn log_volume(&self) -> Volume {
+        if self.speed.is_some() { Volume::SPEED } else { Volume::DIRECTORY }
     }
 
     fn ceiling_record(&self) -> Option<Record> {
@@ -348,7 +363,7 @@ impl State {
 
     /// The same store without its log, as another one: what a copy begins with, once everything is in files.
     pub fn without_log(&self, uid: Uid) -> State {
-        State { uid, log_groups: IdMap::new(), log_files: IdMap::new(), ..self.clone() }
+        State { uid, speed: None, log_groups: IdMap::new(), log_files: IdMap::new(), ..self.clone() }
     }
 
     /// The same store with these groups of the log: what a copy has of it.
@@ -356,7 +371,9 @@ impl State {
     /// # Errors
     /// `InvalidArgument` if one is there already, or its file.
     pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<State> {
-        let records: Vec<Record> = groups.into_iter().map(|group| Record::AddLogGroup { group }).collect();
+        let volume = self.log_volume();
+        let here = |group| Record::AddLogGroup { group: LogGroupMeta { volume, ..group } };
+        let records: Vec<Record> = groups.into_iter().map(here).collect();
         apply::records(&mut self, &records)?;
         Ok(self)
     }
@@ -374,13 +391,19 @@ impl State {
     /// # Errors
     /// `Unsupported` with the file.
     pub fn check_volumes(&self, dir: &Path) -> Result<()> {
-        let groups = self.log_groups.values().map(|group| (FileKind::Log(group.file), group.volume));
+        let log_volume = self.log_volume();
+        let groups = self
+            .log_groups
+            .values()
+            .filter(|group| group.volume != log_volume)
+            .map(|group| (FileKind::Log(group.file), group.volume));
         let listed = self.engine_files().map(|(_, file, name)| (name, file.volume));
         let own = self.parts.iter().flat_map(|part| match &part.body {
             Body::Here { engine, state } => engine.files(state),
             Body::Away { .. } => Vec::new(),
         });
-        match groups.chain(listed).chain(own).find(|(_, volume)| *volume != Volume::DIRECTORY) {
+        let others = listed.chain(own).filter(|(_, volume)| *volume != Volume::DIRECTORY);
+        match groups.chain(others).next() {
             None => Ok(()),
             Some((file, volume)) => Err(Error::new(
                 ErrorKind::Unsupported,
@@ -393,13 +416,22 @@ impl State {
         }
     }
 
+    /// Checks that the log is on the disk that it is said to be on: see [`identity::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_disk(&self, env: &Env, dir: &Path, read_only: bool) -> Result<()> {
+        identity::check(env, dir, (self.uid, self.speed.as_deref()), read_only)
+    }
+
     /// A listing for people.
     pub fn describe(&self) -> String {
         let mut out = format!(
             "store {:?}, edit {}, next file {}, last seq {}, next log group {}\n",
             self.uid, self.edit_number, self.next_file_number, self.last_seq, self.next_ltn
         );
-        self.ceiling_record().into_iter().for_each(|record| out += &format!("{record}\n"));
+        let own = self.ceiling_record().into_iter().chain(self.speed_record());
+        own.into_iter().for_each(|record| out += &format!("{record}\n"));
         for &group in self.log_groups.values() {
             out += &format!("{}\n", Record::AddLogGroup { group });
         }

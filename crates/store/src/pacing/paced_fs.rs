@@ -9,7 +9,7 @@ use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileRead, FileSystem, FsSpace, InPlaceFile,
+    Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem, FsSpace, InPlaceFile,
     Metadata, PacedFile, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
 };
 use std::path::Path;
@@ -132,6 +132,10 @@ impl FileSystem for PacedFs {
 
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
         self.inner.scan_extent_tail(path)
+    }
+
+    fn disks(&self, dir: &Path) -> Option<Disks> {
+        self.inner.disks(dir)
     }
 }
 

@@ -21,8 +21,8 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
-    PendingSync, ReadFile, ScratchFile, SyncKind,
+    Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
+    PAGE, PendingSync, ReadFile, ScratchFile, SyncKind,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -216,8 +216,8 @@ pub struct MeteredFs {
 
 /// True for data, log, and what is no part of the store: what the ceiling may refuse.
 fn is_bounded(name: &str) -> bool {
-    use FileKind::{Engine, Ksst, Log, Tail, Vsst};
-    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_) | Engine { .. }) | None)
+    use FileKind::{Engine, Ksst, Log, Room, Tail, Vsst};
+    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Room(_) | Tail(_) | Engine { .. }) | None)
 }
 
 /// The bytes of `len` in whole pages.
@@ -331,6 +331,10 @@ impl FileSystem for MeteredFs {
 
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
         self.inner.scan_extent_tail(path)
+    }
+
+    fn disks(&self, dir: &Path) -> Option<Disks> {
+        self.inner.disks(dir)
     }
 }
 

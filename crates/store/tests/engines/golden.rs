@@ -8,10 +8,11 @@ use io::sim::SimEnv;
 use lavastore_store::commit::Lane;
 use lavastore_store::manifest::format::{Header, encode_record, read_record};
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Manifest, Record, dump_manifest, replay,
+    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Manifest, Record, State, dump_manifest, replay,
 };
 use lavastore_store::names;
-use lavastore_store::volumes::Volume;
+use lavastore_store::volumes::identity::Identity;
+use lavastore_store::volumes::{SpeedDisk, Volume};
 use std::path::Path;
 
 #[path = "../../../io/tests/golden_files/mod.rs"]
@@ -23,6 +24,8 @@ const SHARED: &[u8] = include_bytes!("../golden/manifest-v1-shared.bin");
 const SHARED_LISTING: &str = include_str!("../golden/manifest-v1-shared.txt");
 const BOUNDED: &[u8] = include_bytes!("../golden/manifest-v1-bounded.bin");
 const BOUNDED_LISTING: &str = include_str!("../golden/manifest-v1-bounded.txt");
+const SPEED: &[u8] = include_bytes!("../golden/manifest-v1-speed.bin");
+const SPEED_LISTING: &str = include_str!("../golden/manifest-v1-speed.txt");
 const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
 const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
@@ -193,6 +196,86 @@ fn a_manifest_of_a_store_with_a_limit_is_what_it_was() {
     let state = replay(BOUNDED, &Engines::default()).unwrap().state;
     state.verify().unwrap();
     assert_eq!(state.space_ceiling, Some(4 << 30));
+}
+
+/// A history of a second disk: a group that moves to it, and one that begins on it in another session.
+fn speed() -> Vec<u8> {
+    let sim = SimEnv::new(5);
+    let manifest = BOTH.create(&sim).unwrap();
+    let group = |ltn| {
+        let volume = if ltn == 1 { Volume::DIRECTORY } else { Volume::SPEED };
+        let uid = Some(Uid::from_words(ltn, 6));
+        LogGroupMeta { ltn, file: ltn + 10, len: 1 << 20, uid, volume, ..Default::default() }
+    };
+    let of = |epoch| {
+        let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, epoch));
+        Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch, session, place: "/fast".into() }) }
+    };
+    let commit = |manifest: &Manifest, records: Vec<Record>| {
+        manifest.commit_store(|_| Ok(records), |_| ()).unwrap();
+    };
+    commit(&manifest, vec![Record::AddLogGroup { group: group(1) }]);
+    commit(&manifest, vec![of(1)]);
+    commit(&manifest, vec![of(2), Record::AddLogGroup { group: group(2) }]);
+    drop(manifest);
+    let (capacity, state) = (sim.env(), format!("{DIR}/no-speed"));
+    let env = lavastore_store::speed::joined(&capacity, Path::new(DIR), &capacity, Path::new(&state));
+    assert_eq!(
+        Manifest::recover(&env, Path::new(DIR), false, &Engines::default()).unwrap_err().kind(),
+        base::ErrorKind::NotFound
+    );
+    let name = format!("{DIR}/{}", lavastore_store::names::manifest(1));
+    relabelled(&sim.read_file(name).unwrap())
+}
+
+#[test]
+fn a_manifest_of_a_store_with_two_disks_is_what_it_was() {
+    let bytes = speed();
+    let now = [
+        ("manifest-v1-speed.bin", bytes.clone(), SPEED),
+        ("manifest-v1-speed.txt", listing(&bytes).into_bytes(), SPEED_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let state = replay(SPEED, &Engines::default()).unwrap().state;
+    state.verify().unwrap();
+    let disk = state.speed.as_ref().unwrap();
+    assert_eq!((disk.epoch, disk.session, &*disk.place), (2, Uid::from_words(8, 2), "/fast"));
+    assert!(state.log_groups.values().all(|group| group.volume == Volume::SPEED));
+    let again =
+        State::from_snapshot(state.uid, state.edit_number, &state.snapshot(), &Engines::default()).unwrap();
+    assert_eq!(again.speed, state.speed);
+    let back = state.after(&[32, 1, 0]).unwrap();
+    assert!(back.speed.is_none() && back.log_groups.values().all(|group| group.volume == Volume::DIRECTORY));
+}
+
+const IDENTITY: &[u8] = include_bytes!("../golden/speed-v1.bin");
+
+/// What a speed disk is known by. Whatever bit of it is damaged, it is noticed, and nothing that is cut is believed.
+#[test]
+fn a_slot_of_an_identity_is_what_it_was() {
+    let uid = |n| Uid::from_words(n, n);
+    let identity =
+        Identity { store: uid(1), disk: uid(2), epoch: 3, session: uid(4), previous: uid(5), moving: true };
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &[("speed-v1.bin", identity.encode(), IDENTITY)]);
+    assert_eq!(Identity::decode(IDENTITY).unwrap(), identity);
+    for bit in 0..IDENTITY.len() * 8 {
+        let mut bytes = IDENTITY.to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(Identity::decode(&bytes).unwrap_err().is_corruption(), "bit {bit}");
+    }
+    (0..IDENTITY.len())
+        .for_each(|len| assert!(Identity::decode(&IDENTITY[..len]).unwrap_err().is_corruption()));
+    let sealed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = IDENTITY[..92].to_vec();
+        change(&mut bytes);
+        let sum = base::checksum::stored(&bytes, identity.disk, 0);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        Identity::decode(&bytes).unwrap_err().kind()
+    };
+    assert_eq!(sealed(&|bytes| bytes[8] = 2), base::ErrorKind::Unsupported);
+    for at in [8, 12, 88] {
+        assert_eq!(sealed(&|bytes| bytes[at] = if at == 8 { 0 } else { 2 }), base::ErrorKind::Corruption);
+    }
 }
 
 /// Only what is kept as storage is shared with another store: nobody would write it again.

@@ -160,7 +160,10 @@ fn what_contradicts_the_engines_is_refused() {
         (&[21, 1, 3], ErrorKind::Corruption),
         (&[21, 0], ErrorKind::Corruption),
         (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
-        (&[32, 0], ErrorKind::Unsupported),
+        (&[33, 0], ErrorKind::Unsupported),
+        // A second disk with a flag of a later release, and one that says nothing.
+        (&[32, 1, 2], ErrorKind::Unsupported),
+        (&[32, 1, 1], ErrorKind::Corruption),
         // A log group of a lane of a later release, and one of the first lane that says so.
         (&[28, 7, 2, 9, 9, 1, 0, 0, 0], ErrorKind::Unsupported),
         (&[28, 7, 0, 9, 9, 1, 0, 0, 0], ErrorKind::Corruption),

@@ -102,6 +102,7 @@ impl Store {
         let before = bytes_of(sim)?;
         let repair = |dry_run| {
             let options = RepairOptions {
+                without_speed: false,
                 options: super::life::kv_options(),
                 logs: super::life::log_options(),
                 dry_run,

@@ -1,0 +1,37 @@
+//! `speed`: the second disk of a store, on which its log lies.
+
+use super::directory;
+use super::place::Place;
+use crate::{Result, output};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// What is done with it. (A store gets one when it is opened for writing with `--speed`.)
+#[derive(Subcommand)]
+pub enum SpeedCommand {
+    /// Move the log back into the directory of the store, which is closed, and take the disk away from it
+    GiveBack(GiveBackArgs),
+}
+
+/// Options of `speed give-back`.
+#[derive(Args)]
+pub struct GiveBackArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub fn run(db: Option<PathBuf>, command: &SpeedCommand) -> Result<()> {
+    let SpeedCommand::GiveBack(args) = command;
+    let db = directory(db)?;
+    let Some((volumes, speed)) = Place::volumes(&db)? else {
+        return output::usage("name the disk with --speed DIR");
+    };
+    volumes.give_back()?;
+    let (db, speed) = (db.display().to_string(), speed.display().to_string());
+    output::report(args.json, &json!({ "db": db, "given_back": speed }), || {
+        format!("the log of {db} is in its own directory; {speed} is no part of the store any more\n")
+    })
+}

@@ -1,0 +1,230 @@
+//! The log goes to another disk: all of it, in one edit.
+//!
+//! What is copied is what the manifest lists, byte for byte, and the open pages; pages are told by the identity of their group, not by
+//! where they are. Before that the log is read to its end as an opening reads it: a manifest that has lost its end would get an edit
+//! that takes the place of a lost one, and nobody would miss it from then on.
+//!
+//! A crash leaves copies that count for nothing on one of the disks. On the capacity disk the next session removes them, or nobody lists them
+//! when the log is there. On the speed disk they stand beside an identity that says that a move was under way, and the next move begins by
+//! removing them.
+
+use super::{both, lock};
+use crate::commit::read::{check_known, check_whole};
+use crate::directory;
+use crate::files::{remove_all, unfinished};
+use crate::manifest::{Engines, Manifest, Record, State};
+use crate::names::{self, FileKind};
+use crate::volumes::SpeedDisk;
+use crate::volumes::identity::{Identity, IdentityFile, Slots, check_disk};
+use base::{Error, ErrorKind, Result, Uid};
+use io::{Access, AlignedBuf, Disks, Env, FileLock, FileSystem, PAGE};
+use std::path::Path;
+use wal::{Lane, LogGroup, RecoveryMode};
+
+/// Bytes copied at a time.
+const COPY_LEN: usize = 1 << 20;
+
+/// A directory of a file system.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+}
+
+fn sides<'a>(disks: &'a Disks, dir: &'a Path) -> (Side<'a>, Side<'a>) {
+    (Side { fs: &*disks.capacity, dir }, Side { fs: &*disks.speed, dir: &disks.speed_dir })
+}
+
+/// Refuses a place for a speed disk in which there is something. What a move of this store left that was cut off is nothing.
+///
+/// # Errors
+/// `InvalidArgument`; those of reading.
+pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
+    let files = match disks.speed.list(&disks.speed_dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        listed => listed?,
+    };
+    let at = |why: String| Err(Error::invalid(why).at_file(&disks.speed_dir));
+    let newest = match Slots::read(disks) {
+        // Not even that was written.
+        Err(e) if e.is_corruption() => None,
+        read => read?.and_then(|slots| slots.intact().max_by_key(|slot| slot.epoch).copied()),
+    };
+    match newest {
+        Some(Identity { store: found, moving: true, .. }) if Some(found) == store => return Ok(()),
+        Some(found) if Some(found.store) == store => {
+            return at(format!(
+                "this was the speed disk of this store up to session {}, and its manifest does not say so: the store's directory is an \
+                 older copy, or the disk was given back and is to be emptied",
+                found.epoch
+            ));
+        }
+        Some(found) => {
+            return at(format!(
+                "this is the speed disk of another store, {:?}: choose an empty directory",
+                found.store
+            ));
+        }
+        None => {}
+    }
+    let own = |name: &str| matches!(names::parse(name), Some(FileKind::Speed | FileKind::SpeedLock));
+    match files.iter().find(|file| !own(&file.name)) {
+        Some(file) => {
+            at(format!("a speed disk begins as an empty directory, and this one holds {}", file.name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The log of a store moves to its new speed disk. Returns the lock of that.
+pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) -> Result<Box<dyn FileLock>> {
+    let state = manifest.state();
+    let (capacity, speed) = sides(disks, dir);
+    check_vacant(disks, Some(state.uid))?;
+    judge(&Env { fs: disks.capacity.clone(), ..env.clone() }, dir, manifest)?;
+    directory::make(&Env { fs: disks.speed.clone(), ..env.clone() }, speed.dir)?;
+    let held = lock(env, disks)?;
+    check_vacant(disks, Some(state.uid))?;
+    clear(speed)?;
+    let (disk, session) = (env.new_uid(), env.new_uid());
+    let identity =
+        Identity { store: state.uid, disk, epoch: 1, session, previous: Uid::default(), moving: true };
+    IdentityFile::create(disks)?.write_all(&identity)?;
+    // A copy is never found without the file that says whose it is.
+    speed.fs.sync_dir(speed.dir)?;
+    copy_log(&state, capacity, speed)?;
+    if !base::canary::is("speed-edit-before-its-directory") {
+        speed.fs.sync_dir(speed.dir)?;
+    }
+    let place = speed.dir.display().to_string();
+    let record = Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch: 1, session, place }) };
+    manifest.commit_store(|_| Ok(vec![record]), |_| {})?;
+    remove_all(capacity.fs, capacity.dir, FileKind::is_of_log)?;
+    Ok(held)
+}
+
+/// A store gives its speed disk back: the log is in its directory from then on. The store is closed; whatever engines it has, none
+/// has to be here. A store without a speed disk has none to give back: what a cut-off call left there is removed.
+///
+/// # Errors
+/// `InvalidArgument` if `env` has no second disk for the directory; `NotFound` if there is no store; `Locked`; those of
+/// [`crate::volumes::identity::check`]; `Corruption` if the log is damaged; `NoSpace` if there is no room for it in the directory. Nothing has changed then.
+pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
+    let Some(disks) = env.fs.disks(dir) else {
+        return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));
+    };
+    if !env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+        return Err(Error::not_found("there is no store here").at_file(dir));
+    }
+    unfinished::refuse_beside_current(&*env.fs, dir)?;
+    let store_lock = directory::lock(env, dir)?;
+    let manifest = Manifest::recover(env, dir, false, &Engines::default())?;
+    let state = manifest.state();
+    let (capacity, speed) = sides(&disks, dir);
+    let Some(known) = &state.speed else {
+        check_vacant(&disks, Some(state.uid))?;
+        let _held = lock(env, &disks)?;
+        return clear(speed);
+    };
+    let _held = both(store_lock, Some(lock(env, &disks)?));
+    let slots = check_disk(&disks, state.uid, known)?;
+    judge(env, dir, &manifest)?;
+    let good = slots.matching(known).unwrap_or_default();
+    let identity = Identity {
+        store: state.uid,
+        disk: known.disk,
+        epoch: known.epoch,
+        session: known.session,
+        previous: Uid::default(),
+        moving: true,
+    };
+    let file = IdentityFile::open(&disks)?;
+    file.write(good + 1, &identity)?;
+    file.write(good, &identity)?;
+    remove_all(capacity.fs, capacity.dir, FileKind::is_of_log)?;
+    copy_log(&state, speed, capacity)?;
+    manifest.sync_dir()?;
+    manifest.commit_store(|_| Ok(vec![Record::SpeedDisk { disk: None }]), |_| {})?;
+    manifest.confirm()?;
+    clear(speed)
+}
+
+/// Nothing on the disk is the store's any more. What says so goes last.
+fn clear(speed: Side<'_>) -> Result<()> {
+    remove_all(speed.fs, speed.dir, FileKind::is_of_log)?;
+    speed.fs.sync_dir(speed.dir)?;
+    remove_all(speed.fs, speed.dir, |kind| kind == FileKind::Speed)?;
+    speed.fs.sync_dir(speed.dir)
+}
+
+/// Reads the log as an opening does: it must be whole, and bear the manifest out.
+fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
+    let (state, listing) = (manifest.state(), env.fs.list(dir)?);
+    check_whole(dir, &listing, &state)?;
+    check_known(env, dir, &listing, &state, &manifest.report().name)?;
+    for lane in Lane::ALL {
+        let open = |meta: &crate::manifest::LogGroupMeta| {
+            let path = io::fs::join(dir, &names::log(meta.file));
+            let file = io::open_in_place_read_only(&*env.fs, &path, Access::Direct)?;
+            Ok(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end })
+        };
+        let groups = state.log_chain(lane).filter(|meta| !meta.discarded).map(open);
+        let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;
+        let (of, mode) = ((state.uid, lane), RecoveryMode::ReadOnly);
+        let report = wal::recover_lane(env, dir, of, &groups, mode, &mut |_| Ok(()))?;
+        manifest.require_edit(report.witness_edit)?;
+    }
+    Ok(())
+}
+
+/// Copies the files of all groups, durably, and the open pages.
+fn copy_log(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
+    for group in state.log_groups.values() {
+        let name = names::log(group.file);
+        match copy_group(&name, group.len, from, to) {
+            // One that is kept as storage may be missing: its records are lost, others are not.
+            Err(e) if e.kind() == ErrorKind::NotFound && group.retained_bytes.is_some() => {}
+            copied => copied?,
+        }
+    }
+    Lane::ALL.into_iter().try_for_each(|lane| copy_open_pages(lane.staging_name(), from, to))
+}
+
+fn copy_group(name: &str, len: u64, from: Side<'_>, to: Side<'_>) -> Result<()> {
+    let source = from.fs.open(&io::fs::join(from.dir, name), Access::Direct)?;
+    let len = source.len()?.min(len) / PAGE as u64 * PAGE as u64;
+    let target = to.fs.create_in_place_unzeroed(&io::fs::join(to.dir, name), len, Access::Direct)?;
+    let mut offset = 0;
+    while offset < len {
+        let mut piece = AlignedBuf::zeroed(COPY_LEN.min((len - offset) as usize));
+        // Where the power failed on a page it may be unreadable; then it is torn, or missed by who reads the log.
+        io::read_around(piece.as_mut_slice(), offset, PAGE, |buf, offset| source.read_at(buf, offset))?;
+        target.write_at(&piece, offset)?;
+        offset += piece.len() as u64;
+    }
+    target.sync_data()
+}
+
+/// The open pages of a lane survive the process, and so does their copy.
+fn copy_open_pages(name: &str, from: Side<'_>, to: Side<'_>) -> Result<()> {
+    let source = match from.fs.open(&io::fs::join(from.dir, name), Access::Buffered) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let len = source.len()? as usize / PAGE * PAGE;
+    if len == 0 {
+        return Ok(());
+    }
+    let target = to.fs.create_scratch(&io::fs::join(to.dir, name), len)?;
+    let mut offset = 0;
+    while offset < len {
+        let mut piece = vec![0; COPY_LEN.min(len - offset)];
+        match io::read_around(&mut piece, offset as u64, PAGE, |buf, offset| source.read_at(buf, offset)) {
+            Err(e) if io::is_unreadable(&e) => piece.fill(0),
+            read => read?,
+        }
+        target.write(offset, &piece)?;
+        offset += piece.len();
+    }
+    Ok(())
+}

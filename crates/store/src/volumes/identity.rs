@@ -1,0 +1,308 @@
+//! Which second disk a store has: what the manifest says of it ([`SpeedDisk`]), what the disk says of itself, and whether they are of one time.
+//!
+//! The disk says it in a file, `SPEED` (byte map: `docs/format/speed.md`). It has two slots of a page each, which are written one after the other and never both at once, so that one of them holds whatever
+//! happens, and a single damaged sector is no loss. It never grows and is never renamed: a disk that is full takes a new session like any
+//! other.
+
+use crate::field::{newer, number};
+use crate::names;
+use base::checksum;
+use base::codec::{Reader, put_bytes, put_u32, put_u64, put_varint};
+use base::{Error, ErrorKind, Result, Uid};
+use io::{Access, AlignedBuf, Disks, Env, InPlaceFile, PAGE};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// First bytes of a slot.
+const MAGIC: &[u8; 8] = b"LAVASPED";
+/// The version this release writes, and the newest it reads.
+const FORMAT_VERSION: u32 = 1;
+/// Bytes of a slot that count, the checksum included.
+const SLOT_LEN: usize = 96;
+/// Slots of the file.
+const SLOTS: usize = 2;
+
+/// The longest place of a second disk that is remembered, bytes.
+const PLACE_LEN_MAX: usize = 4096;
+
+/// The second disk of a store, on which its log lies: which one it is, and in which session it was last written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeedDisk {
+    /// Its identity, from when it was joined on.
+    pub disk: Uid,
+    /// How many sessions have written it.
+    pub epoch: u64,
+    /// The last of them: what is on the disk says the same, or is of another time.
+    pub session: Uid,
+    /// Where it was then, for people.
+    pub place: String,
+}
+
+impl SpeedDisk {
+    /// Appends its record.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.disk.0);
+        put_varint(out, self.epoch);
+        out.extend_from_slice(&self.session.0);
+        put_bytes(out, self.place.get(..self.place.len().min(PLACE_LEN_MAX)).unwrap_or_default().as_bytes());
+    }
+
+    /// Reads its record.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn decode(r: &mut Reader<'_>) -> Result<SpeedDisk> {
+        let (disk, epoch, session) = (Uid(r.array()?), number(r)?, Uid(r.array()?));
+        let len = r.length(PLACE_LEN_MAX)?;
+        let place = std::str::from_utf8(r.take(len)?);
+        let place =
+            place.map_err(|e| Error::corruption("the place of a second disk is not UTF-8").caused_by(e))?;
+        Ok(SpeedDisk { disk, epoch, session, place: place.to_owned() })
+    }
+}
+
+/// What one slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The store whose disk it is.
+    pub store: Uid,
+    /// The disk.
+    pub disk: Uid,
+    /// How many sessions have written it.
+    pub epoch: u64,
+    /// The last of them.
+    pub session: Uid,
+    /// The one before, as long as nobody knows whether the manifest has heard of the last one. Zero: it has.
+    pub previous: Uid,
+    /// The log is being moved here, or away: if the manifest does not know the disk, nobody needs what is here.
+    pub moving: bool,
+}
+
+impl Identity {
+    /// The bytes of a slot.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SLOT_LEN);
+        out.extend_from_slice(MAGIC);
+        put_u32(&mut out, FORMAT_VERSION);
+        put_u32(&mut out, u32::from(self.moving));
+        for uid in [self.store, self.disk, self.session, self.previous] {
+            out.extend_from_slice(&uid.0);
+        }
+        put_u64(&mut out, self.epoch);
+        put_u32(&mut out, 0);
+        let sum = checksum::stored(&out, self.disk, 0);
+        put_u32(&mut out, sum);
+        out
+    }
+
+    /// What a slot says.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` if a newer release wrote it.
+    pub fn decode(bytes: &[u8]) -> Result<Identity> {
+        let body = Reader::new(bytes).take(SLOT_LEN - 4)?;
+        let r = &mut Reader::new(bytes);
+        let magic: [u8; 8] = r.array()?;
+        let (version, flags) = (r.u32()?, r.u32()?);
+        let [store, disk, session, previous] = [r.array()?, r.array()?, r.array()?, r.array()?].map(Uid);
+        let (epoch, reserved) = (r.u64()?, r.u32()?);
+        if magic != *MAGIC {
+            return Err(Error::corruption("this is no identity of a second disk: its first bytes are wrong"));
+        }
+        // Only an intact slot can tell that it is of a newer version.
+        checksum::verify(body, disk, 0, r.u32()?)?;
+        if version > FORMAT_VERSION {
+            return Err(newer(format!("version {version} of the identity of a second disk")));
+        }
+        if version == 0 || flags > 1 || reserved != 0 {
+            return Err(Error::corruption("a field of the identity of a second disk is out of range"));
+        }
+        Ok(Identity { store, disk, epoch, session, previous, moving: flags == 1 })
+    }
+
+    /// True if the log on this disk is the one that the manifest means.
+    fn is(&self, known: &SpeedDisk) -> bool {
+        self.disk == known.disk && [self.session, self.previous].contains(&known.session)
+    }
+}
+
+/// The slots of a disk; of one that is damaged, why.
+#[derive(Debug)]
+pub struct Slots(Vec<Result<Identity>>);
+
+impl Slots {
+    /// Reads them. `None`: the disk has none, or there is no disk.
+    ///
+    /// # Errors
+    /// `Unsupported` if a newer release wrote one; those of reading.
+    pub fn read(disks: &Disks) -> Result<Option<Slots>> {
+        let path = path(disks);
+        let file = match disks.speed.open(&path, Access::Buffered) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let slot = |nth: usize| -> Result<Identity> {
+            let mut page = vec![0; PAGE];
+            let offset = (nth * PAGE) as u64;
+            file.read_at(&mut page, offset)?;
+            Identity::decode(&page).map_err(|e| e.at_file(&path).at_offset(offset))
+        };
+        let slots: Vec<_> = (0..SLOTS).map(slot).collect();
+        let passes = |e: &&Error| !e.is_corruption() && !io::is_unreadable(e);
+        match slots.iter().filter_map(|slot| slot.as_ref().err()).find(passes) {
+            Some(e) => Err(e.clone()),
+            None => Ok(Some(Slots(slots))),
+        }
+    }
+
+    /// Those that are intact.
+    pub fn intact(&self) -> impl Iterator<Item = &Identity> {
+        self.0.iter().filter_map(|slot| slot.as_ref().ok())
+    }
+
+    /// The slot that says what the manifest says.
+    pub fn matching(&self, known: &SpeedDisk) -> Option<usize> {
+        let is = |exactly: bool| {
+            let fits = |slot: &Result<Identity>| {
+                slot.as_ref().is_ok_and(|it| it.is(known) && (!exactly || it.session == known.session))
+            };
+            self.0.iter().position(fits)
+        };
+        is(true).or_else(|| is(false))
+    }
+
+    /// Why there is none that is intact.
+    pub fn damage(&self) -> Option<&Error> {
+        self.0.iter().find_map(|slot| slot.as_ref().err())
+    }
+}
+
+/// The file, to be written.
+#[derive(Debug)]
+pub struct IdentityFile {
+    file: Arc<dyn InPlaceFile>,
+}
+
+impl IdentityFile {
+    /// Makes the file; its name is the caller's to make durable.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn create(disks: &Disks) -> Result<IdentityFile> {
+        let len = (SLOTS * PAGE) as u64;
+        Ok(IdentityFile { file: disks.speed.create_in_place(&path(disks), len, Access::Buffered)? })
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open(disks: &Disks) -> Result<IdentityFile> {
+        Ok(IdentityFile { file: disks.speed.open_in_place(&path(disks), Access::Buffered)? })
+    }
+
+    /// Writes a slot, durably.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, slot: usize, identity: &Identity) -> Result<()> {
+        let mut page = AlignedBuf::zeroed(PAGE);
+        let bytes = identity.encode();
+        page.as_mut_slice()[..bytes.len()].copy_from_slice(&bytes);
+        self.file.write_durable(&page, (slot % SLOTS * PAGE) as u64)
+    }
+
+    /// Writes all slots, one after the other.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_all(&self, identity: &Identity) -> Result<()> {
+        (0..SLOTS).try_for_each(|slot| self.write(slot, identity))
+    }
+}
+
+/// Where it is.
+pub fn path(disks: &Disks) -> PathBuf {
+    io::fs::join(&disks.speed_dir, names::SPEED)
+}
+
+/// Finds out whether the second disk, or that there is none, is what the manifest says. Nothing is written. A store that is to get its second
+/// disk with this opening has none yet: that is refused to those who only read.
+///
+/// # Errors
+/// `InvalidArgument` if there is one too many or too few, or the disk is of another store or an earlier time; `NotFound` if it is missing or
+/// empty; `Corruption` if what it is known by is damaged, or the manifest is of an earlier time; `Unsupported` if a newer release wrote that; those of reading.
+pub fn check(
+    env: &Env,
+    dir: &Path,
+    (store, known): (Uid, Option<&SpeedDisk>),
+    read_only: bool,
+) -> Result<()> {
+    match (known, env.fs.disks(dir)) {
+        (None, None) => Ok(()),
+        (Some(known), None) => Err(left_out(known).at_file(dir)),
+        (None, Some(disks)) if read_only => {
+            let why = "the log of this store is in its own directory: open it without a speed disk";
+            Err(Error::invalid(why).at_file(&disks.speed_dir))
+        }
+        (None, Some(_)) => Ok(()),
+        (Some(known), Some(disks)) => check_disk(&disks, store, known).map(drop),
+    }
+}
+
+fn left_out(known: &SpeedDisk) -> Error {
+    Error::invalid(format!(
+        "the log of this store is on a speed disk, which was at {} when it was last open: open the store with it; only if the disk \
+         is lost, repair the store without it, which loses what is in the log alone",
+        known.place
+    ))
+}
+
+/// The slots of the disk, if it is the one that the manifest means.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots> {
+    let at = |e: Error| e.at_file(&disks.speed_dir);
+    let Some(slots) = Slots::read(disks)? else {
+        let why = format!(
+            "this is not the speed disk of the store: there is no file {} (is the disk mounted? it was at {}); only if it is \
+             lost, repair the store without it",
+            names::SPEED,
+            known.place
+        );
+        return Err(at(Error::not_found(why)));
+    };
+    if slots.matching(known).is_some() || base::canary::is("stale-speed-disk-taken") {
+        return Ok(slots);
+    }
+    let Some(newest) = slots.intact().max_by_key(|slot| slot.epoch) else {
+        let why = "both slots of the identity of the speed disk are damaged: restore the file from a backup, or repair the store";
+        let error = Error::corruption(why).at_file(path(disks));
+        return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
+    };
+    Err(at(stranger(newest, store, known)))
+}
+
+/// What is wrong with a disk that says so.
+fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
+    if found.store != store {
+        return Error::invalid(format!(
+            "this is the speed disk of another store, {:?}: that of this store was at {}",
+            found.store, known.place
+        ));
+    }
+    let (epoch, session) = (known.epoch, known.session);
+    match found.disk == known.disk && found.epoch > epoch {
+        true => Error::corruption(format!(
+            "the speed disk is of session {} and the manifest only of session {epoch}: the manifest has lost its end, or the store's \
+             directory is an older copy; put back both disks as they were at one time, or run `lava repair`",
+            found.epoch
+        )),
+        false => Error::invalid(format!(
+            "the speed disk is of session {} ({:?}), the store of session {epoch} ({session:?}): it is an older copy of the disk, or \
+             that of a copy of the store; open the store with the disk that it was last open with",
+            found.epoch, found.session
+        )),
+    }
+}

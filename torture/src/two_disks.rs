@@ -1,0 +1,260 @@
+//! Row `two-disks`: stores that get a second disk for their log, give it back, and are shown disks that are not theirs.
+//!
+//! A life is some sessions of durable writes. Between them the log moves to the other disk and back. At any operation, of a session or of a
+//! move, the machine dies; then the store opens with its two disks, and without the second one only if that is right; it holds what was
+//! acknowledged, and dies once more on the way. The life goes on from what one of these deaths left.
+//!
+//! Of each session that was closed both directories are kept. At the end they are put together as somebody might who restores one disk and not
+//! the other, or has two copies of a store: directory and disk of one moment are the store as it was, and any others are refused, with
+//! nothing changed; so are no disk, an empty one, and another store's. The disk that is there again after all that is taken, and nothing is
+//! lost.
+//!
+//! (What else runs on two disks: the rows `...-on-two-disks`.)
+
+use crate::case::{Context, Outcome, guarded};
+use crate::check::{Check, Doing, ensure};
+use crate::crash::kind;
+use crate::machine::{DIR, SPEED_DIR};
+use io::{CreateOptions, Rng, SyncKind};
+use lavastore::testing::SimEnv;
+use lavastore::{Db, Durability, ErrorKind, FamilyOptions, Options, Volumes};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Deaths tried of each session.
+const DEATHS: u64 = 6;
+/// Pairs of a directory and a disk of different moments that are tried.
+const PAIRS: u64 = 6;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The files of a directory.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// What was kept of a store that was closed on two disks.
+struct Kept {
+    dir: Files,
+    speed: Files,
+    contents: Contents,
+}
+
+struct Life {
+    sim: SimEnv,
+    rng: Rng,
+    now: Contents,
+    on_two: bool,
+    kept: Vec<Kept>,
+    moves: u64,
+}
+
+fn volumes(sim: &SimEnv) -> Volumes {
+    let env = sim.env();
+    Volumes::in_envs((&env, DIR.as_ref()), (&env, SPEED_DIR.as_ref()))
+}
+
+fn options() -> Options {
+    Options {
+        memtable_bytes: 32 << 10,
+        memory_bytes: 96 << 10,
+        log_group_bytes: 128 << 10,
+        wal_bytes_max: 512 << 10,
+        cache_bytes: 64 << 10,
+        durability: Durability::Durable,
+        family: FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() },
+        ..Default::default()
+    }
+}
+
+fn open(sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
+    let env = if on_two { volumes(sim).env() } else { sim.env() };
+    Db::open_in(&env, DIR, &options())
+}
+
+fn contents(db: &Db) -> Check<Contents> {
+    db.iter()
+        .map(|entry| entry.map(|entry| (entry.0.to_vec(), entry.1.to_vec())))
+        .collect::<Result<_, _>>()
+        .doing(|| "scan".into())
+}
+
+fn read(sim: &SimEnv, dir: &str) -> Check<Files> {
+    let fs = sim.env().fs;
+    let mut files = Vec::new();
+    for entry in fs.list(Path::new(dir)).doing(|| "list".into())? {
+        let bytes = sim.read_file(Path::new(dir).join(&entry.name)).doing(|| "read a file".into())?;
+        files.push((entry.name, bytes));
+    }
+    Ok(files)
+}
+
+/// Puts files in the place of all that is in a directory, as a hand would. `None`: there is no such directory.
+fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
+    let (fs, dir) = (sim.env().fs, Path::new(dir));
+    let put = || -> lavastore::Result<()> {
+        for entry in fs.list(dir).unwrap_or_default() {
+            fs.remove(&dir.join(entry.name))?;
+        }
+        let Some(files) = files else { return fs.remove_dir(dir) };
+        fs.create_dir_all(dir)?;
+        for (name, bytes) in files {
+            let mut file = fs.create(&dir.join(name), &CreateOptions::default())?;
+            file.append(bytes)?;
+            file.sync(SyncKind::Full)?;
+        }
+        fs.sync_dir(dir)?;
+        fs.sync_dir(Path::new("/"))
+    };
+    put().doing(|| format!("restore {}", dir.display()))
+}
+
+impl Life {
+    /// One session, with a move before it now and then, and the deaths that come in the middle of it.
+    fn live(&mut self) -> Check {
+        let begun = self.sim.op_count();
+        let before = self.now.clone();
+        if self.rng.one_in(2) {
+            self.moves += 1;
+            if self.on_two {
+                volumes(&self.sim).give_back().doing(|| "give the disk back".into())?;
+            }
+            self.on_two = !self.on_two;
+        }
+        let db = open(&self.sim, self.on_two).doing(|| "open".into())?;
+        ensure!(contents(&db)? == self.now, "after a closed session something is missing");
+        let mut acknowledged = Vec::new();
+        for _ in 0..self.rng.range(1, 40) {
+            let key = format!("key{:03}", self.rng.below(200)).into_bytes();
+            let value = vec![self.rng.next_u64() as u8; self.rng.below(2000) as usize];
+            db.put(&key, &value).doing(|| "put".into())?;
+            self.now.insert(key.clone(), value.clone());
+            acknowledged.push((self.sim.op_count(), key, value));
+            if self.rng.one_in(30) {
+                db.flush().doing(|| "flush".into())?;
+            }
+        }
+        db.close().doing(|| "close".into())?;
+        let record = self.sim.record();
+        let ops: Vec<u64> = record.mutations().into_iter().filter(|op| *op >= begun).collect();
+        let mut next = None;
+        for _ in 0..DEATHS {
+            // Half of them early, where disks come and go.
+            let most = if self.rng.one_in(2) { ops.len().min(60) } else { ops.len() };
+            let op = ops[self.rng.below(most as u64) as usize];
+            let kind = kind(&mut self.rng);
+            let left = record.crash_at(op, kind, self.rng.next_u64());
+            let mut states = vec![before.clone()];
+            for (end, key, value) in &acknowledged {
+                let mut state = states.last().cloned().unwrap_or_default();
+                state.insert(key.clone(), value.clone());
+                // Until it was acknowledged it may be there; afterwards it must be.
+                states = if *end <= op { vec![state] } else { vec![states.pop().unwrap_or_default(), state] };
+                if *end > op {
+                    break;
+                }
+            }
+            let found =
+                self.judge(&left, &states).map_err(|why| format!("{kind:?} at operation {op}: {why}"))?;
+            next = Some((left, found));
+        }
+        match next {
+            Some((left, found)) if self.rng.one_in(3) => {
+                self.on_two = open(&left.fork(1), false).is_err();
+                (self.sim, self.now) = (left, found);
+            }
+            _ if self.on_two => {
+                let (dir, speed) = (read(&self.sim, DIR)?, read(&self.sim, SPEED_DIR)?);
+                self.kept.push(Kept { dir, speed, contents: self.now.clone() });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a death left: it opens, on the disks that it is on, and is one of these states.
+    fn judge(&mut self, left: &SimEnv, states: &[Contents]) -> Check<Contents> {
+        let alone = left.fork(self.rng.next_u64());
+        match open(&alone, false) {
+            Ok(db) => {
+                let found = contents(&db)?;
+                ensure!(states.contains(&found), "without the second disk it is another store");
+            }
+            Err(e) => ensure!(e.kind() == ErrorKind::InvalidArgument, "without the second disk: {e}"),
+        }
+        let twice = left.fork(self.rng.next_u64());
+        drop(open(&twice, true).doing(|| "open with both disks".into())?);
+        let record = twice.record();
+        let ops = record.mutations();
+        if !ops.is_empty() {
+            let op = ops[self.rng.below(ops.len() as u64) as usize];
+            let again = record.crash_at(op, kind(&mut self.rng), self.rng.next_u64());
+            let db = open(&again, true).doing(|| format!("open after another death at operation {op}"))?;
+            ensure!(states.contains(&contents(&db)?), "after another death it is another store");
+        }
+        let copy = left.fork(self.rng.next_u64());
+        let db = open(&copy, true).doing(|| "open with both disks".into())?;
+        let found = contents(&db)?;
+        ensure!(states.contains(&found), "with both disks it is another store");
+        Ok(found)
+    }
+
+    /// Directories and disks of different moments.
+    fn mix(&mut self) -> Check<u64> {
+        let mut tried = 0;
+        for _ in 0..PAIRS {
+            if self.kept.is_empty() {
+                break;
+            }
+            let count = self.kept.len() as u64;
+            let (a, b) = (self.rng.below(count) as usize, self.rng.below(count) as usize);
+            let (dir, disk) = (&self.kept[a], &self.kept[b]);
+            let sim = self.sim.fork(self.rng.next_u64());
+            write(&sim, DIR, Some(&dir.dir))?;
+            let empty = Files::new();
+            let speed = match self.rng.below(6) {
+                0 => None,
+                1 => Some(&empty),
+                _ => Some(&disk.speed),
+            };
+            write(&sim, SPEED_DIR, speed)?;
+            let fits = a == b && speed.is_some_and(|files| !files.is_empty());
+            let hash = sim.state_hash();
+            match open(&sim, true) {
+                Ok(db) => {
+                    ensure!(fits, "the directory of session {a} is opened with the disk of {b}, or of none");
+                    ensure!(contents(&db)? == dir.contents, "session {a} is not what it was");
+                }
+                Err(e) => {
+                    ensure!(!fits, "the disk of the same moment is refused: {e}");
+                    let named = e.file().is_some_and(|file| file.starts_with(SPEED_DIR));
+                    ensure!(named, "the disk is refused without its name: {e}");
+                    ensure!(sim.state_hash() == hash, "a refused opening changed something: {e}");
+                    // It is there again.
+                    write(&sim, SPEED_DIR, Some(&dir.speed))?;
+                    let db = open(&sim, true).doing(|| "open with the disk that is there again".into())?;
+                    ensure!(contents(&db)? == dir.contents, "session {a} is not what it was, with its disk");
+                }
+            }
+            tried += 1;
+        }
+        Ok(tried)
+    }
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let rng = Rng::new(seed ^ 0x7477_6f2d_6469);
+    let (sim, now) = (SimEnv::new(seed), Contents::new());
+    let mut life = Life { sim, rng, now, on_two: false, kept: Vec::new(), moves: 0 };
+    let lived = guarded(|| {
+        for session in 0..life.rng.range(2, 7) {
+            life.live().map_err(|why| format!("session {session}: {why}"))?;
+            outcome.take(Ok(()));
+        }
+        life.mix()
+    });
+    match lived.and_then(|lived| lived) {
+        Ok(tried) => (0..tried).for_each(|_| outcome.take(Ok(()))),
+        Err(why) => outcome.take(Err(why)),
+    }
+    outcome.note("moves of the log to another disk", life.moves);
+    outcome
+}
