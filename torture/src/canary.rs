@@ -2,7 +2,7 @@
 //!
 //! A campaign that never fails shows little until it has been seen to fail. Each canary is one realistic slip of one line,
 //! compiled into the campaigns' build of the engine and switched on by name in a process of its own ([`base::canary`]).
-//! That process runs the row that [`table::CANARIES`] names for it, first from the seed that caught the bug when it was
+//! That process runs the row that [`table::canaries`] names for it, first from the seed that caught the bug when it was
 //! entered, then, if that seed catches nothing any more, from the beginning at the counts of the profile `ci`; it stops at
 //! its first finding. A bug that no row can see is caught by a unit test, which is built first, so that what fails is the
 //! test and not the compiler.
@@ -15,7 +15,7 @@ use lavastore::Env;
 use seeded::{Canary, Catcher};
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
-use table::CANARIES;
+use table::canaries;
 
 mod seeded;
 pub(crate) mod table;
@@ -84,14 +84,14 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
 /// The canaries to run: all, one by name, or every n-th (`--part K/N`).
 fn chosen(cli: &Cli) -> Result<Vec<&'static Canary>, String> {
     if let Some(name) = &cli.only {
-        let named: Vec<&Canary> = CANARIES.iter().filter(|c| c.name == name || c.is_for(name)).collect();
+        let named: Vec<&Canary> = canaries().filter(|c| c.name == name || c.is_for(name)).collect();
         return if named.is_empty() { Err(format!("there is no canary `{name}`")) } else { Ok(named) };
     }
-    let Some(part) = &cli.part else { return Ok(CANARIES.iter().collect()) };
+    let Some(part) = &cli.part else { return Ok(canaries().collect()) };
     let numbers = part.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     let (k, n): (usize, usize) =
         numbers.filter(|(_, n)| *n > 0).ok_or("--part takes K/N, as in 3/10".to_owned())?;
-    Ok(CANARIES.iter().enumerate().filter(|(i, _)| i % n == k % n).map(|(_, c)| c).collect())
+    Ok(canaries().enumerate().filter(|(i, _)| i % n == k % n).map(|(_, c)| c).collect())
 }
 
 /// What caught a canary, or why nothing did.
