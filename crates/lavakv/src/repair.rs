@@ -62,7 +62,8 @@ impl Db {
     ///
     /// # Errors
     /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
+    /// release wrote the store; those of writing the new store; what passes by itself, such as a lack of descriptors, since what could not be
+    /// read for that is not damaged. Damage is no error: the report tells it.
     pub fn repair(
         path: impl AsRef<Path>,
         into: impl AsRef<Path>,

@@ -60,7 +60,8 @@ impl LogStore {
     ///
     /// # Errors
     /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer release
-    /// wrote the store, or another engine has something in it; those of writing the new store. Damage is no error: the report tells it.
+    /// wrote the store, or another engine has something in it; those of writing the new store; what passes by itself, such as a lack of
+    /// descriptors, since what could not be read for that is not damaged. Damage is no error: the report tells it.
     pub fn repair(
         from: &Env,
         path: &Path,
