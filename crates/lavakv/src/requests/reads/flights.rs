@@ -219,6 +219,8 @@ impl Flights {
                 None => fresh.push(want),
             }
         }
+        // Wants of several steps come together where a step had to wait, and neighbours are looked for in the order of places.
+        fresh.sort_unstable_by_key(|want: &Want| want.extent);
         let places = fresh.iter().map(|w| (w.extent.file, bytes_of(&w.extent)));
         let runs = join(places);
         let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
@@ -351,6 +353,7 @@ fn cut(read: &Block, bytes: &Range<u64>, want: &Want) -> Block {
         return read.clone();
     }
     let from = want.extent.offset.saturating_sub(bytes.start) as usize;
+    debug_assert!(bytes.start <= want.extent.offset, "a flight brings what it is for");
     let own = read.get(from..).and_then(|rest| rest.get(..want.extent.len as usize));
     own.unwrap_or_default().into()
 }

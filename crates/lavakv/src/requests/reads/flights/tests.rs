@@ -192,6 +192,10 @@ fn whatever_is_wanted_comes_to_who_wants_it() {
                         .collect();
                     wants.sort_unstable_by_key(|want| want.extent);
                     wants.dedup_by_key(|want| want.extent);
+                    // In whatever order: those of several steps may come together.
+                    if rng.one_in(2) {
+                        wants.reverse();
+                    }
                     wants
                 })
                 .collect();
