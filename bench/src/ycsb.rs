@@ -16,12 +16,44 @@
 //! the key space by a bijection ([`crate::distribution`]); over what was inserted, with mix D, they are not spread: rank 0 is the
 //! newest.
 
-use crate::args::requests::Mix;
 use crate::record::Kind;
+use clap::ValueEnum;
 use io::Rng;
+use serde::{Deserialize, Serialize};
 
 /// The longest scan of mix E.
 const SCAN_LENGTH_MAX: u64 = 100;
+
+/// What the operations of `async` and `ycsb` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mix {
+    /// async: gets.
+    Read,
+    /// async: puts.
+    Write,
+    /// async: as many of the one as of the other.
+    Mixed,
+    /// ycsb: half reads, half updates.
+    A,
+    /// ycsb: 95 % reads, 5 % updates.
+    B,
+    /// ycsb: reads.
+    C,
+    /// ycsb: 95 % reads, most of them of what was inserted last, 5 % inserts.
+    D,
+    /// ycsb: 95 % scans of 1 to 100 entries, 5 % inserts.
+    E,
+    /// ycsb: half reads, half reads followed by an update of the same key.
+    F,
+}
+
+impl Mix {
+    /// True for the six of YCSB.
+    pub fn is_of_ycsb(self) -> bool {
+        !matches!(self, Mix::Read | Mix::Write | Mix::Mixed)
+    }
+}
 
 /// What the operations of a stream are: one after the other drawn from the stream's own randomness.
 #[derive(Clone, Copy, Debug, PartialEq)]

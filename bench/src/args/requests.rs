@@ -1,42 +1,12 @@
 //! The options of the workloads `async`, `sync` and `ycsb` that no other has.
 
 use super::{BenchArgs, Workload};
-use crate::ycsb::Mixture;
-use clap::{Args, ValueEnum};
+use crate::ycsb::{Mix, Mixture};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 /// Most requests in flight, and most writers.
 const DEPTH_MAX: u64 = 4096;
-
-/// What the operations of `async` and `ycsb` are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mix {
-    /// async: gets.
-    Read,
-    /// async: puts.
-    Write,
-    /// async: as many of the one as of the other.
-    Mixed,
-    /// ycsb: half reads, half updates.
-    A,
-    /// ycsb: 95 % reads, 5 % updates.
-    B,
-    /// ycsb: reads.
-    C,
-    /// ycsb: 95 % reads, most of them of what was inserted last, 5 % inserts.
-    D,
-    /// ycsb: 95 % scans of 1 to 100 entries, 5 % inserts.
-    E,
-    /// ycsb: half reads, half reads followed by an update of the same key.
-    F,
-}
-
-impl Mix {
-    fn is_of_ycsb(self) -> bool {
-        !matches!(self, Mix::Read | Mix::Write | Mix::Mixed)
-    }
-}
 
 /// Options of `async`, `sync` and `ycsb` alone.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
