@@ -13,7 +13,7 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
-use crate::crash::kind;
+use crate::crash::{TRACE, kind};
 use crate::machine::{DIR, SPEED_DIR};
 use io::{CreateOptions, Rng, SyncKind};
 use lavastore::testing::SimEnv;
@@ -158,7 +158,12 @@ impl Life {
         match next {
             Some((left, found)) if self.rng.one_in(3) => {
                 self.on_two = open(&left.fork(1), false).is_err();
-                (self.sim, self.now) = (left, found);
+                // What the process left of the last write becomes durable with the next opening.
+                let db = open(&left, self.on_two).doing(|| "open what a death left".into())?;
+                self.now = contents(&db)?;
+                ensure!(self.now == found, "two openings of one image differ");
+                db.close().doing(|| "close what a death left".into())?;
+                self.sim = left;
             }
             _ if self.on_two => {
                 let (dir, speed) = (read(&self.sim, DIR)?, read(&self.sim, SPEED_DIR)?);
@@ -186,7 +191,13 @@ impl Life {
         if !ops.is_empty() {
             let op = ops[self.rng.below(ops.len() as u64) as usize];
             let again = record.crash_at(op, kind(&mut self.rng), self.rng.next_u64());
-            let db = open(&again, true).doing(|| format!("open after another death at operation {op}"))?;
+            let db = open(&again, true)
+                .inspect_err(|_| {
+                    if std::env::var_os(TRACE).is_some() {
+                        println!("first open:\n{}\nafter the death:\n{}", twice.trace(), again.trace());
+                    }
+                })
+                .doing(|| format!("open after another death at operation {op}"))?;
             ensure!(states.contains(&contents(&db)?), "after another death it is another store");
         }
         let copy = left.fork(self.rng.next_u64());

@@ -124,6 +124,7 @@ fn open_all(engine: &Engine) -> Result<bool> {
 
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
+    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
@@ -134,7 +135,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
     if damaged
-        && Manifest::recover(env, dir, true)?.state().store.edit_number
+        && Manifest::recover(given, dir, true)?.state().store.edit_number
             != engine.files.manifest.durable_edit()
     {
         // A file goes only after the edit that drops it is durable: the damage may be no more than that.
@@ -143,7 +144,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     }
     let (report, placed) = replay_lanes(&engine)?;
     placed.hold(&engine.writes.large);
-    let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
+    let (then, now) = (engine.files.manifest.state(), Manifest::recover(given, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn);
     let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
@@ -176,6 +177,7 @@ fn replay_lanes(engine: &Engine) -> Result<(RecoveryReport, Replayed)> {
 /// Opens what is before the damage of log and manifest. See the module.
 fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
+    let env = &store::speed::of_reader(env, dir, &manifest.state().store);
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());

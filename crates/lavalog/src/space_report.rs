@@ -14,6 +14,7 @@ use std::sync::Arc;
 use store::commit::Lane;
 use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
+use store::speed::SpeedSpace;
 
 /// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for the files of
 /// the store (allocated, not logical, bytes).
@@ -27,6 +28,8 @@ pub struct Space {
     pub stored: Stored,
     /// Bytes still free on the volume.
     pub available_bytes: u64,
+    /// The second disk, if the log has one.
+    pub speed: Option<SpeedSpace>,
     /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit.
     pub limit_bytes: u64,
     /// Bytes below the limit that appends may not take, so that collection, trims and deletes can go on.
@@ -115,6 +118,7 @@ impl Core {
         listing.iter().for_each(|entry| self.attribute(&state, entry, &mut out));
         let budget = &self.space;
         out.available_bytes = self.context().env.fs.space(&self.context().dir)?.available;
+        out.speed = SpeedSpace::of(&self.context().env, &self.context().dir)?;
         out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
         out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
         self.each_log(|log| {

@@ -365,6 +365,17 @@ pub use lavakv::{DamagedFile, Event, EventListener, StallCause};
 pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 
 /// ```
+/// use lavastore::{Db, Options, SpeedSpace, testing::SimEnv};
+/// let options = Options { speed: Some("/fast".into()), ..Default::default() };
+/// let db = Db::open_in(&SimEnv::new(1).env(), "/store", &options)?;
+/// let SpeedSpace { place, bytes, .. } = db.space()?.speed.expect("the store has a second disk");
+/// assert!(place.ends_with("fast") && bytes > 0);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::SpeedSpace;
+
+/// ```
 /// # let db = lavastore::testing::store();
 /// for lavastore::EngineSpace { name, bytes, .. } in db.engines()? {
 ///     println!("{name}: {bytes} bytes");

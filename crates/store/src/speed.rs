@@ -28,13 +28,13 @@ mod moves;
 pub use moves::give_back;
 
 use crate::directory;
-use crate::manifest::Manifest;
-use crate::names;
+use crate::manifest::{Manifest, State};
+use crate::names::{self, FileKind};
 use crate::volumes::TwoDisks;
 use crate::volumes::identity::check_disk;
 use base::Result;
 use io::{Disks, Env, FileLock};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An environment in which the log of the store in `dir` is in `speed_dir` of another one, or of the same.
@@ -54,6 +54,14 @@ pub fn with_directory(env: Env, dir: &Path, speed_dir: Option<&Path>) -> Env {
 pub fn alone(env: &Env, dir: &Path) -> Env {
     let fs = env.fs.disks(dir).map_or_else(|| env.fs.clone(), |disks| disks.capacity);
     Env { fs, ..env.clone() }
+}
+
+/// The environment for who reads a store in this state: one that is about to get its second disk has its log in its own directory.
+pub fn of_reader(env: &Env, dir: &Path, state: &State) -> Env {
+    match state.speed {
+        Some(_) => env.clone(),
+        None => alone(env, dir),
+    }
 }
 
 /// Looks at the place of the speed disk of a store that is about to be made.
@@ -93,6 +101,32 @@ pub fn attach(env: &Env, dir: &Path, manifest: &Manifest) -> Result<Option<Box<d
 /// Takes the lock of the disk, whose file names the process.
 fn lock(env: &Env, disks: &Disks) -> Result<Box<dyn FileLock>> {
     disks.speed.lock(&io::fs::join(&disks.speed_dir, names::SPEED_LOCK), &directory::holder(env))
+}
+
+/// What lies on the second disk of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpeedSpace {
+    /// The directory there.
+    pub place: PathBuf,
+    /// Bytes that the files of the store occupy there.
+    pub bytes: u64,
+    /// Bytes that are free there.
+    pub available_bytes: u64,
+}
+
+impl SpeedSpace {
+    /// What lies there; `None`: the store has no second disk.
+    ///
+    /// # Errors
+    /// Those of looking.
+    pub fn of(env: &Env, dir: &Path) -> Result<Option<SpeedSpace>> {
+        let Some(disks) = env.fs.disks(dir) else { return Ok(None) };
+        let is_there = |name: &str| names::parse(name).is_some_and(FileKind::is_of_speed_disk);
+        let listing = disks.speed.list(&disks.speed_dir)?;
+        let bytes = listing.iter().filter(|entry| is_there(&entry.name)).map(|entry| entry.allocated).sum();
+        let available_bytes = disks.speed.space(&disks.speed_dir)?.available;
+        Ok(Some(SpeedSpace { place: disks.speed_dir, bytes, available_bytes }))
+    }
 }
 
 /// Two locks, which are given up together.

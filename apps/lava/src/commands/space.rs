@@ -6,7 +6,7 @@ use super::inspect::ReportArgs;
 use crate::formats::escape;
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
-use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space};
+use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space, SpeedSpace};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -50,6 +50,7 @@ fn logs_json(space: &LogStoreSpace) -> Value {
         ("cold_files", stored.cold_files.into()),
         ("cold_bytes", stored.cold_bytes.into()),
         ("available_bytes", space.available_bytes.into()),
+        ("speed", speed_json(space.speed.as_ref())),
         ("limit_bytes", space.limit_bytes.into()),
         ("reserve_bytes", space.reserve_bytes.into()),
         ("logs", space.logs.iter().map(one).collect()),
@@ -80,7 +81,22 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
         let _ = writeln!(text, "and {} more logs; --json lists all", human_count(more as u64));
     }
     let _ = writeln!(text, "\nfree on the volume {}", human_bytes(space.available_bytes));
-    text
+    text + &speed_text(space.speed.as_ref())
+}
+
+/// The second disk, if there is one, for a person.
+fn speed_text(speed: Option<&SpeedSpace>) -> String {
+    speed.map_or_else(String::new, |speed| {
+        let [bytes, free] = [speed.bytes, speed.available_bytes].map(human_bytes);
+        format!("on the speed disk {}: {bytes} of these, free there {free}\n", speed.place.display())
+    })
+}
+
+/// The same for a program.
+fn speed_json(speed: Option<&SpeedSpace>) -> Value {
+    speed.map_or(Value::Null, |speed| {
+        json!({ "place": speed.place.display().to_string(), "bytes": speed.bytes, "available_bytes": speed.available_bytes })
+    })
 }
 
 /// The ledger as JSON.
@@ -109,6 +125,7 @@ pub fn space_json(space: &Space) -> Value {
         ("kept_for_snapshots_bytes", unless_read_only(space, space.kept_bytes.into())),
         ("holders", unless_read_only(space, space.holders.iter().map(holder_json).collect())),
         ("available_bytes", space.available_bytes.into()),
+        ("speed", speed_json(space.speed.as_ref())),
         ("limit_bytes", space.limit_bytes.into()),
         ("reserve_bytes", space.reserve_bytes.into()),
         ("families", families.into()),
@@ -199,6 +216,7 @@ pub fn space_text(space: &Space, screen: output::Screen) -> String {
     }
     let (memory, available) = (human_bytes(space.memtable_bytes), human_bytes(space.available_bytes));
     let _ = writeln!(text, "\nin memtables {memory}; free on the volume {available}");
+    text.push_str(&speed_text(space.speed.as_ref()));
     text.push_str(&holders_text(space));
     text
 }

@@ -140,6 +140,7 @@ fn put_space(page: &mut Page, space: &Space) {
         snapshots,
         oldest_snapshot_ns,
         available_bytes,
+        speed,
         limit_bytes,
         reserve_bytes,
         families: _,
@@ -170,8 +171,18 @@ fn put_space(page: &mut Page, space: &Space) {
     let help = "Bytes of tables and value files that are set aside because they cannot be read.";
     page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
+    put_speed(page, speed.as_ref());
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
+}
+
+/// The second disk, if there is one.
+fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
+    let of = |bytes: fn(&store::speed::SpeedSpace) -> u64| {
+        speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
+    };
+    page.gauges("speed_disk_bytes", "Bytes of the store on its speed disk.", of(|speed| speed.bytes));
+    page.gauges("speed_disk_available_bytes", "Bytes still free there.", of(|speed| speed.available_bytes));
 }
 
 /// Who holds the log.

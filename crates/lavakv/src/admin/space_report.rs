@@ -8,6 +8,7 @@ use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
+use store::speed::SpeedSpace;
 use version::Version;
 use version::names::{self, FileKind};
 use wal::{Lane, PriorGroup};
@@ -74,8 +75,10 @@ pub struct Space {
     pub snapshots: u64,
     /// Age of the oldest snapshot, nanoseconds.
     pub oldest_snapshot_ns: u64,
-    /// Bytes still free on the volume.
+    /// Bytes still free on the volume, that of the store's directory.
     pub available_bytes: u64,
+    /// The second disk, if the log has one: what of `total_bytes` is there.
+    pub speed: Option<SpeedSpace>,
     /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,
     /// and the volume is not near it.
     pub limit_bytes: u64,
@@ -271,6 +274,7 @@ pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
         readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
     out.holders = readers;
     out.available_bytes = jobs.context.env.fs.space(&jobs.context.dir)?.available;
+    out.speed = SpeedSpace::of(&jobs.context.env, &jobs.context.dir)?;
     out.limit_bytes = if jobs.space.is_limited() { jobs.space.limit_bytes() } else { 0 };
     out.reserve_bytes = jobs.space.reserve_bytes();
     debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);

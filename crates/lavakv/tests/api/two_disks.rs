@@ -39,7 +39,7 @@ fn names(sim: &SimEnv, dir: &str) -> Vec<String> {
     listed.into_iter().map(|entry| entry.name).collect()
 }
 
-fn is_log(name: &String) -> bool {
+fn is_log(name: &str) -> bool {
     name.ends_with(".log") || name.starts_with("STAGING")
 }
 
@@ -87,18 +87,24 @@ fn the_log_is_on_the_speed_disk_and_nothing_else() {
         return;
     }
     let (sim, mut model) = store(1);
-    assert!(!names(&sim, DIR).iter().any(is_log), "{:?}", names(&sim, DIR));
+    assert!(!names(&sim, DIR).iter().any(|name| is_log(name)), "{:?}", names(&sim, DIR));
     assert!(names(&sim, SPEED).iter().all(|name| is_log(name) || name.starts_with("SPEED")));
     let db = open(&sim).unwrap();
     assert_eq!(contents(&db), model);
     fill(&db, &mut model, 100..2000, 1);
     settle(&db);
     assert!(names(&sim, DIR).iter().any(|name| name.ends_with(".ksst")));
-    assert!(!names(&sim, DIR).iter().any(is_log), "{:?}", names(&sim, DIR));
+    assert!(!names(&sim, DIR).iter().any(|name| is_log(name)), "{:?}", names(&sim, DIR));
     let report = db.verify().unwrap();
     assert!(report.errors.is_empty(), "{report:?}");
     let listed = both(&sim).fs.list(Path::new(DIR)).unwrap();
-    crate::common::ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
+    let space = crate::common::ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
+    let speed = space.speed.unwrap();
+    let there = sim.env().fs.list(Path::new(SPEED)).unwrap();
+    assert_eq!(
+        (speed.bytes, &*speed.place),
+        (there.iter().map(|entry| entry.allocated).sum(), Path::new(SPEED))
+    );
     let reader = Db::open_read_only_in(sim.env(), DIR, options(Some(SPEED))).unwrap();
     assert_eq!(contents(&reader), model);
     drop(reader);
@@ -264,7 +270,7 @@ fn a_crash_while_the_log_moves_leaves_it_in_one_place() {
                 assert_eq!(contents(&db), model, "seed {seed}, {kind:?} at operation {op}");
                 db.put(b"more", b"of it").unwrap();
                 db.close().unwrap();
-                assert!(!names(&after, DIR).iter().any(is_log), "{:?}", names(&after, DIR));
+                assert!(!names(&after, DIR).iter().any(|name| is_log(name)), "{:?}", names(&after, DIR));
             }
         }
     }

@@ -66,6 +66,7 @@ fn open_once(
     damage: Option<Vec<Error>>,
 ) -> Result<Arc<Core>> {
     let manifest = Arc::new(manifest);
+    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state()));
     let (up_to_damage, mut damage) = (damage.is_some(), damage.unwrap_or_default());
     // Nothing is written, and so nothing counted.
     let context = Arc::new(Context::new(env, Location::unmetered(env, dir)));
@@ -88,7 +89,7 @@ fn open_once(
         lane.replay_to_read(up_to_damage, &mut |batch| restored.replay(batch).map(drop))?;
     damage.extend(of_lane);
     if !up_to_damage {
-        let now = Manifest::recover(env, dir, true, &Engines::of::<LavaLog>())?.state();
+        let now = Manifest::recover(given, dir, true, &Engines::of::<LavaLog>())?.state();
         let moved = then.edit_number != now.edit_number;
         let group_moved = then.log_chain(Lane::LOG).any(|group| !is_same_group(&then, &now, group.ltn));
         // Pages behind a hole are what a crash leaves, too; then nobody edits the manifest.

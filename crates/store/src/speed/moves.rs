@@ -85,6 +85,7 @@ pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) ->
     directory::make(&Env { fs: disks.speed.clone(), ..env.clone() }, speed.dir)?;
     let held = lock(env, disks)?;
     check_vacant(disks, Some(state.uid))?;
+    settle(manifest)?;
     clear(speed)?;
     let (disk, session) = (env.new_uid(), env.new_uid());
     let identity =
@@ -124,11 +125,14 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     let Some(known) = &state.speed else {
         check_vacant(&disks, Some(state.uid))?;
         let _held = lock(env, &disks)?;
+        judge(&Env { fs: disks.capacity.clone(), ..env.clone() }, dir, &manifest)?;
+        settle(&manifest)?;
         return clear(speed);
     };
     let _held = both(store_lock, Some(lock(env, &disks)?));
     let slots = check_disk(&disks, state.uid, known)?;
     judge(env, dir, &manifest)?;
+    settle(&manifest)?;
     let good = slots.matching(known).unwrap_or_default();
     let identity = Identity {
         store: state.uid,
@@ -147,6 +151,15 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     manifest.commit_store(|_| Ok(vec![Record::SpeedDisk { disk: None }]), |_| {})?;
     manifest.confirm()?;
     clear(speed)
+}
+
+/// What the manifest says is durable from here on, not only there to be seen: the process that wrote the last edit of it may have died before
+/// that was synced. Where the log is follows from it, and so does what is removed.
+fn settle(manifest: &Manifest) -> Result<()> {
+    if manifest.report().name.is_empty() || base::canary::is("log-moves-by-an-edit-that-may-be-lost") {
+        return Ok(());
+    }
+    manifest.roll()
 }
 
 /// Nothing on the disk is the store's any more. What says so goes last.

@@ -226,8 +226,8 @@ pub fn path(disks: &Disks) -> PathBuf {
     io::fs::join(&disks.speed_dir, names::SPEED)
 }
 
-/// Finds out whether the second disk, or that there is none, is what the manifest says. Nothing is written. A store that is to get its second
-/// disk with this opening has none yet: that is refused to those who only read.
+/// Finds out whether the second disk, or that there is none, is what the manifest says. Nothing is written. A store may be about to get its second
+/// disk: who writes moves the log there, and who reads finds it where it is.
 ///
 /// # Errors
 /// `InvalidArgument` if there is one too many or too few, or the disk is of another store or an earlier time; `NotFound` if it is missing or
@@ -241,10 +241,7 @@ pub fn check(
     match (known, env.fs.disks(dir)) {
         (None, None) => Ok(()),
         (Some(known), None) => Err(left_out(known).at_file(dir)),
-        (None, Some(disks)) if read_only => {
-            let why = "the log of this store is in its own directory: open it without a speed disk";
-            Err(Error::invalid(why).at_file(&disks.speed_dir))
-        }
+        (None, Some(disks)) if read_only => check_unknown(&disks, store),
         (None, Some(_)) => Ok(()),
         (Some(known), Some(disks)) => check_disk(&disks, store, known).map(drop),
     }
@@ -256,6 +253,29 @@ fn left_out(known: &SpeedDisk) -> Error {
          is lost, repair the store without it, which loses what is in the log alone",
         known.place
     ))
+}
+
+/// Who reads a store may name the disk that it is about to get: nothing of the store is there yet.
+fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
+    let slots = match Slots::read(disks) {
+        Err(e) if e.is_corruption() => None,
+        read => read?,
+    };
+    let newest = slots.and_then(|slots| slots.intact().max_by_key(|slot| slot.epoch).copied());
+    let error = match newest {
+        None => return Ok(()),
+        Some(found) if found.store == store && found.moving => return Ok(()),
+        Some(found) if found.store == store => Error::corruption(format!(
+            "the speed disk is of session {} of the store, and the manifest knows none: the manifest has lost its end, or the store's \
+             directory is an older copy, or the disk was given back",
+            found.epoch
+        )),
+        Some(found) => Error::invalid(format!(
+            "this is the speed disk of another store, {:?}, and the log of this one is in its own directory: open it without",
+            found.store
+        )),
+    };
+    Err(error.at_file(&disks.speed_dir))
 }
 
 /// The slots of the disk, if it is the one that the manifest means.

@@ -463,6 +463,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "the manifest says that the log is on the speed disk before the names of its files there are durable",
     ),
     row(
+        "log-moves-by-an-edit-that-may-be-lost",
+        "two-disks",
+        Some(1592),
+        "the log moves to another disk by an edit of the manifest that may be lost",
+    ),
+    row(
         "speed-directory-not-synced",
         "crash-on-two-disks",
         None,
