@@ -156,7 +156,7 @@ impl Stream {
         let Some(mixture) = self.mixture.filter(|mixture| mixture.only().is_none()) else { return };
         self.kind = mixture.draw(&mut self.picks);
         if self.kind == Kind::Insert {
-            self.index = self.inserts.next();
+            self.index = self.inserts.insert();
         } else if mixture.asks_for_latest(self.kind) {
             self.index = self.inserts.latest(rank);
         }

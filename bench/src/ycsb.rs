@@ -128,7 +128,7 @@ impl Inserts {
     }
 
     /// The index of the next key.
-    pub fn next(&mut self) -> u64 {
+    pub fn insert(&mut self) -> u64 {
         self.count += 1;
         self.nth(self.count - 1)
     }

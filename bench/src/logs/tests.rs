@@ -125,7 +125,8 @@ fn a_writer_may_append_several_at_once() {
             assert!(report.appends.is_multiple_of(in_flight), "{report:?}");
         }
         let forgets = Shared(std::sync::Arc::new(Forgetful { forgets: true, ..Forgetful::default() }));
-        assert!(run(&args, &forgets, Path::new("/")).is_err());
+        // On a busy machine a run may end before anything was forgotten.
+        assert!((0..20).any(|_| run(&args, &forgets, Path::new("/")).is_err()));
     }
 }
 

@@ -58,6 +58,6 @@ fn threads_insert_apart_and_ask_for_what_is_there() {
 fn what_was_inserted_last_comes_before_what_was_loaded_last() {
     let mut inserts = Inserts::new(10, 1, 4);
     assert_eq!((inserts.latest(0), inserts.latest(9)), (9, 0));
-    assert_eq!((inserts.next(), inserts.next()), (11, 15));
+    assert_eq!((inserts.insert(), inserts.insert()), (11, 15));
     assert_eq!((0..4).map(|ago| inserts.latest(ago)).collect::<Vec<_>>(), [15, 11, 9, 8]);
 }
