@@ -89,6 +89,7 @@ targets! {
     log::log_sealed, log_sealed_seeds, 2048, 600;
     manifest::edit, edit_seeds, 8192, 3000;
     manifest::current, current_seeds, 256, 3000;
+    manifest::speed_identity, speed_identity_seeds, 256, 3000;
     manifest::manifest, manifest_seeds, 32 << 10, 800;
     manifest::manifest_sealed, manifest_sealed_seeds, 16 << 10, 800;
     lavafs::superblock, superblock_seeds, 4096, 3000;

@@ -6,11 +6,15 @@ use base::codec::{Reader, put_bytes, put_u32, put_u64, put_varint};
 use base::{Result, Uid};
 use io::sim::SimEnv;
 use std::path::Path;
+use store::volumes::identity::Identity;
 use version::{Edit, Manifest, State, dump_manifest, names};
 
 const GOLDEN: &[u8] = include_bytes!("../../crates/version/tests/golden/manifest-v1.bin");
 const GOLDEN_RECORDS: &[u8] = include_bytes!("../../crates/version/tests/golden/records-v1.bin");
 const GOLDEN_CURRENT: &[u8] = include_bytes!("../../crates/version/tests/golden/current-v1.txt");
+const GOLDEN_SPEED: &[u8] = include_bytes!("../../crates/store/tests/golden/speed-v1.bin");
+/// Where the checksum of a slot of an identity is.
+const SPEED_SUM_AT: usize = 92;
 /// The number of the golden manifest.
 const NUMBER: u64 = 77;
 
@@ -171,6 +175,30 @@ pub fn manifest_sealed_seeds() -> Vec<Vec<u8>> {
     };
     let payloads = golden_payloads();
     (1..payloads.len()).step_by(4).map(|n| row(&payloads[..n])).collect()
+}
+
+/// A slot of the identity of a second disk, as it is and with its checksum computed anew.
+pub fn speed_identity(data: &[u8]) {
+    let mut sealed = data.to_vec();
+    if let (Some(disk), Some((body, sum))) = (data.get(32..48), sealed.split_at_mut_checked(SPEED_SUM_AT)) {
+        let mut uid = Uid::default();
+        uid.0.copy_from_slice(disk);
+        let (own, _) = sum.split_at_mut(sum.len().min(4));
+        own.copy_from_slice(&(checksum(body) ^ mask(uid, 0)).to_le_bytes()[..own.len()]);
+    }
+    for bytes in [data, &sealed] {
+        let Ok(identity) = Identity::decode(bytes) else { continue };
+        assert_eq!(
+            Identity::decode(&identity.encode()).ok(),
+            Some(identity),
+            "an identity is not what it was"
+        );
+    }
+}
+
+/// The golden slots.
+pub fn speed_identity_seeds() -> Vec<Vec<u8>> {
+    GOLDEN_SPEED.chunks(io::PAGE).map(|slot| slot[..SPEED_SUM_AT + 4].to_vec()).collect()
 }
 
 #[cfg(test)]

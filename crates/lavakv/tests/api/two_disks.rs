@@ -174,6 +174,30 @@ fn a_disk_of_another_time_is_refused() {
     refused_alike(&sim, Some(SPEED), ErrorKind::InvalidArgument, SPEED, "or that of a copy of the store");
 }
 
+/// The directory is of before the store got its disk: who writes must not take the disk for a new one, nor who reads its log for none.
+#[test]
+fn a_directory_of_before_the_disk_is_refused() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let sim = SimEnv::new(6);
+    open_alone(&sim).unwrap().close().unwrap();
+    copy(&sim, DIR, "/old-dir");
+    open(&sim).unwrap().close().unwrap();
+    copy(&sim, "/old-dir", DIR);
+    let before = sim.state_hash();
+    let says = |result: Result<Db>, kind, what: &str| {
+        let text = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        refused(result, kind, SPEED);
+        assert!(text.contains(what), "{text}");
+    };
+    let written = Db::open_in(sim.env(), DIR, options(Some(SPEED)));
+    says(written, ErrorKind::InvalidArgument, "this was the speed disk of this store up to session");
+    let read = Db::open_read_only_in(sim.env(), DIR, options(Some(SPEED)));
+    says(read, ErrorKind::Corruption, "and the manifest knows none");
+    assert_eq!(sim.state_hash(), before);
+}
+
 /// One slot of the identity that is damaged is no loss; both are told, and repair reads the log all the same.
 #[test]
 fn a_damaged_identity() {

@@ -326,3 +326,6 @@ fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;
