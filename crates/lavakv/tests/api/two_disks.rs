@@ -4,7 +4,7 @@ use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, s
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::{give_back, joined};
-use lavastore_lavakv::{Db, Durability, Env, ErrorKind, Options, RepairOptions, Result};
+use lavastore_lavakv::{DamagedFiles, Db, Durability, Env, ErrorKind, Options, RepairOptions, Result};
 use std::path::{Path, PathBuf};
 
 const SPEED: &str = "/speed";
@@ -193,7 +193,8 @@ fn a_directory_of_before_the_disk_is_refused() {
     };
     let written = Db::open_in(sim.env(), DIR, options(Some(SPEED)));
     says(written, ErrorKind::InvalidArgument, "this was the speed disk of this store up to session");
-    let read = Db::open_read_only_in(sim.env(), DIR, options(Some(SPEED)));
+    let strict = Options { damaged_files: DamagedFiles::Refuse, ..options(Some(SPEED)) };
+    let read = Db::open_read_only_in(sim.env(), DIR, strict);
     says(read, ErrorKind::Corruption, "and the manifest knows none");
     assert_eq!(sim.state_hash(), before);
 }
