@@ -15,7 +15,7 @@ use crate::files::{remove_all, unfinished};
 use crate::manifest::{Engines, Manifest, Record, State};
 use crate::names::{self, FileKind};
 use crate::volumes::SpeedDisk;
-use crate::volumes::identity::{Identity, IdentityFile, Slots, check_disk};
+use crate::volumes::identity::{self, Identity, IdentityFile, check_disk};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, AlignedBuf, Disks, Env, FileLock, FileSystem, PAGE};
 use std::path::Path;
@@ -45,12 +45,7 @@ pub(super) fn check_vacant(disks: &Disks, store: Option<Uid>) -> Result<()> {
         listed => listed?,
     };
     let at = |why: String| Err(Error::invalid(why).at_file(&disks.speed_dir));
-    let newest = match Slots::read(disks) {
-        // Not even that was written.
-        Err(e) if e.is_corruption() => None,
-        read => read?.and_then(|slots| slots.intact().max_by_key(|slot| slot.epoch).copied()),
-    };
-    match newest {
+    match identity::of_place(disks)? {
         Some(Identity { store: found, moving: true, .. }) if Some(found) == store => return Ok(()),
         Some(found) if Some(found.store) == store => {
             return at(format!(

@@ -155,9 +155,9 @@ impl Slots {
         }
     }
 
-    /// Those that are intact.
-    pub fn intact(&self) -> impl Iterator<Item = &Identity> {
-        self.0.iter().filter_map(|slot| slot.as_ref().ok())
+    /// The newest of those that are intact.
+    fn newest(&self) -> Option<&Identity> {
+        self.0.iter().filter_map(|slot| slot.as_ref().ok()).max_by_key(|slot| slot.epoch)
     }
 
     /// The slot that says what the manifest says.
@@ -226,6 +226,17 @@ pub fn path(disks: &Disks) -> PathBuf {
     io::fs::join(&disks.speed_dir, names::SPEED)
 }
 
+/// What a place says that the manifest does not know as the store's disk: damage there is what a beginning was cut off at.
+///
+/// # Errors
+/// `Unsupported` if a newer release wrote it; those of reading.
+pub fn of_place(disks: &Disks) -> Result<Option<Identity>> {
+    match Slots::read(disks) {
+        Err(e) if e.is_corruption() => Ok(None),
+        read => Ok(read?.and_then(|slots| slots.newest().copied())),
+    }
+}
+
 /// Finds out whether the second disk, or that there is none, is what the manifest says. Nothing is written. A store may be about to get its second
 /// disk: who writes moves the log there, and who reads finds it where it is.
 ///
@@ -257,12 +268,7 @@ fn left_out(known: &SpeedDisk) -> Error {
 
 /// Who reads a store may name the disk that it is about to get: nothing of the store is there yet.
 fn check_unknown(disks: &Disks, store: Uid) -> Result<()> {
-    let slots = match Slots::read(disks) {
-        Err(e) if e.is_corruption() => None,
-        read => read?,
-    };
-    let newest = slots.and_then(|slots| slots.intact().max_by_key(|slot| slot.epoch).copied());
-    let error = match newest {
+    let error = match of_place(disks)? {
         None => return Ok(()),
         Some(found) if found.store == store && found.moving => return Ok(()),
         Some(found) if found.store == store => Error::corruption(format!(
@@ -296,7 +302,7 @@ pub fn check_disk(disks: &Disks, store: Uid, known: &SpeedDisk) -> Result<Slots>
     if slots.matching(known).is_some() || base::canary::is("stale-speed-disk-taken") {
         return Ok(slots);
     }
-    let Some(newest) = slots.intact().max_by_key(|slot| slot.epoch) else {
+    let Some(newest) = slots.newest() else {
         let why = "both slots of the identity of the speed disk are damaged: restore the file from a backup, or repair the store";
         let error = Error::corruption(why).at_file(path(disks));
         return Err(slots.damage().cloned().into_iter().fold(error, Error::caused_by));
