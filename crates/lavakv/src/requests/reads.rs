@@ -91,14 +91,20 @@ impl Reads {
         }
     }
 
-    /// The thread of the driver: `block` takes those that need a thread which may block. Ends when this is closed.
+    /// The thread of the driver: `block` takes those that need a thread which may block. Ends when this is closed, or by a panic outside of a
+    /// step: then this is closed, or what is brought would wait for ever.
     pub fn run(&self, block: impl Fn(Ticket)) {
         let Some(mut driver) = lock(&self.driver).take() else { return };
         let queue = driver.queue.insert(ReadQueue::new(&self.context.env));
         let _ = self.waker.set(queue.waker());
-        while let Some(brought) = self.inbox.take(!driver.flights.is_empty()) {
-            let waits = brought.is_empty();
-            driver.turn(&self.context, brought, waits).into_iter().for_each(&block);
+        let drive = || {
+            while let Some(brought) = self.inbox.take(!driver.flights.is_empty()) {
+                let waits = brought.is_empty();
+                driver.turn(&self.context, brought, waits).into_iter().for_each(&block);
+            }
+        };
+        if guarded(&self.context, drive).is_none() {
+            drop(self.inbox.close(|| {}));
         }
     }
 
@@ -154,3 +160,6 @@ fn step(context: &Context, mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
     })
     .flatten()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
