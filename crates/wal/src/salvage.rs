@@ -495,7 +495,12 @@ impl SalvagedLog {
                 if !in_gap {
                     steps.push(gap(lpn));
                 }
+                // Of the page before only an earlier state is left. This one is what it was.
+                let goes_on = used.is_some() && group.pages.contains_key(&lpn);
                 (used, in_gap) = (None, true);
+                if goes_on {
+                    continue;
+                }
                 // Pages that are not there are passed at once.
                 let next = group.pages.range(lpn + 1..).next().map_or(end, |(&next, _)| next);
                 let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.lpn);

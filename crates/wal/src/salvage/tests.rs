@@ -148,6 +148,31 @@ fn a_zeroed_page_takes_its_batches_and_no_others() {
     assert!(zeroed > 40, "{zeroed}");
 }
 
+/// Where the file lost a page, staging may have an earlier state of it, which is shorter than the next page says: that one counts all the same.
+#[test]
+fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
+    let mut caller = Caller::new(9, 1);
+    let staging = dir().join(Lane::FIRST.staging_name());
+    caller.append(100, Durability::Buffered).unwrap();
+    let earlier = caller.sim.read_file(&staging).unwrap();
+    caller.append(100, Durability::Buffered).unwrap();
+    caller.sync(caller.wal.last_position().unwrap()).unwrap();
+    let (place, behind) = (path_of(1), 3);
+    for _ in 2..behind + 2 {
+        caller.append(100, Durability::Durable).unwrap();
+    }
+    caller.close().unwrap();
+    let (sim, manifest) = (caller.sim.fork(0), caller.manifests.last().unwrap().1.clone());
+    let (all, gaps) = read(&sim, Some(&manifest));
+    assert!(all.len() == 5 && gaps.is_empty(), "{gaps:?}");
+    sim.overwrite(&place, 0, &[0; PAGE]).unwrap();
+    sim.overwrite(&staging, 0, &earlier).unwrap();
+    let (found, gaps) = read(&sim, Some(&manifest));
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert_eq!((gaps[0].after_seq, gaps[0].before_seq), (all[0].0, Some(all[2].0)), "{gaps:?}");
+    assert!(found == [&all[..1], &all[2..]].concat(), "{found:?}");
+}
+
 #[test]
 fn a_missing_or_shorter_file_is_told() {
     let (sim, manifest, all) = closed(8);
