@@ -1,10 +1,10 @@
 //! Row `damaged-log`: pages of the log, the manifest or `CURRENT` of a closed store are damaged.
 //!
 //! An open for writing refuses with a typed error that names the file, or finds everything (the damage struck nothing that
-//! counts). An open for reading shows, of each family, the state after some prefix of all changes; after damage to the
-//! log that prefix has every change before those that the repair reports as lost. Where an older state of the manifest is
-//! shown, files that it lists may be gone: then keys fail with a typed error, and what can be read was there once. The damaged
-//! store does not change by a byte. Then it is repaired, and the rest must be there (see the row `repair`).
+//! counts). An open for reading shows, of each family, the state after some prefix of all changes; where it ends at
+//! the page of the log from which on the repair reports changes as lost, that prefix has every change before those. Where an
+//! older state of the manifest is shown, files that it lists may be gone: then keys fail with a typed error, and what can be
+//! read was there once. The damaged store does not change by a byte. Then it is repaired, and the rest must be there (see the row `repair`).
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
@@ -107,7 +107,7 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
         Ok(db) => {
             ensure!(!db.damage().is_empty(), "the open for writing fails, and reading tells nothing");
             ensure!(db.damage().iter().all(is_typed), "not typed: {:?}", db.damage());
-            let low = if damaged.harmless { 0 } else { before_the_damage(store, sim)? };
+            let low = if damaged.harmless { 0 } else { before_the_damage(sim, &db.damage())? };
             shows_a_prefix(store, &db, low)?
         }
         Err(e) => {
@@ -122,16 +122,18 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
     Ok(seen)
 }
 
-/// How many changes come before those that the repair reports as lost.
-fn before_the_damage(store: &Store, sim: &SimEnv) -> Check<u64> {
-    if store.driver.refused > 0 {
-        return Ok(0);
-    }
+/// How many changes come before those that the repair reports as lost, if reading ends there. It may end before, at a page that is gone and
+/// had nothing but what is in tables, or nothing at all: a repair tells nothing of it, and goes on with what comes next.
+fn before_the_damage(sim: &SimEnv, read: &[Error]) -> Check<u64> {
     let env = machine::env(sim)?;
     let dry = RepairOptions { dry_run: true, ..RepairOptions::default() };
     let report = Db::repair_in(&env, DIR, &env, "/nowhere", &dry).doing(|| "dry run".into())?;
-    let lost = report.keys.lost.iter().filter_map(|lost| lost.sequences);
-    Ok(lost.map(|(first, _)| first - 1).min().unwrap_or(0))
+    let lost =
+        report.keys.lost.iter().filter_map(|lost| Some((lost.sequences?.0 - 1, &lost.file, lost.offset)));
+    let Some((before, file, offset)) = lost.min() else { return Ok(0) };
+    let is_there =
+        |error: &Error| error.offset() >= offset && error.file().is_some_and(|path| path.ends_with(file));
+    Ok(if read.iter().all(is_there) { before } else { 0 })
 }
 
 fn families(db: &Db) -> Vec<Family> {
@@ -224,6 +226,6 @@ fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
 
 /// The changes of a family with their sequences.
 fn changes(store: &Store, id: FamilyId) -> impl Iterator<Item = (u64, &Change)> {
-    let all = store.driver.history.writes.iter().flat_map(|write| &write.changes);
-    (1..).zip(all).filter(move |(_, (family, _))| *family == id).map(|(seq, (_, change))| (seq, change))
+    let own = store.driver.history.sequenced().filter(move |(_, (family, _))| *family == id);
+    own.map(|(seq, (_, change))| (seq, change))
 }

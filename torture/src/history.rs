@@ -105,6 +105,13 @@ struct Range {
 }
 
 impl History {
+    /// Every change with its sequence. Without those of writes that failed, and of those that took no sequence: the call that deletes a range of
+    /// nothing changes nothing.
+    pub fn sequenced(&self) -> impl Iterator<Item = (SeqNo, &(FamilyId, Change))> {
+        let writes = self.writes.iter().filter_map(|write| Some((write.first_seq?, &write.changes)));
+        writes.flat_map(|(first_seq, changes)| (first_seq..).zip(changes))
+    }
+
     /// Forgets the prepared table: call after adding to the history.
     pub fn changed(&mut self) {
         self.tables = OnceCell::new();

@@ -347,17 +347,13 @@ impl Store {
         };
         let covers =
             |lost: &LostRange| lost.sequences.is_none() && is_right_kind(lost) && lost.covers(id, key);
-        let gaps = lost.iter().filter_map(|lost| lost.sequences);
-        // Sequences that a refused write took are not in the history: what it counts is at most what the log has.
-        let is_exact = self.driver.refused == 0;
-        let gaps: Vec<_> = gaps.map(|(first, last)| (if is_exact { first } else { 0 }, last)).collect();
+        let gaps: Vec<_> = lost.iter().filter_map(|lost| lost.sequences).collect();
         lost.iter().any(covers) || is_explained(&gaps, versions, got)
     }
 
     /// The changes of a key with their sequences.
     fn changes_of<'a>(&'a self, id: FamilyId, key: &'a [u8]) -> impl Iterator<Item = (u64, &'a Change)> + 'a {
-        let all = self.driver.history.writes.iter().flat_map(|write| &write.changes);
-        let own = (1..).zip(all).filter(move |(_, (family, change))| {
+        let own = self.driver.history.sequenced().filter(move |(_, (family, change))| {
             *family == id
                 && match change {
                     Change::Put(k, _) | Change::Delete(k) => k.as_slice() == key,
