@@ -1,6 +1,6 @@
 //! The table of calls: every call of this crate to the operating system goes through a function of this module.
 //!
-//! Each is the call itself and nothing more. With the feature `faults`, which only campaigns and tests switch on, [`watch`]
+//! Each is the call itself and nothing more. With the feature `faults`, which only campaigns and tests switch on, `watch`
 //! looks at each call first: it may have it fail or come back short, and it writes down what was done. Without the feature
 //! the functions inline to the calls.
 //!
