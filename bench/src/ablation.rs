@@ -21,10 +21,11 @@
 //! Rows run in rounds: all of them, then all in the opposite order, and so on; ratios are taken within a round. Figure 19 is with
 //! `--space-limit`, 20 and 21 are without.
 //!
-//! [`policy`] does the same with the compaction policies.
+//! [`policy`] does the same with the compaction policies, [`spandb`] with the parts of the durable write path.
 
 pub mod policy;
 mod rounds;
+pub mod spandb;
 
 use crate::args::{BenchArgs, Workload};
 use crate::engine::Opener;

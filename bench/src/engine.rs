@@ -5,7 +5,7 @@ use crate::args::{BenchArgs, Codec, Placement};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{Ablation, Histograms, PolicyChoice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The memtable of one of many families.
@@ -55,6 +55,10 @@ pub struct EngineSettings {
     pub direct_io: bool,
     /// Compression of blocks.
     pub compression: Codec,
+    /// LavaStore: durable writes of the log at once.
+    pub loggers: u64,
+    /// LavaStore: the log is there.
+    pub log_dir: Option<PathBuf>,
 }
 
 impl EngineSettings {
@@ -73,6 +77,8 @@ impl EngineSettings {
         let level_base_bytes = args.level_base_bytes.unwrap_or(memtable_bytes * LEVEL_BASE_MEMTABLES);
         Ok(EngineSettings {
             sync: args.is_durable(),
+            loggers: args.requests.loggers,
+            log_dir: args.requests.log_dir.clone(),
             families,
             cache_bytes: args.cache_budget(),
             memtable_bytes,

@@ -6,7 +6,7 @@ use crate::engine::{Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Options, Outcome,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
     PolicyChoice, RequestOptions, RequestQueue, Requests, SpaceLimit, Value, ValuePlacement, WriteBatch,
     WriteOptions, Writer,
 };
@@ -80,6 +80,8 @@ fn options(settings: &EngineSettings) -> Options {
         },
         ablation: settings.ablation,
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
+        loggers: Loggers { writes_max: settings.loggers as usize, ..Loggers::default() },
+        speed: settings.log_dir.clone(),
         ..defaults
     }
 }
@@ -114,6 +116,8 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),
+        ("loggers", options.loggers.writes_max.to_string()),
+        ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

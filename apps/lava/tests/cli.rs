@@ -447,6 +447,19 @@ fn bench_compares_policies_and_cleans_up() {
 }
 
 #[test]
+fn bench_tells_the_parts_of_the_durable_write_path_apart() {
+    let s = Scratch::new("bench-spandb");
+    let line = "bench ablation --spandb --pairs 1 --num 500 --value-size 100 --writers 4 --seconds 0.1 --json r.json";
+    let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!s.path("bench-data").exists(), "its stores are left");
+    let told = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+    assert_eq!((told["rows"].as_array().unwrap().len(), told["writers"].as_u64()), (7, Some(4)));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("durable puts a second") && text.contains("asynchronous, 3 loggers"), "{text}");
+}
+
+#[test]
 fn the_demonstration_holds() {
     let s = Scratch::new("demo");
     for _ in 0..2 {

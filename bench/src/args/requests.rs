@@ -4,6 +4,7 @@ use super::{BenchArgs, Workload};
 use crate::ycsb::{Mix, Mixture};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Most requests in flight, and most writers.
 const DEPTH_MAX: u64 = 4096;
@@ -27,11 +28,30 @@ pub struct RequestArgs {
     /// sync: one thread has them in flight, in place of a thread for each
     #[arg(long = "async")]
     pub in_flight: bool,
+    /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3
+    #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
+    pub loggers: u64,
+    /// LavaStore: a directory on a second disk, for the log
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
+    /// second disk for the log is
+    #[arg(long)]
+    pub spandb: bool,
 }
 
 impl Default for RequestArgs {
     fn default() -> Self {
-        RequestArgs { depth: 64, mix: None, blocking: false, writers: 1, in_flight: false }
+        RequestArgs {
+            depth: 64,
+            mix: None,
+            blocking: false,
+            writers: 1,
+            in_flight: false,
+            loggers: 1,
+            log_dir: None,
+            spandb: false,
+        }
     }
 }
 
@@ -49,6 +69,12 @@ impl RequestArgs {
             Some("--workload is read, write or mixed for async, and a to f for ycsb")
         } else if all.workload == Workload::Ycsb && all.batch != 1 {
             Some("ycsb has no --batch: its operations are single ones")
+        } else if !(1..=3).contains(&self.loggers) {
+            Some("--loggers must be 1 to 3")
+        } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
+            Some("--spandb is of ablation alone, without --policy")
+        } else if self.log_dir.is_some() && !(self.spandb || own) {
+            Some("--log-dir is of async, sync and ablation --spandb alone: a store of its own is made there")
         } else {
             None
         }

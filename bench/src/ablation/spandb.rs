@@ -1,0 +1,203 @@
+//! What each part of the durable write path is worth: `ablation --spandb`.
+//!
+//! The workload `sync` runs once for each row, every time in a fresh directory: durable puts of existing keys, of which `--writers` (64
+//! unless told) wait at once.
+//!
+//! | row | what it is |
+//! |---|---|
+//! | `one at a time` | a single writer: every put is a device write of its own, nothing is shared |
+//! | `blocking` | a thread for each put that waits: those that wait together share a device write |
+//! | `blocking, N loggers` | the same with up to N such writes at the device at once, where that is found to pay |
+//! | `asynchronous`, `asynchronous, N loggers` | one thread that has all puts in flight |
+//! | `blocking, second disk`, `asynchronous, second disk` | the log is in `--log-dir` |
+//!
+//! That those who sync wait for each other's company no switch takes away: what it is worth is between the first two rows. Rows run in
+//! rounds as those of the parent do; ratios are those of the same round, to `blocking`.
+
+use super::rounds::{self, ROUNDS};
+use crate::args::requests::RequestArgs;
+use crate::args::{BenchArgs, Workload};
+use crate::engine::Opener;
+use crate::host::alone;
+use crate::report::{Report, human_count};
+use crate::spread::Spread;
+use crate::{Result, run};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Puts that wait at once, unless told.
+const WRITERS: u64 = 64;
+/// The row that others are compared with.
+const BASE: &str = "blocking";
+
+type Figure = rounds::Figure<Report>;
+
+const FIGURES: [Figure; 6] = [
+    ("ops_per_s", "durable puts a second (more is better)", 0, |r| Some(r.ops_per_s)),
+    ("p50_us", "P50, us", 1, |r| Some(r.p50_us)),
+    ("p99_us", "P99, us", 1, |r| Some(r.p99_us)),
+    ("cpu_us_per_op", "processor time of a put, us", 2, |r| Some(r.costs.cpu_us_per_op)),
+    ("write_amplification", "bytes that the process wrote per user byte", 2, |r| r.write_amplification),
+    ("device_write_amplification", "bytes that the device wrote per user byte", 2, |r| {
+        r.device_write_amplification
+    }),
+];
+
+/// One figure of a row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SpanFigure {
+    /// Over the rounds.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// To `blocking`, of each round; that row has none.
+    pub over_blocking: Option<Spread>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SpanRow {
+    /// What it is.
+    pub row: String,
+    /// Figures by name; one that a run does not have is left out.
+    #[serde(flatten)]
+    pub figures: BTreeMap<String, SpanFigure>,
+    /// Runs in which the process was stopped for a while, so that their times are void.
+    pub suspended_runs: u64,
+    /// The reports, round by round.
+    pub runs: Vec<Report>,
+}
+
+/// All rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SpanReport {
+    /// `ablation`.
+    pub workload: String,
+    /// How often each row ran.
+    pub rounds: u64,
+    /// Puts that wait at once, but in the row of one.
+    pub writers: u64,
+    /// The rows in order.
+    pub rows: Vec<SpanRow>,
+    /// The options of all runs but what makes the rows.
+    pub options: BenchArgs,
+}
+
+/// Puts that wait at once.
+fn writers(args: &BenchArgs) -> u64 {
+    if args.requests.writers == RequestArgs::default().writers { WRITERS } else { args.requests.writers }
+}
+
+/// The rows, with the options of their runs.
+fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
+    let of = |writers: u64, in_flight: bool, loggers: u64, second_disk: bool| {
+        let log_dir = args.requests.log_dir.clone().filter(|_| second_disk);
+        let requests =
+            RequestArgs { writers, in_flight, loggers, log_dir, spandb: false, ..args.requests.clone() };
+        BenchArgs { workload: Workload::Sync, pairs: None, requests, ..args.clone() }
+    };
+    let many = writers(args);
+    let mut rows = vec![("one at a time".to_owned(), of(1, false, 1, false))];
+    for (name, in_flight) in [(BASE, false), ("asynchronous", true)] {
+        rows.push((name.to_owned(), of(many, in_flight, 1, false)));
+        for loggers in 2..=3 {
+            rows.push((format!("{name}, {loggers} loggers"), of(many, in_flight, loggers, false)));
+        }
+        if args.requests.log_dir.is_some() {
+            rows.push((format!("{name}, second disk"), of(many, in_flight, 1, true)));
+        }
+    }
+    rows
+}
+
+/// Makes the runs below `dir`, which is the caller's to remove, and tells `progress` before each.
+///
+/// # Errors
+/// Options that make no sense, those of the runs.
+pub fn compare(
+    args: &BenchArgs,
+    opener: &dyn Opener,
+    dir: &Path,
+    progress: &dyn Fn(&str),
+) -> Result<SpanReport> {
+    args.check()?;
+    let rows = rows(args);
+    rows.iter().try_for_each(|(_, args)| args.check())?;
+    let rounds = args.pairs.unwrap_or(ROUNDS);
+    let names: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+    let runs = rounds::runs(&names, rounds, dir, progress, |at, dir| one(&rows[at].1, opener, dir))?;
+    let values = rounds::values(&FIGURES, &runs);
+    let base = names.iter().position(|name| name == BASE).unwrap_or(0);
+    let row = |(at, (row, runs)): (usize, (String, Vec<Report>))| SpanRow {
+        row,
+        figures: figures(&values, at, base),
+        suspended_runs: runs.iter().filter(|r| r.costs.suspended_seconds > 0.0).count() as u64,
+        runs,
+    };
+    Ok(SpanReport {
+        workload: "ablation".to_owned(),
+        rounds,
+        writers: writers(args),
+        rows: names.into_iter().zip(runs).enumerate().map(row).collect(),
+        options: BenchArgs { pairs: Some(rounds), ..args.resolved() },
+    })
+}
+
+/// A run. On the second disk its log has a directory of its own, which is removed after it.
+fn one(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
+    let Some(logs) = &args.requests.log_dir else { return run(args, opener, dir) };
+    let name = dir.file_name().map_or_else(Default::default, ToOwned::to_owned);
+    alone(&logs.join(name), |log_dir| {
+        let requests = RequestArgs { log_dir: Some(log_dir.to_owned()), ..args.requests.clone() };
+        run(&BenchArgs { requests, ..args.clone() }, opener, dir)
+    })
+}
+
+fn figures(values: &[Vec<Vec<f64>>], at: usize, base: usize) -> BTreeMap<String, SpanFigure> {
+    let of = |(number, (name, ..)): (usize, &Figure)| {
+        let own = &values[at][number];
+        let figure = SpanFigure {
+            spread: Spread::of(own.iter().copied())?,
+            over_blocking: (at != base).then(|| Spread::of_ratios(own, &values[base][number])).flatten(),
+        };
+        Some(((*name).to_owned(), figure))
+    };
+    FIGURES.iter().enumerate().filter_map(of).collect()
+}
+
+impl SpanReport {
+    /// For people: a table for each figure.
+    pub fn text(&self) -> String {
+        let o = &self.options;
+        let mut text = format!(
+            "durable puts: {} keys, values {} B, {} wait at once; {} round{} (a claim needs {ROUNDS})\n\
+             median [min .. max]; ratios are those of the same round, to {BASE}\n",
+            human_count(o.keys()),
+            o.sizes(),
+            self.writers,
+            self.rounds,
+            if self.rounds == 1 { "" } else { "s" },
+        );
+        for (name, title, digits, _) in FIGURES {
+            let _ = writeln!(text, "\n{title}");
+            self.rows.iter().for_each(|row| text.push_str(&row.line(name, digits)));
+        }
+        for row in self.rows.iter().filter(|row| row.suspended_runs > 0) {
+            let _ = writeln!(text, "NOT VALID: {} was stopped in {} runs", row.row, row.suspended_runs);
+        }
+        text
+    }
+}
+
+impl SpanRow {
+    fn line(&self, name: &str, digits: usize) -> String {
+        let Some(figure) = self.figures.get(name) else { return format!("{:<28} -\n", self.row) };
+        let ratio = figure.over_blocking.map_or(String::new(), |s| format!("x{}", s.text(2)));
+        let line = format!("{:<28}{:>36}{ratio:>28}", self.row, figure.spread.text(digits));
+        line.trim_end().to_owned() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests;

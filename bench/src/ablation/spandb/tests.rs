@@ -1,0 +1,63 @@
+use super::*;
+use crate::args::tests::args;
+use crate::host::WorkDir;
+use crate::lava::Lava;
+use std::sync::Mutex;
+
+fn names(line: &str) -> Vec<String> {
+    rows(&args(line)).into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_row_differs_in_its_part_alone() {
+    let plain = names("ablation --spandb");
+    let part = ["one at a time", "blocking", "blocking, 2 loggers", "blocking, 3 loggers", "asynchronous"];
+    assert_eq!(plain[..5], part);
+    assert_eq!(plain.len(), 7);
+    assert_eq!(names("ablation --spandb --log-dir /elsewhere").len(), 9);
+    for (name, args) in rows(&args("ablation --spandb --writers 8 --log-dir /elsewhere")) {
+        let requests = &args.requests;
+        assert!(args.check().is_ok() && args.is_durable(), "{name}");
+        assert_eq!(requests.writers, if name == "one at a time" { 1 } else { 8 }, "{name}");
+        assert_eq!(args.in_flight().is_some(), name.starts_with("asynchronous"), "{name}");
+        assert_eq!(requests.log_dir.is_some(), name.ends_with("second disk"), "{name}");
+        assert_eq!(requests.loggers > 1, name.ends_with("loggers"), "{name}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for line in
+        ["sync --spandb", "ablation --spandb --policy", "sync --loggers 4", "load --log-dir /elsewhere"]
+    {
+        assert!(args(line).check().is_err(), "{line}");
+    }
+}
+
+#[test]
+fn every_row_is_measured_and_its_directories_are_removed() {
+    let parent = std::env::temp_dir().join(format!("bench-spandb-test-{}", std::process::id()));
+    let (dir, logs) =
+        (WorkDir::fresh(&parent.join("stores")).unwrap(), WorkDir::fresh(&parent.join("logs")).unwrap());
+    let mut args = args("ablation --spandb --num 2000 --value-size 100 --seconds 0.1 --writers 4 --pairs 1");
+    args.requests.log_dir = Some(logs.path().to_owned());
+    let steps = Mutex::new(Vec::new());
+    let report =
+        compare(&args, &Lava, dir.path(), &|step| steps.lock().unwrap().push(step.to_owned())).unwrap();
+    assert_eq!((report.rounds, report.writers, report.rows.len()), (1, 4, 9));
+    assert_eq!(steps.into_inner().unwrap()[1], "round 1 of 1: blocking");
+    for row in &report.rows {
+        let settings = &row.runs[0].engine_settings;
+        assert!(row.runs[0].ops > 0 && row.figures["ops_per_s"].spread.median > 0.0, "{}", row.row);
+        assert_eq!(settings["log_dir"].is_empty(), !row.row.ends_with("second disk"), "{}", row.row);
+        assert_eq!(row.figures["ops_per_s"].over_blocking.is_none(), row.row == BASE, "{}", row.row);
+    }
+    let text = report.text();
+    assert!(text.contains("asynchronous, 3 loggers") && text.contains("to blocking"), "{text}");
+    for dir in [dir.path(), logs.path()] {
+        assert!(io::Env::kernel().fs.list(dir).unwrap().is_empty(), "stores are removed");
+    }
+    let json = serde_json::to_string(&report).unwrap();
+    let back: SpanReport = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.rows[1].row, BASE);
+}
