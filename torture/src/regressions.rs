@@ -51,6 +51,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "the campaign asked of who reads a damaged log what only a repair finds, behind a lost page without changes that count",
     ),
     ("damaged-log-on-lavafs", 982_932_139_890, "the same, of a file that was cut"),
+    (
+        "damage",
+        613_327_299_011,
+        "compact_range waited for what a table that cannot be read keeps where it is",
+    ),
     ("log-crash", 34, "a record was not read as a block behind its page could not be"),
     (
         "log-joint",
