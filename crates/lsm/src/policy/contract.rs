@@ -14,7 +14,6 @@
 use super::compaction::Compaction;
 use super::facts::{Facts, Moves};
 use super::for_space::Need;
-use super::in_progress::InProgress;
 use super::manual::{ManualRange, ManualStep};
 use super::relocation::{Relocation, RelocationStep};
 use super::set_aside::SetAside;
@@ -115,9 +114,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
 
     /// The next step of a `compact_range`.
     fn manual(&self, facts: &Facts<'_>, walk: &mut ManualRange) -> ManualStep {
-        let nothing = InProgress::default();
-        let alone = Facts { busy: &nothing, ..*facts };
-        walk.step(facts, (&*self.moves(facts), &*self.moves(&alone)))
+        walk.step(facts, &*self.moves(facts))
     }
 
     /// The next step of a walk that puts values back into the order of their keys.

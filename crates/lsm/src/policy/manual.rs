@@ -40,10 +40,8 @@ impl ManualRange {
         ManualRange { low, high, seq_max: None, level: 0, done_to: None }
     }
 
-    /// What to do next, given how things are now. `moves`: what can be done now, and what could be if no job ran. What not even then can
-    /// be is passed over: no end of a job would clear the way.
-    pub fn step(&mut self, facts: &Facts<'_>, moves: (&dyn Moves, &dyn Moves)) -> ManualStep {
-        let (moves, alone) = moves;
+    /// What to do next, given how things are now.
+    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> ManualStep {
         let version = facts.version;
         let newest = version.levels.iter().flatten().map(|f| f.seq_range().1).max().unwrap_or(MAX_SEQ);
         let seq_max = *self.seq_max.get_or_insert(newest);
@@ -55,9 +53,8 @@ impl ManualRange {
             if self.level == 0 {
                 let files = version.overlapping(0, self.low.as_deref(), self.high.as_deref());
                 let mut old = files.iter().rev().filter(|f| f.seq_range().0 <= seq_max && !moves.stays(f));
-                let down = |moves: &dyn Moves, file| moves.level_0(file, Reason::Manual, seq_max);
-                match old.find(|file| down(alone, file).is_some()) {
-                    Some(oldest) => return start_or_wait(down(moves, oldest)),
+                match old.next() {
+                    Some(oldest) => return start_or_wait(moves.level_0(oldest, Reason::Manual, seq_max)),
                     None => self.level = 1,
                 }
                 continue;
@@ -67,16 +64,13 @@ impl ManualRange {
                     self.done_to = version.files(self.level).get(i).map(|f| f.largest.clone());
                 }
                 Some(i) => {
-                    let file = &version.files(self.level)[i];
-                    let pick_of = |moves: &dyn Moves| match self.level == bottom {
-                        true => moves.in_place(self.level, vec![file.clone()], Reason::Manual, Vec::new()),
+                    let pick = match self.level == bottom {
+                        true => {
+                            let file = version.files(self.level)[i].clone();
+                            moves.in_place(self.level, vec![file], Reason::Manual, Vec::new())
+                        }
                         false => moves.down(self.level, i, Reason::Manual),
                     };
-                    let pick = pick_of(moves);
-                    if pick.is_none() && pick_of(alone).is_none() {
-                        self.done_to = Some(file.largest.clone());
-                        continue;
-                    }
                     if let Some(c) = &pick {
                         let upper = c.inputs.first().and_then(|(_, files)| files.last());
                         self.done_to = upper.map(|f| f.largest.clone());

@@ -79,7 +79,10 @@ impl SetAside {
             .map(|(_, table)| table.clone())
             .collect();
         for file in version.files(0).iter().rev() {
-            if self.has(file.number) || in_the_way.iter().any(|other| other.overlaps(file)) {
+            // As inputs are chosen ([`Version::overlap_range`]): with the end of a range tombstone, which the file itself does not cover.
+            let (low, high) = (file.smallest_user_key(), file.largest_user_key());
+            let takes = |other: &Arc<FileMeta>| !other.ends_before(low) && !other.starts_after(high);
+            if self.has(file.number) || in_the_way.iter().any(takes) {
                 held.insert(file.number);
                 in_the_way.push(file.clone());
             }
