@@ -495,10 +495,9 @@ impl SalvagedLog {
                 if !in_gap {
                     steps.push(gap(lpn));
                 }
-                // Of the page before only an earlier state is left. This one is what it was.
-                let goes_on = used.is_some() && group.pages.contains_key(&lpn);
-                (used, in_gap) = (None, true);
-                if goes_on {
+                in_gap = true;
+                // Of the page before perhaps only an earlier state is left: what is here is as it was, and is looked at without it.
+                if used.take().is_some() {
                     continue;
                 }
                 // Pages that are not there are passed at once.
