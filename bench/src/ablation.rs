@@ -171,17 +171,15 @@ pub fn ablation(
 }
 
 fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, RowFigure> {
-    let of = |(number, (name, ..)): (usize, &Figure)| {
+    rounds::by_name(&FIGURES, |number| {
         let own = &values[at][number];
         let over = |other: usize| Spread::of_ratios(own, &values[other][number]);
-        let figure = RowFigure {
+        Some(RowFigure {
             spread: Spread::of(own.iter().copied())?,
             over_row_before: at.checked_sub(1).and_then(over),
             over_tdb: (at > 0).then(|| over(0)).flatten(),
-        };
-        Some(((*name).to_owned(), figure))
-    };
-    FIGURES.iter().enumerate().filter_map(of).collect()
+        })
+    })
 }
 
 impl AblationReport {

@@ -219,15 +219,13 @@ fn one(runs: tail::TailRuns) -> Result<TailReport> {
 }
 
 fn figures(values: &[Vec<Vec<f64>>], at: usize) -> BTreeMap<String, PolicyFigure> {
-    let of = |(number, (name, ..)): (usize, &Figure)| {
+    rounds::by_name(&FIGURES, |number| {
         let own = &values[at][number];
-        let figure = PolicyFigure {
+        Some(PolicyFigure {
             spread: Spread::of(own.iter().copied())?,
             over_first: (at > 0).then(|| Spread::of_ratios(own, &values[0][number])).flatten(),
-        };
-        Some(((*name).to_owned(), figure))
-    };
-    FIGURES.iter().enumerate().filter_map(of).collect()
+        })
+    })
 }
 
 impl PolicyReport {

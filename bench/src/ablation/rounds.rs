@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::host::alone;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Rounds, unless told otherwise; from so many on a figure may be called a claim.
@@ -40,4 +41,10 @@ pub fn runs<R>(
 pub fn values<R>(figures: &[Figure<R>], runs: &[Vec<R>]) -> Vec<Vec<Vec<f64>>> {
     let of = |runs: &[R], (_, _, _, get): &Figure<R>| runs.iter().map(get).collect::<Option<Vec<f64>>>();
     runs.iter().map(|runs| figures.iter().map(|f| of(runs, f).unwrap_or_default()).collect()).collect()
+}
+
+/// What a row has of each figure, by name; `of` gets the number of the figure, and what it has nothing of is left out.
+pub fn by_name<R, F>(figures: &[Figure<R>], of: impl Fn(usize) -> Option<F>) -> BTreeMap<String, F> {
+    let named = |(number, (name, ..)): (usize, &Figure<R>)| Some(((*name).to_owned(), of(number)?));
+    figures.iter().enumerate().filter_map(named).collect()
 }

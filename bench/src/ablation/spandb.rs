@@ -155,15 +155,13 @@ fn one(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
 }
 
 fn figures(values: &[Vec<Vec<f64>>], at: usize, base: usize) -> BTreeMap<String, SpanFigure> {
-    let of = |(number, (name, ..)): (usize, &Figure)| {
+    rounds::by_name(&FIGURES, |number| {
         let own = &values[at][number];
-        let figure = SpanFigure {
+        Some(SpanFigure {
             spread: Spread::of(own.iter().copied())?,
             over_blocking: (at != base).then(|| Spread::of_ratios(own, &values[base][number])).flatten(),
-        };
-        Some(((*name).to_owned(), figure))
-    };
-    FIGURES.iter().enumerate().filter_map(of).collect()
+        })
+    })
 }
 
 impl SpanReport {
