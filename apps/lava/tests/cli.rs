@@ -385,6 +385,15 @@ fn bench_reports_what_is_promised_and_cleans_up() {
     assert!(s.fails(9, &["bench", "load", "--num", "10"]).contains("not empty"));
 }
 
+/// What a benchmark wrote to `r.json`, and what it printed. It leaves no store behind.
+fn benched(s: &Scratch, line: &str) -> (serde_json::Value, String) {
+    let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(!s.path("bench-data").exists(), "{line} left its store behind");
+    let told = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+    (told, String::from_utf8(output.stdout).unwrap())
+}
+
 #[test]
 fn bench_tail_reports_what_was_due_and_cleans_up() {
     let s = Scratch::new("bench-tail");
@@ -392,12 +401,9 @@ fn bench_tail_reports_what_was_due_and_cleans_up() {
         let line = format!(
             "bench tail --policy leveled --value-size 200 --num 2000 --families 4 --read-share 0.5 --seconds 0.2 --json r.json {options}"
         );
-        let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
-        assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(!s.path("bench-data").exists(), "{options} left its store behind");
-        let text = String::from_utf8(output.stdout).unwrap();
+        let (told, text) = benched(&s, &line);
         assert!(text.contains("writes") && text.contains("waits"), "{options}: {text}");
-        json(&std::fs::read_to_string(s.path("r.json")).unwrap())
+        told
     };
     for options in ["--rate 2500 --load 80", "--rate 2500 --load 80 --clients separate --distribution pareto"]
     {
@@ -435,14 +441,10 @@ fn bench_tail_reports_what_was_due_and_cleans_up() {
 fn bench_compares_policies_and_cleans_up() {
     let s = Scratch::new("bench-policy");
     let line = "bench ablation --policy --pairs 1 --num 500 --value-size 100 --rate 1000 --seconds 0.1 --json r.json";
-    let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!s.path("bench-data").exists(), "its stores are left");
-    let told = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+    let (told, text) = benched(&s, line);
     let rows: Vec<&str> =
         told["rows"].as_array().unwrap().iter().map(|row| row["row"].as_str().unwrap()).collect();
     assert_eq!(rows, ["leveled", "leveled, RocksDB's sizes", "leveled, small tables", "vlsm"]);
-    let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("write P99.9, us") && text.contains("sum of stalls, s"), "{text}");
 }
 
@@ -450,12 +452,8 @@ fn bench_compares_policies_and_cleans_up() {
 fn bench_tells_the_parts_of_the_durable_write_path_apart() {
     let s = Scratch::new("bench-spandb");
     let line = "bench ablation --spandb --pairs 1 --num 500 --value-size 100 --writers 4 --seconds 0.1 --json r.json";
-    let output = lava(&s.0).args(line.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!s.path("bench-data").exists(), "its stores are left");
-    let told = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+    let (told, text) = benched(&s, line);
     assert_eq!((told["rows"].as_array().unwrap().len(), told["writers"].as_u64()), (7, Some(4)));
-    let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("durable puts a second") && text.contains("asynchronous, 3 loggers"), "{text}");
 }
 
