@@ -79,6 +79,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ),
     ("log-flip", 28, "a truncated record came back when the rows of its group were made again"),
     ("log-flip", 40, "the same"),
+    ("log-flip", 449_998_533_772, "a scan called an empty record damaged, of which a read needs nothing"),
     (
         "log-repair",
         880_042,
@@ -102,6 +103,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "without a manifest the log ended in a page of which only an earlier state was left, its file was cut, and that was not told",
     ),
     ("log-joint-repair", 655_138_787_639, "the same, of a page that was damaged in its file"),
+    (
+        "log-joint-repair",
+        531_662_269_416,
+        "a cold file that had the name of one in what was left of the manifest was left out, and not told",
+    ),
     (
         "repair",
         2_704_111_180,

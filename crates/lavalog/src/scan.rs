@@ -229,11 +229,12 @@ impl Scan {
             };
             let some = rows.get(..rows.iter().take_while(fits).count().max(1)).unwrap_or_default();
             let cold = self.core.cold(source)?;
-            return match self.read_run(&cold, some) {
-                // One of them cannot be read: those before it can.
-                Err(_) if some.len() > 1 => self.read_run(&cold, some.get(..1).unwrap_or_default()),
-                read => read,
-            };
+            // Where one of them cannot be read, those before it can.
+            if some.len() > 1
+                && let Ok(count) = self.read_run(&cold, some)
+            {
+                return Ok(count);
+            }
         }
         for row in rows.iter().take(1) {
             let mut record = Vec::with_capacity(row.len as usize);

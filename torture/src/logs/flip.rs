@@ -163,7 +163,14 @@ fn ask_one(log: &LogHandle, own: &OneLog, damage: &Damage, seen: &mut Seen) -> C
     let behind = log.read(last).doing(|| "a read behind the end".into())?;
     ensure!(behind.is_none(), "record {last} behind the end");
     let scanned = scan(log, own, end, damage)?;
-    ensure!(scanned == read, "a scan has {} records, reads had {}", scanned.len(), read.len());
+    let is_new = |lsn: &&Lsn| !scanned.contains(lsn);
+    ensure!(
+        scanned == read,
+        "a scan has {} records, reads had {}; the first that it lacks is {:?}",
+        scanned.len(),
+        read.len(),
+        read.iter().find(is_new)
+    );
     Ok(())
 }
 

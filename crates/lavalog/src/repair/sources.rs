@@ -6,8 +6,10 @@
 use super::report::RepairReport;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::disk::footer::FileKind as Kind;
-use crate::disk::input::identity_of;
+use crate::disk::indexed::Indexed;
+use crate::disk::input::{Input, identity_of};
 use crate::manifest::{FileMeta, LavaLog, Role, file_name};
+use base::codec::Reader;
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{Access, DirEntry, Env, ReadFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,7 +159,9 @@ impl Sources {
             }
         }
         for (name, number) in &disk.silent {
-            let is_hinted = hints.added.contains_key(number);
+            // It is what the manifest has under that number, unless that is elsewhere: then files were exchanged.
+            let hinted = hints.added.get(number);
+            let is_hinted = hinted.is_some_and(|meta| !disk.known.contains_key(&meta.uid));
             if self.state.is_none() && !is_hinted && !hints.removed.contains(number) {
                 let why =
                     "the footer of a file of logs is damaged: without a manifest nothing tells what it is";
@@ -225,6 +229,15 @@ fn lost_end(
     lost(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
 }
 
+/// The number that a file has by what it says itself. What the directory of each kind begins with: see `docs/format/lavalog.md`.
+fn own_number(file: Arc<dyn ReadFile>, kind: Kind, uid: Uid) -> Result<u64> {
+    let head = match kind {
+        Kind::Checkpoint => Input::open(file, kind, uid)?.directory()?,
+        Kind::Index | Kind::Cold => Indexed::open(file, kind, uid)?.1,
+    };
+    Reader::new(&head).varint()
+}
+
 /// The files of the engine on disk.
 struct Disk<'a> {
     env: &'a Env,
@@ -256,22 +269,29 @@ impl<'a> Disk<'a> {
         disk
     }
 
-    /// Without a manifest: all that say what they are, and those of which a record tells it, but those that a record removes.
+    /// Without a manifest: all that say what they are, and those of which a record tells it, but those that a record removes. Each under
+    /// the number that it has itself: its name may be that of another.
     fn unlisted(&self, hints: &Hints) -> Vec<FileMeta> {
-        let mut metas: BTreeMap<u64, FileMeta> = hints.added.clone();
-        for (uid, (kind, number, path)) in &self.known {
-            let Some(number) = number else { continue };
-            let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
-            let role = match kind {
-                // The file itself says of which group it is.
-                Kind::Index => Role::Index { ltn: 0 },
-                Kind::Checkpoint => Role::Checkpoint,
-                Kind::Cold => Role::Cold { generation: 0 },
-            };
-            metas.entry(*number).or_insert(FileMeta { number: *number, uid: *uid, len, role });
+        let mut metas: BTreeMap<Uid, FileMeta> = hints.added.values().map(|meta| (meta.uid, *meta)).collect();
+        for (uid, (kind, by_name, path)) in &self.known {
+            metas.entry(*uid).or_insert_with(|| {
+                let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
+                let role = match kind {
+                    // The file itself says of which group it is.
+                    Kind::Index => Role::Index { ltn: 0 },
+                    Kind::Checkpoint => Role::Checkpoint,
+                    Kind::Cold => Role::Cold { generation: 0 },
+                };
+                let own =
+                    self.env.fs.open(path, Access::Buffered).and_then(|file| own_number(file, *kind, *uid));
+                let number = own.ok().or(*by_name).unwrap_or_default();
+                FileMeta { number, uid: *uid, len, role }
+            });
         }
-        metas.retain(|number, _| !hints.removed.contains(number));
-        metas.into_values().collect()
+        let mut metas: Vec<FileMeta> = metas.into_values().collect();
+        metas.retain(|meta| !hints.removed.contains(&meta.number));
+        metas.sort_by_key(|meta| meta.number);
+        metas
     }
 
     fn open(&self, meta: &FileMeta) -> Result<Found> {

@@ -230,6 +230,29 @@ fn a_file_without_footer_and_manifest_is_told() {
     assert!(tells(&report, "without a manifest nothing tells what it is"), "{report:?}");
 }
 
+/// Files that were exchanged are known by what they say themselves, also where only one of the two is in what is left of a manifest, or none.
+#[test]
+fn files_that_were_exchanged_are_found_without_a_manifest() {
+    let (whole_sim, whole) = made(10, true);
+    let (cold, index) = (files(&whole_sim, ".e1-3")[0].clone(), files(&whole_sim, ".e1-1")[0].clone());
+    let manifests = whole_sim.env().fs.list(Path::new(DIR)).unwrap();
+    let manifest = manifests.into_iter().rfind(|entry| entry.name.starts_with("MANIFEST")).unwrap();
+    let manifest = io::fs::join(Path::new(DIR), &manifest.name);
+    let len = whole_sim.env().fs.read_all(&manifest, 1 << 30).unwrap().len();
+    // Without any of it, and with a beginning of some length: of the two files it names none, one, or both.
+    for keep in (0..=len).step_by(len / 24) {
+        let sim = whole_sim.fork(10);
+        let read = |path: &Path| sim.env().fs.read_all(path, 1 << 30).unwrap();
+        let (of_cold, of_index) = (read(&cold), read(&index));
+        replace(&sim, &cold, &of_index);
+        replace(&sim, &index, &of_cold);
+        sim.overwrite(&manifest, keep as u64, &vec![0; len - keep]).unwrap();
+        let report = check(&sim, &whole, &format!("exchanged, the manifest ends at {keep}"));
+        let lost = report.logs.iter().flat_map(|log| &log.gaps).count() + report.lost_batches.len();
+        assert_eq!(lost, 0, "{keep}: nothing is damaged but names and the manifest: {report:?}");
+    }
+}
+
 /// A manifest that has lost its end is found out by what the log saw durable.
 #[test]
 fn a_manifest_without_its_end_is_found_out() {
