@@ -109,6 +109,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "a cold file that had the name of one in what was left of the manifest was left out, and not told",
     ),
     (
+        "log-joint-repair",
+        1_021_220_885_492,
+        "of the last group only staging had pages, and what its file had behind them was not told",
+    ),
+    (
         "repair",
         2_704_111_180,
         "a flipped bit in the version of a table was taken for a newer release, and the repair was refused",

@@ -278,13 +278,13 @@ fn most_common_store(env: &Env, lane: Lane, staging: &Path, files: &[LogFile]) -
 }
 
 /// Shows what is at every offset of a file where a page may begin, and goes on so many bytes behind it as `visit` says. What cannot be
-/// read is zeros.
+/// read is zeros; where the file was cut in a page, the beginning of that is shown.
 fn each_page(
     file: &dyn ReadFile,
     unit: usize,
     visit: &mut dyn FnMut(u64, &[u8]) -> Result<usize>,
 ) -> Result<()> {
-    let len = file.len()? / unit as u64 * unit as u64;
+    let len = file.len()?;
     let mut buf = vec![0; READ_LEN];
     let (mut start, mut end, mut offset) = (0, 0, 0);
     while offset < len {

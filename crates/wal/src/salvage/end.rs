@@ -27,6 +27,9 @@ impl SalvagedLog {
         // A page that is in staging only may have been fuller in its file.
         let is_behind = |lpn: u64| lpn > last_lpn || is_staged && lpn == last_lpn;
         let unit = self.lane.unit() as u64;
+        if let Some(lost) = self.file_lost_at(groups, torn, last_lpn).filter(|_| is_staged) {
+            return Some(lost);
+        }
         for group in groups.iter().filter(|group| !group.pages.is_empty()) {
             let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { continue };
             let place = |lpn: u64| lpn.saturating_sub(first_lpn).saturating_mul(unit);
@@ -41,11 +44,28 @@ impl SalvagedLog {
             }
         }
         let newest = groups.iter().map(|group| group.ltn).max()?;
+        // A newer group may begin before the end of the last: where a recovery cut that.
         let is_lost = |page: &&TornPage| {
             let group = groups.iter().find(|group| group.ltn == page.ltn);
-            page.ltn >= newest && is_behind(page.lpn) && group.is_none_or(|group| counts(group, page.lpn))
+            let is_behind = page.ltn > newest || is_behind(page.lpn);
+            page.ltn >= newest && is_behind && group.is_none_or(|group| counts(group, page.lpn))
         };
         torn.iter().find(is_lost).map(|page| self.behind(page.file, page.offset))
+    }
+
+    /// The last page is in staging, and it knew pages of its group durable: these were in the group's file, of which nothing is left. So
+    /// nothing tells how far that went.
+    fn file_lost_at(&self, groups: &[Group], torn: &[TornPage], last_lpn: u64) -> Option<Error> {
+        let is_last = |group: &&Group| {
+            let mut staged = self.staging.of_group(group.owner, group.ltn);
+            group.pages.is_empty() && staged.any(|page| page.header.lpn == last_lpn)
+        };
+        let group = groups.iter().find(is_last)?;
+        let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.durable_end);
+        let first_lpn = group.any?.first_lpn;
+        staged.max().filter(|durable_end| *durable_end > first_lpn)?;
+        let file = torn.iter().find(|page| page.ltn == group.ltn).map_or(group.file, |page| page.file);
+        Some(self.behind(file, 0))
     }
 
     fn behind(&self, file: usize, offset: u64) -> Error {

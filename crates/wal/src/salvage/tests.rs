@@ -80,6 +80,18 @@ fn closed(seed: u64) -> (SimEnv, Manifest, Replayed) {
     (caller.sim.fork(0), manifest, all)
 }
 
+/// Killed while its last batches were on their way: the last pages are in staging, or are on their way to the file.
+fn killed(seed: u64) -> (SimEnv, Manifest, Replayed) {
+    let mut caller = Caller::new(seed, 1);
+    life(&mut caller, 30);
+    (0..3).for_each(|_| drop(caller.append(200, Durability::Buffered).unwrap()));
+    caller.append(if seed % 4 == 1 { 200 } else { 5000 }, Durability::Buffered).unwrap();
+    let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
+    let sim = caller.sim.crash(CrashKind::ProcessKill, seed);
+    let all = read(&sim, Some(&expected.manifest)).0;
+    (sim, expected.manifest, all)
+}
+
 #[test]
 fn a_sound_log_is_read_whole_with_and_without_a_manifest() {
     for seed in 0..4 {
@@ -414,6 +426,46 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
         assert!(log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap().is_empty());
     }
     assert!(untold > 0, "all was told before: nothing is tested");
+}
+
+/// Of the last group only staging has anything, and that knew more durable: its file is missing, was cut in its first page, or is
+/// damaged. What was behind the last staged page is told.
+#[test]
+fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
+    let (mut untold, mut in_staging) = (0, 0);
+    for seed in 0..24 {
+        let (sim, manifest, all) = if seed % 2 == 0 { closed(seed) } else { killed(seed) };
+        let last = *manifest.groups.keys().last().unwrap();
+        for cut in [None, Some(0), Some(1676), Some(PAGE as u64 - 1)] {
+            let damaged = sim.fork(1);
+            match cut {
+                None => damaged.env().fs.remove(&path_of(last)).unwrap(),
+                Some(len) => damaged.set_file_len(path_of(last), len).unwrap(),
+            }
+            let mut log = salvage(&damaged.env(), dir(), Lane::FIRST, None, files(&damaged, None)).unwrap();
+            let ends_in_staging = log.steps.iter().rev().find_map(|step| match step {
+                Step::Staged { ltn, .. } => Some(*ltn == last),
+                Step::Page { .. } => Some(false),
+                _ => None,
+            }) == Some(true);
+            let mut found = Vec::new();
+            let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
+                found.push(seq);
+                Ok(())
+            };
+            let before = log.replay(TenantId::FIRST, &mut keep).unwrap();
+            log.end_is_open = true;
+            let gaps = log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap();
+            // Where a page of the group is in its file in part, that shows it as well.
+            in_staging += u64::from(ends_in_staging);
+            let shows = ends_in_staging || cut.is_some_and(|len| len > 100);
+            for (seq, _) in all.iter().filter(|(seq, _)| shows && !found.contains(seq)) {
+                untold += usize::from(!is_told(&before, *seq));
+                assert!(is_told(&gaps, *seq), "seed {seed}, {cut:?}: {seq} is gone: {gaps:?}");
+            }
+        }
+    }
+    assert!(untold > 0 && in_staging > 0, "all was told before: nothing is tested");
 }
 
 /// A group that somebody closed had pages, if it ends behind those before it.
