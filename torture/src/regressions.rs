@@ -46,6 +46,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("damaged-log", 125_356_390_331, "the same"),
     ("damaged-log-on-lavafs", 498_274_526_059, "the same"),
     (
+        "repair",
+        930_004_992,
+        "the campaign asked for a family of which the manifest lost the name and the only table was overwritten, which was told",
+    ),
+    (
         "damaged-log-on-lavafs",
         498_274_526_142,
         "the campaign asked of who reads a damaged log what only a repair finds, behind a lost page without changes that count",
