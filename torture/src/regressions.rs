@@ -46,6 +46,13 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("damaged-log", 125_356_390_331, "the same"),
     ("damaged-log-on-lavafs", 498_274_526_059, "the same"),
     (
+        "damaged-log",
+        125_356_390_630,
+        "a close left a table that a reader had kept, and without a manifest a deleted key came back of it",
+    ),
+    ("repair", 124_946_885_269, "the same"),
+    ("damaged-log", 910_000_033, "the same, of a manifest that was cut"),
+    (
         "repair",
         930_004_992,
         "the campaign asked for a family of which the manifest lost the name and the only table was overwritten, which was told",

@@ -7,7 +7,9 @@
 //! is verified, written to and opened again.
 //!
 //! Stores are closed, or killed with readers that hold on to old tables. Of a store that was killed, the end of log and
-//! manifest cannot be told from a torn one, so those are not damaged there, only removed.
+//! manifest cannot be told from a torn one, so those are not damaged there, only removed. Tables that a compaction replaced may
+//! be left there, and what comes back of them has to be told; a store that was closed has none, so nothing of it may come back if its
+//! manifest alone is lost.
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};

@@ -426,6 +426,12 @@ pub(super) const CANARIES: &[Canary] = &[
         Some(105),
         "without a manifest the log is replayed over newer entries in tables",
     ),
+    row(
+        "closed-with-what-readers-kept",
+        "damaged-log",
+        Some(461),
+        "a close leaves the files that readers kept to the end, and tables that were replaced are taken for ones that count where the manifest is lost",
+    ),
     test(
         "repair-replays-what-tables-had",
         ("lavastore", "--test keys_and_logs"),

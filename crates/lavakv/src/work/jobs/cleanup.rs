@@ -51,8 +51,7 @@ impl Job for CleanupJob {
         if self.prune {
             prune(jobs)?;
         }
-        jobs.large.segments.sweep();
-        jobs.tree.remove_obsolete()?;
+        remove_unread(jobs)?;
         jobs.tree.refresh_space();
         // On its way down to a lower limit it is not told at each step.
         if !jobs.space.is_above_limit() {
@@ -65,6 +64,15 @@ impl Job for CleanupJob {
     }
 
     fn abandon(&mut self) {}
+}
+
+/// Removes the files whose last reader is gone: who reads, or a memtable that referred to values in files of their own.
+///
+/// # Errors
+/// Those of [`crate::tree::Tree::remove_obsolete`].
+pub(crate) fn remove_unread(jobs: &Jobs) -> Result<()> {
+    jobs.large.segments.sweep();
+    jobs.tree.remove_obsolete()
 }
 
 /// Drops names and vSSTs that no table references and no running job has pinned.
