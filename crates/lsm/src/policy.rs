@@ -17,7 +17,7 @@
 //! * [`relocation`]: values back into the order of their keys.
 //! * [`for_space`]: picks where room is short; `gain`: what they bring.
 //! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
-//! * [`cutter`]: where the outputs of a compaction end.
+//! * [`cutter`]: where the outputs of a compaction end; [`pieces`]: where it can be cut to be merged by several threads.
 
 pub mod compaction;
 pub mod contract;
@@ -29,6 +29,7 @@ mod in_progress;
 pub mod leveled;
 pub mod manual;
 pub mod named;
+pub mod pieces;
 pub mod quiet;
 pub mod relocation;
 pub mod set_aside;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use version::{FileMeta, Version};
 
 mod cases;
+mod pieces;
 mod tree;
 
 /// A table in memory.

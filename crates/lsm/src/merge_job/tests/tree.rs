@@ -108,7 +108,8 @@ impl Tree {
         }
     }
 
-    /// The job itself, at times as two jobs over two parts of the key space.
+    /// The job itself, at times in pieces, each of which begins when the one before has ended: meanwhile snapshots are let go of,
+    /// and the frontier rises.
     fn run(
         &mut self,
         rng: &mut Rng,
@@ -117,11 +118,24 @@ impl Tree {
         output: usize,
         options: MergeOptions,
     ) -> Vec<Arc<MemFile>> {
-        let mut parts = vec![options.clone()];
-        if rng.one_in(4) {
-            let cut = crate::model::user_key(rng.below(self.mix.keys));
-            parts = vec![MergeOptions { upper: Some(cut.clone()), ..options.clone() }];
-            parts.push(MergeOptions { lower: Some(cut), ..options });
+        let mut cuts = BTreeSet::new();
+        if rng.one_in(3) {
+            cuts.extend((0..1 + rng.below(3)).map(|_| crate::model::user_key(rng.below(self.mix.keys))));
+        }
+        let mut parts = vec![options];
+        for cut in cuts {
+            let Some(before) = parts.last_mut() else { break };
+            let mut next = before.clone();
+            before.upper = Some(cut.clone());
+            next.lower = Some(cut);
+            if rng.one_in(3) {
+                let gone = self.snapshots.iter().nth(rng.below(4) as usize).copied();
+                gone.map(|s| self.snapshots.remove(&s));
+                self.frontier = rng.range(self.frontier, self.history.last_seq() + 1);
+                next.snapshots = self.snapshots.range(..self.frontier).copied().collect();
+                next.snapshots.push(self.frontier);
+            }
+            parts.push(next);
         }
         let mut outputs = Vec::new();
         for part in parts {
