@@ -75,12 +75,13 @@ impl Cutter {
 
 impl OutputCutter for Cutter {
     fn cut_before(&mut self, next_user_key: &[u8], open: OutputSize) -> bool {
-        if open.is_empty {
-            self.overlap = 0;
-        }
         while let Some(file) = self.below.get(self.at).filter(|f| f.ends_before(next_user_key)) {
             self.overlap = self.overlap.saturating_add(file.len);
             self.at += 1;
+        }
+        if open.is_empty {
+            // What lies before its first key an output does not meet.
+            self.overlap = 0;
         }
         let cut = !open.is_empty && (self.is_full(open) || self.overlap > self.overlap_max);
         if cut {

@@ -589,6 +589,9 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
     assert!(cutter.cut_before(&user_key(30), open(10)), "and a third one");
     assert!(!cutter.cut_before(&user_key(49), open(20)));
     assert!(cutter.cut_before(&user_key(49), open(100)), "full");
+    let mut cutter = Cutter::new(&c, &version);
+    assert!(!cutter.cut_before(&user_key(75), open(0)));
+    assert!(!cutter.cut_before(&user_key(76), open(10)), "what lies before its first key is not met");
     c.output_level = 0;
     assert!(!Cutter::new(&c, &version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
 }
