@@ -105,6 +105,8 @@ ranks! {
     Manifest,
     /// What running jobs have claimed.
     InProgress,
+    /// Compaction: which of its pieces wait, are at work, and are merged.
+    CompactionPieces,
     /// LavaLog: who moves groups, and which are damaged.
     RecordWork,
     /// LavaLog: what is known of all logs.

@@ -29,6 +29,8 @@ pub struct Ablation {
     /// Background work comes in pieces, and fewer of them at once where reads in the foreground become slow; off: as large and as many
     /// as it likes.
     pub io_pacing: bool,
+    /// Wide compactions are merged in pieces by several threads; off: each by one.
+    pub subcompactions: bool,
 }
 
 impl Default for Ablation {
@@ -43,13 +45,14 @@ impl Default for Ablation {
             lazy_read: true,
             hot_cold: true,
             io_pacing: true,
+            subcompactions: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 9] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 10] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -60,6 +63,7 @@ impl Ablation {
             ("lazy_read", &mut self.lazy_read),
             ("hot_cold", &mut self.hot_cold),
             ("io_pacing", &mut self.io_pacing),
+            ("subcompactions", &mut self.subcompactions),
         ]
     }
 

@@ -68,6 +68,8 @@ counters! {
     compactions,
     /// Compactions that only moved a file down.
     compaction_moves,
+    /// Pieces that compactions were merged in, at least one each; moves have none. More than one are merged by several threads.
+    compaction_pieces,
     /// Compactions that level 0 waited for, because the levels below it were full (compaction policy `vlsm`).
     compaction_spills,
     /// Those of them that took what meets more in the next level than it should, because nothing better was there.

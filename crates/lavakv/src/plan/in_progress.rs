@@ -7,7 +7,8 @@ use super::requests::Requests;
 use super::scrub::Turn;
 use base::{HashMap, SeqNo};
 use lsm::policy::{Compaction, InProgress, Reason, Relocation};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
+use store::run::{Job, JobClass};
 use version::{FamilyId, Version};
 
 /// How many jobs run.
@@ -18,7 +19,9 @@ pub(crate) struct Running {
     pub cleanup: bool,
     /// Compactions, all families.
     pub compactions: usize,
-    /// Those of them that somebody asked for.
+    /// Jobs that have come to help them, each with pieces of its own.
+    pub helpers: usize,
+    /// Those of the compactions that somebody asked for.
     pub manual: usize,
     /// One of them is a step of a walk that relocates values.
     pub relocation: bool,
@@ -27,9 +30,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Compactions that count: what only relocates values waits for all others between its steps.
+    /// Jobs of compactions that count: what only relocates values waits for all others between its steps.
     pub fn merges(&self) -> usize {
-        self.compactions - usize::from(self.relocation)
+        self.compactions + self.helpers - usize::from(self.relocation)
     }
 
     /// True if a job runs that may make room.
@@ -59,6 +62,22 @@ pub(crate) struct Learned {
     pub retained: HashMap<u64, Vec<SeqNo>>,
 }
 
+/// A compaction in pieces, which several threads may merge.
+pub(crate) trait InPieces: Send + Sync {
+    /// The part in it of one thread more.
+    fn help(self: Arc<Self>) -> Box<dyn Job>;
+}
+
+/// A compaction that wants more threads.
+#[derive(Debug)]
+struct WantsHelp {
+    job: u64,
+    class: JobClass,
+    /// How many.
+    threads: usize,
+    compaction: Weak<dyn InPieces>,
+}
+
 /// What is in progress. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct InProgressSet {
@@ -76,6 +95,8 @@ pub(crate) struct InProgressSet {
     /// The file of metrics.
     pub metrics: Turn,
     pub learned: Learned,
+    /// Compactions with pieces that wait for a thread.
+    in_pieces: Vec<WantsHelp>,
     last_job: u64,
 }
 
@@ -115,8 +136,29 @@ impl InProgressSet {
         self.running.relocation |= reason == Reason::Relocation;
     }
 
+    /// A compaction that runs wants so many threads more.
+    pub fn wants_help(&mut self, job: u64, class: JobClass, threads: usize, compaction: Weak<dyn InPieces>) {
+        self.in_pieces.push(WantsHelp { job, class, threads, compaction });
+    }
+
+    /// The compaction of this class that wants help for the longest time.
+    pub fn to_help(&self, class: JobClass) -> Option<u64> {
+        let wants = |of: &&WantsHelp| of.class == class && of.threads > 0 && of.compaction.strong_count() > 0;
+        self.in_pieces.iter().find(wants).map(|of| of.job)
+    }
+
+    /// A thread helps it. `None`: it is over.
+    pub fn helps(&mut self, job: u64) -> Option<Arc<dyn InPieces>> {
+        let of = self.in_pieces.iter_mut().find(|of| of.job == job)?;
+        let compaction = of.compaction.upgrade()?;
+        of.threads -= 1;
+        self.running.helpers += 1;
+        Some(compaction)
+    }
+
     /// A compaction has ended: its inputs are gone, or as they were.
-    pub fn ended(&mut self, compaction: &Compaction) {
+    pub fn ended(&mut self, job: u64, compaction: &Compaction) {
+        self.in_pieces.retain(|of| of.job != job);
         self.give_back(compaction);
         compaction.input_files().for_each(|(_, f)| drop(self.learned.retained.remove(&f.number)));
         self.running.compactions -= 1;

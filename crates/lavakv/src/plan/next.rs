@@ -20,6 +20,8 @@ pub(crate) enum Plan {
     Cleanup { prune: bool },
     /// A compaction.
     Compact(Compact),
+    /// Pieces of a compaction that runs: that of this number.
+    Help(u64),
     /// A collection.
     Collect(Box<Collection>),
     /// A pass of the scrub.
@@ -67,8 +69,14 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     }
     let running = &facts.in_progress().running;
     let slots = slots(facts, notes);
-    // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction.
+    // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction. What has begun ends before
+    // anything else of its kind begins.
+    if let Some(job) = facts.in_progress().to_help(JobClass::L0) {
+        return Some(Plan::Help(job));
+    }
     let deeper = below > JobClass::Compaction;
+    let to_help =
+        |may_start: bool| facts.in_progress().to_help(JobClass::Compaction).filter(|_| deeper && may_start);
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
         let l0 = compaction::pick(facts, notes, false);
         let l0 = l0.map(Plan::Compact);
@@ -76,7 +84,11 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
             return Some(plan);
         }
     }
-    if let Some(compact) = compaction::pick(facts, notes, deeper && running.merges() < slots.compactions) {
+    let has_slot = running.merges() < slots.compactions;
+    if let Some(job) = to_help(has_slot) {
+        return Some(Plan::Help(job));
+    }
+    if let Some(compact) = compaction::pick(facts, notes, deeper && has_slot) {
         return Some(Plan::Compact(compact));
     }
     if below > JobClass::Gc
@@ -87,9 +99,12 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     }
     // Collection has no use for its threads.
     let spare = running.collections == 0 && running.merges() < facts.options().compaction_slots();
+    if let Some(job) = to_help(spare) {
+        return Some(Plan::Help(job));
+    }
     if deeper
         && spare
-        && running.merges() >= slots.compactions
+        && !has_slot
         && let Some(compact) = compaction::pick(facts, notes, true)
     {
         return Some(Plan::Compact(compact));

@@ -141,6 +141,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
         Plan::Flush(units) => Some(flush::claim(jobs, set, units)),
         Plan::Cleanup { prune } => Some(cleanup::claim(jobs, set, prune)),
         Plan::Compact(compact) => compaction::claim(jobs, set, compact),
+        Plan::Help(job) => compaction::help(set, job),
         Plan::Collect(collection) => gc::claim(jobs, set, *collection),
         Plan::Scrub => Some(scrub::claim(jobs, set)),
     }

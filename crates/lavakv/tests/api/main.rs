@@ -9,6 +9,7 @@ mod checkpoint;
 mod collect;
 mod compression;
 mod crashes;
+mod cut_compactions;
 mod dropped_at_work;
 mod failed_syncs;
 mod families;

@@ -3,11 +3,12 @@
 use super::*;
 use crate::context::options::{FamilyOptions, Options};
 use crate::plan::facts::{FamilyFacts, Frozen};
-use crate::plan::in_progress::InProgressSet;
+use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::tree::family::Family;
 use base::{Uid, ValueKind, key};
 use memtable::MemTable;
 use std::sync::Arc;
+use store::run::Job;
 use version::{Dependency, Edit, FileMeta, Record, State, VsstMeta};
 
 /// A store as facts tell of it.
@@ -153,6 +154,7 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
         Some(Plan::Compact(Compact::Asked(family))) => format!("asked {}", family.id),
         Some(Plan::Compact(Compact::Picked(family, c))) => format!("compact {} from {}", family.id, c.level),
         Some(Plan::Compact(Compact::Step(family, ..))) => format!("relocation {}", family.id),
+        Some(Plan::Help(job)) => format!("help {job}"),
         Some(Plan::Collect(c)) => {
             format!("collect {}{}", c.family.id, if c.urgent { " at once" } else { "" })
         }
@@ -211,6 +213,42 @@ fn nothing_is_started_above_what_runs() {
     assert_eq!(told_below(&facts, JobClass::Scrub), "collect 1");
     facts.gc_paused = true;
     assert_eq!(told_below(&facts, JobClass::Scrub), "nothing");
+}
+
+/// A compaction that never has anything for who comes to help.
+struct Done;
+
+impl InPieces for Done {
+    fn help(self: Arc<Self>) -> Box<dyn Job> {
+        unreachable!("nobody asks")
+    }
+}
+
+/// Pieces of level 0 go before whatever else may start there, on any thread; others take the threads that deeper compactions may have.
+#[test]
+fn pieces_of_what_runs_go_first() {
+    let whole: Arc<dyn InPieces> = Arc::new(Done);
+    let mut facts = at_rest(vec![family(1, 5, None)]);
+    let set = &mut facts.in_progress;
+    set.running.compactions = 2;
+    set.wants_help(8, JobClass::Compaction, 2, Arc::downgrade(&whole));
+    set.wants_help(7, JobClass::L0, 1, Arc::downgrade(&whole));
+    assert_eq!(told_below(&facts, JobClass::L0), "nothing", "a piece is no more urgent than another");
+    assert_eq!(told_below(&facts, JobClass::Compaction), "help 7");
+    assert!(facts.in_progress.helps(7).is_some(), "all that it wanted");
+    assert_eq!(told_below(&facts, JobClass::Compaction), "compact 1 from 0");
+    facts.families.clear();
+    assert_eq!(facts.in_progress.running.merges(), 3);
+    assert_eq!(told(&facts), "scrub", "level 0 needs a thread, three of four are taken");
+    facts.in_progress.running.helpers = 0;
+    assert_eq!(told(&facts), "help 8");
+    facts.options.compactions_max = 2;
+    assert_eq!(told(&facts), "scrub", "somebody bounds compactions");
+    facts.options.compactions_max = 0;
+    drop(whole);
+    assert_eq!(told(&facts), "scrub", "it is over");
+    assert!(facts.in_progress.helps(8).is_none());
+    assert_eq!(facts.in_progress.running.helpers, 0);
 }
 
 /// A volatile batch over several families is flushed whole.

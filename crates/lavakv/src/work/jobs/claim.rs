@@ -8,7 +8,7 @@ use store::space::Grant;
 use values::PinGuard;
 
 /// Gives back what was claimed.
-type Release = Box<dyn FnOnce(&mut InProgressSet) + Send>;
+type Release = Box<dyn FnOnce(&mut InProgressSet) + Send + Sync>;
 
 /// Made when a job is claimed, under the lock of what is in progress, and dropped with the job, as its last field: what the
 /// job holds goes before. A store in which nothing is in progress is at rest, and must not hold any file.
@@ -24,7 +24,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Of what `release` gives back.
-    pub fn new(jobs: &Arc<Jobs>, release: impl FnOnce(&mut InProgressSet) + Send + 'static) -> Claim {
+    pub fn new(jobs: &Arc<Jobs>, release: impl FnOnce(&mut InProgressSet) + Send + Sync + 'static) -> Claim {
         Claim { jobs: jobs.clone(), release: Some(Box::new(release)), pins: None, grant: None }
     }
 

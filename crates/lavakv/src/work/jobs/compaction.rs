@@ -1,38 +1,35 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
+//!
+//! A wide one is cut at user keys ([`lsm::policy::pieces`]) into as many pieces as there are threads without work. The jobs that merge
+//! them ([`CompactionJob`]) are all alike: each takes one piece after the other, and which of them ends the last piece installs
+//! all of them ([`pieces`]). So nobody waits for anybody, and in simulation the pieces are jobs like any others. What was claimed
+//! is held by all of them together ([`Whole`]), and given back once, when the last one goes.
 
 use super::claim::Claim;
-use super::hot_cold::Drops;
-use super::relocation::Relocator;
-use super::separate::Separation;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
-use crate::plan::in_progress::InProgressSet;
+use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::plan::room::output_bytes;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
-use crate::tree::output::{TableFiles, VsstFiles, file_meta};
-use crate::tree::retained::{CountedTable, Counting};
+use crate::tree::output::file_meta;
+use base::Result;
 use base::sync::lock;
-use base::{Result, SeqNo};
-use lsm::below::DeeperLevels;
 use lsm::policy::{Compaction, CompactionPolicy, Facts, InProgress, Reason};
-use lsm::{
-    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, Sources, Step,
-    TableSource, Visibility,
-};
-use std::path::PathBuf;
+use merge::Running;
+use pieces::{Created, Ended, Merged, Piece, Pieces};
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
-use table::{FinishedTable, IterOptions};
-use version::{FileMeta, Level, Record, State, Version, VsstMeta};
+use version::{FileMeta, Record, State, Version, VsstMeta};
 
-/// Compaction reads its inputs in runs of this size, around the cache.
-const READAHEAD_BYTES: usize = 512 << 10;
+mod merge;
+mod pieces;
 
-pub(crate) struct CompactionJob {
+/// A compaction that is claimed, with its pieces.
+struct Whole {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
     compaction: Arc<Compaction>,
@@ -44,28 +41,32 @@ pub(crate) struct CompactionJob {
     version: Arc<Version>,
     /// Bytes to reserve for an output.
     expected_len: u64,
-    running: Option<Running>,
-    /// The snapshots that it keeps entries for.
-    kept_for: Vec<SeqNo>,
-    start_ns: u64,
-    /// How many compactions in a row were due when it began.
-    chain: u64,
+    pieces: Pieces,
+    begun: Begun,
     /// With the names that its inputs use, and those it will write (see `jobs::gc`). Dropped last.
     claim: Claim,
 }
 
-struct Running {
-    merge: MergeJob<CountedTable>,
-    /// Set if there were snapshots when it began.
-    counting: Option<Arc<Counting>>,
-    separation: Separation,
-    drops: Option<Drops>,
-    cutter: Box<dyn OutputCutter + Send>,
-    below: DeeperLevels,
-    /// Bytes that it has written.
-    written: u64,
+/// How a compaction began.
+struct Begun {
+    at_ns: u64,
+    /// How many in a row were due.
+    chain: u64,
     /// It drains level 0.
     drains: Option<Drains>,
+}
+
+/// A thread's part in a compaction.
+pub(crate) struct CompactionJob {
+    running: Option<Running>,
+    /// The piece that it is at.
+    piece: Option<Piece>,
+    /// The files of all pieces, once it has ended the last one.
+    made: Vec<Created>,
+    /// It has come to help.
+    _helps: Option<Claim>,
+    /// Dropped last: what was claimed goes with it.
+    whole: Arc<Whole>,
 }
 
 /// As long as this is there level 0 of the family is being drained.
@@ -99,13 +100,6 @@ fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
     compaction.input_files().filter(|(of, _)| *of == level).map(|(_, f)| f.len).sum()
 }
 
-/// How far a merge has come.
-enum Merged {
-    Not(Progress),
-    /// Its tables, and its files of values.
-    All(Vec<MergeOutput<FinishedTable>>, Vec<VsstMeta>),
-}
-
 /// Claims a compaction. `None` if the policy of the family was taken away a moment ago.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
     let (family, compaction) = match compact {
@@ -132,124 +126,110 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let version = family.read_state().version.clone();
     let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
     let pins = jobs.files.pins.pin(values::names_to_pin(&version, &files));
+    let pieces_max = pieces_max(jobs, set, class_of(&compaction));
     let compaction = Arc::new(compaction);
     let held = compaction.clone();
-    let claim = Claim::new(jobs, move |set| set.ended(&held)).with(pins, grant);
+    let claim = Claim::new(jobs, move |set| set.ended(number, &held)).with(pins, grant);
     let jobs = jobs.clone();
     Some(Box::new(move || {
         let facts =
             Facts { version: &version, set_aside: &family.tables_set_aside(), busy: &InProgress::default() };
-        Box::new(CompactionJob {
+        let begun = Begun {
+            at_ns: jobs.context.now_ns(),
             chain: policy.chain_len(&facts, compaction.level) as u64,
+            drains: Drains::begin(&family, &compaction),
+        };
+        let whole = Arc::new(Whole {
             number,
             inputs: files.iter().map(|f| f.number).collect(),
             version: Arc::new(values::outline(&version, &files, &compaction.relocate_vssts)),
             expected_len: compaction.expected_output_len(),
-            running: None,
-            kept_for: Vec::new(),
-            start_ns: jobs.context.now_ns(),
+            pieces: Pieces::new(lsm::policy::pieces::cuts(&compaction, &version, pieces_max)),
+            begun,
             family,
             compaction,
             policy,
             jobs,
             claim,
-        })
+        });
+        whole.ask_for_help();
+        CompactionJob::new(whole, None)
     }))
 }
 
-impl CompactionJob {
-    fn begin(&mut self, jobs: &Arc<Jobs>) -> Result<Running> {
-        let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
-        let snapshots = jobs.tree.snapshots.for_job();
-        self.kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
-        let tables: Arc<dyn TableSource> = jobs.files.tables.clone();
-        let mut sources = Sources::new(Visibility::Snapshots(snapshots.clone()), tables, options);
-        let levels: Vec<(usize, Level)> =
-            self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
-        sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
-        // Files of level 0 are in order of age by their sequences, so these must stay.
-        let zero_sequences = self.compaction.output_level > 0;
-        let counting = Counting::new(&jobs.tree.kept, &snapshots, &sources.tombstones);
-        let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
-        let files = || VsstFiles {
-            tree: jobs.tree.clone(),
-            family: self.family.clone(),
-            level: self.compaction.output_level,
-            job: self.number,
-            inputs: self.inputs.clone(),
-            expected_len: self.family.options().vsst_bytes,
-        };
-        let relocator = Relocator::new(files(), &self.version, &self.compaction)?;
-        let separation = Separation::of_compaction(files(), self.version.clone());
-        let drops = self.family.drop_cache().map(Drops);
-        if let Some(Drops(cache)) = &drops {
-            cache.set_live_keys(self.family.read_state().ledger.references());
+/// Claims a part in a compaction that wants more threads. `None` if it is over.
+pub(super) fn help(set: &mut InProgressSet, job: u64) -> Option<Claimed> {
+    let whole = set.helps(job)?;
+    // What may be the last reference to it goes where the lock is not held.
+    Some(Box::new(move || whole.help()))
+}
+
+/// Into how many pieces a compaction of this class may be cut: one for itself, which runs already, and one for each thread that
+/// has nothing to do and may do such work.
+fn pieces_max(jobs: &Jobs, set: &InProgressSet, class: JobClass) -> usize {
+    let options = &jobs.context.options;
+    let threads = match class {
+        JobClass::L0 => options.background_threads,
+        _ => options.compaction_slots(),
+    };
+    let idle =
+        threads.saturating_sub(set.running.compactions + set.running.helpers + set.running.collections);
+    if options.ablation.subcompactions { 1 + idle } else { 1 }
+}
+
+/// How urgent a compaction is.
+fn class_of(compaction: &Compaction) -> JobClass {
+    match (compaction.level, compaction.reason) {
+        (_, Reason::Relocation) => JobClass::Gc,
+        // Level 0 waits for these.
+        (0, _) | (_, Reason::Spill | Reason::PoorSpill) => JobClass::L0,
+        _ => JobClass::Compaction,
+    }
+}
+
+impl InPieces for Whole {
+    fn help(self: Arc<Self>) -> Box<dyn Job> {
+        let helps = Claim::new(&self.jobs, |set| set.running.helpers -= 1);
+        CompactionJob::new(self, Some(helps))
+    }
+}
+
+impl Whole {
+    /// Threads that have nothing to do may come and take a piece.
+    fn ask_for_help(self: &Arc<Self>) {
+        let threads = self.pieces.count() - 1;
+        if threads == 0 {
+            return;
         }
-        Ok(Running {
-            drops,
-            separation: separation.with_relocator(relocator),
-            merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
-            counting,
-            cutter: self.policy.cutter(&self.compaction, &self.version),
-            below: DeeperLevels::new(&self.version, self.compaction.output_level),
-            written: 0,
-            drains: Drains::begin(&self.family, &self.compaction),
-        })
+        let whole: Arc<dyn InPieces> = self.clone();
+        let class = class_of(&self.compaction);
+        lock(&self.jobs.in_progress).wants_help(self.number, class, threads, Arc::downgrade(&whole));
+        self.jobs.context.signals.notify_work();
     }
 
-    fn merge(&mut self, jobs: &Arc<Jobs>) -> Result<Merged> {
-        if self.running.is_none() {
-            self.running = Some(self.begin(jobs)?);
-        }
-        let running = self.running.as_mut().expect("just begun");
-        let mut files = TableFiles {
-            tree: &jobs.tree,
-            family: &self.family,
-            level: self.compaction.output_level,
-            job: self.number,
-            inputs: &self.inputs,
-            expected_len: self.expected_len,
-            counting: running.counting.as_ref(),
-        };
-        let mut values = running.separation.hook(jobs);
-        let mut hooks = Hooks {
-            files: &mut files,
-            cutter: &mut *running.cutter,
-            below: &mut running.below,
-            values: Some(&mut values),
-            observer: running.drops.as_mut().map(|drops| drops as _),
-        };
-        let step = running.merge.step(&mut hooks)?;
-        let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
-        running.written = running.written.saturating_add(written);
-        if let Some(Drains(family)) = &running.drains {
-            family.level_0.has_come(running.written as f64 / self.compaction.input_bytes().max(1) as f64);
+    /// A piece has come so far.
+    fn wrote(&self, piece: &Piece, running: &Running) {
+        let written = self.pieces.wrote(piece, running.created(), running.written_bytes);
+        if let Some(Drains(family)) = &self.begun.drains {
+            family.level_0.has_come(written as f64 / self.compaction.input_bytes().max(1) as f64);
         }
         if let Some(grant) = self.claim.grant() {
-            grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
-        }
-        match step {
-            Step::More => Ok(Merged::Not(Progress::More)),
-            Step::Done(outputs) => {
-                let vssts = running.separation.finish()?;
-                jobs.context.stats.relocation_bytes_read.add(running.separation.relocation_read_bytes());
-                for (file, error) in running.separation.take_damaged() {
-                    jobs.tree.set_aside(file, &error);
-                }
-                let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
-                jobs.context.stats.compaction_bytes_read.add(read);
-                Ok(Merged::All(outputs, vssts))
-            }
+            grant.wrote(|| self.pieces.created());
         }
     }
 
-    fn install_merged(&mut self, outputs: &[MergeOutput<FinishedTable>], vssts: Vec<VsstMeta>) -> Result<()> {
-        let jobs = &self.jobs.clone();
+    /// All pieces, in the order of keys.
+    fn install_merged(&self, merged: Vec<Merged>, created: &[Created]) -> Result<()> {
+        let jobs = &self.jobs;
         jobs.files.sync_dir()?;
         let level = self.compaction.output_level;
+        let outputs = || merged.iter().flat_map(|piece| &piece.outputs);
         let files: Vec<FileMeta> =
-            outputs.iter().map(|o| file_meta(&jobs.tree, &self.version, level, o)).collect::<Result<_>>()?;
+            outputs().map(|o| file_meta(&jobs.tree, &self.version, level, o)).collect::<Result<_>>()?;
+        let vssts: Vec<VsstMeta> = merged.iter().flat_map(|piece| piece.vssts.iter().cloned()).collect();
         let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
+        jobs.context.stats.compaction_pieces.add(self.pieces.count() as u64);
+        jobs.context.stats.compaction_bytes_read.add(self.compaction.input_bytes());
         jobs.context
             .stats
             .compaction_bytes_written
@@ -261,26 +241,33 @@ impl CompactionJob {
         if self.compaction.reason == Reason::Relocation {
             jobs.context.stats.relocation_bytes_written.add(value_bytes);
         }
-        if self.install(files, vssts)? == Installed::Whole && !self.kept_for.is_empty() {
-            let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
+        if self.install(files, vssts, created)? == Installed::Whole {
+            let kept = merged.iter().filter(|piece| !piece.kept_for.is_empty());
+            let kept =
+                kept.flat_map(|piece| piece.outputs.iter().map(|o| (o.number, piece.kept_for.clone())));
             lock(&jobs.in_progress).learned.retained.extend(kept);
         }
         Ok(())
     }
 
     /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
-    fn install(&mut self, outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>) -> Result<Installed> {
+    fn install(
+        &self,
+        outputs: Vec<FileMeta>,
+        vssts: Vec<VsstMeta>,
+        created: &[Created],
+    ) -> Result<Installed> {
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
         let mut part = Part::new(&self.family);
         if !compaction.trivial_move {
-            part.created = self.created();
+            part.created = created.to_vec();
             part.retired = compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())).collect();
         }
         let records = |state: &State, _| Some(self.records(state, &outputs, &vssts));
         let published = || self.claim.grant().into_iter().for_each(Grant::installed);
         let installed = self.jobs.tree.install(vec![part], records, published)?;
-        self.book(&self.jobs, output_bytes);
+        self.book(output_bytes);
         Ok(installed[0])
     }
 
@@ -302,23 +289,21 @@ impl CompactionJob {
         records
     }
 
-    fn book(&self, jobs: &Jobs, output_bytes: u64) {
-        let c = &self.compaction;
-        let from_l0 = bytes_of(c, 0);
+    fn book(&self, output_bytes: u64) {
+        let (jobs, c) = (&self.jobs, &self.compaction);
+        let took_ns = || jobs.context.now_ns() - self.begun.at_ns;
         if drains(c) {
-            self.family.level_0.record_drained(from_l0, jobs.context.env.clock.now_ns() - self.start_ns);
+            self.family.level_0.record_drained(bytes_of(c, 0), took_ns());
         }
         let (spills, is_poor) = (c.reason == Reason::Spill, c.reason == Reason::PoorSpill);
         if (spills || is_poor) && !c.trivial_move {
-            self.family
-                .level_0
-                .record_spilled(bytes_of(c, c.level), jobs.context.env.clock.now_ns() - self.start_ns);
+            self.family.level_0.record_spilled(bytes_of(c, c.level), took_ns());
         }
         if !c.trivial_move {
             let times = &jobs.context.times;
-            times.compaction.record_ns(jobs.context.now_ns() - self.start_ns);
+            times.compaction.record_ns(took_ns());
             times.compaction_width.record(c.input_bytes());
-            times.compaction_chain.record(self.chain);
+            times.compaction_chain.record(self.begun.chain);
         }
         jobs.context.stats.compactions.add(1);
         jobs.context.stats.compaction_spills.add(u64::from(spills || is_poor));
@@ -331,62 +316,93 @@ impl CompactionJob {
             family: self.family.name.clone(),
             level: c.level,
             output_level: c.output_level,
-            input_bytes: c.input_files().map(|(_, f)| f.len).sum(),
+            input_bytes: c.input_bytes(),
             output_bytes,
         });
     }
+}
 
-    /// Every file made so far.
-    fn created(&self) -> Vec<(u64, PathBuf)> {
-        let of = |r: &Running| [r.merge.created(), &r.separation.created()].concat();
-        self.running.as_ref().map(of).unwrap_or_default()
+/// How far a job has come.
+enum Came {
+    Not(Progress),
+    /// All pieces are merged.
+    ToTheEnd(Vec<Merged>),
+    /// Another job has given up.
+    ToNothing,
+}
+
+impl CompactionJob {
+    fn new(whole: Arc<Whole>, helps: Option<Claim>) -> Box<CompactionJob> {
+        Box::new(CompactionJob { running: None, piece: None, made: Vec::new(), _helps: helps, whole })
+    }
+
+    /// A step of its piece, or of the next one.
+    fn merge(&mut self, whole: &Whole) -> Result<Came> {
+        if whole.pieces.are_over() {
+            return Ok(Came::ToNothing);
+        }
+        let Some(piece) = self.piece.take().or_else(|| whole.pieces.next()) else {
+            return Ok(Came::Not(Progress::Done));
+        };
+        let piece = self.piece.insert(piece);
+        let running = match &mut self.running {
+            Some(running) => running,
+            none => none.insert(Running::begin(whole, piece)?),
+        };
+        let merged = running.step(whole)?;
+        whole.wrote(piece, running);
+        let Some(merged) = merged else { return Ok(Came::Not(Progress::More)) };
+        self.running = None;
+        let Some(piece) = self.piece.take() else { return Ok(Came::Not(Progress::More)) };
+        Ok(match whole.pieces.end(piece, merged) {
+            Ended::More => Came::Not(Progress::More),
+            Ended::Over => Came::ToNothing,
+            Ended::All(merged, created) => {
+                self.made = created;
+                Came::ToTheEnd(merged)
+            }
+        })
     }
 }
 
 impl Job for CompactionJob {
     fn class(&self) -> JobClass {
-        match (self.compaction.level, self.compaction.reason) {
-            (_, Reason::Relocation) => JobClass::Gc,
-            // Level 0 waits for these.
-            (0, _) | (_, Reason::Spill | Reason::PoorSpill) => JobClass::L0,
-            _ => JobClass::Compaction,
-        }
+        class_of(&self.whole.compaction)
     }
 
     fn step(&mut self) -> Result<Progress> {
-        let jobs = &self.jobs.clone();
-        let progress = if self.compaction.trivial_move {
-            let moved = self.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
-            self.install(moved, Vec::new())?;
-            Progress::Done
-        } else {
-            match self.merge(jobs) {
-                // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
-                _ if self.family.is_dropped() => {
-                    self.abandon();
-                    return Ok(Progress::Done);
-                }
-                merged => match merged? {
-                    Merged::Not(progress) => progress,
-                    Merged::All(outputs, vssts) => {
-                        self.install_merged(&outputs, vssts)?;
-                        Progress::Done
-                    }
-                },
-            }
-        };
-        Ok(progress)
+        let whole = &self.whole.clone();
+        if whole.compaction.trivial_move {
+            let moved = whole.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
+            whole.install(moved, Vec::new(), &[])?;
+            return Ok(Progress::Done);
+        }
+        match self.merge(whole) {
+            // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
+            _ if whole.family.is_dropped() => self.abandon(),
+            came => match came? {
+                Came::Not(progress) => return Ok(progress),
+                Came::ToTheEnd(merged) => whole.install_merged(merged, &self.made)?,
+                Came::ToNothing => self.abandon(),
+            },
+        }
+        Ok(Progress::Done)
     }
 
     fn inputs(&self) -> Vec<u64> {
-        self.inputs.clone()
+        self.whole.inputs.clone()
     }
 
     fn abandon(&mut self) {
-        let jobs = &self.jobs.clone();
+        let begun = self.running.take().map(|running| running.created()).unwrap_or_default();
+        let mut created = self.whole.pieces.leave(self.piece.take().map(|piece| (piece, begun)));
+        created.append(&mut self.made);
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
-        if !jobs.context.health.outcome_unknown() {
-            jobs.tree.remove_outputs(&self.created());
+        if !self.whole.jobs.context.health.outcome_unknown() {
+            self.whole.jobs.tree.remove_outputs(&created);
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,118 @@
+//! The merge of one piece of a compaction, in steps.
+
+use super::Whole;
+use super::pieces::{Created, Merged, Piece};
+use crate::tree::output::{TableFiles, VsstFiles};
+use crate::tree::retained::{CountedTable, Counting};
+use crate::work::jobs::hot_cold::Drops;
+use crate::work::jobs::relocation::Relocator;
+use crate::work::jobs::separate::Separation;
+use base::{Result, SeqNo};
+use lsm::below::DeeperLevels;
+use lsm::{
+    Bounds, Hooks, MergeJob, MergeOptions, MergingIterator, OutputCutter, Sources, Step, TableSource,
+    Visibility,
+};
+use std::sync::Arc;
+use table::IterOptions;
+use version::Level;
+
+/// Compaction reads its inputs in runs of this size, around the cache.
+const READAHEAD_BYTES: usize = 512 << 10;
+
+/// See the module.
+pub(super) struct Running {
+    merge: MergeJob<CountedTable>,
+    /// Set if there were snapshots when it began.
+    counting: Option<Arc<Counting>>,
+    /// The snapshots that it keeps entries for.
+    kept_for: Vec<SeqNo>,
+    separation: Separation,
+    drops: Option<Drops>,
+    cutter: Box<dyn OutputCutter + Send>,
+    below: DeeperLevels,
+    /// Bytes that it has written.
+    pub written_bytes: u64,
+}
+
+impl Running {
+    /// Opens what is to be merged. The snapshots are those of now: a piece that begins later keeps nothing for those who went before.
+    pub fn begin(whole: &Whole, piece: &Piece) -> Result<Running> {
+        let (jobs, compaction) = (&whole.jobs, &whole.compaction);
+        let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
+        let snapshots = jobs.tree.snapshots.for_job();
+        let kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
+        let tables: Arc<dyn TableSource> = jobs.files.tables.clone();
+        let mut sources = Sources::new(Visibility::Snapshots(snapshots.clone()), tables, options);
+        let levels: Vec<(usize, Level)> =
+            compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
+        let bounds = Bounds { lower: piece.lower.as_deref(), upper: piece.upper.as_deref() };
+        sources.add(levels.iter().map(|(level, files)| (*level, files)), bounds)?;
+        // Files of level 0 are in order of age by their sequences, so these must stay.
+        let zero_sequences = compaction.output_level > 0;
+        let counting = Counting::new(&jobs.tree.kept, &snapshots, &sources.tombstones);
+        let (lower, upper) = (piece.lower.clone(), piece.upper.clone());
+        let merge_options = MergeOptions { zero_sequences, lower, upper, ..MergeOptions::new(snapshots) };
+        let files = || VsstFiles {
+            tree: jobs.tree.clone(),
+            family: whole.family.clone(),
+            level: compaction.output_level,
+            job: whole.number,
+            inputs: whole.inputs.clone(),
+            expected_len: whole.family.options().vsst_bytes,
+        };
+        let relocator = Relocator::new(files(), &whole.version, compaction)?;
+        let separation = Separation::of_compaction(files(), whole.version.clone());
+        let drops = whole.family.drop_cache().map(Drops);
+        if let Some(Drops(cache)) = &drops {
+            cache.set_live_keys(whole.family.read_state().ledger.references());
+        }
+        Ok(Running {
+            drops,
+            separation: separation.with_relocator(relocator),
+            merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
+            counting,
+            kept_for,
+            cutter: whole.policy.cutter(compaction, &whole.version),
+            below: DeeperLevels::new(&whole.version, compaction.output_level),
+            written_bytes: 0,
+        })
+    }
+
+    /// A step; what came of the piece when it is merged.
+    pub fn step(&mut self, whole: &Whole) -> Result<Option<Merged>> {
+        let jobs = &whole.jobs;
+        let mut files = TableFiles {
+            tree: &jobs.tree,
+            family: &whole.family,
+            level: whole.compaction.output_level,
+            job: whole.number,
+            inputs: &whole.inputs,
+            expected_len: whole.expected_len,
+            counting: self.counting.as_ref(),
+        };
+        let mut values = self.separation.hook(jobs);
+        let mut hooks = Hooks {
+            files: &mut files,
+            cutter: &mut *self.cutter,
+            below: &mut self.below,
+            values: Some(&mut values),
+            observer: self.drops.as_mut().map(|drops| drops as _),
+        };
+        let step = self.merge.step(&mut hooks)?;
+        let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
+        self.written_bytes = self.written_bytes.saturating_add(written);
+        let Step::Done(outputs) = step else { return Ok(None) };
+        let vssts = self.separation.finish()?;
+        jobs.context.stats.relocation_bytes_read.add(self.separation.relocation_read_bytes());
+        for (file, error) in self.separation.take_damaged() {
+            jobs.tree.set_aside(file, &error);
+        }
+        Ok(Some(Merged { outputs, vssts, kept_for: std::mem::take(&mut self.kept_for) }))
+    }
+
+    /// Every file made so far.
+    pub fn created(&self) -> Vec<Created> {
+        [self.merge.created(), &self.separation.created()].concat()
+    }
+}

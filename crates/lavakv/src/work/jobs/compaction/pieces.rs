@@ -1,0 +1,158 @@
+//! The pieces of one compaction: which wait, which are being merged, and what came of them.
+//!
+//! ```text
+//! waiting --next--> at work --end--> merged     the last one to end gets all that was merged, and installs it
+//!                      \-----leave-> over       from then on none begins, and whoever is at work leaves as well
+//! ```
+//!
+//! A job works on one piece after the other, as long as there are any. So there is a job as long as there is a piece that is not
+//! merged, and who gives up, and when, needs no more than this: who leaves takes along the files of all pieces that nobody is at,
+//! and each file is removed by one, after its last writer.
+//!
+//! Invariants: a piece is at work in one job; no piece begins after one was left; what is installed is all of them, in the order of keys.
+
+use base::SeqNo;
+use base::sync::{Mutex, lock, rank};
+use lsm::MergeOutput;
+use std::path::PathBuf;
+use table::FinishedTable;
+use version::VsstMeta;
+
+/// A file that was begun: number and path.
+pub(super) type Created = (u64, PathBuf);
+
+/// A piece to be merged.
+pub(super) struct Piece {
+    nth: usize,
+    /// From this user key on; `None`: from the first.
+    pub lower: Option<Vec<u8>>,
+    /// Up to that one, which is not part of it; `None`: to the last.
+    pub upper: Option<Vec<u8>>,
+}
+
+/// What came of a piece.
+#[derive(Default)]
+pub(super) struct Merged {
+    pub outputs: Vec<MergeOutput<FinishedTable>>,
+    pub vssts: Vec<VsstMeta>,
+    /// The snapshots that it has kept entries for.
+    pub kept_for: Vec<SeqNo>,
+}
+
+/// What is left to do when a piece has ended.
+pub(super) enum Ended {
+    /// Others are at work, or wait.
+    More,
+    /// It was the last: everything, in the order of keys, and the files, which are who ended it's from now on.
+    All(Vec<Merged>, Vec<Created>),
+    /// Another piece has failed. Whoever has ended leaves.
+    Over,
+}
+
+/// See the module.
+pub(super) struct Pieces {
+    /// Where one ends and the next begins.
+    cuts: Vec<Vec<u8>>,
+    state: Mutex<State, rank::CompactionPieces>,
+}
+
+struct State {
+    /// All, in the order of keys.
+    all: Vec<One>,
+    /// The first so many have begun.
+    begun: usize,
+    is_over: bool,
+}
+
+#[derive(Default)]
+struct One {
+    at_work: bool,
+    created: Vec<Created>,
+    written_bytes: u64,
+    merged: Option<Merged>,
+}
+
+impl Pieces {
+    /// Cut at these user keys, which ascend.
+    pub fn new(cuts: Vec<Vec<u8>>) -> Pieces {
+        let all = (0..=cuts.len()).map(|_| One::default()).collect();
+        Pieces { cuts, state: Mutex::new(State { all, begun: 0, is_over: false }) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.cuts.len() + 1
+    }
+
+    /// One that nobody has begun, if there is any.
+    pub fn next(&self) -> Option<Piece> {
+        let mut state = lock(&self.state);
+        let nth = state.begun;
+        if state.is_over || nth == state.all.len() {
+            return None;
+        }
+        state.begun += 1;
+        state.all[nth].at_work = true;
+        let lower = nth.checked_sub(1).map(|before| self.cuts[before].clone());
+        Some(Piece { nth, lower, upper: self.cuts.get(nth).cloned() })
+    }
+
+    /// A piece was left: so should the others be.
+    pub fn are_over(&self) -> bool {
+        lock(&self.state).is_over && !base::canary::is("compaction-without-a-piece-that-failed")
+    }
+
+    /// A piece has written so much by now, to these files. What all have written.
+    pub fn wrote(&self, piece: &Piece, created: Vec<Created>, written_bytes: u64) -> u64 {
+        let mut state = lock(&self.state);
+        let one = &mut state.all[piece.nth];
+        (one.created, one.written_bytes) = (created, written_bytes);
+        state.all.iter().map(|one| one.written_bytes).sum()
+    }
+
+    /// A piece is merged.
+    pub fn end(&self, piece: Piece, merged: Merged) -> Ended {
+        let mut state = lock(&self.state);
+        let one = &mut state.all[piece.nth];
+        (one.at_work, one.merged) = (false, Some(merged));
+        let goes_on = state.begun < state.all.len() || state.all.iter().any(|one| one.at_work);
+        if state.is_over && !base::canary::is("compaction-without-a-piece-that-failed") {
+            return Ended::Over;
+        }
+        if goes_on {
+            return Ended::More;
+        }
+        let kept = match base::canary::is("last-piece-of-a-compaction-forgotten") {
+            true => state.all.len().div_ceil(2),
+            false => state.all.len(),
+        };
+        let created = state.all.iter_mut().flat_map(|one| std::mem::take(&mut one.created)).collect();
+        let merged = state.all.iter_mut().take(kept).map(|one| one.merged.take().unwrap_or_default());
+        Ended::All(merged.collect(), created)
+    }
+
+    /// Nothing comes of it. If a piece was at work, it is no more, and has begun these files. Those that go now: of all pieces that
+    /// nobody works on.
+    pub fn leave(&self, piece: Option<(Piece, Vec<Created>)>) -> Vec<Created> {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        if let Some((piece, created)) = piece {
+            let one = &mut state.all[piece.nth];
+            (one.at_work, one.created) = (false, created);
+        }
+        state
+            .all
+            .iter_mut()
+            .filter(|one| !one.at_work)
+            .flat_map(|one| std::mem::take(&mut one.created))
+            .collect()
+    }
+
+    /// Every file that was begun so far.
+    pub fn created(&self) -> Vec<Created> {
+        lock(&self.state).all.iter().flat_map(|one| one.created.iter().cloned()).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
