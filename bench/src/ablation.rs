@@ -50,7 +50,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 3] = ["correlated", "quiet_compaction", "io_pacing"];
+pub const OTHER_SWITCHES: [&str; 4] = ["correlated", "quiet_compaction", "io_pacing", "subcompactions"];
 
 type Figure = rounds::Figure<Report>;
 

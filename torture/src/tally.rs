@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -20,6 +20,9 @@ const KINDS: [Kind; 13] = [
     ("bytes of large values", |s| s.segment_bytes_written),
     ("values read by iterators", |s| s.iter_values_read),
     ("compactions", |s| s.compactions - s.compaction_moves),
+    ("pieces of compactions beyond the first", |s| {
+        (s.compaction_pieces + s.compaction_moves).saturating_sub(s.compactions)
+    }),
     ("compactions that level 0 waited for", |s| s.compaction_spills),
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
     (PLACED, |s| s.values_placed),

@@ -18,6 +18,8 @@ use io::sim::{Costs, SimEnv};
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
+/// Of the machine and of the writers.
+const SEED: u64 = 1;
 /// Of a full store.
 const DATA: u64 = 24 << 20;
 const BUDGET_NS: u64 = 10 * MS;
@@ -191,9 +193,9 @@ fn within_the_budget(policy: &str, min_blob_size: usize, causes: &[StallCause]) 
             let load = Load { writers, value_len, keys: DATA / value_len as u64, ms: 1000, burst_ms };
             let policy = PolicyChoice::named(policy).unwrap();
             let options = options(FamilyOptions { min_blob_size, policy, ..FamilyOptions::default() });
-            let sim = SimEnv::new(7);
+            let sim = SimEnv::new(SEED);
             let db = filled(&sim, options, &load);
-            let told = run(&db, &sim, &load, 7);
+            let told = run(&db, &sim, &load, SEED);
             println!("{load:?}: {told:?}");
             for cause in StallCause::ALL {
                 let longest_ns = told.longest_ns[cause as usize];

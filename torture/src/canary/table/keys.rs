@@ -155,6 +155,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "versions that only a snapshot sees are dropped",
     ),
     row(
+        "last-piece-of-a-compaction-forgotten",
+        "model",
+        None,
+        "a compaction that was cut is installed without the pieces at its end",
+    ),
+    test(
+        "compaction-without-a-piece-that-failed",
+        ("lavastore-lavakv", "--lib"),
+        "work::jobs::compaction::tests::in_whatever_order_pieces_end_they_are_installed_together_or_leave_nothing",
+        "a piece of a compaction fails, and the others are installed",
+    ),
+    row(
         "range-tombstone-covers-newer",
         "model",
         Some(3),
