@@ -26,13 +26,19 @@ pub struct ReadOptions {
     /// to 256 KiB as the iterator moves on. Default: 0.
     ///
     /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
-    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
-    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
+    /// entries, growing to 256 (at most 1 MiB), in one batch, and of a long scan the next batch while it goes through this one. With a length
+    /// given here it is at once as many of the next 256 as fit in it. They come through the cache either way, and go there as they are asked for if
+    /// `fill_cache` says so.
     pub readahead_bytes: usize,
+    /// Iterators: so many entries will be looked at, with their values, from each seek on; 0: nobody knows. Separated values are read along with
+    /// the first then, in one batch (of 256 at most, and 1 MiB), and none beyond these. It is no limit: who goes on pays a little
+    /// more. Default: 0.
+    pub expected_entries: usize,
 }
 
 /// What reads without options have.
-static DEFAULT: ReadOptions = ReadOptions { name: String::new(), fill_cache: true, readahead_bytes: 0 };
+static DEFAULT: ReadOptions =
+    ReadOptions { name: String::new(), fill_cache: true, readahead_bytes: 0, expected_entries: 0 };
 
 impl Default for ReadOptions {
     fn default() -> Self {
@@ -217,6 +223,7 @@ impl<'a> Reader<'a> {
             keys_only: false,
             fill_cache: self.options.fill_cache,
             readahead_bytes: self.options.readahead_bytes,
+            expected_entries: self.options.expected_entries,
         };
         Iter::new(self.family, options)
     }

@@ -71,6 +71,7 @@ impl DbIterator {
             read_state: Arc::downgrade(&read_state),
         };
         let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
+        let reach = Reach::of(&options);
         let iter_options =
             IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
         let mut visible = VisibleOptions::at(seq);
@@ -101,7 +102,7 @@ impl DbIterator {
             inner: Some(Prefetch::new(
                 VisibleIterator::new(merged, sources.tombstones, visible),
                 values,
-                Reach::for_readahead(options.readahead_bytes),
+                reach,
             )),
             keys_only: options.keys_only,
             family: family.id,

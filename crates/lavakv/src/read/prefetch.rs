@@ -9,19 +9,29 @@
 //! How far: the window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan that stops
 //! early has read for nothing about as much as it has used. It never holds more than [`BYTES_MAX`] of values. It starts
 //! again with every seek and turn, and is given up where less than half of what was read is asked for: a scan that
-//! looks at few values pays for those only. Entries with inline values pass through the window as they are.
+//! looks at few values pays for those only. Who says beforehand how many entries he will look at ([`Reach::expected`]) gets
+//! just these: they are looked up by the seek, and read together with the first. Entries with inline values pass through the window as
+//! they are.
+//!
+//! A long scan has the next window read while it goes through this one ([`ahead`]): in the middle of a window, if windows have come to
+//! [`AHEAD_MIN`] entries, the next one is filled, and the reads of its values begin. They are waited for where the scan comes
+//! to it. So there are at most two windows, of which the scan has looked at as much as was read for nothing, should it end there.
 //!
 //! Looking ahead only ever brings values earlier. An error met by it is told where it belongs: one of reading keys when
-//! the scan comes there, one of reading a value when that value is asked for, by reading it again alone.
+//! the scan comes there, one of reading a value when that value is asked for, by reading it again alone. A value goes to the cache
+//! when it is asked for, not when it was read along: what a scan does not look at pushes nothing out.
 //!
 //! Invariant: where the queue is empty, the view beneath stands on the entry shown. Else the front of the queue is the
-//! entry shown, and the view stands behind the back of it, in the direction of the scan, or nowhere if it ended there.
+//! entry shown, the next window follows behind the back of it, and the view stands behind the back of both, in the direction of the
+//! scan, or nowhere if it ended there.
 
+mod ahead;
 pub(crate) mod batch;
 mod queue;
 
+use crate::read::options::ReadOptions;
 use base::{InternalIterator, Result, SeqNo, ValueKind};
-use cache::BlockSlice;
+use cache::{BlockSlice, CacheKey};
 use lsm::{MergingIterator, VisibleIterator};
 use queue::Queue;
 use std::cell::OnceCell;
@@ -32,8 +42,11 @@ const WINDOW_MIN: usize = 4;
 /// Entries of the longest. The longer a window, the more of its values lie side by side in their files: with values of
 /// 1 KiB in 22 files, windows of 256 made a third more entries a second than windows of 64.
 pub(crate) const WINDOW_MAX: usize = 256;
-/// Bytes of values in a window.
-pub(crate) const BYTES_MAX: u64 = 2 << 20;
+/// Bytes of values in a window, of which there are two at most.
+pub(crate) const BYTES_MAX: u64 = 1 << 20;
+/// A scan whose windows are so long has the next one read while it goes through this one. Shorter scans would gain less than a queue of reads
+/// costs to make.
+const AHEAD_MIN: usize = 64;
 /// So many separated values in a row must have been asked for. A seek counts as one: most scans look at values.
 const STREAK_MIN: u32 = 2;
 
@@ -53,6 +66,17 @@ impl Entry<'_> {
     }
 }
 
+/// A separated value that was read along with others.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub value: BlockSlice,
+    /// Where it goes in the cache once it is asked for; `None`: it comes from there, or is not to go there.
+    pub keep_at: Option<CacheKey>,
+}
+
+/// Is handed what was found, each with the number of its entry.
+pub(crate) type Put<'a> = &'a mut dyn FnMut(usize, Found);
+
 /// Reads separated values.
 pub(crate) trait FetchValues: Send + Sync {
     /// The value of one entry.
@@ -60,7 +84,22 @@ pub(crate) trait FetchValues: Send + Sync {
 
     /// The values of many, each handed over with the number of its entry. What cannot be read is left out: reading it
     /// alone tells why.
-    fn read_many(&self, entries: &[Entry<'_>], found: &mut dyn FnMut(usize, BlockSlice));
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>);
+
+    /// What reads values while the caller does something else.
+    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead>;
+
+    /// A value that was read along is asked for: it may go to the cache.
+    fn keep(&self, at: CacheKey, value: &BlockSlice);
+}
+
+/// Reads of the values of one window, which go on while their caller does something else. Dropped, it waits for them.
+pub(crate) trait ReadAhead: Send {
+    /// Begins to read the values of many. What was begun before is given up.
+    fn begin(&mut self, entries: &[Entry<'_>]);
+
+    /// Waits for what was begun for the same entries, and hands it over as [`FetchValues::read_many`] does.
+    fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +115,18 @@ pub(crate) struct Reach {
     pub first: usize,
     /// Bytes of values in a window.
     pub bytes_max: u64,
+    /// How many entries will be looked at from a seek on; 0: nobody knows.
+    pub expected: usize,
 }
 
 impl Reach {
-    /// What [`crate::ReadOptions::readahead_bytes`] means here: whoever states a length wants all of it at once.
-    pub fn for_readahead(bytes: usize) -> Self {
-        match bytes as u64 {
-            0 => Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX },
-            bytes => Reach { first: WINDOW_MAX, bytes_max: bytes.min(BYTES_MAX) },
+    /// What [`crate::ReadOptions::readahead_bytes`] and [`crate::ReadOptions::expected_entries`] mean here: whoever states a length wants
+    /// all of it at once, and who wants keys only looks at no value.
+    pub fn of(options: &ReadOptions) -> Self {
+        let expected = if options.keys_only { 0 } else { options.expected_entries };
+        match options.readahead_bytes as u64 {
+            0 => Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX, expected },
+            bytes => Reach { first: WINDOW_MAX, bytes_max: bytes.min(BYTES_MAX), expected },
         }
     }
 }
@@ -94,11 +137,17 @@ pub(crate) struct Prefetch<I = MergingIterator> {
     values: Arc<dyn FetchValues>,
     reach: Reach,
     queue: Queue,
+    /// The next window, whose values are being read.
+    next: Queue,
+    /// Who reads them, once there was a next window.
+    ahead: Option<Box<dyn ReadAhead>>,
     /// The separated value of the position, where the queue is empty.
     fetched: OnceCell<BlockSlice>,
     direction: Direction,
     streak: u32,
     window: usize,
+    /// Of the entries that are expected, those that were not looked up; `None`: nobody knows how many will be looked at.
+    expected: Option<usize>,
 }
 
 impl<I: InternalIterator> Prefetch<I> {
@@ -108,10 +157,13 @@ impl<I: InternalIterator> Prefetch<I> {
             values,
             reach,
             queue: Queue::default(),
+            next: Queue::default(),
+            ahead: None,
             fetched: OnceCell::new(),
             direction: Direction::Forward,
             streak: 0,
             window: reach.first,
+            expected: None,
         }
     }
 
@@ -152,11 +204,16 @@ impl<I: InternalIterator> Prefetch<I> {
         if self.queue.ask() {
             let (entries, numbers) = self.queue.unread();
             if entries.len() > 1 {
-                self.values.read_many(&entries, &mut |nth, value| self.queue.put(numbers[nth], value));
+                self.values.read_many(&entries, &mut |nth, found| self.queue.put(numbers[nth], found));
             }
         }
         match self.queue.value() {
-            Some(value) => Ok(value),
+            Some((value, keep_at)) => {
+                if let Some(at) = keep_at {
+                    self.values.keep(at, value);
+                }
+                Ok(value)
+            }
             None => {
                 let value = self.values.read(&front)?;
                 Ok(self.queue.put_front(value))
@@ -166,26 +223,22 @@ impl<I: InternalIterator> Prefetch<I> {
 
     /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.restart();
-        self.inner.seek_to_first()
+        self.seek_by(Direction::Forward, VisibleIterator::seek_to_first)
     }
 
     /// Moves to the last visible key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.restart();
-        self.inner.seek_to_last()
+        self.seek_by(Direction::Backward, VisibleIterator::seek_to_last)
     }
 
     /// Moves to the first visible key at or after `user_key`.
     pub fn seek(&mut self, user_key: &[u8]) -> Result<()> {
-        self.restart();
-        self.inner.seek(user_key)
+        self.seek_by(Direction::Forward, |inner| inner.seek(user_key))
     }
 
     /// Moves to the last visible key at or before `user_key`.
     pub fn seek_for_prev(&mut self, user_key: &[u8]) -> Result<()> {
-        self.restart();
-        self.inner.seek_for_prev(user_key)
+        self.seek_by(Direction::Backward, |inner| inner.seek_for_prev(user_key))
     }
 
     /// Goes on behind what the last move could not read. False if nobody knows where that ends.
@@ -205,11 +258,30 @@ impl<I: InternalIterator> Prefetch<I> {
         self.advance(Direction::Backward)
     }
 
+    fn seek_by(
+        &mut self,
+        direction: Direction,
+        seek: impl FnOnce(&mut VisibleIterator<I>) -> Result<()>,
+    ) -> Result<()> {
+        self.restart();
+        self.direction = direction;
+        seek(&mut self.inner)?;
+        if self.reach.expected > 0 {
+            self.expected = Some(self.reach.expected);
+            self.window = self.reach.expected.min(WINDOW_MAX);
+            self.streak = STREAK_MIN;
+            self.fill();
+        }
+        Ok(())
+    }
+
     fn restart(&mut self) {
         self.queue.clear();
+        self.next.clear();
         self.fetched.take();
         self.streak = STREAK_MIN - 1;
         self.window = self.reach.first;
+        self.expected = None;
     }
 
     fn advance(&mut self, direction: Direction) -> Result<()> {
@@ -221,18 +293,58 @@ impl<I: InternalIterator> Prefetch<I> {
             self.count();
             step(&mut self.inner, direction)?;
         } else {
-            if self.queue.pop() {
+            let left = self.queue.pop();
+            if left {
+                self.look_ahead();
                 return Ok(());
             }
             self.adapt();
             if let Some(error) = self.queue.clear() {
                 return Err(error);
             }
+            if self.come_to_next() {
+                return Ok(());
+            }
         }
         if self.streak >= STREAK_MIN {
             self.fill();
         }
         Ok(())
+    }
+
+    /// Begins to read the next window, if this one is being looked at and is one of a long scan.
+    fn look_ahead(&mut self) {
+        let (asked, _) = self.queue.asked();
+        let is_long = self.window >= AHEAD_MIN && self.expected != Some(0);
+        if !is_long
+            || asked == 0
+            || self.queue.is_first_half()
+            || !self.next.is_empty()
+            || self.queue.has_failed()
+            || !self.inner.valid()
+        {
+            return;
+        }
+        let lengths = (self.window, self.expected);
+        self.expected = fill(&mut self.inner, &mut self.next, self.direction, self.reach, lengths);
+        let (entries, _) = self.next.unread();
+        if !entries.is_empty() {
+            self.ahead.get_or_insert_with(|| self.values.clone().ahead()).begin(&entries);
+            self.next.set_begun();
+        }
+    }
+
+    /// Goes over to the next window; false if there is none.
+    fn come_to_next(&mut self) -> bool {
+        if self.next.is_empty() {
+            return false;
+        }
+        std::mem::swap(&mut self.queue, &mut self.next);
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| self.queue.is_begun()) {
+            let (entries, numbers) = self.queue.unread();
+            ahead.finish(&entries, &mut |nth, found| self.queue.put(numbers[nth], found));
+        }
+        true
     }
 
     /// Puts the view beneath back on the entry shown.
@@ -271,18 +383,34 @@ impl<I: InternalIterator> Prefetch<I> {
 
     /// Moves entries from the view beneath to the queue.
     fn fill(&mut self) {
-        while self.inner.valid() && self.queue.len() < self.window {
-            let inner = &self.inner;
-            let (user_key, seq, kind) = (inner.key(), inner.seq(), inner.value_kind());
-            if !self.queue.push(&Entry { user_key, seq, kind, value: inner.value() }, self.reach.bytes_max) {
-                break;
-            }
-            if let Err(error) = step(&mut self.inner, self.direction) {
-                self.queue.fail(error);
-                break;
-            }
+        // Who has come here looks at more than he said.
+        let expected = self.expected.filter(|&left| left > 0);
+        let lengths = (self.window, expected);
+        self.expected = fill(&mut self.inner, &mut self.queue, self.direction, self.reach, lengths);
+    }
+}
+
+/// Moves entries from a view to a queue: a window, but no more than are expected, and no more bytes of values than the reach has. How many are
+/// still expected then.
+fn fill<I: InternalIterator>(
+    view: &mut VisibleIterator<I>,
+    queue: &mut Queue,
+    direction: Direction,
+    reach: Reach,
+    (window, expected): (usize, Option<usize>),
+) -> Option<usize> {
+    let window = expected.map_or(window, |left| window.min(left));
+    while view.valid() && queue.len() < window {
+        let (user_key, seq, kind) = (view.key(), view.seq(), view.value_kind());
+        if !queue.push(&Entry { user_key, seq, kind, value: view.value() }, reach.bytes_max) {
+            break;
+        }
+        if let Err(error) = step(view, direction) {
+            queue.fail(error);
+            break;
         }
     }
+    expected.map(|left| left.saturating_sub(queue.len()))
 }
 
 fn step<I: InternalIterator>(inner: &mut VisibleIterator<I>, direction: Direction) -> Result<()> {

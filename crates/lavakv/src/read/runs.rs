@@ -17,6 +17,13 @@ pub(crate) struct Run {
     pub bytes: Range<u64>,
 }
 
+impl Run {
+    /// How many bytes are read.
+    pub fn len(&self) -> usize {
+        (self.bytes.end - self.bytes.start) as usize
+    }
+}
+
 /// Joins extents (file, and where in it), sorted, into runs.
 pub(crate) fn join(extents: impl Iterator<Item = (u64, Range<u64>)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();

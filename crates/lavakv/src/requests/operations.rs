@@ -73,6 +73,7 @@ impl Operation for Scan {
 }
 
 fn page(tree: &Arc<Tree>, family: &Arc<Family>, options: ReadOptions, limit: usize) -> Result<Vec<Entry>> {
+    let options = ReadOptions { expected_entries: limit, ..options };
     let mut iterator = DbIterator::new(tree, family, options)?;
     family.check_there()?;
     let mut page = Vec::new();

@@ -78,6 +78,8 @@ fn moves_agree_with_a_model_while_values_move() {
             ReadOptions::default(),
             ReadOptions { fill_cache: false, ..Default::default() },
             ReadOptions { readahead_bytes: 64 << 10, ..Default::default() },
+            ReadOptions { readahead_bytes: 4 << 10, fill_cache: false, ..Default::default() },
+            ReadOptions { expected_entries: 1 + rng.below(40) as usize, ..Default::default() },
         ] {
             let mut i = db.iter(options).unwrap();
             walk(&mut i, &model, &mut rng, 20);
@@ -154,4 +156,98 @@ fn damaged_values_are_told_one_by_one() {
         i.next().unwrap();
     }
     assert_eq!((seen, damaged), (100, 1));
+}
+
+/// Keys with values of 400 bytes, each in one of several vSSTs, none of which is read in the order of keys.
+fn scattered(sim: &SimEnv, keys: u64, cache_bytes: usize) -> (Db, Model) {
+    let db = open_mixed(sim, cache_bytes);
+    let mut model = Model::new();
+    for n in 0..keys {
+        let (key, value) = (key(n * 7 % keys), vec![n as u8; 400]);
+        db.put(&key, &value).unwrap();
+        model.insert(key, value);
+        if n % 150 == 149 {
+            db.flush().unwrap();
+        }
+    }
+    db.flush().unwrap();
+    settle(&db);
+    (db, model)
+}
+
+#[test]
+fn a_page_of_known_length_is_one_batch() {
+    let sim = SimEnv::new(12);
+    let (db, model) = scattered(&sim, 597, 0);
+    let mut reads = Vec::new();
+    for expected_entries in [0, 40] {
+        let mut i = db.iter(ReadOptions { expected_entries, ..Default::default() }).unwrap();
+        let before = db.stats();
+        i.seek(&key(100)).unwrap();
+        assert_eq!(db.stats().iter_values_read, before.iter_values_read, "nobody has asked");
+        assert_eq!(i.value().unwrap(), model[&key(100)]);
+        let after = db.stats();
+        reads.push(after.iter_values_read - before.iter_values_read);
+    }
+    assert_eq!(reads, [1, 40]);
+}
+
+#[test]
+fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() {
+    let sim = SimEnv::new(13);
+    let (db, model) = scattered(&sim, 597, 8 << 10);
+    let keys: Vec<&Vec<u8>> = model.keys().collect();
+    for stop in [70, 130, 200, 260, 330, 400, 590] {
+        let mut i = db.iter(ReadOptions::default()).unwrap();
+        i.seek_to_first().unwrap();
+        for key in &keys[..stop] {
+            assert_eq!((i.key(), i.value().unwrap()), (&key[..], &model[*key][..]));
+            i.next().unwrap();
+        }
+        if stop % 20 == 0 {
+            for key in keys[..stop].iter().rev() {
+                i.prev().unwrap();
+                assert_eq!((i.key(), i.value().unwrap()), (&key[..], &model[*key][..]));
+            }
+        }
+    }
+    // Files that a dropped iterator has read are removed as others are.
+    for n in 0..597 {
+        db.put(&key(n), &[1; 400]).unwrap();
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    db.close().unwrap();
+}
+
+/// Each record in turn is damaged: of a long scan each value is told as it is, and the damaged one where it is.
+#[test]
+fn damage_in_a_window_that_is_read_meanwhile_is_told_at_its_place() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    for (nth, share) in [(0, 2), (1, 3), (2, 5)] {
+        let sim = SimEnv::new(14);
+        let (db, model) = scattered(&sim, 597, 0);
+        let file = files_like(&sim, ".vsst").remove(nth);
+        let len = sim.read_file(path(&file)).unwrap().len() as u64;
+        sim.flip_bit(path(&file), len / share, 3).unwrap();
+        let mut damaged = Vec::new();
+        let mut i = db.iter(ReadOptions::default()).unwrap();
+        i.seek_to_first().unwrap();
+        for key in model.keys() {
+            assert_eq!(i.key(), key);
+            match i.value() {
+                Ok(value) => assert_eq!(value, model[key]),
+                Err(_) => {
+                    refused(i.value(), ErrorKind::Corruption, &file);
+                    refused(db.get(key), ErrorKind::Corruption, &file);
+                    damaged.push(key.clone());
+                }
+            }
+            i.next().unwrap();
+        }
+        assert!(!i.valid());
+        assert_eq!(damaged.len(), 1, "{damaged:?}");
+    }
 }

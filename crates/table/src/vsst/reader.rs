@@ -197,11 +197,6 @@ impl Vsst {
         self.open_block(bytes, offset, Wanted { user_key, seq, reference })
     }
 
-    /// Puts a value that [`Vsst::open_value`] returned for the record at `offset` into the value cache.
-    pub fn fill(&self, offset: u64, value: &BlockSlice) {
-        self.file.fill(BlockHandle { offset, len: 0 }, Role::Record, value.block());
-    }
-
     fn open_block(
         &self,
         block: impl AsRef<[u8]> + Into<Block>,

@@ -1,26 +1,29 @@
 //! Reading separated values: one, or many in few requests.
 //!
-//! A batch finds the place of every record by the index of its vSST (in memory, normally), takes from the cache what is
-//! there, and sorts the rest by file and offset. Neighbours are read by one request where the gap between them costs
+//! A batch finds the place of every record by the index of its vSST (in memory, normally; else the indexes are read together, too), takes from
+//! the cache what is there, and sorts the rest by file and offset. Neighbours are read by one request where the gap between them costs
 //! less than another request would ([`runs`](crate::read::runs)); the requests of all files go to the device together. Each record is
 //! verified as in a read of its own, so a batch differs from single reads in time only.
 //!
 //! What a batch meets with, a failed request or a damaged record, is not its to judge: it leaves the value out, and the
 //! single read that follows gives it the second look, or the error, that all point reads get.
 
-use super::{Entry, FetchValues};
+use super::ahead::ValuesAhead;
+use super::{Entry, FetchValues, Found, Put, ReadAhead};
 use crate::read::fetch;
 use crate::read::runs::{RUN_LEN_MAX, Run, join};
+use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
 use crate::tree::family::ReadState;
 use base::{Result, SeqNo, ValueKind};
-use cache::BlockSlice;
-use io::FileRead;
+use cache::{Block, BlockSlice, CacheKey, Segment};
+use io::{FileRead, ReadFile};
 use lsm::ReferenceResolver;
 use std::sync::Arc;
+use table::source::{Stop, zeroed};
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
-use table::{ReadCounters, Reference};
+use table::{Fetched, ReadCounters, Reference, Source};
 
 /// Reads the values behind the references of one read state.
 pub(crate) struct Values {
@@ -32,7 +35,7 @@ pub(crate) struct Values {
 }
 
 /// Where the record of an entry lies.
-struct Place {
+pub(super) struct Place {
     /// The number of the entry.
     nth: usize,
     vsst: Arc<Vsst>,
@@ -40,55 +43,129 @@ struct Place {
     offset: u64,
 }
 
+/// What is read for a window: where its records lie, by file and place, and the requests that bring them.
+pub(super) struct Plan {
+    places: Vec<Place>,
+    pub runs: Vec<Run>,
+}
+
+impl Plan {
+    /// The open file of a run.
+    pub fn file(&self, run: &Run) -> Option<&Arc<dyn ReadFile>> {
+        Some(self.places.get(run.places.start)?.vsst.file())
+    }
+}
+
 impl Values {
     /// The value of an entry, if it is cached, or else where it is; `None` if it is not of a kind that is read in
     /// batches, or not found.
-    fn locate(
+    fn locate<S: Source>(
         &self,
         nth: usize,
         entry: &Entry<'_>,
-        counters: &mut ReadCounters,
-    ) -> Option<(Place, Option<BlockSlice>)> {
+        source: &mut S,
+    ) -> Result<Option<(Place, Option<BlockSlice>)>, S::Stop> {
         let Entry { user_key, seq, kind, value } = *entry;
-        let reference = Reference::decode(value).ok().filter(|_| kind == ValueKind::Reference)?;
-        let meta = fetch::resolve(&self.read_state.version, user_key, seq, &reference).ok()?;
-        if meta.segment || reference.stored_len > RECORD_LEN_MAX as u64 {
-            return None;
+        if kind != ValueKind::Reference {
+            return Ok(None);
         }
-        let vsst = self.tree.files.tables.vsst(meta).ok()?;
-        let offset = vsst.locate(user_key, seq, counters).ok()?;
-        offset.checked_add(reference.stored_len).filter(|&end| end <= vsst.properties().record_bytes)?;
-        let cached = vsst.cached(offset, user_key, seq, &reference, counters);
-        Some((Place { nth, vsst, reference, offset }, cached))
+        let reference = Reference::decode(value)?;
+        let meta = fetch::resolve(&self.read_state.version, user_key, seq, &reference)?;
+        if meta.segment || reference.stored_len > RECORD_LEN_MAX as u64 {
+            return Ok(None);
+        }
+        let vsst = self.tree.files.tables.vsst_from(meta, source)?;
+        let offset = vsst.locate(user_key, seq, source)?;
+        let end = offset.checked_add(reference.stored_len);
+        if end.is_none_or(|end| end > vsst.properties().record_bytes) {
+            return Ok(None);
+        }
+        let cached = vsst.cached(offset, user_key, seq, &reference, source.counters());
+        Ok(Some((Place { nth, vsst, reference, offset }, cached)))
+    }
+
+    /// Hands over what is cached, and finds out where the rest lies. What that takes of ends of files and of indexes is read together.
+    pub(super) fn plan(&self, entries: &[Entry<'_>], put: Put<'_>) -> Plan {
+        let mut places = Vec::with_capacity(entries.len());
+        let mut fetched = Fetched::default();
+        let mut left: Vec<usize> = (0..entries.len()).collect();
+        loop {
+            left.retain(|&nth| match self.locate(nth, &entries[nth], &mut fetched) {
+                Ok(Some((_, Some(value)))) => {
+                    put(nth, Found { value, keep_at: None });
+                    false
+                }
+                Ok(Some((place, None))) => {
+                    places.push(place);
+                    false
+                }
+                Err(stop) => stop.is_wait(),
+                Ok(None) => false,
+            });
+            let mut wants = fetched.take_wanted();
+            if wants.is_empty() {
+                break;
+            }
+            wants.sort_unstable_by_key(|want| want.extent);
+            wants.dedup_by_key(|want| want.extent);
+            read_wanted(&mut fetched, &wants);
+        }
+        places.sort_unstable_by_key(|place| (place.vsst.number(), place.offset));
+        let extents = places.iter().map(|p| (p.vsst.number(), p.offset..p.offset + p.reference.stored_len));
+        let runs = join(extents);
+        let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
+        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
+        Plan { places, runs }
     }
 
     /// Reads runs, all together.
-    fn read_runs(&self, places: &[Place], runs: &[Run]) -> Option<Vec<Vec<u8>>> {
-        let stats = &self.tree.context.stats;
-        let mut bufs: Vec<Vec<u8>> =
-            runs.iter().map(|run| vec![0; (run.bytes.end - run.bytes.start) as usize]).collect();
-        let with_files = runs.iter().filter_map(|run| Some((run, places.get(run.places.start)?.vsst.file())));
+    fn read_runs(&self, plan: &Plan) -> Option<Vec<Block>> {
+        let mut bufs: Vec<Block> = plan.runs.iter().map(|run| zeroed(run.len())).collect();
+        let with_files = plan.runs.iter().filter_map(|run| Some((run, plan.file(run)?)));
         let mut reads: Vec<FileRead<'_>> = with_files
             .zip(&mut bufs)
-            .map(|((run, file), buf)| FileRead { file, offset: run.bytes.start, buf })
+            .map(|((run, file), buf)| {
+                let buf = Block::get_mut(buf).unwrap_or_default();
+                FileRead { file, offset: run.bytes.start, buf }
+            })
             .collect();
         io::read_files(&mut reads).ok()?;
-        stats.iter_value_reads.add(runs.len() as u64);
-        stats.iter_value_bytes.add(bufs.iter().map(|buf| buf.len() as u64).sum());
         Some(bufs)
     }
 
-    /// Verifies the record of `entry` in what was read for its run.
-    fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &[u8]) -> Option<BlockSlice> {
-        let from = (place.offset - run.bytes.start) as usize;
-        let bytes = read.get(from..)?.get(..place.reference.stored_len as usize)?;
-        let Entry { user_key, seq, .. } = *entry;
-        let value = place.vsst.open_value(bytes, place.offset, user_key, seq, &place.reference).ok()?;
-        if self.fill_cache {
-            place.vsst.fill(place.offset, &value);
+    /// Verifies what was read for a run, and hands over the values in it.
+    pub(super) fn open_run(
+        &self,
+        (plan, run): (&Plan, &Run),
+        read: &Block,
+        entries: &[Entry<'_>],
+        put: Put<'_>,
+    ) {
+        let stats = &self.tree.context.stats;
+        stats.iter_value_reads.add(1);
+        stats.iter_value_bytes.add(read.len() as u64);
+        for place in plan.places.get(run.places.clone()).unwrap_or_default() {
+            let Some(entry) = entries.get(place.nth) else { continue };
+            if let Some(value) = self.open(place, entry, run, read) {
+                let keep_at = CacheKey { file: place.vsst.number(), offset: place.offset };
+                put(place.nth, Found { value, keep_at: self.fill_cache.then_some(keep_at) });
+            }
         }
-        self.tree.context.stats.iter_values_read.add(1);
-        Some(value)
+    }
+
+    /// Verifies the record of `entry` in what was read for its run.
+    fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &Block) -> Option<BlockSlice> {
+        let Place { offset, reference, .. } = place;
+        let Entry { user_key, seq, .. } = *entry;
+        let open_value = |bytes| place.vsst.open_value(bytes, *offset, user_key, seq, reference).ok();
+        let value = if reference.stored_len == read.len() as u64 {
+            open_value(read.clone())
+        } else {
+            let from = (offset - run.bytes.start) as usize;
+            open_value(read.get(from..)?.get(..reference.stored_len as usize)?.into())
+        };
+        self.tree.context.stats.iter_values_read.add(u64::from(value.is_some()));
+        value
     }
 }
 
@@ -105,30 +182,20 @@ impl FetchValues for Values {
         value
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], found: &mut dyn FnMut(usize, BlockSlice)) {
-        let mut counters = ReadCounters::default();
-        let mut places = Vec::with_capacity(entries.len());
-        for (nth, entry) in entries.iter().enumerate() {
-            match self.locate(nth, entry, &mut counters) {
-                Some((_, Some(value))) => found(nth, value),
-                Some((place, None)) => places.push(place),
-                None => {}
-            }
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
+        let plan = self.plan(entries, put);
+        let Some(bufs) = self.read_runs(&plan) else { return };
+        for (run, read) in plan.runs.iter().zip(&bufs) {
+            self.open_run((&plan, run), read, entries, put);
         }
-        places.sort_unstable_by_key(|place| (place.vsst.number(), place.offset));
-        let extents = places.iter().map(|p| (p.vsst.number(), p.offset..p.offset + p.reference.stored_len));
-        let runs = join(extents);
-        let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
-        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
-        let Some(bufs) = self.read_runs(&places, &runs) else { return };
-        for (run, read) in runs.iter().zip(bufs) {
-            for place in places.get(run.places.clone()).unwrap_or_default() {
-                let Some(entry) = entries.get(place.nth) else { continue };
-                if let Some(value) = self.open(place, entry, run, &read) {
-                    found(place.nth, value);
-                }
-            }
-        }
+    }
+
+    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead> {
+        Box::new(ValuesAhead::new(self))
+    }
+
+    fn keep(&self, at: CacheKey, value: &BlockSlice) {
+        self.tree.files.cache.insert(Segment::Data, at, value.block());
     }
 }
 

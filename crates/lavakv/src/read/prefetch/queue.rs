@@ -1,8 +1,8 @@
 //! The entries between the position of a scan and how far it has looked ahead.
 
-use super::Entry;
+use super::{Entry, Found};
 use base::{Error, SeqNo, ValueKind};
-use cache::BlockSlice;
+use cache::{BlockSlice, CacheKey};
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 use table::Reference;
@@ -20,6 +20,7 @@ pub(super) struct Queue {
     separated: usize,
     asked: Cell<usize>,
     read: Cell<bool>,
+    begun: bool,
     /// Why it could not be filled further.
     error: Option<Error>,
 }
@@ -31,6 +32,8 @@ struct Slot {
     seq: SeqNo,
     kind: ValueKind,
     fetched: OnceCell<BlockSlice>,
+    /// Where the value goes in the cache with the first question for it.
+    keep_at: Cell<Option<CacheKey>>,
     asked: Cell<bool>,
 }
 
@@ -50,6 +53,7 @@ impl Queue {
         (self.at, self.value_bytes, self.separated) = (0, 0, 0);
         self.asked.set(0);
         self.read.set(false);
+        self.begun = false;
         self.error.take()
     }
 
@@ -71,6 +75,7 @@ impl Queue {
             seq: entry.seq,
             kind: entry.kind,
             fetched: OnceCell::new(),
+            keep_at: Cell::new(None),
             asked: Cell::new(false),
         });
         true
@@ -100,12 +105,32 @@ impl Queue {
         Entry { user_key, seq: slot.seq, kind: slot.kind, value }
     }
 
-    /// The value of the front is wanted. True if it is the first of the queue.
+    /// The value of the front is wanted. True if it is the first of the queue, and nobody has read any yet.
     pub fn ask(&self) -> bool {
         if self.slots.get(self.at).is_some_and(|slot| !slot.asked.replace(true)) {
             self.asked.set(self.asked.get() + 1);
         }
-        !self.read.replace(true)
+        !self.read.replace(true) && !self.begun
+    }
+
+    /// True before the middle.
+    pub fn is_first_half(&self) -> bool {
+        self.at * 2 < self.slots.len()
+    }
+
+    /// True if an error follows behind its back.
+    pub fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Its values are being read, as it is now.
+    pub fn set_begun(&mut self) {
+        self.begun = true;
+    }
+
+    /// True if its values are being read, or were, without anybody having asked.
+    pub fn is_begun(&self) -> bool {
+        self.begun
     }
 
     /// How many values were asked for, and of how many that are separated.
@@ -122,9 +147,11 @@ impl Queue {
     }
 
     /// Keeps a value that was read.
-    pub fn put(&self, nth: usize, value: BlockSlice) {
-        if let Some(slot) = self.slots.get(nth) {
-            let _ = slot.fetched.set(value);
+    pub fn put(&self, nth: usize, found: Found) {
+        if let Some(slot) = self.slots.get(nth)
+            && slot.fetched.set(found.value).is_ok()
+        {
+            slot.keep_at.set(found.keep_at);
         }
     }
 
@@ -133,9 +160,10 @@ impl Queue {
         self.slots[self.at].fetched.get_or_init(|| value)
     }
 
-    /// The value of the front, if it was read.
-    pub fn value(&self) -> Option<&[u8]> {
-        self.slots.get(self.at)?.fetched.get().map(|value| &**value)
+    /// The value of the front, if it was read; the first time with where the cache keeps it.
+    pub fn value(&self) -> Option<(&BlockSlice, Option<CacheKey>)> {
+        let slot = self.slots.get(self.at)?;
+        slot.fetched.get().map(|value| (value, slot.keep_at.take()))
     }
 }
 

@@ -16,8 +16,10 @@ struct Store {
     values: BTreeMap<u64, Vec<u8>>,
     /// These cannot be read at all.
     damaged: BTreeSet<u64>,
-    /// Blob ids of each request.
-    requests: Mutex<Vec<Vec<u64>>, rank::Noted>,
+    /// Blob ids of each request, and whether it was begun before it was waited for.
+    requests: Mutex<Vec<(bool, Vec<u64>)>, rank::Noted>,
+    /// Blob ids of values that went to the cache.
+    kept: Mutex<Vec<u64>, rank::Noted>,
 }
 
 impl Store {
@@ -30,24 +32,63 @@ impl Store {
     }
 
     fn take_requests(&self) -> Vec<Vec<u64>> {
-        std::mem::take(&mut *lock(&self.requests))
+        std::mem::take(&mut *lock(&self.requests)).into_iter().map(|(_, ids)| ids).collect()
+    }
+
+    fn take_kept(&self) -> Vec<u64> {
+        std::mem::take(&mut *lock(&self.kept))
+    }
+
+    fn note(&self, begun: bool, entries: &[Entry<'_>]) -> Vec<u64> {
+        let ids: Vec<u64> = entries.iter().map(|e| Reference::decode(e.value).unwrap().blob_id).collect();
+        lock(&self.requests).push((begun, ids.clone()));
+        ids
+    }
+
+    /// Every other value comes from the cache already.
+    fn give(&self, entries: &[Entry<'_>], put: Put<'_>) {
+        for (nth, entry) in entries.iter().enumerate() {
+            let id = Reference::decode(entry.value).unwrap().blob_id;
+            if let Ok(value) = self.value(entry) {
+                put(nth, Found { value, keep_at: (id % 2 == 0).then_some(CacheKey { file: id, offset: 0 }) });
+            }
+        }
+    }
+}
+
+/// What is begun, by blob ids. It is an error to wait for anything else.
+struct Begun(Arc<Store>, Option<Vec<u64>>);
+
+impl ReadAhead for Begun {
+    fn begin(&mut self, entries: &[Entry<'_>]) {
+        self.1 = Some(self.0.note(true, entries));
+    }
+
+    fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {
+        let ids: Vec<u64> = entries.iter().map(|e| Reference::decode(e.value).unwrap().blob_id).collect();
+        assert_eq!(self.1.take(), Some(ids), "waits for what it has begun");
+        self.0.give(entries, put);
     }
 }
 
 impl FetchValues for Store {
     fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice> {
-        lock(&self.requests).push(vec![Reference::decode(entry.value)?.blob_id]);
+        self.note(false, &[*entry]);
         self.value(entry)
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], found: &mut dyn FnMut(usize, BlockSlice)) {
-        lock(&self.requests)
-            .push(entries.iter().map(|e| Reference::decode(e.value).unwrap().blob_id).collect());
-        for (nth, entry) in entries.iter().enumerate() {
-            if let Ok(value) = self.value(entry) {
-                found(nth, value);
-            }
-        }
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
+        self.note(false, entries);
+        self.give(entries, put);
+    }
+
+    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead> {
+        Box::new(Begun(self, None))
+    }
+
+    fn keep(&self, at: CacheKey, value: &BlockSlice) {
+        assert_eq!(**value, self.values[&at.file]);
+        lock(&self.kept).push(at.file);
     }
 }
 
@@ -129,7 +170,7 @@ fn iterate(disk: Disk, store: &Arc<Store>, options: VisibleOptions, reach: Reach
     Prefetch::new(VisibleIterator::new(disk, Vec::new(), options), store.clone(), reach)
 }
 
-const REACH: Reach = Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX };
+const REACH: Reach = Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX, expected: 0 };
 
 fn check(iter: &Prefetch<Disk>, store: &Store, at: Option<(&Vec<u8>, &Vec<u8>)>, ask: bool) {
     assert_eq!(iter.valid(), at.is_some());
@@ -168,6 +209,7 @@ fn random_moves_agree_with_a_model() {
         let reach = Reach {
             first: [0, 1, WINDOW_MIN, WINDOW_MAX][rng.below(4) as usize],
             bytes_max: [1, 5000, BYTES_MAX][rng.below(3) as usize],
+            expected: [0, 0, 1, 3, 50, 700][rng.below(6) as usize],
         };
         let store = Arc::new(store);
         let mut iter = iterate(disk, &store, options, reach);
@@ -231,7 +273,7 @@ fn windows_grow_while_values_are_asked_for() {
     let store = Arc::new(store);
     let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
     iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 300, |_| true), [1, 4, 8, 16, 32, 64, 128, 256]);
+    assert_eq!(requests(&mut iter, &store, 300, |_| true), [1, 4, 8, 16, 32, 64, 64, 128, 256]);
     iter.seek(&key(500)).unwrap();
     assert_eq!(requests(&mut iter, &store, 10, |_| true), [1, 4, 8], "a seek begins anew");
     iter.seek(&key(10)).unwrap();
@@ -247,12 +289,14 @@ fn windows_hold_so_many_bytes() {
     let (disk, store, _) = make(&mut Rng::new(2), 300, (0, 100), 1);
     let store = Arc::new(store);
     // Every value counts with the 21 bytes of its record.
-    let reach = Reach { first: WINDOW_MAX, bytes_max: 210 };
+    let reach = Reach { first: WINDOW_MAX, bytes_max: 210, expected: 0 };
     let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach);
     iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 31, |_| true), [1, 10, 10, 10]);
-    assert_eq!(Reach::for_readahead(0), REACH);
-    assert_eq!(Reach::for_readahead(usize::MAX).bytes_max, BYTES_MAX);
+    assert_eq!(requests(&mut iter, &store, 35, |_| true), [1, 10, 10, 10, 10]);
+    assert_eq!(Reach::of(&ReadOptions::default()), REACH);
+    let options = ReadOptions { readahead_bytes: usize::MAX, expected_entries: 7, ..Default::default() };
+    assert_eq!((Reach::of(&options).bytes_max, Reach::of(&options).expected), (BYTES_MAX, 7));
+    assert_eq!(Reach::of(&ReadOptions { keys_only: true, ..options }).expected, 0);
 }
 
 #[test]
@@ -293,4 +337,109 @@ fn a_damaged_value_is_told_when_it_is_asked_for() {
         assert_eq!(iter.key(), key(n));
         iter.next().unwrap();
     }
+}
+
+/// An iterator over so many separated values, and what stores them.
+fn separated(count: u64, reach: Reach) -> (Prefetch<Disk>, Arc<Store>) {
+    let (disk, store, _) = make(&mut Rng::new(5), count, (0, 100), 10);
+    let store = Arc::new(store);
+    (iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach), store)
+}
+
+#[test]
+fn the_next_window_of_a_long_scan_is_read_meanwhile() {
+    let (mut iter, store) = separated(2000, REACH);
+    iter.seek_to_first().unwrap();
+    for n in 0..1000 {
+        assert_eq!(iter.value().unwrap(), store.values[&n]);
+        iter.next().unwrap();
+    }
+    let all = std::mem::take(&mut *lock(&store.requests));
+    let shape: Vec<(bool, usize)> = all.iter().map(|(begun, ids)| (*begun, ids.len())).collect();
+    let short = [1, 4, 8, 16, 32, 64].map(|len| (false, len));
+    assert_eq!(shape, [&short[..], &[64, 128, 256, 256, 256, 256].map(|len| (true, len))[..]].concat());
+    // Begun in the middle of the window before.
+    let ids: Vec<u64> = all.into_iter().flat_map(|(_, ids)| ids).collect();
+    assert_eq!(ids, (0..1341).collect::<Vec<u64>>(), "each once, in order");
+}
+
+#[test]
+fn who_turns_or_seeks_waits_for_nothing_that_was_begun() {
+    let reach = Reach { first: WINDOW_MAX, bytes_max: 2000, expected: 0 };
+    for turn in [true, false] {
+        let (mut iter, store) = separated(2000, reach);
+        iter.seek_to_first().unwrap();
+        for _ in 0..400 {
+            iter.value().unwrap();
+            iter.next().unwrap();
+        }
+        assert!(lock(&store.requests).iter().any(|(begun, _)| *begun));
+        if turn { iter.prev() } else { iter.seek(&key(1000)) }.unwrap();
+        let from = if turn { 399 } else { 1000 };
+        for n in 0..300 {
+            let at = if turn { from - n } else { from + n };
+            assert_eq!((iter.key(), iter.value().unwrap()), (&key(at)[..], &store.values[&at][..]));
+            if turn { iter.prev() } else { iter.next() }.unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_error_behind_the_next_window_is_told_behind_it() {
+    let (mut disk, mut store, model) = make(&mut Rng::new(6), 500, (0, 100), 10);
+    disk.broken = Some(key(300));
+    store.damaged = BTreeSet::from([200, 299]);
+    let store = Arc::new(store);
+    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
+    iter.seek_to_first().unwrap();
+    for n in 0..300 {
+        assert_eq!(iter.key(), key(n));
+        match iter.value() {
+            Ok(value) => assert_eq!(value, model[&key(n)]),
+            Err(e) => assert!(e.is_corruption() && (n == 200 || n == 299)),
+        }
+        assert_eq!(iter.next().is_err(), n == 299);
+    }
+    assert!(!iter.valid());
+    assert!(lock(&store.requests).iter().any(|(begun, ids)| *begun && ids.contains(&299)));
+}
+
+#[test]
+fn what_is_expected_is_read_at_once_and_nothing_beyond() {
+    let expecting = |expected| separated(1000, Reach { expected, ..REACH });
+    let (mut iter, store) = expecting(50);
+    for target in [0, 400] {
+        iter.seek(&key(target)).unwrap();
+        let mut lens = requests(&mut iter, &store, 49, |_| true);
+        iter.value().unwrap();
+        lens.extend(store.take_requests().iter().map(Vec::len));
+        assert_eq!(lens, [50]);
+    }
+    iter.next().unwrap();
+    assert_eq!(requests(&mut iter, &store, 10, |_| true), [100], "who goes on looks at more than he said");
+    let (mut iter, store) = expecting(600);
+    iter.seek_to_first().unwrap();
+    assert_eq!(requests(&mut iter, &store, 599, |_| true), [256, 256, 88]);
+    let (mut iter, store) = expecting(50);
+    iter.seek_to_last().unwrap();
+    iter.value().unwrap();
+    assert_eq!(store.take_requests(), [(950..1000).rev().collect::<Vec<u64>>()]);
+    iter.seek_to_first().unwrap();
+    assert_eq!(requests(&mut iter, &store, 40, |_| false), [0; 0], "nobody asked");
+}
+
+#[test]
+fn only_what_is_asked_for_goes_to_the_cache() {
+    let (mut iter, store) = separated(100, Reach { expected: 50, ..REACH });
+    iter.seek_to_first().unwrap();
+    for n in 0..10 {
+        iter.value().unwrap();
+        iter.value().unwrap();
+        if n == 5 {
+            iter.next().unwrap();
+        }
+        iter.next().unwrap();
+    }
+    // 0 to 5 and 7 to 10; of these, the even ones are not there.
+    assert_eq!(store.take_kept(), [0, 2, 4, 8, 10]);
 }
