@@ -7,8 +7,8 @@ use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
     Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
-    PolicyChoice, RequestOptions, RequestQueue, Requests, SpaceLimit, Value, ValuePlacement, WriteBatch,
-    WriteOptions, Writer,
+    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, Value, ValuePlacement,
+    WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -269,7 +269,13 @@ impl Engine for LavaEngine {
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut entries = self.family.as_ref().map_or_else(|| self.db.iter(), Family::iter).cursor()?;
+        // Whoever reads a page knows how long it is.
+        let options = ReadOptions { expected_entries: limit as usize, ..ReadOptions::default() };
+        let reader = match &self.family {
+            None => self.db.reading(&options),
+            Some(family) => family.reading(&options),
+        };
+        let mut entries = reader.iter().cursor()?;
         entries.seek(start)?;
         let mut count = 0;
         while entries.valid() && count < limit {

@@ -15,7 +15,8 @@
 //!
 //! A long scan has the next window read while it goes through this one ([`ahead`]): in the middle of a window, if windows have come to
 //! [`AHEAD_MIN`] entries, the next one is filled, and the reads of its values begin. They are waited for where the scan comes
-//! to it. So there are at most two windows, of which the scan has looked at as much as was read for nothing, should it end there.
+//! to it; of windows of full length, the one behind is begun before, so that the device always has something to do. There are at most two
+//! windows, and the scan has looked at as much as was read for nothing, should it end there.
 //!
 //! Looking ahead only ever brings values earlier. An error met by it is told where it belongs: one of reading keys when
 //! the scan comes there, one of reading a value when that value is asked for, by reading it again alone. A value goes to the cache
@@ -46,7 +47,7 @@ pub(crate) const WINDOW_MAX: usize = 256;
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 /// A scan whose windows are so long has the next one read while it goes through this one. Shorter scans would gain less than a queue of reads
 /// costs to make.
-const AHEAD_MIN: usize = 64;
+const AHEAD_MIN: usize = 128;
 /// So many separated values in a row must have been asked for. A seek counts as one: most scans look at values.
 const STREAK_MIN: u32 = 2;
 
@@ -93,13 +94,16 @@ pub(crate) trait FetchValues: Send + Sync {
     fn keep(&self, at: CacheKey, value: &BlockSlice);
 }
 
-/// Reads of the values of one window, which go on while their caller does something else. Dropped, it waits for them.
+/// Reads of the values of windows, which go on while their caller does something else. Dropped, it waits for them.
 pub(crate) trait ReadAhead: Send {
-    /// Begins to read the values of many. What was begun before is given up.
+    /// Begins to read the values of many.
     fn begin(&mut self, entries: &[Entry<'_>]);
 
-    /// Waits for what was begun for the same entries, and hands it over as [`FetchValues::read_many`] does.
+    /// Waits for what was begun first and not waited for yet, for the same entries, and hands it over as [`FetchValues::read_many`] does.
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>);
+
+    /// Forgets what was begun.
+    fn give_up(&mut self);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,6 +281,9 @@ impl<I: InternalIterator> Prefetch<I> {
 
     fn restart(&mut self) {
         self.queue.clear();
+        if self.next.is_begun() {
+            self.ahead.iter_mut().for_each(|ahead| ahead.give_up());
+        }
         self.next.clear();
         self.fetched.take();
         self.streak = STREAK_MIN - 1;
@@ -312,17 +319,17 @@ impl<I: InternalIterator> Prefetch<I> {
         Ok(())
     }
 
-    /// Begins to read the next window, if this one is being looked at and is one of a long scan.
+    /// In a window: begins to read the next one, if this is one of a long scan, half of which is looked at.
     fn look_ahead(&mut self) {
-        let (asked, _) = self.queue.asked();
-        let is_long = self.window >= AHEAD_MIN && self.expected != Some(0);
-        if !is_long
-            || asked == 0
-            || self.queue.is_first_half()
-            || !self.next.is_empty()
-            || self.queue.has_failed()
-            || !self.inner.valid()
-        {
+        if self.window >= AHEAD_MIN && self.queue.asked().0 > 0 && !self.queue.is_first_half() {
+            self.begin_next();
+        }
+    }
+
+    /// Begins to read the next window, unless there is one, or nothing to read in it.
+    fn begin_next(&mut self) {
+        let has_end = self.expected == Some(0) || self.queue.has_failed() || !self.inner.valid();
+        if has_end || !self.next.is_empty() {
             return;
         }
         let lengths = (self.window, self.expected);
@@ -340,6 +347,10 @@ impl<I: InternalIterator> Prefetch<I> {
             return false;
         }
         std::mem::swap(&mut self.queue, &mut self.next);
+        // As long as windows become no longer: the device has the one behind before this one is waited for.
+        if self.window == WINDOW_MAX && self.streak >= STREAK_MIN {
+            self.begin_next();
+        }
         if let Some(ahead) = self.ahead.as_mut().filter(|_| self.queue.is_begun()) {
             let (entries, numbers) = self.queue.unread();
             ahead.finish(&entries, &mut |nth, found| self.queue.put(numbers[nth], found));
