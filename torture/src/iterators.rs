@@ -45,6 +45,7 @@ impl Within {
         within.keys_only = rng.one_in(6);
         within.options.fill_cache = !rng.one_in(4);
         within.options.readahead_bytes = if rng.one_in(3) { 1 << (9 + rng.below(9)) } else { 0 };
+        within.options.expected_entries = if rng.one_in(3) { 1 + rng.below(20) as usize } else { 0 };
         within
     }
 

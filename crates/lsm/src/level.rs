@@ -58,7 +58,8 @@ pub struct Bounds<'a> {
 impl Bounds<'_> {
     /// The same, owned.
     pub fn borders(&self) -> Borders {
-        Borders { lower: self.lower.map(<[u8]>::to_vec), upper: self.upper.map(<[u8]>::to_vec) }
+        let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
+        Borders { lower, upper, ahead_in: None }
     }
 
     /// True if `file` may hold a key inside.

@@ -9,6 +9,7 @@ use crate::gap::{TableCursor, Unreadable};
 use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
 use base::range_del::FragmentedRangeTombstones;
 use base::{InternalIterator, Result, SeqNo};
+use io::Env;
 use std::sync::Arc;
 use table::{Borders, IterOptions};
 use version::{FileMeta, Level};
@@ -43,12 +44,19 @@ pub struct Sources {
     readers: Visibility,
     source: Arc<dyn TableSource>,
     options: IterOptions,
+    ahead_in: Option<Env>,
 }
 
 impl Sources {
     /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
     pub fn new(readers: Visibility, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
-        Sources { cursors: Vec::new(), tombstones: Vec::new(), hidden_tables: 0, readers, source, options }
+        let (cursors, tombstones) = (Vec::new(), Vec::new());
+        Sources { cursors, tombstones, hidden_tables: 0, readers, source, options, ahead_in: None }
+    }
+
+    /// Cursors that are added have blocks read ahead while they go on.
+    pub fn reading_ahead(self, env: &Env) -> Self {
+        Sources { ahead_in: Some(env.clone()), ..self }
     }
 
     /// Adds the files of `levels` (level number and files; level 0 newest first, the others sorted and disjoint) that
@@ -73,7 +81,7 @@ impl Sources {
                 }
             }
         }
-        let borders = Arc::new(bounds.borders());
+        let borders = Arc::new(Borders { ahead_in: self.ahead_in.clone(), ..bounds.borders() });
         for (level, files) in levels {
             if level == 0 {
                 self.add_level_0(files, bounds, &borders)?;

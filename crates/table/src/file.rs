@@ -7,10 +7,11 @@ use crate::compress::decompress;
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle, FRAME_LEN_MAX, TRAILER_LEN};
 use crate::options::ReadCounters;
+use crate::readahead::NextRun;
 use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache, CacheKey, Segment};
-use io::ReadFile;
+use io::{Env, ReadFile};
 use std::sync::Arc;
 
 /// What a block is, as far as the cache and the counters care.
@@ -226,6 +227,8 @@ pub(crate) struct Window {
     bytes: Vec<u8>,
     start: u64,
     len: usize,
+    /// What is read behind it meanwhile, where somebody asked for that.
+    next: Option<Box<NextRun>>,
 }
 
 impl Window {
@@ -240,7 +243,7 @@ impl Window {
         span: impl FnOnce() -> (u64, u64),
     ) -> Result<Block> {
         file.check(handle)?;
-        if self.frame(handle).is_none() {
+        if self.frame(handle).is_none() && !self.come_to_next(handle, role, counters) {
             let (start, end) = span();
             let (start, end) = (start.min(handle.offset), end.min(file.frames_end).max(handle.end()));
             let len = (end - start) as usize;
@@ -262,6 +265,30 @@ impl Window {
         }
         let frame = self.frame(handle).unwrap_or_default();
         file.decode(frame, handle.offset)
+    }
+
+    /// Takes over what was read meanwhile, if the block is in it.
+    fn come_to_next(&mut self, handle: BlockHandle, role: Role, counters: &mut ReadCounters) -> bool {
+        let Some((start, read)) = self.next.as_mut().and_then(|next| next.take(handle)) else { return false };
+        counters.count_request(read.len() as u64);
+        role.count_read(counters);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&read);
+        (self.start, self.len) = (start, read.len());
+        true
+    }
+
+    /// Begins to read a run of the file for when the cursor has gone through this window.
+    pub(crate) fn begin_next(&mut self, file: &TableFile, run: (u64, u64), env: &Env) {
+        // A damaged index may say anything; what the cursor wants then is judged where it wants it.
+        if run.0 < run.1 && run.1 <= file.frames_end {
+            self.next.get_or_insert_with(|| Box::new(NextRun::new(env))).begin(&file.file, run);
+        }
+    }
+
+    /// Which bytes of the file it holds.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start, self.start + self.len as u64)
     }
 
     fn frame(&self, handle: BlockHandle) -> Option<&[u8]> {

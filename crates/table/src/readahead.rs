@@ -9,40 +9,55 @@
 //! What was read beyond the wanted block waits in the cursor's window. Each block is verified when the cursor comes to
 //! it, and only then it may go to the cache: what a scan does not look at does not push out what others use.
 //!
+//! A long scan of a store has the next run read while it goes through this one ([`NextRun`]), behind the second request of full length after a seek: it
+//! has used as much then as would be read for nothing, should it end there, and makes up for what a queue of reads costs. A run that fails so is read again when the cursor comes to it, which tells why.
+//!
 //! A run consists of whole blocks that lie one behind another in one partition of the index, which bounds it by what
 //! is already in memory. It ends at the block in which the border of the scan lies.
 
 use crate::frame::BlockHandle;
 use crate::stream::Partition;
+use cache::Block;
+use io::{Completed, Env, ReadFile, ReadQueue};
+use std::sync::Arc;
 
 /// Bytes read beyond the wanted block by the first request after a seek.
 const BEYOND_MIN: u64 = 16 << 10;
 /// Bytes read beyond the wanted block at most.
 const BEYOND_MAX: u64 = 256 << 10;
+/// After so many requests of that length the next is made before it is needed.
+const FULL_MIN: u32 = 2;
 
 /// The user keys that a scan will look at; outside of them nothing is read ahead.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Borders {
     /// The first; `None`: no border.
     pub lower: Option<Vec<u8>>,
     /// The first behind them; `None`: no border.
     pub upper: Option<Vec<u8>>,
+    /// Where reads of the next run may go on while the scan goes through this one; `None`: each read is waited for.
+    pub ahead_in: Option<Env>,
 }
 
 /// How much the next request reads beyond the block that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beyond(u64);
+pub(crate) struct Beyond {
+    bytes: u64,
+    /// Requests that were as long as may be.
+    full: u32,
+}
 
 impl Default for Beyond {
     fn default() -> Self {
-        Beyond(BEYOND_MIN)
+        Beyond { bytes: BEYOND_MIN, full: 0 }
     }
 }
 
 impl Beyond {
     /// After a request.
     pub(crate) fn grow(&mut self) {
-        self.0 = (self.0 * 2).min(BEYOND_MAX);
+        self.full = if self.bytes < BEYOND_MAX { 0 } else { self.full.saturating_add(1) };
+        self.bytes = (self.bytes * 2).min(BEYOND_MAX);
     }
 
     /// The range of the file to read for the block `row` of `index` by a scan in one direction within `borders`.
@@ -67,8 +82,35 @@ impl Beyond {
         }
     }
 
+    /// The run to read next where the block `row` is in a window on `read` of the file, if it is worth its while and the borders and the partition do
+    /// not end before.
+    pub(crate) fn behind(
+        self,
+        index: &Partition,
+        row: usize,
+        read: (u64, u64),
+        backward: bool,
+        borders: &Borders,
+    ) -> Option<(u64, u64)> {
+        if self.full < FULL_MIN {
+            return None;
+        }
+        let border = |key: &Vec<u8>| index.shape.search(&index.block, key, u64::MAX);
+        let next = if backward {
+            let first = borders.lower.as_ref().map_or(0, border);
+            (first..row).rev().find(|&r| index.handle(r).end() <= read.0)
+        } else {
+            let rows = index.shape.rows();
+            let end = borders.upper.as_ref().map_or(rows, border).saturating_add(1).min(rows);
+            (row + 1..end).find(|&r| index.handle(r).offset >= read.1)
+        };
+        let run = next.map(|row| self.run(index, row, backward, Some(borders)));
+        // Nobody has asked for it: a block that is longer than all this is read where it is wanted.
+        run.filter(|(start, end)| end.saturating_sub(*start) <= 2 * BEYOND_MAX)
+    }
+
     fn end(self, wanted: BlockHandle, next: impl Iterator<Item = BlockHandle>) -> u64 {
-        let limit = wanted.end().saturating_add(self.0);
+        let limit = wanted.end().saturating_add(self.bytes);
         let mut end = wanted.end();
         for handle in next {
             if handle.offset != end || handle.end() > limit {
@@ -80,7 +122,7 @@ impl Beyond {
     }
 
     fn start(self, wanted: BlockHandle, before: impl Iterator<Item = BlockHandle>) -> u64 {
-        let limit = wanted.offset.saturating_sub(self.0);
+        let limit = wanted.offset.saturating_sub(self.bytes);
         let mut start = wanted.offset;
         for handle in before {
             if handle.end() != start || handle.offset < limit {
@@ -89,5 +131,47 @@ impl Beyond {
             start = handle.offset;
         }
         start
+    }
+}
+
+/// The run of a file that is read while a cursor goes through the one before. Dropped, it waits for what is in flight.
+#[derive(Debug)]
+pub(crate) struct NextRun {
+    reads: ReadQueue,
+    /// Which bytes are being read.
+    run: Option<(u64, u64)>,
+    landed: Option<Completed>,
+}
+
+impl NextRun {
+    pub(crate) fn new(env: &Env) -> NextRun {
+        NextRun { reads: ReadQueue::new(env), run: None, landed: None }
+    }
+
+    /// Begins to read from `start` to `end`; what was begun before is given up.
+    pub(crate) fn begin(&mut self, file: &Arc<dyn ReadFile>, (start, end): (u64, u64)) {
+        self.land();
+        self.run = Some((start, end));
+        self.reads.submit(file, start, (end - start) as usize, start);
+        // It goes to the device now, and not when somebody waits for it.
+        self.landed = self.reads.complete(false).pop();
+    }
+
+    /// The bytes that were begun and where they begin, if the block is among them and they could be read. They are given once.
+    pub(crate) fn take(&mut self, handle: BlockHandle) -> Option<(u64, Block)> {
+        let (start, end) = self.run?;
+        if handle.offset < start || handle.end() > end {
+            return None;
+        }
+        self.run = None;
+        self.land();
+        let landed = self.landed.take()?;
+        Some((landed.token, landed.read.ok()?))
+    }
+
+    fn land(&mut self) {
+        while self.reads.in_flight() > 0 {
+            self.landed = self.reads.complete(true).pop().or(self.landed.take());
+        }
     }
 }

@@ -112,6 +112,7 @@ impl<C: BlockCursor> StreamIter<C> {
         };
         if counters.device_reads > self.counters.device_reads {
             self.beyond.grow();
+            self.begin_next(&mut window, row, backward);
         }
         (self.window, self.counters) = (window, counters);
         let table = &self.table;
@@ -138,6 +139,15 @@ impl<C: BlockCursor> StreamIter<C> {
             file.fill(handle, self.role, &block);
         }
         Ok(block)
+    }
+
+    /// After a request: begins the next one, if the scan is long and may have reads in flight.
+    fn begin_next(&self, window: &mut Window, row: usize, backward: bool) {
+        let Some(borders) = self.borders.as_deref().filter(|_| self.readahead == 0) else { return };
+        let Some(env) = &borders.ahead_in else { return };
+        if let Some(run) = self.beyond.behind(&self.index, row, window.span(), backward, borders) {
+            window.begin_next(&self.table.file, run, env);
+        }
     }
 
     /// Runs a movement of the cursor within its block; names the block in the error.

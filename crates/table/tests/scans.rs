@@ -7,6 +7,7 @@ mod common;
 use base::{Error, InternalIterator, MAX_SEQ, Result, ValueKind, key};
 use cache::Cache;
 use common::*;
+use io::sim::SimEnv;
 use io::{ReadFile, Rng};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -169,13 +170,13 @@ fn only_blocks_that_were_looked_at_go_to_the_cache() {
 fn nothing_is_read_ahead_past_a_border() {
     let (table, file, _) = plain(20_000, 1000);
     for (from, count) in [(100u64, 1u64), (100, 7), (3001, 40), (3000, 2000), (19_990, 10)] {
-        let borders = Borders { lower: None, upper: Some(user(from + count)) };
+        let borders = Borders { upper: Some(user(from + count)), ..Borders::default() };
         let mut iter = table.iter_within(PEEK, &Arc::new(borders));
         scan(&mut iter, from, count, true);
         let end = file.take().iter().map(|r| r.end).max().unwrap();
         let border = table.offset_of(&key::seek_target(&user(from + count), MAX_SEQ)).unwrap();
         assert!(end <= border + 5000, "read to {end}, the block with the border begins at {border}");
-        let borders = Borders { lower: Some(user(from)), upper: None };
+        let borders = Borders { lower: Some(user(from)), ..Borders::default() };
         let mut iter = table.iter_within(PEEK, &Arc::new(borders));
         scan(&mut iter, from + count - 1, count, false);
         let start = file.take().iter().map(|r| r.start).min().unwrap();
@@ -205,6 +206,82 @@ fn a_bad_neighbour_takes_only_itself_away() {
     assert_eq!(key::user_key(iter.key()), user(1016));
 }
 
+/// Borders of a scan that has the next run read while it goes through this one, in simulation.
+fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
+    let ahead_in = Some(SimEnv::new(1).env());
+    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), ahead_in })
+}
+
+#[test]
+fn a_long_scan_has_the_next_run_read_meanwhile() {
+    let (table, file, _) = plain(20_000, 1000);
+    for forward in [true, false] {
+        let mut alone = table.iter(PEEK);
+        let mut iter = table.iter_within(PEEK, &ahead(None, None));
+        for cursor in [&mut alone, &mut iter] {
+            if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
+        }
+        file.take();
+        let mut meanwhile = 0;
+        for _ in 1..20_000 {
+            if forward { alone.next() } else { alone.prev() }.unwrap();
+            let needed = file.take();
+            if forward { iter.next() } else { iter.prev() }.unwrap();
+            // Where the one has to read, the other has it, and has the next read.
+            meanwhile += usize::from(!needed.is_empty() && !file.take().contains(&needed[0]));
+            assert_eq!((alone.key(), alone.value()), (iter.key(), iter.value()));
+        }
+        let reads = alone.counters().device_reads;
+        assert!(meanwhile as u64 > reads / 2, "{meanwhile} of {reads}, forward: {forward}");
+        assert_eq!(iter.counters().device_reads, reads);
+        assert_eq!(iter.counters().data_reads, alone.counters().data_reads);
+    }
+}
+
+#[test]
+fn a_short_scan_and_one_that_ends_at_a_border_have_nothing_read_meanwhile() {
+    let (table, file, _) = plain(20_000, 1000);
+    let reads_of = |borders: Option<&Arc<Borders>>, count| {
+        file.take();
+        let mut iter = borders.map_or_else(|| table.iter(PEEK), |borders| table.iter_within(PEEK, borders));
+        scan(&mut iter, 5000, count, true);
+        file.take()
+    };
+    assert_eq!(reads_of(Some(&ahead(None, None)), 400), reads_of(None, 400), "short");
+    for count in [600, 800, 1000, 1200] {
+        let end = 5000 + count;
+        let bounded = Arc::new(Borders { upper: Some(user(end)), ..Borders::default() });
+        assert_eq!(reads_of(Some(&ahead(None, Some(end))), count), reads_of(Some(&bounded), count), "border");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_meanwhile_is_told_where_it_is() {
+    for (bad_from, forward) in [(5000, true), (5001, true), (15_000, false)] {
+        let (table, file, _) = plain(20_000, 1000);
+        let bad = table.offset_of(&key::seek_target(&user(bad_from), MAX_SEQ)).unwrap();
+        *file.unreadable.lock().unwrap() = bad + 10..bad + 20;
+        let (start, mut seen) = (if forward { 4000 } else { 16_000 }, Vec::new());
+        for borders in [None, Some(ahead(None, None))] {
+            let mut iter =
+                borders.map_or_else(|| table.iter(FILL), |borders| table.iter_within(FILL, &borders));
+            iter.seek(&key::seek_target(&user(start), MAX_SEQ)).unwrap();
+            let mut keys = 0;
+            let e = loop {
+                let at = if forward { start + keys } else { start - keys };
+                assert_eq!(key::user_key(iter.key()), user(at));
+                keys += 1;
+                if let Err(e) = if forward { iter.next() } else { iter.prev() } {
+                    break e;
+                }
+            };
+            assert!((990..=1010).contains(&keys) && !iter.valid(), "{keys}");
+            seen.push((keys, e.to_string(), iter.gap()));
+        }
+        assert_eq!(seen[0], seen[1]);
+    }
+}
+
 /// Cursors that read in different ways, moved alike at random, see the same.
 #[test]
 fn every_way_to_read_sees_the_same() {
@@ -222,7 +299,7 @@ fn every_way_to_read_sees_the_same() {
         let all = entries(&model);
         let (a, b) = (rng.below(all.len() as u64) as usize, rng.below(all.len() as u64) as usize);
         let border = |i: usize| Some(key::user_key(&all[i].0).to_vec());
-        let borders = Borders { lower: border(a.min(b)), upper: border(a.max(b)) };
+        let borders = Borders { lower: border(a.min(b)), upper: border(a.max(b)), ..Borders::default() };
         let mut cursors: VecDeque<KsstIter> = VecDeque::from([
             table.iter(PEEK),
             table.iter(FILL),

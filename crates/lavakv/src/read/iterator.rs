@@ -81,7 +81,8 @@ impl DbIterator {
             visible = visible.with_prefix(prefix);
         }
         let tables: Arc<dyn TableSource> = tree.files.tables.clone();
-        let mut sources = Sources::new(Visibility::At(seq), tables, iter_options);
+        let sources = Sources::new(Visibility::At(seq), tables, iter_options);
+        let mut sources = sources.reading_ahead(&tree.context.env);
         for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
             sources.cursors.push(Box::new(memtable.iter()));
             if memtable.has_range_tombstones() {

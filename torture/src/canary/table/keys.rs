@@ -286,6 +286,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "of several keys that are read at once each is answered in the place at which it was looked up",
     ),
     test(
+        "window-that-was-given-up-is-served",
+        ("lavastore-lavakv", "--test api"),
+        "separated_scans::moves_agree_with_a_model_while_values_move",
+        "a scan that turned or sought anew is given what it had begun to read before",
+    ),
+    test(
+        "error-ahead-swallowed",
+        ("lavastore-lavakv", "--lib"),
+        "read::prefetch::tests::an_error_behind_the_next_window_is_told_behind_it",
+        "a scan that met an unreadable table while it looked ahead ends there as if nothing came behind",
+    ),
+    test(
         "buffers-of-reads-unbounded",
         ("lavastore-lavakv", "--lib"),
         "requests::reads::flights::tests::buffers_are_bounded_however_many_wait",

@@ -92,6 +92,8 @@ impl ReadAhead for ValuesAhead {
     }
 
     fn give_up(&mut self) {
-        self.windows.clear();
+        if !base::canary::is("window-that-was-given-up-is-served") {
+            self.windows.clear();
+        }
     }
 }
