@@ -19,6 +19,7 @@ const KINDS: [Kind; 14] = [
     (RENAMED, |s| s.aliases_pruned),
     ("bytes of large values", |s| s.segment_bytes_written),
     ("values read by iterators", |s| s.iter_values_read),
+    ("reads of values ahead of iterators", |s| s.iter_value_reads_ahead),
     ("compactions", |s| s.compactions - s.compaction_moves),
     ("pieces of compactions beyond the first", |s| {
         (s.compaction_pieces + s.compaction_moves).saturating_sub(s.compactions)

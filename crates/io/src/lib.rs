@@ -36,6 +36,6 @@ pub use fs::{
     ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
-pub use read_queue::{Completed, ReadQueue, ReadWaker};
+pub use read_queue::{Completed, ReadQueue, ReadQueues, ReadWaker};
 pub use readable::{is_unreadable, read_around};
 pub use rng::Rng;

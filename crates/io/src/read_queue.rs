@@ -84,6 +84,41 @@ pub struct ReadQueue {
     /// In simulation: what is in flight, and who chooses among it.
     simulated: Option<(Vec<Asked>, Rng)>,
     in_flight: usize,
+    /// Counts it among those that were lent.
+    _lent: Option<Arc<()>>,
+}
+
+/// Queues for those who could do without one: only so many at a time, since each has a ring or threads of its own.
+///
+/// ```
+/// use lavastore_io::{Env, ReadQueues};
+/// let queues = ReadQueues::new(&Env::kernel(), 1);
+/// let queue = queues.lend();
+/// assert!(queue.is_some() && queues.lend().is_none());
+/// drop(queue);
+/// assert!(queues.lend().is_some());
+/// ```
+#[derive(Debug)]
+pub struct ReadQueues {
+    env: Env,
+    max: usize,
+    lent: Arc<()>,
+}
+
+impl ReadQueues {
+    /// Lends `max` at a time.
+    pub fn new(env: &Env, max: usize) -> ReadQueues {
+        ReadQueues { env: env.clone(), max, lent: Arc::new(()) }
+    }
+
+    /// A queue with nothing in flight, if one can be had. Dropping it gives it back. (Of those that ask at the same moment for the last one
+    /// all may be refused.)
+    pub fn lend(&self) -> Option<ReadQueue> {
+        let lent = self.lent.clone();
+        let mut queue = (Arc::strong_count(&lent) <= self.max + 1).then(|| ReadQueue::new(&self.env))?;
+        queue._lent = Some(lent);
+        Some(queue)
+    }
 }
 
 enum Ring {
@@ -132,6 +167,7 @@ impl ReadQueue {
             shared: Arc::default(),
             simulated: env.is_simulated().then(|| (Vec::new(), env.rng())),
             in_flight: 0,
+            _lent: None,
         }
     }
 

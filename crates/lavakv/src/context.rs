@@ -20,7 +20,7 @@ pub(crate) mod times;
 use base::{Error, ErrorKind};
 use event::{Event, StallCause};
 use fit::Fit;
-use io::Env;
+use io::{Env, ReadQueues};
 use options::Options;
 use stats::Stats;
 use std::ops::Deref;
@@ -28,6 +28,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use store::volumes::Location;
 use times::Times;
+
+/// Scans that have reads in flight at the same time, counted for each of their tables' streams, and once for their values.
+const READ_QUEUES_MAX: usize = 64;
 
 /// See the module.
 pub(crate) struct Context {
@@ -37,6 +40,8 @@ pub(crate) struct Context {
     pub fit: Fit,
     pub stats: Stats,
     pub times: Times,
+    /// For iterators that have reads in flight.
+    pub read_queues: Arc<ReadQueues>,
 }
 
 impl std::fmt::Debug for Context {
@@ -61,7 +66,8 @@ impl Context {
             store.pace().switch_off();
         }
         let times = Times::new(&store.env);
-        Context { store, options: fit.store(&options), fit, stats: Stats::default(), times }
+        let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
+        Context { store, options: fit.store(&options), fit, stats: Stats::default(), times, read_queues }
     }
 
     /// What of it is the store's.

@@ -59,7 +59,7 @@ impl Bounds<'_> {
     /// The same, owned.
     pub fn borders(&self) -> Borders {
         let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
-        Borders { lower, upper, ahead_in: None }
+        Borders { lower, upper, queues: None }
     }
 
     /// True if `file` may hold a key inside.

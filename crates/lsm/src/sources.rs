@@ -9,7 +9,7 @@ use crate::gap::{TableCursor, Unreadable};
 use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
 use base::range_del::FragmentedRangeTombstones;
 use base::{InternalIterator, Result, SeqNo};
-use io::Env;
+use io::ReadQueues;
 use std::sync::Arc;
 use table::{Borders, IterOptions};
 use version::{FileMeta, Level};
@@ -44,19 +44,19 @@ pub struct Sources {
     readers: Visibility,
     source: Arc<dyn TableSource>,
     options: IterOptions,
-    ahead_in: Option<Env>,
+    queues: Option<Arc<ReadQueues>>,
 }
 
 impl Sources {
     /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
     pub fn new(readers: Visibility, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
         let (cursors, tombstones) = (Vec::new(), Vec::new());
-        Sources { cursors, tombstones, hidden_tables: 0, readers, source, options, ahead_in: None }
+        Sources { cursors, tombstones, hidden_tables: 0, readers, source, options, queues: None }
     }
 
     /// Cursors that are added have blocks read ahead while they go on.
-    pub fn reading_ahead(self, env: &Env) -> Self {
-        Sources { ahead_in: Some(env.clone()), ..self }
+    pub fn reading_ahead(self, queues: &Arc<ReadQueues>) -> Self {
+        Sources { queues: Some(queues.clone()), ..self }
     }
 
     /// Adds the files of `levels` (level number and files; level 0 newest first, the others sorted and disjoint) that
@@ -81,7 +81,7 @@ impl Sources {
                 }
             }
         }
-        let borders = Arc::new(Borders { ahead_in: self.ahead_in.clone(), ..bounds.borders() });
+        let borders = Arc::new(Borders { queues: self.queues.clone(), ..bounds.borders() });
         for (level, files) in levels {
             if level == 0 {
                 self.add_level_0(files, bounds, &borders)?;

@@ -11,7 +11,7 @@ use crate::readahead::NextRun;
 use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache, CacheKey, Segment};
-use io::{Env, ReadFile};
+use io::{ReadFile, ReadQueues};
 use std::sync::Arc;
 
 /// What a block is, as far as the cache and the counters care.
@@ -279,10 +279,16 @@ impl Window {
     }
 
     /// Begins to read a run of the file for when the cursor has gone through this window.
-    pub(crate) fn begin_next(&mut self, file: &TableFile, run: (u64, u64), env: &Env) {
+    pub(crate) fn begin_next(&mut self, file: &TableFile, run: (u64, u64), queues: &ReadQueues) {
         // A damaged index may say anything; what the cursor wants then is judged where it wants it.
-        if run.0 < run.1 && run.1 <= file.frames_end {
-            self.next.get_or_insert_with(|| Box::new(NextRun::new(env))).begin(&file.file, run);
+        if run.0 >= run.1 || run.1 > file.frames_end {
+            return;
+        }
+        if self.next.is_none() {
+            self.next = queues.lend().map(|reads| Box::new(NextRun::new(reads)));
+        }
+        if let Some(next) = &mut self.next {
+            next.begin(&file.file, run);
         }
     }
 

@@ -18,7 +18,7 @@
 use crate::frame::BlockHandle;
 use crate::stream::Partition;
 use cache::Block;
-use io::{Completed, Env, ReadFile, ReadQueue};
+use io::{Completed, ReadFile, ReadQueue, ReadQueues};
 use std::sync::Arc;
 
 /// Bytes read beyond the wanted block by the first request after a seek.
@@ -35,8 +35,8 @@ pub struct Borders {
     pub lower: Option<Vec<u8>>,
     /// The first behind them; `None`: no border.
     pub upper: Option<Vec<u8>>,
-    /// Where reads of the next run may go on while the scan goes through this one; `None`: each read is waited for.
-    pub ahead_in: Option<Env>,
+    /// What has reads of the next run go on while the scan goes through this one; `None`: each read is waited for.
+    pub queues: Option<Arc<ReadQueues>>,
 }
 
 /// How much the next request reads beyond the block that is wanted.
@@ -144,8 +144,8 @@ pub(crate) struct NextRun {
 }
 
 impl NextRun {
-    pub(crate) fn new(env: &Env) -> NextRun {
-        NextRun { reads: ReadQueue::new(env), run: None, landed: None }
+    pub(crate) fn new(reads: ReadQueue) -> NextRun {
+        NextRun { reads, run: None, landed: None }
     }
 
     /// Begins to read from `start` to `end`; what was begun before is given up.

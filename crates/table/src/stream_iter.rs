@@ -144,9 +144,9 @@ impl<C: BlockCursor> StreamIter<C> {
     /// After a request: begins the next one, if the scan is long and may have reads in flight.
     fn begin_next(&self, window: &mut Window, row: usize, backward: bool) {
         let Some(borders) = self.borders.as_deref().filter(|_| self.readahead == 0) else { return };
-        let Some(env) = &borders.ahead_in else { return };
+        let Some(queues) = &borders.queues else { return };
         if let Some(run) = self.beyond.behind(&self.index, row, window.span(), backward, borders) {
-            window.begin_next(&self.table.file, run, env);
+            window.begin_next(&self.table.file, run, queues);
         }
     }
 

@@ -8,7 +8,7 @@ use base::{Error, InternalIterator, MAX_SEQ, Result, ValueKind, key};
 use cache::Cache;
 use common::*;
 use io::sim::SimEnv;
-use io::{ReadFile, Rng};
+use io::{ReadFile, ReadQueues, Rng};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
@@ -208,8 +208,8 @@ fn a_bad_neighbour_takes_only_itself_away() {
 
 /// Borders of a scan that has the next run read while it goes through this one, in simulation.
 fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
-    let ahead_in = Some(SimEnv::new(1).env());
-    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), ahead_in })
+    let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 2)));
+    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), queues })
 }
 
 #[test]

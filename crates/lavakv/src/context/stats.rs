@@ -166,6 +166,8 @@ counters! {
     iter_values_read,
     /// Requests to the device for these: one brings several where they lie side by side.
     iter_value_reads,
+    /// Those of them that went on while the iterator went through what was before.
+    iter_value_reads_ahead,
     /// Bytes of these requests.
     iter_value_bytes,
     /// Times a writer was slowed down or waited.

@@ -82,7 +82,7 @@ impl DbIterator {
         }
         let tables: Arc<dyn TableSource> = tree.files.tables.clone();
         let sources = Sources::new(Visibility::At(seq), tables, iter_options);
-        let mut sources = sources.reading_ahead(&tree.context.env);
+        let mut sources = sources.reading_ahead(&tree.context.read_queues);
         for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
             sources.cursors.push(Box::new(memtable.iter()));
             if memtable.has_range_tombstones() {

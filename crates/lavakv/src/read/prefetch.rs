@@ -87,8 +87,8 @@ pub(crate) trait FetchValues: Send + Sync {
     /// alone tells why.
     fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>);
 
-    /// What reads values while the caller does something else.
-    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead>;
+    /// What reads values while the caller does something else; `None`: as many as may do so already.
+    fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>>;
 
     /// A value that was read along is asked for: it may go to the cache.
     fn keep(&self, at: CacheKey, value: &BlockSlice);
@@ -332,11 +332,15 @@ impl<I: InternalIterator> Prefetch<I> {
         if has_end || !self.next.is_empty() {
             return;
         }
+        if self.ahead.is_none() {
+            self.ahead = self.values.clone().ahead();
+        }
+        let Some(ahead) = &mut self.ahead else { return };
         let lengths = (self.window, self.expected);
         self.expected = fill(&mut self.inner, &mut self.next, self.direction, self.reach, lengths);
         let (entries, _) = self.next.unread();
         if !entries.is_empty() {
-            self.ahead.get_or_insert_with(|| self.values.clone().ahead()).begin(&entries);
+            ahead.begin(&entries);
             self.next.set_begun();
         }
     }

@@ -211,6 +211,7 @@ fn a_scan_that_is_dropped_turns_or_ends_within_a_window_leaves_nothing_behind() 
             }
         }
     }
+    assert!(db.stats().iter_value_reads_ahead > 0);
     // Files that a dropped iterator has read are removed as others are.
     for n in 0..597 {
         db.put(&key(n), &[1; 400]).unwrap();

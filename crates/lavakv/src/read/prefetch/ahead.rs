@@ -43,8 +43,7 @@ impl Window {
 }
 
 impl ValuesAhead {
-    pub fn new(values: Arc<Values>) -> ValuesAhead {
-        let reads = ReadQueue::new(&values.tree.context.env);
+    pub fn new(values: Arc<Values>, reads: ReadQueue) -> ValuesAhead {
         ValuesAhead { reads, windows: VecDeque::new(), next: 0, values }
     }
 
@@ -84,7 +83,9 @@ impl ReadAhead for ValuesAhead {
         }
         let Some(mut window) = self.windows.pop_front() else { return };
         window.found.drain(..).for_each(|(nth, value)| put(nth, value));
-        for Completed { token, read } in std::mem::take(&mut window.landed) {
+        let landed = std::mem::take(&mut window.landed);
+        self.values.tree.context.stats.iter_value_reads_ahead.add(landed.len() as u64);
+        for Completed { token, read } in landed {
             if let (Some(run), Ok(read)) = (window.run(token), read) {
                 self.values.open_run((&window.plan, run), &read, entries, put);
             }

@@ -190,8 +190,9 @@ impl FetchValues for Values {
         }
     }
 
-    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead> {
-        Box::new(ValuesAhead::new(self))
+    fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>> {
+        let reads = self.tree.context.read_queues.lend()?;
+        Some(Box::new(ValuesAhead::new(self, reads)))
     }
 
     fn keep(&self, at: CacheKey, value: &BlockSlice) {

@@ -14,6 +14,8 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Default)]
 struct Store {
     values: BTreeMap<u64, Vec<u8>>,
+    /// Nothing is read while the caller does something else.
+    waits_for_each: bool,
     /// These cannot be read at all.
     damaged: BTreeSet<u64>,
     /// Blob ids of each request, and whether it was begun before it was waited for.
@@ -87,8 +89,8 @@ impl FetchValues for Store {
         self.give(entries, put);
     }
 
-    fn ahead(self: Arc<Self>) -> Box<dyn ReadAhead> {
-        Box::new(Begun(self, VecDeque::new()))
+    fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>> {
+        (!self.waits_for_each).then(|| Box::new(Begun(self, VecDeque::new())) as Box<dyn ReadAhead>)
     }
 
     fn keep(&self, at: CacheKey, value: &BlockSlice) {
@@ -202,6 +204,7 @@ fn random_moves_agree_with_a_model() {
         let shares = (rng.below(40), [0, 5, 50, 95, 100][rng.below(5) as usize]);
         let value_len = [40, 700, 200_000][rng.below(3) as usize].min(if count > 60 { 700 } else { 200_000 });
         let (disk, mut store, mut model) = make(&mut rng, count, shares, value_len);
+        store.waits_for_each = rng.one_in(4);
         if rng.one_in(3) {
             store.damaged = (0..count).filter(|_| rng.one_in(10)).collect();
         }
@@ -447,4 +450,14 @@ fn only_what_is_asked_for_goes_to_the_cache() {
     }
     // 0 to 5 and 7 to 10; of these, the even ones are not there.
     assert_eq!(store.take_kept(), [0, 2, 4, 8, 10]);
+}
+
+#[test]
+fn without_a_queue_each_window_is_waited_for() {
+    let (disk, mut store, _) = make(&mut Rng::new(7), 2000, (0, 100), 10);
+    store.waits_for_each = true;
+    let store = Arc::new(store);
+    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
+    iter.seek_to_first().unwrap();
+    assert_eq!(requests(&mut iter, &store, 600, |_| true), [1, 4, 8, 16, 32, 64, 128, 256, 256]);
 }
