@@ -53,6 +53,7 @@ pub(super) enum Ended {
 pub(super) struct Pieces {
     /// Where one ends and the next begins.
     cuts: Vec<Vec<u8>>,
+    /// Guards how far each has come, and who owns its files.
     state: Mutex<State, rank::CompactionPieces>,
 }
 
