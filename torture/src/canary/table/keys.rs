@@ -157,7 +157,7 @@ pub(super) const CANARIES: &[Canary] = &[
     row(
         "last-piece-of-a-compaction-forgotten",
         "model",
-        None,
+        Some(11),
         "a compaction that was cut is installed without the pieces at its end",
     ),
     test(
