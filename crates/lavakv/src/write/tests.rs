@@ -18,7 +18,8 @@ use io::sim::{Costs, SimEnv};
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
-/// Of the machine and of the writers.
+/// Of the machine and of the writers. Not every seed keeps the budget under `vlsm`: of sixteen, three to five have a wait for level 0 that is
+/// up to 4.3 ms over it.
 const SEED: u64 = 1;
 /// Of a full store.
 const DATA: u64 = 24 << 20;
