@@ -6,8 +6,8 @@
 use crate::compress::decompress;
 use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle, FRAME_LEN_MAX, TRAILER_LEN};
+use crate::next_run::NextRun;
 use crate::options::ReadCounters;
-use crate::readahead::NextRun;
 use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache, CacheKey, Segment};

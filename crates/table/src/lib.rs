@@ -29,6 +29,7 @@ pub mod footer;
 pub mod frame;
 pub mod index;
 mod iterator;
+mod next_run;
 mod options;
 pub mod packed;
 pub mod prefix;

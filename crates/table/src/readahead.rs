@@ -9,7 +9,7 @@
 //! What was read beyond the wanted block waits in the cursor's window. Each block is verified when the cursor comes to
 //! it, and only then it may go to the cache: what a scan does not look at does not push out what others use.
 //!
-//! A long scan of a store has the next run read while it goes through this one ([`NextRun`]), behind the second request of full length after a seek: it
+//! A long scan of a store has the next run read while it goes through this one (`next_run`), behind the second request of full length after a seek: it
 //! has used as much then as would be read for nothing, should it end there, and makes up for what a queue of reads costs. A run that fails so is read again when the cursor comes to it, which tells why.
 //!
 //! A run consists of whole blocks that lie one behind another in one partition of the index, which bounds it by what
@@ -17,8 +17,7 @@
 
 use crate::frame::BlockHandle;
 use crate::stream::Partition;
-use cache::Block;
-use io::{Completed, ReadFile, ReadQueue, ReadQueues};
+use io::ReadQueues;
 use std::sync::Arc;
 
 /// Bytes read beyond the wanted block by the first request after a seek.
@@ -131,47 +130,5 @@ impl Beyond {
             start = handle.offset;
         }
         start
-    }
-}
-
-/// The run of a file that is read while a cursor goes through the one before. Dropped, it waits for what is in flight.
-#[derive(Debug)]
-pub(crate) struct NextRun {
-    reads: ReadQueue,
-    /// Which bytes are being read.
-    run: Option<(u64, u64)>,
-    landed: Option<Completed>,
-}
-
-impl NextRun {
-    pub(crate) fn new(reads: ReadQueue) -> NextRun {
-        NextRun { reads, run: None, landed: None }
-    }
-
-    /// Begins to read from `start` to `end`; what was begun before is given up.
-    pub(crate) fn begin(&mut self, file: &Arc<dyn ReadFile>, (start, end): (u64, u64)) {
-        self.land();
-        self.run = Some((start, end));
-        self.reads.submit(file, start, (end - start) as usize, start);
-        // It goes to the device now, and not when somebody waits for it.
-        self.landed = self.reads.complete(false).pop();
-    }
-
-    /// The bytes that were begun and where they begin, if the block is among them and they could be read. They are given once.
-    pub(crate) fn take(&mut self, handle: BlockHandle) -> Option<(u64, Block)> {
-        let (start, end) = self.run?;
-        if handle.offset < start || handle.end() > end {
-            return None;
-        }
-        self.run = None;
-        self.land();
-        let landed = self.landed.take()?;
-        Some((landed.token, landed.read.ok()?))
-    }
-
-    fn land(&mut self) {
-        while self.reads.in_flight() > 0 {
-            self.landed = self.reads.complete(true).pop().or(self.landed.take());
-        }
     }
 }

@@ -7,7 +7,7 @@ mod common;
 mod vsst;
 
 use base::{Compression, ErrorKind, MAX_SEQ, ValueKind, key};
-use cache::Cache;
+use cache::{Cache, CacheKey, Segment};
 use common::*;
 use io::Rng;
 use std::sync::Arc;
@@ -115,7 +115,8 @@ fn values_can_be_read_by_the_caller() {
     let values = random_values(&mut rng, 300);
     for compression in codecs() {
         let built = build(&values, &VsstOptions { compression, alignment: 16 }, None);
-        let table = open(built.bytes.clone(), &Arc::new(Cache::new(16 << 20))).unwrap();
+        let cache = Arc::new(Cache::new(16 << 20));
+        let table = open(built.bytes.clone(), &cache).unwrap();
         let counters = &mut ReadCounters::default();
         for (i, ((user, inverted), value)) in values.iter().enumerate() {
             let (seq, reference) = (!inverted, built.reference(i));
@@ -124,7 +125,8 @@ fn values_can_be_read_by_the_caller() {
             let bytes = built.bytes[offset as usize..][..reference.stored_len as usize].to_vec();
             let found = table.open_value(bytes, offset, user, seq, &reference).unwrap();
             assert_eq!(&found[..], &value[..]);
-            table.fill(offset, &found);
+            let place = CacheKey { file: table.number(), offset };
+            cache.insert(Segment::Data, place, found.block());
             assert_eq!(table.cached(offset, user, seq, &reference, counters), Some(found));
             let other = Reference { raw_len: reference.raw_len + 1, ..reference };
             assert_eq!(table.cached(offset, user, seq, &other, counters), None);

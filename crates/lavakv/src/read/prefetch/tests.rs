@@ -52,7 +52,13 @@ impl Store {
         for (nth, entry) in entries.iter().enumerate() {
             let id = Reference::decode(entry.value).unwrap().blob_id;
             if let Ok(value) = self.value(entry) {
-                put(nth, Found { value, keep_at: (id % 2 == 0).then_some(CacheKey { file: id, offset: 0 }) });
+                put(
+                    nth,
+                    Found {
+                        value,
+                        keep_at: id.is_multiple_of(2).then_some(CacheKey { file: id, offset: 0 }),
+                    },
+                );
             }
         }
     }
