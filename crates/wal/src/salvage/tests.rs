@@ -84,7 +84,9 @@ fn closed(seed: u64) -> (SimEnv, Manifest, Replayed) {
 fn killed(seed: u64) -> (SimEnv, Manifest, Replayed) {
     let mut caller = Caller::new(seed, 1);
     life(&mut caller, 30);
-    (0..3).for_each(|_| drop(caller.append(200, Durability::Buffered).unwrap()));
+    for _ in 0..3 {
+        caller.append(200, Durability::Buffered).unwrap();
+    }
     caller.append(if seed % 4 == 1 { 200 } else { 5000 }, Durability::Buffered).unwrap();
     let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
     let sim = caller.sim.crash(CrashKind::ProcessKill, seed);
