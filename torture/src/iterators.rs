@@ -110,9 +110,11 @@ impl Twin {
     /// Some steps in both directions, with runs.
     fn wander(&mut self, rng: &mut Rng, from: &str) -> Check {
         let mut forward = rng.one_in(2);
-        for step in 0..rng.below(12) {
+        // A long run in one direction has what it will look at in flight.
+        let (steps, turns) = if rng.one_in(4) { (80, 40) } else { (12, 4) };
+        for step in 0..rng.below(steps) {
             let Some(at) = self.at else { return Ok(()) };
-            if rng.one_in(4) {
+            if rng.one_in(turns) {
                 forward = !forward;
             }
             if forward {
