@@ -27,7 +27,7 @@ impl SalvagedLog {
         // A page that is in staging only may have been fuller in its file.
         let is_behind = |lpn: u64| lpn > last_lpn || is_staged && lpn == last_lpn;
         let unit = self.lane.unit() as u64;
-        if let Some(lost) = self.file_lost_at(groups, torn, last_lpn).filter(|_| is_staged) {
+        if is_staged && let Some(lost) = self.file_lost_at(groups, torn, last_lpn) {
             return Some(lost);
         }
         for group in groups.iter().filter(|group| !group.pages.is_empty()) {

@@ -337,6 +337,19 @@ fn is_told(gaps: &[LogGap], seq: SeqNo) -> bool {
     gaps.iter().any(|gap| gap.after_seq < seq && gap.before_seq.is_none_or(|before| seq < before))
 }
 
+/// The sequences that are found, and what is told as lost: where it is known that the log was closed, and where it is not.
+fn told_of_end(log: &mut SalvagedLog) -> (Vec<SeqNo>, Vec<LogGap>, Vec<LogGap>) {
+    let mut found = Vec::new();
+    let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
+        found.push(seq);
+        Ok(())
+    };
+    let before = log.replay(TenantId::FIRST, &mut keep).unwrap();
+    log.end_is_open = true;
+    let gaps = log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap();
+    (found, before, gaps)
+}
+
 /// The page says what the file is: the group is found by it, and nothing of the log is taken for what it is not.
 #[test]
 fn a_file_says_what_it_is_by_its_first_page() {
@@ -409,14 +422,7 @@ fn what_shows_that_the_log_went_on_is_told_where_nothing_says_that_it_was_closed
                 damaged.overwrite(path_of(last), at as u64, &[!bytes[at]]).unwrap();
             }
             let mut log = salvage(&damaged.env(), dir(), Lane::FIRST, None, files(&damaged, None)).unwrap();
-            let mut found = Vec::new();
-            let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
-                found.push(seq);
-                Ok(())
-            };
-            let before = log.replay(TenantId::FIRST, &mut keep).unwrap();
-            log.end_is_open = true;
-            let gaps = log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap();
+            let (found, before, gaps) = told_of_end(&mut log);
             for (seq, _) in all.iter().filter(|(seq, _)| !found.contains(seq)) {
                 untold += usize::from(!is_told(&before, *seq));
                 assert!(is_told(&gaps, *seq), "seed {seed}: {seq} is gone with page {at}: {gaps:?}");
@@ -450,14 +456,7 @@ fn a_last_group_of_which_only_staging_has_pages_is_told_where_it_had_a_file() {
                 Step::Page { .. } => Some(false),
                 _ => None,
             }) == Some(true);
-            let mut found = Vec::new();
-            let mut keep = |_: &LogPlace, seq: SeqNo, _: &[u8]| {
-                found.push(seq);
-                Ok(())
-            };
-            let before = log.replay(TenantId::FIRST, &mut keep).unwrap();
-            log.end_is_open = true;
-            let gaps = log.replay(TenantId::FIRST, &mut |_, _, _| Ok(())).unwrap();
+            let (found, before, gaps) = told_of_end(&mut log);
             // Where a page of the group is in its file in part, that shows it as well.
             in_staging += u64::from(ends_in_staging);
             let shows = ends_in_staging || cut.is_some_and(|len| len > 100);
