@@ -209,12 +209,12 @@ impl Whole {
 
     /// A piece has come so far.
     fn wrote(&self, piece: &Piece, running: &Running) {
-        let written = self.pieces.wrote(piece, running.created(), running.written_bytes);
+        let written = self.pieces.wrote(piece, running.written_bytes);
         if let Some(Drains(family)) = &self.begun.drains {
             family.level_0.has_come(written as f64 / self.compaction.input_bytes().max(1) as f64);
         }
         if let Some(grant) = self.claim.grant() {
-            grant.wrote(|| self.pieces.created());
+            grant.wrote(|| self.pieces.created(piece, running.created()));
         }
     }
 
@@ -352,9 +352,10 @@ impl CompactionJob {
         let merged = running.step(whole)?;
         whole.wrote(piece, running);
         let Some(merged) = merged else { return Ok(Came::Not(Progress::More)) };
+        let created = running.created();
         self.running = None;
         let Some(piece) = self.piece.take() else { return Ok(Came::Not(Progress::More)) };
-        Ok(match whole.pieces.end(piece, merged) {
+        Ok(match whole.pieces.end(piece, merged, created) {
             Ended::More => Came::Not(Progress::More),
             Ended::Over => Came::ToNothing,
             Ended::All(merged, created) => {

@@ -103,19 +103,25 @@ impl Pieces {
         lock(&self.state).is_over
     }
 
-    /// A piece has written so much by now, to these files. What all have written.
-    pub fn wrote(&self, piece: &Piece, created: Vec<Created>, written_bytes: u64) -> u64 {
+    /// A piece has written so much by now. What all have written.
+    pub fn wrote(&self, piece: &Piece, written_bytes: u64) -> u64 {
         let mut state = lock(&self.state);
-        let one = &mut state.all[piece.nth];
-        (one.created, one.written_bytes) = (created, written_bytes);
+        state.all[piece.nth].written_bytes = written_bytes;
         state.all.iter().map(|one| one.written_bytes).sum()
     }
 
-    /// A piece is merged.
-    pub fn end(&self, piece: Piece, merged: Merged) -> Ended {
+    /// A piece has begun these files by now. Those of all.
+    pub fn created(&self, piece: &Piece, created: Vec<Created>) -> Vec<Created> {
+        let mut state = lock(&self.state);
+        state.all[piece.nth].created = created;
+        state.all.iter().flat_map(|one| one.created.iter().cloned()).collect()
+    }
+
+    /// A piece is merged, into these files.
+    pub fn end(&self, piece: Piece, merged: Merged, created: Vec<Created>) -> Ended {
         let mut state = lock(&self.state);
         let one = &mut state.all[piece.nth];
-        (one.at_work, one.merged) = (false, Some(merged));
+        *one = One { at_work: false, created, merged: Some(merged), ..std::mem::take(one) };
         let goes_on = state.begun < state.all.len() || state.all.iter().any(|one| one.at_work);
         if state.is_over {
             return Ended::Over;
@@ -147,11 +153,6 @@ impl Pieces {
             .filter(|one| !one.at_work)
             .flat_map(|one| std::mem::take(&mut one.created))
             .collect()
-    }
-
-    /// Every file that was begun so far.
-    pub fn created(&self) -> Vec<Created> {
-        lock(&self.state).all.iter().flat_map(|one| one.created.iter().cloned()).collect()
     }
 }
 

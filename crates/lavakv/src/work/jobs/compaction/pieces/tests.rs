@@ -17,13 +17,13 @@ fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
         [(None, Some(&b"c"[..])), (Some(&b"c"[..]), Some(&b"f"[..])), (Some(&b"f"[..]), None)]
     );
     for (n, piece) in (0..).zip(&begun) {
-        assert_eq!(pieces.wrote(piece, vec![file(n)], 10), 10 * (n + 1), "what all have written");
+        assert_eq!(pieces.wrote(piece, 10), 10 * (n + 1), "what all have written");
     }
     let mut last = None;
     for (n, piece) in begun.into_iter().enumerate().rev() {
         assert!(last.is_none());
         let merged = Merged { kept_for: vec![n as u64], ..Merged::default() };
-        last = match pieces.end(piece, merged) {
+        last = match pieces.end(piece, merged, vec![file(n as u64)]) {
             Ended::All(merged, created) => Some((merged, created)),
             Ended::More => None,
             Ended::Over => unreachable!("nobody left"),
@@ -43,7 +43,8 @@ fn every_file_has_one_owner() {
         let mut rng = Rng::new(seed);
         let cuts = (0..rng.below(5) as u8).map(|n| vec![n]).collect();
         let pieces = Pieces::new(cuts);
-        let fails = rng.one_in(2);
+        // Where space is limited files are told after each step; else only with what was merged.
+        let (fails, limited) = (rng.one_in(2), rng.one_in(2));
         // By job: the piece it is at, and the files of that.
         let mut jobs: Vec<Option<(Piece, Vec<Created>)>> = (0..1 + rng.below(4)).map(|_| None).collect();
         let mut gone: HashMap<u64, bool> = HashMap::default();
@@ -71,11 +72,15 @@ fn every_file_has_one_owner() {
             if rng.one_in(2) {
                 last_file += 1;
                 files.push(file(last_file));
-                pieces.wrote(&piece, files.clone(), 1);
+                pieces.wrote(&piece, 1);
+                if limited {
+                    let all = pieces.created(&piece, files.clone());
+                    assert!(files.iter().all(|file| all.contains(file)), "seed {seed}");
+                }
                 jobs[at] = Some((piece, files));
                 continue;
             }
-            match pieces.end(piece, Merged::default()) {
+            match pieces.end(piece, Merged::default(), files) {
                 Ended::More => {}
                 Ended::Over => {
                     jobs.swap_remove(at);
