@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["lsm", "values"],
     &["lavakv", "lavalog"],
     &["lavastore"],
-    &["bench", "openraft-lavalog"],
+    &["bench", "lavastore-c", "openraft-lavalog"],
     &["lava", "torture", "fuzz"],
 ];
 

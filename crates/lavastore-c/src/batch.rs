@@ -1,0 +1,94 @@
+//! Changes that happen together.
+
+use crate::error::LavaError;
+use crate::ffi::{Slice, call, free, give, handle_mut};
+use crate::store::LavaFamily;
+use lavastore::WriteBatch;
+
+/// A `lava_batch`.
+#[derive(Debug)]
+pub struct LavaBatch(pub(crate) WriteBatch);
+
+#[unsafe(no_mangle)]
+pub extern "C" fn lava_batch_new() -> *mut LavaBatch {
+    give(LavaBatch(WriteBatch::new()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_free(batch: *mut LavaBatch) {
+    // SAFETY: the rules of the header.
+    unsafe { free(batch) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_clear(batch: *mut LavaBatch) {
+    // SAFETY: the rules of the header.
+    if let Some(batch) = unsafe { batch.as_mut() } {
+        batch.0.clear();
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_put(
+    batch: *mut LavaBatch,
+    family: *const LavaFamily,
+    key: Slice,
+    value: Slice,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let put = || {
+        // SAFETY: the rules of the header.
+        let (batch, key, value) = unsafe { (handle_mut(batch)?, key.bytes()?, value.bytes()?) };
+        // SAFETY: the same.
+        match unsafe { family.as_ref() } {
+            Some(family) => drop(batch.0.family(&family.0).put(key, value)),
+            None => drop(batch.0.put(key, value)),
+        }
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, put) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_delete(
+    batch: *mut LavaBatch,
+    family: *const LavaFamily,
+    key: Slice,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let delete = || {
+        // SAFETY: the rules of the header.
+        let (batch, key) = unsafe { (handle_mut(batch)?, key.bytes()?) };
+        // SAFETY: the same.
+        match unsafe { family.as_ref() } {
+            Some(family) => drop(batch.0.family(&family.0).delete(key)),
+            None => drop(batch.0.delete(key)),
+        }
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, delete) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_batch_delete_range(
+    batch: *mut LavaBatch,
+    family: *const LavaFamily,
+    start: Slice,
+    end: Slice,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let delete = || {
+        // SAFETY: the rules of the header.
+        let (batch, start, end) = unsafe { (handle_mut(batch)?, start.bytes()?, end.bytes()?) };
+        // SAFETY: the same.
+        match unsafe { family.as_ref() } {
+            Some(family) => drop(batch.0.family(&family.0).delete_range(start, end)),
+            None => drop(batch.0.delete_range(start, end)),
+        }
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, delete) }
+}

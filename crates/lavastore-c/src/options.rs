@@ -1,0 +1,101 @@
+//! Options of a store.
+
+use crate::ffi::{free, give, path};
+use lavastore::{Options, PolicyChoice, SpaceLimit, VlsmOptions};
+use std::ffi::c_char;
+use std::time::Duration;
+
+/// A `lava_options`. What C says that is no path or does not fit is kept as far as it goes: opening checks all of it.
+#[derive(Debug)]
+pub struct LavaOptions(pub(crate) Options);
+
+#[unsafe(no_mangle)]
+pub extern "C" fn lava_options_new() -> *mut LavaOptions {
+    give(LavaOptions(Options::default()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_free(options: *mut LavaOptions) {
+    // SAFETY: the rules of the header.
+    unsafe { free(options) }
+}
+
+/// Changes options that are there.
+///
+/// # Safety
+/// The rules of the header.
+unsafe fn set(options: *mut LavaOptions, change: impl FnOnce(&mut Options)) {
+    // SAFETY: the caller's promise.
+    if let Some(options) = unsafe { options.as_mut() } {
+        change(&mut options.0);
+    }
+}
+
+/// What does not fit into memory is refused where the store is opened, as the largest number there is.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_create_if_missing(options: *mut LavaOptions, create: bool) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.create_if_missing = create) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_cache_bytes(options: *mut LavaOptions, bytes: u64) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.cache_bytes = size(bytes)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_memtable_bytes(options: *mut LavaOptions, bytes: u64) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.memtable_bytes = size(bytes)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_background_threads(options: *mut LavaOptions, threads: u32) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.background_threads = size(threads.into())) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_space_limit_bytes(options: *mut LavaOptions, bytes: u64) {
+    let limit = (bytes > 0).then_some(SpaceLimit::Bytes(bytes));
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.space_limit = limit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_stall_budget_us(options: *mut LavaOptions, us: u64) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.stall_budget = Duration::from_micros(us)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_io_budget(options: *mut LavaOptions, bytes_per_s: u64) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.io_budget = bytes_per_s) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_min_blob_bytes(options: *mut LavaOptions, bytes: u64) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.family.min_blob_size = size(bytes)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_policy_vlsm(options: *mut LavaOptions, vlsm: bool) {
+    let policy = if vlsm { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.family.policy = policy) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_metrics_file(options: *mut LavaOptions, file: *const c_char) {
+    // SAFETY: the rules of the header.
+    let file = unsafe { path(file) }.ok().map(Into::into);
+    // SAFETY: the same.
+    unsafe { set(options, |options| options.metrics_file = file) }
+}

@@ -1,0 +1,249 @@
+//! Requests in flight, for one thread.
+
+use crate::batch::LavaBatch;
+use crate::completions::Completion;
+use crate::error::LavaError;
+use crate::ffi::{Slice, call, free, give, handle, handle_mut, place, quiet};
+use crate::iter::range_of;
+use crate::store::{LavaDb, LavaFamily};
+use crate::write::options_of;
+use lavastore::{RequestOptions, RequestQueue, Requests, Result};
+use std::time::Duration;
+
+/// A `lava_queue`.
+#[derive(Debug)]
+pub struct LavaQueue {
+    requests: Requests,
+    queue: RequestQueue,
+}
+
+impl LavaQueue {
+    /// Those of a family.
+    ///
+    /// # Safety
+    /// The rules of the header.
+    unsafe fn of(&self, family: *const LavaFamily) -> Requests {
+        // SAFETY: the caller's promise.
+        let family = unsafe { family.as_ref() };
+        family.map_or_else(|| self.requests.clone(), |family| self.requests.family(&family.0))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_queue_new(
+    db: *mut LavaDb,
+    depth: u32,
+    how: u32,
+    queue: *mut *mut LavaQueue,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let make = || {
+        // SAFETY: the rules of the header.
+        let (db, queue) = unsafe { (handle(db)?, place(queue)?) };
+        let mut options = RequestOptions { write: options_of(how)?, ..RequestOptions::default() };
+        if depth > 0 {
+            options.depth = depth as usize;
+        }
+        let requests = db.0.requests(&options)?;
+        let own = requests.queue();
+        *queue = give(LavaQueue { requests, queue: own });
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, make) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_queue_free(queue: *mut LavaQueue) {
+    // SAFETY: the rules of the header.
+    unsafe { free(queue) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_put(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    key: Slice,
+    value: Slice,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let (queue, key, value) = unsafe { (handle_mut(queue)?, key.bytes()?, value.bytes()?) };
+        // SAFETY: the same.
+        let request = unsafe { queue.of(family) }.put(key, value)?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_delete(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    key: Slice,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let (queue, key) = unsafe { (handle_mut(queue)?, key.bytes()?) };
+        // SAFETY: the same.
+        let request = unsafe { queue.of(family) }.delete(key)?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_write(
+    queue: *mut LavaQueue,
+    batch: *const LavaBatch,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let (queue, batch) = unsafe { (handle_mut(queue)?, handle(batch)?) };
+        let request = queue.requests.write(batch.0.clone())?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_get(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    key: Slice,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let (queue, key) = unsafe { (handle_mut(queue)?, key.bytes()?) };
+        // SAFETY: the same.
+        let request = unsafe { queue.of(family) }.get(key)?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_multi_get(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    keys: *const Slice,
+    count: usize,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let queue = unsafe { handle_mut(queue)? };
+        let mut own: Vec<Vec<u8>> = Vec::new();
+        for i in 0..count {
+            // SAFETY: the rules of the header: there are `count` slices, if `keys` is not NULL.
+            let key = unsafe { handle(if keys.is_null() { keys } else { keys.add(i) })?.bytes()? };
+            own.push(key.to_vec());
+        }
+        // SAFETY: the same.
+        let request = unsafe { queue.of(family) }.multi_get(own)?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_scan(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    start: Slice,
+    end: Slice,
+    limit: usize,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let (queue, range) = unsafe { (handle_mut(queue)?, range_of(start, end)?) };
+        // SAFETY: the same.
+        let request = unsafe { queue.of(family) }.scan(range, limit)?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_submit_flush(
+    queue: *mut LavaQueue,
+    token: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let submit = || {
+        // SAFETY: the rules of the header.
+        let queue = unsafe { handle_mut(queue)? };
+        let request = queue.requests.flush()?;
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, submit) }
+}
+
+/// Hands out what is over, if somebody wants it.
+///
+/// # Safety
+/// The rules of the header.
+unsafe fn take(
+    queue: *mut LavaQueue,
+    completion: *mut Completion,
+    next: impl FnOnce(&mut RequestQueue) -> Option<(u64, Result<lavastore::Outcome>)>,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let (queue, room) = unsafe { (queue.as_mut(), completion.as_mut()) };
+    // Without room for it nothing is taken out, and nothing lost.
+    let (Some(queue), Some(room)) = (queue, room) else { return false };
+    let over = quiet(None, || next(&mut queue.queue));
+    let is_over = over.is_some();
+    if let Some((token, outcome)) = over {
+        *room = Completion::new(token, outcome);
+    }
+    is_over
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_poll(queue: *mut LavaQueue, completion: *mut Completion) -> bool {
+    // SAFETY: the rules of the header.
+    unsafe { take(queue, completion, RequestQueue::poll) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_wait(
+    queue: *mut LavaQueue,
+    timeout_us: u64,
+    completion: *mut Completion,
+) -> bool {
+    let longest = (timeout_us < u64::MAX).then(|| Duration::from_micros(timeout_us));
+    // SAFETY: the rules of the header.
+    unsafe { take(queue, completion, |queue| queue.wait(longest)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_queue_len(queue: *const LavaQueue) -> usize {
+    // SAFETY: the rules of the header.
+    unsafe { queue.as_ref() }.map_or(0, |queue| queue.queue.len())
+}

@@ -1,0 +1,153 @@
+//! A store and its families: opened, closed, flushed.
+
+use crate::error::LavaError;
+use crate::ffi::{call, free, give, handle, path, place, text};
+use crate::options::LavaOptions;
+use crate::read::LavaValue;
+use lavastore::{Db, Family, Options, Result};
+use std::ffi::c_char;
+use std::path::Path;
+
+/// A `lava_db`.
+#[derive(Debug)]
+pub struct LavaDb(pub(crate) Db);
+
+/// A `lava_family`.
+#[derive(Debug)]
+pub struct LavaFamily(pub(crate) Family);
+
+/// The family that is meant: NULL is `default`.
+///
+/// # Safety
+/// The rules of the header.
+pub(crate) unsafe fn family_or_default<'a>(db: &'a Db, family: *const LavaFamily) -> &'a Family {
+    // SAFETY: the caller's promise.
+    unsafe { family.as_ref() }.map_or_else(|| db.default_family(), |family: &'a LavaFamily| &family.0)
+}
+
+/// # Safety
+/// The rules of the header.
+unsafe fn open(
+    at: *const c_char,
+    options: *const LavaOptions,
+    db: *mut *mut LavaDb,
+    open: impl FnOnce(&Path, &Options) -> Result<Db>,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (at, options, db) = unsafe { (path(at)?, options.as_ref(), place(db)?) };
+    let options = options.map_or_else(Options::default, |options| options.0.clone());
+    *db = give(LavaDb(open(at, &options)?));
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_open(
+    at: *const c_char,
+    options: *const LavaOptions,
+    db: *mut *mut LavaDb,
+    error: *mut *mut LavaError,
+) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || open(at, options, db, |at, options| Db::open_with(at, options))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_open_read_only(
+    at: *const c_char,
+    options: *const LavaOptions,
+    db: *mut *mut LavaDb,
+    error: *mut *mut LavaError,
+) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || open(at, options, db, |at, options| Db::open_read_only(at, options))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_close(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
+    let close = || {
+        // SAFETY: the rules of the header.
+        let own = unsafe { handle(db)? }.0.clone();
+        // SAFETY: the same; nobody uses the handle any more, however closing ends.
+        unsafe { free(db) };
+        own.close()
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, close) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_db_free(db: *mut LavaDb) {
+    // SAFETY: the rules of the header.
+    unsafe { free(db) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_family_open(
+    db: *mut LavaDb,
+    name: *const c_char,
+    family: *mut *mut LavaFamily,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let open = || {
+        // SAFETY: the rules of the header.
+        let (db, name, family) = unsafe { (handle(db)?, text(name)?, place(family)?) };
+        *family = give(LavaFamily(db.0.family(name)?));
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, open) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_family_drop(
+    db: *mut LavaDb,
+    family: *mut LavaFamily,
+    error: *mut *mut LavaError,
+) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.drop_family(&handle(family)?.0)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_family_free(family: *mut LavaFamily) {
+    // SAFETY: the rules of the header.
+    unsafe { free(family) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_sync(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.sync()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_flush(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.flush()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_checkpoint(
+    db: *mut LavaDb,
+    at: *const c_char,
+    error: *mut *mut LavaError,
+) -> u32 {
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.checkpoint(path(at)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_metrics(
+    db: *mut LavaDb,
+    text: *mut *mut LavaValue,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let tell = || {
+        // SAFETY: the rules of the header.
+        let (db, text) = unsafe { (handle(db)?, place(text)?) };
+        *text = give(LavaValue::Bytes(db.0.metrics()?.into_bytes()));
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, tell) }
+}
