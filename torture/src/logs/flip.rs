@@ -6,7 +6,7 @@
 //! no answer. Then the store goes on: its jobs meet the damage, appends pass unless it was stopped, and what is answered stays right,
 //! also when it is opened once more.
 
-use super::model::{Driver, Model, OneLog};
+use super::model::{Change, Driver, Model, OneLog};
 use super::{Watch, driver, operate, options, seen};
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
@@ -17,6 +17,7 @@ use lavalog::{Durability, LogHandle, LogStore, Lsn};
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Error, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What is damaged: log groups, index files, checkpoints, cold files, and what every store has.
 pub(super) const KINDS: [&str; 11] = [
@@ -39,6 +40,8 @@ pub(super) struct Store {
     /// As it was earlier.
     pub older: SimEnv,
     pub model: Model,
+    /// What it was asked to hold, one state after the other.
+    changes: Vec<Change>,
 }
 
 /// What came of damage.
@@ -66,7 +69,17 @@ impl Store {
         let older = sim.fork(seed);
         session(&mut driver)?;
         watch.note(&driver, outcome);
-        Ok(Store { sim: sim.fork(seed), older, model: driver.model })
+        Ok(Store { sim: sim.fork(seed), older, model: driver.model, changes: driver.changes })
+    }
+
+    /// Of what a log is found to hold, the first that nobody ever wrote to any.
+    pub fn strange_in(&self, found: &OneLog) -> Option<String> {
+        let was = |is: &dyn Fn(&OneLog) -> bool| self.changes.iter().rev().any(|c| c.after.values().any(is));
+        let was_record =
+            |lsn: &Lsn, bytes: &Arc<[u8]>| was(&|log: &OneLog| log.records.get(lsn) == Some(bytes));
+        let strange = found.records.iter().find(|(lsn, bytes)| !was_record(lsn, bytes));
+        let is_strange = found.metadata.is_some() && !was(&|log: &OneLog| log.metadata == found.metadata);
+        strange.map(|(lsn, _)| format!("record {lsn}")).or_else(|| is_strange.then(|| "metadata".into()))
     }
 
     /// Opens the store and asks it everything.

@@ -1,8 +1,8 @@
 //! Row `log-repair`: a store of logs is damaged as in the row `log-flip`, and repaired into a new one.
 //!
 //! The report is held against what the new store has. A record that is not there must lie in a gap that the report tells of its log, or
-//! operations were lost; one that had been removed, or other metadata, may be there only where the report says that something may have come back. A report
-//! without losses is of a store in which everything is as it was. The damaged store does not change by a byte; the new one is opened,
+//! operations were lost; one that had been removed, or other metadata, may be there only where the report says that something may have come back, and
+//! nothing is there that nobody ever wrote. A report without losses is of a store in which everything is as it was. The damaged store does not change by a byte; the new one is opened,
 //! verified, and appended to.
 
 use super::flip::{KINDS, Store};
@@ -29,7 +29,7 @@ fn image(env: &Env) -> Check<BTreeMap<String, Option<Vec<u8>>>> {
 }
 
 /// Repairs the store. How many records are reported as lost, or why that is not known.
-fn repair(model: &Model, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairReport>> {
+fn repair(made: &Store, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairReport>> {
     let Some(env) = mounted(sim)? else { return Ok(None) };
     let before = image(&env)?;
     let repair = RepairOptions { options: options(rng), ..RepairOptions::default() };
@@ -45,7 +45,15 @@ fn repair(model: &Model, sim: &SimEnv, rng: &mut Rng) -> Check<Option<RepairRepo
     ensure!(report.is_lossless() || !report.damaged.is_empty(), "a loss without damage: {report:?}");
     let store = LogStore::open(&env, Path::new(INTO), &options(rng)).doing(|| "open the new store".into())?;
     let found = contents(&store);
-    compare(model, &found, &report)?;
+    compare(&made.model, &found, &report)?;
+    for (name, log) in &found {
+        let strange = made.strange_in(log);
+        ensure!(
+            strange.is_none(),
+            "{} of {name} is nothing that anybody ever wrote",
+            strange.unwrap_or_default()
+        );
+    }
     for name in found.keys() {
         let log = store.open_log(name).doing(|| format!("open {name}"))?;
         let next = log.last_lsn().doing(|| "last".into())?.map_or(1, |last| last + 1);
@@ -98,7 +106,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x6c6f_672d_7265);
     let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage: &Damage, rng| {
-        let repaired = guarded(|| repair(&store.model, sim, rng)).and_then(|repaired| repaired);
+        let repaired = guarded(|| repair(&store, sim, rng)).and_then(|repaired| repaired);
         if let Ok(Some(report)) = &repaired {
             let gaps = report.logs.iter().flat_map(|log| &log.gaps).filter(|gap| gap.is_certain);
             outcome.note(seen::LOST, gaps.map(|gap| gap.last - gap.first + 1).sum());
