@@ -4,9 +4,11 @@
 //!
 //! Pieces come from the current chunk by a `fetch_add` on its fill mark. When a piece does not fit, the thread
 //! allocates a new chunk and tries to make it the current one by compare-and-swap; the loser of a race frees its
-//! chunk and uses the winner's. The first chunk is small and each one doubles up to a limit, so that thousands of
-//! nearly empty memtables stay cheap. A piece larger than a quarter of the chunk to come gets a chunk of its own in a
-//! second list: at most a quarter of a chunk is ever left unused at its end.
+//! chunk and uses the winner's. The first chunk is small, and each one after it is half as large as all before it together, up to a
+//! limit: thousands of nearly empty memtables stay cheap, and what is taken and not given out is a third at most. (The bytes of a
+//! memtable are what it has taken, and where there are many families, what is full is counted in first chunks.) A piece larger than a
+//! quarter of the chunk to come gets a chunk of its own in a second list: at most a quarter of a chunk is ever left unused at its end.
+//! It counts for the chunks that follow, so that pieces of one length are soon given out of chunks, whatever that length.
 //!
 //! # Why this is sound
 //!
@@ -83,7 +85,7 @@ impl Arena {
             if let Some(piece) = take(current, len) {
                 return piece;
             }
-            let chunk_bytes = self.next_chunk_bytes(current);
+            let chunk_bytes = self.next_chunk_bytes();
             if len > (chunk_bytes - HEADER) / 4 {
                 return self.alloc_large(len);
             }
@@ -99,13 +101,9 @@ impl Arena {
         }
     }
 
-    fn next_chunk_bytes(&self, current: *mut Chunk) -> usize {
-        if current.is_null() {
-            return self.chunk_bytes_first;
-        }
-        // SAFETY: not null, so a published chunk of this arena (2, 3); `len` never changes.
-        let len = unsafe { (*current).len };
-        (len * 2).min(CHUNK_BYTES_MAX)
+    fn next_chunk_bytes(&self) -> usize {
+        let grown = (self.bytes() / 2).next_multiple_of(ALIGN);
+        grown.clamp(self.chunk_bytes_first, CHUNK_BYTES_MAX)
     }
 
     fn alloc_large(&self, len: usize) -> NonNull<u8> {
@@ -236,5 +234,29 @@ mod tests {
         assert_eq!(arena.bytes(), FIRST + (16 << 20) + HEADER);
         arena.alloc(100);
         assert_eq!(arena.bytes(), FIRST + (16 << 20) + HEADER, "a large piece leaves the chunk");
+    }
+
+    /// What is taken and not given out is a third at most, beside the first chunk and the quarter at the end of each.
+    #[test]
+    fn chunks_grow_with_what_was_given_out() {
+        for len in [8, 200, 600, 5000] {
+            let arena = Arena::new(1 << 10);
+            for n in 1..2000 {
+                arena.alloc(len);
+                let (asked, taken) = (n * (len + HEADER), arena.bytes());
+                assert!(taken <= asked * 2 + (1 << 10), "{n} pieces of {len}: {taken}");
+            }
+        }
+    }
+
+    /// Pieces that are long beside the first chunk are given out of chunks before long.
+    #[test]
+    fn long_pieces_come_from_chunks_in_the_end() {
+        let arena = Arena::new(1 << 10);
+        (0..100).for_each(|_| drop(arena.alloc(5000)));
+        let before = arena.bytes();
+        (0..5).for_each(|_| drop(arena.alloc(5000)));
+        let grew = arena.bytes() - before;
+        assert!(grew == 0 || grew > 20_000, "one of its own has {grew}");
     }
 }

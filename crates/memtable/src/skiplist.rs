@@ -60,10 +60,10 @@ const HEIGHT_MAX: usize = 2;
 /// Longer values lie apart from their node. At this length the address and the second place cost more than they save.
 const VALUE_INLINE_MAX: usize = 32;
 
-/// First chunks of the two arenas: small, since most column families see few writes. Smaller still in a memtable with
-/// a small budget, or the first entry alone would fill it.
-const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
-const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
+/// First chunks of the two arenas: small, since a thousand column families share one budget, and what they take before they hold
+/// anything is missing there. Smaller still in a memtable with a small budget, or the first entry alone would fill it.
+const NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
+const VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
 
 /// One node in `1 << HEIGHT_BITS` reaches the next level.
 const HEIGHT_BITS: u32 = 2;
