@@ -4,9 +4,9 @@
 //! 2. Recover the manifest. It lists every file; each should be there with the length it had. Tables and value files of
 //!    which that is not true are set aside (`damaged`); a log group that is not whole refuses the open.
 //! 3. Replay the log into memtables, skipping what tables already hold (each family's `log_floor`). If the memtables
-//!    outgrow their budget they are flushed on the way, by the ordinary flush job: floors rise in replay order, so a
+//!    outgrow their budget some are flushed on the way ([`overflow`]): the floor of a family rises in replay order, so a
 //!    crash in the middle of recovery replays less, never twice. Before the first of these flushes the whole log is read and
-//!    step 4 is done.
+//!    made durable, and step 4 is done.
 //! 4. Check the witnesses: pages of the log say which manifest edit was durable when they were written, and a page of a group
 //!    that the manifest does not know says that one was. A manifest that ends before it has lost its end.
 //! 5. Begin service ([`crate::service`]): make the end of the old log final, start a new one, remove what nothing names. Where
@@ -15,6 +15,8 @@
 //!    may be all there is.
 //!
 //! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
+
+pub(crate) mod overflow;
 
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::context::Context;
@@ -28,10 +30,11 @@ use crate::records::{self, CarriedBatches};
 use crate::service;
 use crate::tree::Tree;
 use crate::tree::family::Family;
-use base::sync::atomic::Ordering;
+use crate::work::jobs::flush;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use io::{DirEntry, Env, FileLock};
+use overflow::Overflow;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
@@ -45,7 +48,7 @@ use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
-use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
+use wal::{Lane, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -379,7 +382,7 @@ pub(crate) fn replay(
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
     let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
-    let mut judged = false;
+    let mut overflow = Overflow::new(engine, &state, &groups);
     for payload in carried.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
@@ -389,13 +392,10 @@ pub(crate) fn replay(
         }
         replay_carried(engine, &state, &mut placed, carried, first_seq)?;
         replay_batch(engine, &state, &mut placed, first_seq, payload)?;
-        if mode == RecoveryMode::ReadOnly || !is_large(engine) {
-            return Ok(());
+        match mode {
+            RecoveryMode::ReadWrite => overflow.relieve(&placed),
+            RecoveryMode::ReadOnly => Ok(()),
         }
-        if !std::mem::replace(&mut judged, true) && !base::canary::is("recovery-flushes-unjudged") {
-            judge_log(engine, &state, &groups)?;
-        }
-        flush_replayed(engine)
     };
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
@@ -405,24 +405,6 @@ pub(crate) fn replay(
     let closed = Log::was_closed(&state, &report);
     placed.judge(&engine.writes.large, closed)?;
     Ok((report, placed))
-}
-
-/// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
-/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them. Its files get no number of
-/// one that the log comes to later.
-fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
-    let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
-        let (_, _, mut entries) = batch::decode(payload)?;
-        entries.try_for_each(|change| {
-            let change = change?;
-            keep_number(engine, &change)?;
-            must_know(engine, state, change.family)
-        })
-    });
-    let mode = RecoveryMode::ReadOnly;
-    let report =
-        wal::recover(&engine.context.env, &engine.context.dir, state.store.uid, groups, mode, &mut check)?;
-    engine.files.manifest.require_edit(report.witness_edit)
 }
 
 /// A file that the log refers to keeps its number, also if it is missing: the manifest may know of none so high, and another file would be
@@ -473,8 +455,7 @@ pub(crate) fn replay_up_to_damage(
 /// them, so that they stay ignored whatever is written from now on.
 pub(crate) fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
     engine.writes.freeze_all(&mut engine.writes.lock());
-    engine.tree.together.flush_in_one_edit_to(engine.tree.snapshots.visible());
-    crate::work::jobs::flush::run_inline(&engine.jobs)?;
+    flush::run_inline(&engine.jobs)?;
     let Some(last) = placed.ignored_to else { return Ok(()) };
     let raise = |state: &State| {
         // A family made after the batches that are ignored has a higher floor already.
@@ -587,26 +568,6 @@ fn replay_batch(
     }
     engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(seq - 1));
     Ok(())
-}
-
-/// True if what was replayed is to be flushed, so that recovery keeps within the memory budget.
-fn is_large(engine: &Engine) -> bool {
-    let over_bound = engine.writes.large.segments.over_bound.swap(false, Ordering::AcqRel);
-    let large = engine.space.memory.used() >= engine.context.options.memory_bytes as u64 / 2 || over_bound;
-    large && !engine.context.health.must_wait(engine.context.env.clock.now_ns())
-}
-
-/// Flushes what was replayed so far, where there is room for tables. What the log holds was in memory once.
-fn flush_replayed(engine: &Engine) -> Result<()> {
-    engine.space.bound_recovery(engine.log.records().is_some());
-    engine.writes.freeze_all(&mut engine.writes.lock());
-    // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
-    // keep one family's half of a batch.
-    engine.tree.together.flush_in_one_edit_to(engine.tree.snapshots.visible());
-    match crate::work::jobs::flush::run_inline(&engine.jobs) {
-        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
-        flushed => flushed,
-    }
 }
 
 #[cfg(test)]

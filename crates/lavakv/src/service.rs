@@ -24,7 +24,7 @@ use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
 use crate::files::log::TENANT;
 use crate::large::placement::Replayed;
-use crate::open::settle_placed;
+use crate::open::{overflow, settle_placed};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
@@ -132,8 +132,7 @@ impl Unstarted {
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
                 engine.space.bound_recovery(engine.log.records().is_some());
-                engine.writes.freeze_all(&mut engine.writes.lock());
-                match crate::work::jobs::flush::run_inline(&engine.jobs) {
+                match overflow::flush_all(engine) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
                 }
@@ -228,9 +227,7 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
-    engine.writes.freeze_all(&mut engine.writes.lock());
-    let flushed = crate::work::jobs::flush::run_inline(&engine.jobs)
-        .and_then(|()| engine.log.release(|| engine.tree.log_floor()));
+    let flushed = overflow::flush_all(engine).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
     let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast() } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.

@@ -203,13 +203,22 @@ impl Tree {
         families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
     }
 
-    /// The family with the most in its active memtable; `None`: all are empty. All are asked: not under a lock.
-    pub fn largest_memtable(&self) -> Option<Arc<Family>> {
+    /// The families with the most in their active memtables, the largest first: as many as have so many bytes together. All are asked: not under a
+    /// lock.
+    pub fn largest_memtables(&self, bytes: u64) -> Vec<Arc<Family>> {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
-        let bytes =
+        let size =
             |f: &Arc<Family>| f.look(|seen| if seen.active.is_empty() { 0 } else { seen.active.bytes() });
-        let families = self.all_families().into_iter().map(|f| (bytes(&f), f));
-        families.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, _)| *bytes).map(|(_, f)| f)
+        let families = self.all_families().into_iter().map(|f| (size(&f), f));
+        let mut families: Vec<_> = families.filter(|(size, _)| *size > 0).collect();
+        families.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+        let mut taken = 0;
+        let as_many = families.into_iter().take_while(|(size, _)| {
+            let wanted = taken < bytes;
+            taken += *size as u64;
+            wanted
+        });
+        as_many.map(|(_, family)| family).collect()
     }
 
     /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew. No family is asked, since writers do

@@ -50,6 +50,11 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
 }
 
+/// All frozen memtables of all families.
+pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<Flushed> {
+    facts.frozen().ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
+}
+
 /// All memtables of the family with the oldest data; those of all families where a volatile batch spans several.
 pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     let frozen = facts.frozen();

@@ -41,7 +41,7 @@ impl Tried {
     pub fn look(&mut self, tree: &Tree, what: Look) {
         match what {
             Look::Oldest => self.oldest = Some(tree.oldest_unflushed()),
-            Look::Largest => self.largest = Some(tree.largest_memtable()),
+            Look::Largest => self.largest = Some(tree.largest_memtables(1).pop()),
         }
     }
 

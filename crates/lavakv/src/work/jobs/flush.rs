@@ -14,7 +14,7 @@ use crate::large::placement::Arrival;
 use crate::plan::answer::Flushed;
 use crate::plan::gc_pace;
 use crate::plan::in_progress::InProgressSet;
-use crate::plan::next::flush;
+use crate::plan::next::flush_together;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
@@ -329,28 +329,26 @@ impl Job for FlushJob {
     }
 }
 
-/// Flushes everything frozen on the caller's thread (recovery, before there are workers).
-pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<()> {
+/// Flushes everything frozen in one edit, on the caller's thread (recovery, before there are workers). False if nothing is frozen.
+pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<bool> {
+    let start = {
+        let mut set = lock(&jobs.in_progress);
+        let units = flush_together(&Seen::new(jobs, &set));
+        if units.is_empty() {
+            return Ok(false);
+        }
+        claim_flush(jobs, &mut set, units)
+    };
+    let mut job = start();
     loop {
-        let start = {
-            let mut set = lock(&jobs.in_progress);
-            let units = flush(&Seen::new(jobs, &set));
-            if units.is_empty() {
-                return Ok(());
-            }
-            claim_flush(jobs, &mut set, units)
-        };
-        let mut job = start();
-        loop {
-            match job.step() {
-                Ok(Progress::Done) => break,
-                Ok(_) => {}
-                Err(e) => {
-                    // As with a worker, first the verdict: the edit may be durable, and then the job must keep its files.
-                    jobs.job_failed(e.clone(), &[]);
-                    job.abandon();
-                    return Err(e);
-                }
+        match job.step() {
+            Ok(Progress::Done) => return Ok(true),
+            Ok(_) => {}
+            Err(e) => {
+                // As with a worker, first the verdict: the edit may be durable, and then the job must keep its files.
+                jobs.job_failed(e.clone(), &[]);
+                job.abandon();
+                return Err(e);
             }
         }
     }
