@@ -59,6 +59,8 @@ pub struct EngineSettings {
     pub loggers: u64,
     /// LavaStore: the log is there.
     pub log_dir: Option<PathBuf>,
+    /// A log that is longer has memory flushed; none: the engine's own bound.
+    pub log_bytes_max: Option<u64>,
 }
 
 impl EngineSettings {
@@ -79,6 +81,7 @@ impl EngineSettings {
             sync: args.is_durable(),
             loggers: args.requests.loggers,
             log_dir: args.requests.log_dir.clone(),
+            log_bytes_max: None,
             families,
             cache_bytes: args.cache_budget(),
             memtable_bytes,

@@ -94,6 +94,13 @@ fn cpu_ns() -> u64 {
     (ticks(11) + ticks(12)) * 10_000_000
 }
 
+/// The threads of this process now; 0 where the system does not tell.
+pub fn threads() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Counters of a block device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceCounters {
@@ -268,5 +275,6 @@ mod tests {
         wait_until(start + 2_000_000);
         assert!(now_ns() >= start + 2_000_000);
         assert!(process_counters().rss_peak_bytes > 0);
+        assert!(threads() > 0);
     }
 }

@@ -82,6 +82,7 @@ fn options(settings: &EngineSettings) -> Options {
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
         loggers: Loggers { writes_max: settings.loggers as usize, ..Loggers::default() },
         speed: settings.log_dir.clone(),
+        wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
         ..defaults
     }
 }
@@ -100,6 +101,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("cache_bytes", options.cache_bytes.to_string()),
         ("memtable_bytes", options.memtable_bytes.to_string()),
         ("memory_bytes", options.memory_bytes.to_string()),
+        ("wal_bytes_max", options.wal_bytes_max.to_string()),
         ("background_threads", options.background_threads.to_string()),
         ("access", format!("{:?}", options.access)),
         ("durability", format!("{:?}", options.durability)),

@@ -41,6 +41,7 @@ pub mod logs;
 pub mod multi_get;
 pub mod pages;
 pub mod record;
+pub mod recovery;
 pub mod report;
 pub mod run;
 pub mod space;

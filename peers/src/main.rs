@@ -15,6 +15,7 @@ mod fjall3;
 mod logs;
 mod pages;
 mod pairs;
+mod recovery;
 mod rocks;
 mod tail;
 
@@ -44,7 +45,9 @@ pub enum EngineName {
 
 impl EngineName {
     fn opener(self) -> Box<dyn Opener> {
-        let rocks = |blobs, shape| -> Box<dyn Opener> { Box::new(rocks::Rocks { blobs, shape }) };
+        let rocks = |blobs, shape| -> Box<dyn Opener> {
+            Box::new(rocks::Rocks { blobs, shape, flushes_replayed: true })
+        };
         match self {
             EngineName::Lavastore => Box::new(bench::lava::Lava),
             EngineName::Rocksdb => rocks(false, Shape::Tuned),
@@ -80,6 +83,8 @@ enum Command {
     Pages(pages::PageCompareArgs),
     /// Alternating runs of several engines at a part of the rate that RocksDB sustains
     Tail(tail::TailCompareArgs),
+    /// Alternating runs of several engines that open what a killed process left in a long log
+    Recovery(recovery::RecoveryCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
     Figures(figures::FiguresArgs),
     /// One run of a comparison
@@ -94,6 +99,12 @@ enum Command {
     /// One run of a comparison of latencies under load
     #[command(hide = true)]
     TailChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of recoveries
+    #[command(hide = true)]
+    RecoveryChild { engine: recovery::RecoveryEngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// The process of such a run that is killed
+    #[command(hide = true)]
+    RecoveryFill { engine: recovery::RecoveryEngineName, dir: PathBuf, args: String },
 }
 
 #[derive(Args)]
@@ -118,11 +129,14 @@ fn main() -> ExitCode {
         Command::Log(args) => logs::compare(&args),
         Command::Pages(args) => pages::compare(&args),
         Command::Tail(args) => tail::compare(&args),
+        Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
         Command::LogChild { engine, dir, out, args } => logs::child(engine, &dir, &out, &args),
         Command::PagesChild { engine, dir, out, args } => pages::child(engine, &dir, &out, &args),
         Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
+        Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
+        Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -172,6 +186,7 @@ mod tests {
             "peers tail tail --pairs 2 --load 20,80",
             "peers log --pairs 2",
             "peers pages --pairs 2",
+            "peers recovery --pairs 2 --log-size 4000000000",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -58,13 +58,16 @@ pub struct Rocks {
     pub blobs: bool,
     /// Its tree.
     pub shape: Shape,
+    /// Opening flushes all that was in the log, which is the default; else it stays in memory and in the log.
+    pub flushes_replayed: bool,
 }
 
 impl Opener for Rocks {
     fn name(&self) -> String {
         let (kind, more) = match (self.blobs, self.shape) {
             (true, _) => ("", " BlobDB"),
-            (false, Shape::Tuned) => ("", ""),
+            (false, Shape::Tuned) if self.flushes_replayed => ("", ""),
+            (false, Shape::Tuned) => ("", " avoid_flush_during_recovery"),
             (false, Shape::Paper) => ("-IO", ""),
             (false, Shape::SmallTables) => ("", " small tables"),
         };
@@ -73,7 +76,10 @@ impl Opener for Rocks {
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
         let settings = &self.shaped(settings);
-        let options = self.options(settings);
+        let mut options = self.options(settings);
+        if !self.flushes_replayed {
+            options = options.get_options_from_string("avoid_flush_during_recovery=true")?;
+        }
         let others: Vec<String> = (1..settings.families).map(|number| format!("family-{number}")).collect();
         let names =
             std::iter::once(rocksdb::DEFAULT_COLUMN_FAMILY_NAME).chain(others.iter().map(String::as_str));
@@ -157,6 +163,9 @@ impl Rocks {
         if settings.sync {
             options.set_recycle_log_file_num(4);
         }
+        if let Some(bytes) = settings.log_bytes_max {
+            options.set_max_total_wal_size(bytes);
+        }
         if self.separates(settings) {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(settings.min_blob_size);
@@ -192,6 +201,10 @@ impl Rocks {
         ];
         if let Some(times) = settings.level_multiplier {
             all.push(("max_bytes_for_level_multiplier", times.to_string()));
+        }
+        if let Some(bytes) = settings.log_bytes_max {
+            all.push(("max_total_wal_size", bytes.to_string()));
+            all.push(("avoid_flush_during_recovery", (!self.flushes_replayed).to_string()));
         }
         if self.shape == Shape::Paper {
             all.push(("num_levels", PAPER_LEVELS.to_string()));

@@ -395,6 +395,25 @@ fn benched(s: &Scratch, line: &str) -> (serde_json::Value, String) {
 }
 
 #[test]
+fn bench_recovery_opens_what_a_killed_process_left() {
+    let s = Scratch::new("bench-recovery");
+    let line = "bench recovery --log-size 3000000 --families 2 --json r.json";
+    let (told, text) = benched(&s, line);
+    assert!(text.contains("2,930 keys, all there"), "{text}");
+    assert!(told["records"] == 2930 && told["table_bytes_before"] == 0, "{told}");
+    assert!(told["open_ms"].as_f64() > Some(0.0) && told["log_bytes"].as_u64() > Some(3_000_000), "{told}");
+    // Where memory is less than the log, opening finds tables and logs.
+    let (told, _) = benched(&s, &format!("{line} --memory 600000"));
+    assert!(told["records"] == 2930 && told["table_bytes"].as_u64() > Some(0), "{told}");
+    // On a volume, which the killed process had mounted.
+    s.ok(&["fs", "mkfs", "image", "--size", "256M", "--sparse"]);
+    let (told, _) = benched(&s, &format!("--db lavafs:image {line}"));
+    assert!(told["records"] == 2930 && told["log_bytes"].as_u64() > Some(3_000_000), "{told}");
+    let again = lava(&s.0).args(["--db", "lavafs:image", "bench", "recovery"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(9), "{}", String::from_utf8_lossy(&again.stderr));
+}
+
+#[test]
 fn bench_tail_reports_what_was_due_and_cleans_up() {
     let s = Scratch::new("bench-tail");
     let report = |options: &str| {

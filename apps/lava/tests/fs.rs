@@ -228,6 +228,7 @@ fn no_command_makes_a_volume_but_mkfs() {
         &["bench", "load", "--num", "10"],
         &["bench", "fs"],
         &["bench", "page-server"],
+        &["bench", "recovery"],
     ] {
         let output = run(Path::new("lavafs:other"), args, &s.0);
         let stderr = String::from_utf8(output.stderr).unwrap();

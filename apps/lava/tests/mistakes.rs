@@ -25,6 +25,7 @@ fn arguments_that_cannot_be_are_named() {
         (&["fs", "mkfs", "image", "--size", "3Q"], "a number of bytes, with K, M, G or T"),
         (&["bench", "log", "--writers", "0"], "bench log: each writer has at least one log"),
         (&["bench", "page-server", "--batch", "0"], "bench page-server: a WriteLog has 1 to 10,000 records"),
+        (&["bench", "recovery", "--families", "0"], "bench recovery: --families must be 1 to 1000"),
         (
             &["bench", "page-server", "--segment-bytes", "1"],
             "bench page-server: --segment-bytes is a multiple of a page",

@@ -18,8 +18,8 @@
 //!
 //! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
 //! (the four kinds of files), `queue` (reads of one thread in flight), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
-//! entropy), `ffi` (system calls without a safe wrapper) and [`usage`] (counters of the process and of devices, for
-//! benchmarks).
+//! entropy), `ffi` (system calls without a safe wrapper), and for benchmarks [`usage`] (counters of the process and of devices) and
+//! [`page_cache`] (which is to forget a file).
 
 mod append;
 mod block;
@@ -31,6 +31,7 @@ mod fs;
 mod handle;
 mod inplace;
 mod lock;
+pub mod page_cache;
 mod pool;
 mod queue;
 mod read;

@@ -1,6 +1,7 @@
 //! `bench`.
 
 mod page_server;
+mod recovery;
 
 use super::place::{Place, open_volume, volume_of};
 use crate::status::{Status, failure};
@@ -108,6 +109,8 @@ enum OtherBench {
     Log(BenchLogCommand),
     /// Measure a page server: redo records in (WriteLog), pages of 16 KiB out (ReadPage)
     PageServer(page_server::PageServerCommand),
+    /// Measure how long a store takes to open whose process was killed with a long log
+    Recovery(recovery::RecoveryCommand),
 }
 
 /// Options of `bench log`.
@@ -166,6 +169,7 @@ pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
         (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
         (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
         (Some(OtherBench::PageServer(args)), _) => page_server::bench(db, &args),
+        (Some(OtherBench::Recovery(args)), _) => recovery::bench(db, &args),
         (None, Some(args)) => bench_store(db, &args),
         (None, None) => unreachable!("the parser takes neither for an error"),
     }

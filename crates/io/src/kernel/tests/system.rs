@@ -1,7 +1,7 @@
 //! Clock, threads, randomness, engines, counters.
 
 use super::*;
-use crate::kernel::{calls, ffi, system, usage};
+use crate::kernel::{calls, ffi, page_cache, system, usage};
 use crate::{Access, AlignedBuf, Priority};
 use base::ErrorKind;
 use std::sync::mpsc;
@@ -121,6 +121,24 @@ fn counters_count() {
     }
     let missing = usage::device(&dir.0.join("no")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_file_that_was_forgotten_is_read_from_the_device() {
+    let env = Env::kernel();
+    let dir = Temp::new();
+    let path = dir.0.join("a");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    page_cache::forget(&path).unwrap();
+    let before = usage::process();
+    let mut found = vec![0; 1 << 20];
+    env.fs.open(&path, Access::Buffered).unwrap().read_at(&mut found, 0).unwrap();
+    assert!(found.iter().all(|byte| *byte == 7));
+    match (before, usage::process(), usage::device(&dir.0)) {
+        (Ok(from), Ok(to), Ok(_)) => assert!(to.read_bytes >= from.read_bytes + (1 << 20)),
+        _ => println!("skipped: no counters here"),
+    }
+    assert_eq!(page_cache::forget(&dir.0.join("no")).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 /// Run by [`a_thread_that_cannot_start_is_an_error`] in a process in which every thread asks for more memory than there is.

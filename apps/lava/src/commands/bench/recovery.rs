@@ -1,0 +1,73 @@
+//! `bench recovery`.
+
+use super::{FRESH_PARENT, to_new_store, told};
+use crate::commands::place::{Place, volume_of};
+use crate::{Result, output};
+use bench::host::WorkDir;
+use bench::lava::{Lava, LavaIn};
+use bench::recovery::{self, RecoveryArgs};
+use bench::space::allocated_in;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `bench recovery`.
+#[derive(Args)]
+pub struct RecoveryCommand {
+    #[command(flatten)]
+    bench: RecoveryArgs,
+    /// Fill the store by these options, and wait to be killed
+    #[arg(long, value_name = "OPTIONS", hide = true)]
+    fill: Option<String>,
+    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+}
+
+/// Runs it. Without `--db` the store is made below `./bench-data` and removed afterwards.
+pub fn bench(db: Option<PathBuf>, args: &RecoveryCommand) -> Result<()> {
+    args.bench.check().or_else(|e| output::usage(format!("bench recovery: {e}")))?;
+    if let Some(options) = &args.fill {
+        return fill(&crate::commands::directory(db)?, &serde_json::from_str(options)?);
+    }
+    let report = match db {
+        Some(db) if volume_of(&db).is_some() => on_volume(&db, &args.bench)?,
+        Some(db) => {
+            let dir = WorkDir::named(&db, false)?;
+            recovery::run(&args.bench, &mut filler(dir.path(), &args.bench)?, &Lava, dir.path())?
+        }
+        None => {
+            let dir = WorkDir::fresh(Path::new(FRESH_PARENT))?;
+            let store = dir.path().join("store");
+            recovery::run(&args.bench, &mut filler(&store, &args.bench)?, &Lava, &store)?
+        }
+    };
+    told(args.json.as_deref(), &report, || report.text())
+}
+
+/// The process that fills the store and is killed.
+fn filler(db: &Path, args: &RecoveryArgs) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--db").arg(db).args(["bench", "recovery", "--fill"]).arg(serde_json::to_string(args)?);
+    Ok(command)
+}
+
+fn fill(db: &Path, args: &RecoveryArgs) -> Result<()> {
+    let Some(device) = volume_of(db) else { return recovery::fill(args, &Lava, db) };
+    let place = to_new_store(db, "")?;
+    recovery::fill(args, &LavaIn { env: place.env, counted: device.to_owned() }, &place.dir)
+}
+
+/// The volume is mounted by the process that fills it, and after that by this one: what that takes is no part of opening the store.
+fn on_volume(db: &Path, args: &RecoveryArgs) -> Result<recovery::RecoveryReport> {
+    let device = volume_of(db).unwrap_or(db);
+    // What is wrong with it is told by this process.
+    drop(to_new_store(db, "")?);
+    let filled = recovery::fill_and_kill(&mut filler(db, args)?)?;
+    if !args.warm {
+        io::kernel::page_cache::forget(device)?;
+    }
+    let Place { env, dir } = Place::to_write(db)?;
+    let opener = LavaIn { env: env.clone(), counted: device.to_owned() };
+    recovery::recover(args, &filled, &opener, &dir, &|| allocated_in(&env, &dir))
+}

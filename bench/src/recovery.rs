@@ -1,0 +1,354 @@
+//! `bench recovery`: how long a store takes to open whose process was killed with a long log.
+//!
+//! 1. **Fill**, in a process of its own: several threads put keys in random order, none twice, nothing synced; the last
+//!    batch is durable, and so is everything before it. Memory is large enough that nothing has to be flushed, unless
+//!    the caller says otherwise, so what was written is in the log. The process says that it is done, and is killed: no engine
+//!    gets to close anything.
+//! 2. **Forget**: the files go to the device, and the page cache forgets them (unless `--warm`), so that opening
+//!    reads the log from the device, with whatever access the engine has to it.
+//! 3. **Open**, which is what is timed: until the engine serves. What it reads, writes and computes meanwhile is counted,
+//!    and how much memory it takes: the process has done nothing else before.
+//! 4. **Check**: every key is asked for, and its value looked at.
+//!
+//! The rate is that of the keys and values written over the time to open. If some of them were in tables before the process was
+//! killed the log is shorter than that; the bytes of logs and tables before and after tell.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use report::RecoveryReport;
+
+use crate::Result;
+use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener};
+use crate::host::{self, ProcessCounters, StopOnDrop, now_ns, wait_until};
+use crate::keys::Keys;
+use crate::space::Space;
+use crate::values::{ValueSizes, Values};
+use clap::Args;
+use io::Rng;
+use lavastore::{Ablation, PolicyChoice};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The longest memtable of any engine of a comparison.
+const MEMTABLE_LEN_MAX: u64 = 4 << 30;
+/// So much of each value can be compressed.
+const COMPRESSIBLE: f64 = 0.5;
+/// Between two looks at how many threads there are.
+const LOOK_NS: u64 = 5_000_000;
+/// What a table, a file of values and the cache have.
+const FILE_LEN: u64 = 64 << 20;
+
+/// Options of `bench recovery`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct RecoveryArgs {
+    /// Bytes of keys and values that the log gets
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000)]
+    pub log_size: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub value_size: u64,
+    /// Families of keys, each with as many
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub families: u64,
+    /// Threads that write
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub threads: u64,
+    /// Puts of a batch, all of one family
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: u64,
+    /// Bytes that all memtables may have before they are flushed, when the store is filled and when it is opened
+    #[arg(long, value_name = "BYTES", default_value_t = 6_000_000_000)]
+    pub memory: u64,
+    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    pub min_blob_size: u64,
+    /// Background threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub background_threads: u64,
+    /// Data through the page cache instead of direct I/O
+    #[arg(long)]
+    pub buffered_io: bool,
+    /// Leave in the page cache what is there
+    #[arg(long)]
+    pub warm: bool,
+    /// Seed of keys and values
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl RecoveryArgs {
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let complaint = if self.value_size < 8 || self.value_size > 1 << 20 {
+            "--value-size must be 8 to 1048576"
+        } else if self.families == 0 || self.families > 1000 || self.threads == 0 || self.threads > 1024 {
+            "--families must be 1 to 1000, --threads 1 to 1024"
+        } else if self.batch == 0 || self.batch > 1 << 16 {
+            "--batch must be 1 to 65536"
+        } else if self.log_size == 0 || self.memory / self.families < 1 << 16 {
+            "--log-size is more than 0, --memory at least 65536 for each family"
+        } else {
+            return Ok(());
+        };
+        Err(complaint.into())
+    }
+
+    /// Keys that are written.
+    pub fn records(&self) -> u64 {
+        self.log_size.div_ceil(self.value_size + KEY_LEN as u64)
+    }
+
+    /// How every engine is opened.
+    pub fn settings(&self) -> EngineSettings {
+        let memtable_bytes = (self.memory / self.families).min(MEMTABLE_LEN_MAX);
+        EngineSettings {
+            sync: true,
+            cache_bytes: FILE_LEN,
+            memtable_bytes,
+            file_bytes: FILE_LEN.min(memtable_bytes),
+            level_base_bytes: memtable_bytes * LEVEL_BASE_MEMTABLES,
+            level_multiplier: None,
+            min_blob_size: self.min_blob_size,
+            blob_file_bytes: FILE_LEN,
+            policy: PolicyChoice::default(),
+            placement: None,
+            gc_ratio_percent: None,
+            families: self.families,
+            ablation: Ablation::default(),
+            space_limit_bytes: None,
+            background_threads: self.background_threads,
+            filter_bits_per_key: 10,
+            direct_io: !self.buffered_io,
+            compression: crate::args::Codec::None,
+            loggers: 1,
+            log_dir: None,
+            // Memory is what ends a log, not its length.
+            log_bytes_max: Some(2 * self.memory.max(self.log_size) + (1 << 30)),
+        }
+    }
+}
+
+/// Bytes of a key.
+const KEY_LEN: usize = 24;
+
+/// The keys and values of a run, and who writes which.
+struct Work<'a> {
+    args: &'a RecoveryArgs,
+    keys: Keys,
+    values: Values,
+}
+
+impl<'a> Work<'a> {
+    fn new(args: &'a RecoveryArgs) -> Work<'a> {
+        let sizes = ValueSizes::Fixed(args.value_size);
+        Work {
+            args,
+            keys: Keys::new(KEY_LEN, args.seed),
+            values: Values::new(sizes, COMPRESSIBLE, args.seed),
+        }
+    }
+
+    fn batches(&self) -> u64 {
+        self.args.records().div_ceil(self.args.batch)
+    }
+
+    /// The family of a batch.
+    fn family<'e>(&self, families: &[&'e dyn Engine], batch: u64) -> &'e dyn Engine {
+        families[(batch % self.args.families) as usize]
+    }
+
+    fn write(&self, engine: &dyn Engine, number: u64, durable: bool, batch: &mut Batch) -> Result<()> {
+        batch.clear();
+        let first = number * self.args.batch;
+        let mut rng = Rng::new(self.args.seed ^ number);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for index in first..(first + self.args.batch).min(self.args.records()) {
+            self.keys.write(index, &mut key);
+            self.values.write(index, self.args.value_size, &mut rng, &mut value);
+            batch.put(&key, &value);
+        }
+        engine.write(batch, durable)
+    }
+
+    /// All batches but for the last by several threads, and then that one.
+    fn write_all(&self, families: &[&dyn Engine]) -> Result<()> {
+        let last = self.batches() - 1;
+        let own = |thread: u64| -> Result<()> {
+            let mut batch = Batch::default();
+            (thread..last)
+                .step_by(self.args.threads as usize)
+                .try_for_each(|number| self.write(self.family(families, number), number, false, &mut batch))
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.args.threads).map(|thread| scope.spawn(move || own(thread))).collect();
+            let outcome = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|_| Err("a thread that writes has panicked".into()))
+            };
+            threads.into_iter().try_for_each(outcome)
+        })?;
+        self.write(self.family(families, last), last, true, &mut Batch::default())
+    }
+
+    /// Every key has its value.
+    fn check_all(&self, families: &[&dyn Engine]) -> Result<u64> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for index in 0..self.args.records() {
+            self.keys.write(index, &mut key);
+            let family = self.family(families, index / self.args.batch);
+            if !family.get(&key, &mut value)? || !Values::check(index, self.args.value_size, &value) {
+                return Err(format!("wrong answer: key {index} of {} is lost", self.args.records()).into());
+            }
+        }
+        Ok(self.args.records())
+    }
+}
+
+/// An engine and the families behind its first.
+fn families(engine: &dyn Engine) -> Vec<&dyn Engine> {
+    std::iter::once(engine).chain(engine.families()).collect()
+}
+
+/// What filling came to: the one line that the process prints which does it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Filled {
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Fills a store, says so on standard output, and waits to be killed, or for the end of standard input if whoever should do that is gone.
+/// The store is never closed.
+///
+/// # Errors
+/// Those of the engine.
+pub fn fill(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<()> {
+    args.check()?;
+    let engine = opener.open(dir, &args.settings())?;
+    let start_ns = now_ns();
+    let written = Work::new(args).write_all(&families(&*engine));
+    let filled = Filled { seconds: (now_ns() - start_ns) as f64 / 1e9 };
+    // Also if something went wrong: what is wrong may be that it cannot be closed.
+    std::mem::forget(engine);
+    written?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(&filled)?)?;
+    out.flush()?;
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// A process that fills a store, which is killed however this ends.
+struct Filler(Child);
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `command`, which calls [`fill`], and kills it when it has done so.
+///
+/// # Errors
+/// It cannot be run, or failed; it has said why.
+pub fn fill_and_kill(command: &mut Command) -> Result<Filled> {
+    let mut filler = Filler(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+    let mut line = String::new();
+    if let Some(out) = filler.0.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        return Err(format!("the process that fills the store failed ({})", filler.0.wait()?).into());
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Has the page cache forget the files of a store, or of the device that it is on.
+fn forget(dir: &Path) -> Result<()> {
+    for entry in io::Env::kernel().fs.list(dir)? {
+        let path = dir.join(&entry.name);
+        if !io::Env::kernel().fs.metadata(&path)?.is_dir {
+            io::kernel::page_cache::forget(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// What opening did.
+struct Opened {
+    engine: Box<dyn Engine>,
+    ns: u64,
+    threads_max: u64,
+    before: ProcessCounters,
+    after: ProcessCounters,
+}
+
+/// Opens, and looks meanwhile how many threads there are.
+fn open(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<Opened> {
+    let (is_over, settings) = (AtomicBool::new(false), args.settings());
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                // Without this one.
+                most = host::threads().saturating_sub(1).max(most);
+                wait_until(now_ns() + LOOK_NS);
+            }
+            most
+        });
+        let stop = StopOnDrop(&is_over);
+        let before = host::process_counters();
+        let start_ns = now_ns();
+        let opened = opener.open(dir, &settings);
+        let ns = now_ns() - start_ns;
+        let after = host::process_counters();
+        drop(stop);
+        let threads_max = looks.join().unwrap_or(0);
+        Ok(Opened { engine: opened?, ns, threads_max, before, after })
+    })
+}
+
+/// Opens a store whose process was killed, and checks what is in it.
+///
+/// # Errors
+/// Those of the engine; something is missing.
+pub fn recover(
+    args: &RecoveryArgs,
+    filled: &Filled,
+    opener: &dyn Opener,
+    dir: &Path,
+    allocated: &dyn Fn() -> Space,
+) -> Result<RecoveryReport> {
+    let before = allocated();
+    let opened = open(args, opener, dir)?;
+    let after = allocated();
+    let work = Work::new(args);
+    let checked = work.check_all(&families(&*opened.engine))?;
+    let report = RecoveryReport::of(args, filled, opener.name(), &opened, [&before, &after], checked);
+    opened.engine.close()?;
+    Ok(report)
+}
+
+/// Makes a run in a directory of the machine: fills by `command`, forgets, opens, checks.
+///
+/// # Errors
+/// Those of the engine; something is missing.
+pub fn run(
+    args: &RecoveryArgs,
+    command: &mut Command,
+    opener: &dyn Opener,
+    dir: &Path,
+) -> Result<RecoveryReport> {
+    args.check()?;
+    let filled = fill_and_kill(command)?;
+    if !args.warm {
+        forget(dir)?;
+    }
+    recover(args, &filled, opener, dir, &|| crate::space::allocated(dir))
+}

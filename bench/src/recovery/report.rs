@@ -1,0 +1,122 @@
+//! What a recovery came to.
+
+use super::{Filled, KEY_LEN, Opened, RecoveryArgs};
+use crate::host;
+use crate::report::{human_bytes, human_count};
+use crate::space::Space;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Kinds of files that are tables, or hold values of tables, in any engine.
+const TABLES: [&str; 4] = ["ksst", "vsst", "sst", "blob"];
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RecoveryReport {
+    /// Engine and version.
+    pub engine: String,
+    /// What was asked for.
+    pub options: RecoveryArgs,
+    /// Keys written, all of them there after opening.
+    pub records: u64,
+    /// Bytes of keys and values.
+    pub user_bytes: u64,
+    /// How long filling took.
+    pub fill_seconds: f64,
+    /// Opening, milliseconds.
+    pub open_ms: f64,
+    /// Keys and values, MB, over its seconds.
+    pub mb_per_s: f64,
+    /// Processor time of opening, seconds.
+    pub cpu_seconds: f64,
+    /// The most threads of the process meanwhile, the one that opens among them.
+    pub threads_max: u64,
+    /// The most memory that was resident, bytes.
+    pub rss_peak_bytes: u64,
+    /// Bytes that opening read from the device.
+    pub bytes_read: u64,
+    /// Bytes that opening wrote.
+    pub bytes_written: u64,
+    /// Bytes of logs that the killed process left.
+    pub log_bytes: u64,
+    /// Bytes of tables that it left.
+    pub table_bytes_before: u64,
+    /// Bytes of tables when the store was open: what grew was flushed.
+    pub table_bytes: u64,
+    /// The machine.
+    pub machine: String,
+    /// How the engine was opened.
+    pub engine_settings: BTreeMap<String, String>,
+    /// The engine's own counters.
+    pub engine_stats: BTreeMap<String, Value>,
+}
+
+fn tables(space: &Space) -> u64 {
+    space.kinds.iter().filter(|(kind, _)| TABLES.contains(&kind.as_str())).map(|(_, bytes)| bytes).sum()
+}
+
+impl RecoveryReport {
+    /// Of an opening, with the space before it and after it.
+    pub(super) fn of(
+        args: &RecoveryArgs,
+        filled: &Filled,
+        engine: String,
+        opened: &Opened,
+        [before, after]: [&Space; 2],
+        checked: u64,
+    ) -> RecoveryReport {
+        let user_bytes = args.records() * (args.value_size + KEY_LEN as u64);
+        let (process, old) = (&opened.after, &opened.before);
+        RecoveryReport {
+            engine,
+            options: args.clone(),
+            records: checked,
+            user_bytes,
+            fill_seconds: filled.seconds,
+            open_ms: opened.ns as f64 / 1e6,
+            mb_per_s: user_bytes as f64 * 1e3 / opened.ns.max(1) as f64,
+            cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
+            threads_max: opened.threads_max,
+            rss_peak_bytes: process.rss_peak_bytes,
+            bytes_read: process.read_bytes - old.read_bytes,
+            bytes_written: process.write_bytes - old.write_bytes,
+            log_bytes: before.kinds.get("log").copied().unwrap_or(0),
+            table_bytes_before: tables(before),
+            table_bytes: tables(after),
+            machine: host::machine(),
+            engine_settings: opened.engine.settings().into_iter().collect(),
+            engine_stats: opened.engine.stats().into_iter().collect(),
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let flushed = self.table_bytes.saturating_sub(self.table_bytes_before);
+        format!(
+            "engine                        {}\n\
+             written, then killed          {} keys, {}, in {:.1} s\n\
+             left                          {} of logs, {} of tables\n\
+             opened in                     {:.0} ms, {:.0} MB/s; at most {} threads, {:.2} s of processor\n\
+             read, written                 {}, {}\n\
+             flushed                       {}\n\
+             memory, peak                  {}\n\
+             checked                       {} keys, all there\n",
+            self.engine,
+            human_count(self.records),
+            human_bytes(self.user_bytes),
+            self.fill_seconds,
+            human_bytes(self.log_bytes),
+            human_bytes(self.table_bytes_before),
+            self.open_ms,
+            self.mb_per_s,
+            self.threads_max,
+            self.cpu_seconds,
+            human_bytes(self.bytes_read),
+            human_bytes(self.bytes_written),
+            human_bytes(flushed),
+            human_bytes(self.rss_peak_bytes),
+            human_count(self.records),
+        )
+    }
+}
