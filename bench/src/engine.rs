@@ -57,7 +57,7 @@ pub struct EngineSettings {
     pub compression: Codec,
     /// LavaStore: durable writes of the log at once.
     pub loggers: u64,
-    /// LavaStore: the log is there.
+    /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
     /// A log that is longer has memory flushed; none: the engine's own bound.
     pub log_bytes_max: Option<u64>,

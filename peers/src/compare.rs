@@ -89,7 +89,21 @@ struct Runs {
     engine: EngineName,
     reports: Vec<Report>,
     /// The store that runs share if they only read.
-    shared: Option<WorkDir>,
+    shared: Option<Place>,
+}
+
+/// Where a store is.
+struct Place {
+    store: WorkDir,
+    /// Where its log is, on a second disk.
+    log: Option<WorkDir>,
+}
+
+impl Place {
+    fn fresh(args: &CompareArgs) -> Result<Place> {
+        let log = args.bench.requests.log_dir.as_deref().map(WorkDir::fresh).transpose()?;
+        Ok(Place { store: WorkDir::fresh(&args.dir)?, log })
+    }
 }
 
 /// Runs the comparison and prints it.
@@ -137,17 +151,18 @@ fn one_run(args: &CompareArgs, runs: &mut Runs) -> Result<Report> {
     let dir = if args.bench.only_reads() {
         match runs.shared.take() {
             Some(dir) => runs.shared.insert(dir),
-            None => runs.shared.insert(WorkDir::fresh(&args.dir)?),
+            None => runs.shared.insert(Place::fresh(args)?),
         }
     } else {
-        fresh = WorkDir::fresh(&args.dir)?;
+        fresh = Place::fresh(args)?;
         &fresh
     };
-    let store = dir.path().join("store");
-    let out = dir.path().join("report.json");
+    let store = dir.store.path().join("store");
+    let out = dir.store.path().join("report.json");
     std::fs::create_dir_all(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;
     rustix::fs::sync();
-    let bench = BenchArgs { reuse, ..args.bench.clone() };
+    let mut bench = BenchArgs { reuse, ..args.bench.clone() };
+    bench.requests.log_dir = dir.log.as_ref().map(|log| log.path().join("log"));
     let status = Command::new(std::env::current_exe()?)
         .arg("child")
         .arg(runs.engine.name())

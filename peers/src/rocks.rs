@@ -166,6 +166,9 @@ impl Rocks {
         if let Some(bytes) = settings.log_bytes_max {
             options.set_max_total_wal_size(bytes);
         }
+        if let Some(dir) = &settings.log_dir {
+            options.set_wal_dir(dir);
+        }
         if self.separates(settings) {
             options.set_enable_blob_files(true);
             options.set_min_blob_size(settings.min_blob_size);
@@ -205,6 +208,9 @@ impl Rocks {
         if let Some(bytes) = settings.log_bytes_max {
             all.push(("max_total_wal_size", bytes.to_string()));
             all.push(("avoid_flush_during_recovery", (!self.flushes_replayed).to_string()));
+        }
+        if let Some(dir) = &settings.log_dir {
+            all.push(("wal_dir", dir.display().to_string()));
         }
         if self.shape == Shape::Paper {
             all.push(("num_levels", PAPER_LEVELS.to_string()));

@@ -31,7 +31,7 @@ pub struct RequestArgs {
     /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
-    /// LavaStore: a directory on a second disk, for the log
+    /// LavaStore, RocksDB: a directory on a second disk, for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
     /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
@@ -59,6 +59,7 @@ impl RequestArgs {
     /// What makes no sense.
     pub(super) fn complaint(&self, all: &BenchArgs) -> Option<&'static str> {
         let own = matches!(all.workload, Workload::Async | Workload::Sync);
+        let writes = matches!(all.workload, Workload::Overwrite | Workload::Ycsb);
         if self.depth == 0 || self.depth > DEPTH_MAX || self.writers == 0 || self.writers > DEPTH_MAX {
             Some("--depth and --writers must be 1 to 4096")
         } else if own && (all.threads.is_some() || all.rate.is_some() || all.batch != 1) {
@@ -73,8 +74,10 @@ impl RequestArgs {
             Some("--loggers must be 1 to 3")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
             Some("--spandb is of ablation alone, without --policy")
-        } else if self.log_dir.is_some() && !(self.spandb || own) {
-            Some("--log-dir is of async, sync and ablation --spandb alone: a store of its own is made there")
+        } else if self.log_dir.is_some() && !(self.spandb || own || writes) {
+            Some(
+                "--log-dir is of async, sync, overwrite, ycsb and ablation --spandb alone: a store of its own is made there",
+            )
         } else {
             None
         }
