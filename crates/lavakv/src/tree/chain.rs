@@ -112,7 +112,7 @@ impl Chain {
 
 /// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
 /// has become less, what compaction must move has not.
-fn l0_depth(
+pub(super) fn l0_depth(
     version: &Version,
     policy: &dyn CompactionPolicy,
     set_aside: &SetAside,

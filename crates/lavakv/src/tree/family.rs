@@ -1,18 +1,18 @@
 //! A column family at run time: its name, options, and the read state readers pin.
 
 use crate::context::ablation::Ablation;
-use crate::context::drain::Level0Drain;
+use crate::context::drain::level_0::Level0Drain;
 use crate::context::fit::Fit;
 use crate::context::options::{FamilyOptions, Options};
 use crate::context::pacer::Pacer;
-use crate::tree::chain::Chain;
+use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
 use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock, rank};
-use base::{Error, Result, SeqNo};
+use base::{Error, HashSet, Result, SeqNo};
 use lsm::policy::{CompactionPolicy, Policies, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
@@ -336,6 +336,20 @@ impl Family {
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,
         });
+    }
+
+    /// How deep level 0 would be without these tables of it.
+    pub fn l0_depth_without(&self, tables: &HashSet<u64>) -> usize {
+        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
+        let version = self.read_state().version.clone();
+        let mut levels = version.levels.clone();
+        let left = version.files(0).iter().filter(|f| !tables.contains(&f.number)).cloned();
+        levels[0] = left.collect::<Vec<_>>().into();
+        let version = Version { levels, ..Version::new(self.id) };
+        let depth = |policy: Arc<dyn CompactionPolicy>| {
+            chain::l0_depth(&version, policy.as_ref(), &set_aside, &options, self.of_store.memtable_bytes)
+        };
+        policy.map_or(0, depth)
     }
 
     /// What readers will see of a version once it is installed: worked out before anybody is held up.

@@ -193,7 +193,8 @@ fn of_family(writes: &WritePath, family: &Family) -> Pressure {
         ..family.look(|read_state| seen_of(read_state, limited, writes.context.options.memtable_bytes))
     };
     if let Some(l0) = &mut p.l0 {
-        (l0.draining, l0.bytes_per_s) = (family.level_0.draining(), family.level_0.bytes_per_s());
+        l0.draining = family.level_0.draining();
+        l0.bytes_per_s = family.level_0.bytes_per_s(writes.context.now_ns());
     }
     // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
     if p.is_slow_for_levels() && writes.context.health.is_stuck(writes.context.now_ns()) {

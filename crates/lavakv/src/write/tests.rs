@@ -4,7 +4,8 @@
 //! A machine with a device of stated bandwidth and nothing else that takes time but the writers' own work. Its background does a step
 //! whenever no writer can go on; writers are state machines ([`WriteOp`]), so any number of them can be under way, and each goes on
 //! when its time has come or its need is met. A step takes as long as its bytes take on the device: writers that could have
-//! gone on meanwhile do so right after it, in the order of their times.
+//! gone on meanwhile do so right after it, in the order of their times. So of a wait for time the time counts that was asked for; a wait for
+//! anything else may be longer by a step, since here nothing more urgent begins before that has ended.
 
 use super::need::Need;
 use super::write_path::{WriteOp, WriteStep};
@@ -15,12 +16,14 @@ use crate::{Db, Durability, FamilyOptions, Options, PolicyChoice};
 use base::ValueKind;
 use io::Rng;
 use io::sim::{Costs, SimEnv};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
-/// Of the machine and of the writers. Not every seed keeps the budget under `vlsm`: of sixteen, three to five have a wait for level 0 that is
-/// up to 4.3 ms over it.
-const SEED: u64 = 1;
+/// Of the machine and of the writers.
+const SEEDS: RangeInclusive<u64> = 1..=16;
+/// Every night.
+const MANY_SEEDS: RangeInclusive<u64> = 1..=64;
 /// Of a full store.
 const DATA: u64 = 24 << 20;
 const BUDGET_NS: u64 = 10 * MS;
@@ -46,9 +49,9 @@ struct Load {
 struct Told {
     bytes: u64,
     puts: u64,
-    /// The longest wait, and those above the budget, by cause.
+    /// The longest wait, by cause, and how far one was over what it may be.
     longest_ns: [u64; StallCause::ALL.len()],
-    over: [u64; StallCause::ALL.len()],
+    over_ns: [u64; StallCause::ALL.len()],
     waited_ns: [u64; StallCause::ALL.len()],
     /// The longest time in which nobody got on.
     still_ns: u64,
@@ -58,13 +61,15 @@ struct Told {
 }
 
 impl Told {
-    fn add(&mut self, cause: Option<StallCause>, ns: u64) {
+    /// A put is done that has waited, for time alone or for something else as well.
+    fn add(&mut self, cause: Option<StallCause>, ns: u64, is_for_time: bool) {
         self.puts += 1;
         let Some(cause) = cause else { return };
         let i = cause as usize;
+        let at_most_ns = if is_for_time { BUDGET_NS } else { BUDGET_NS + self.step_ns };
         self.waited_ns[i] += ns;
         self.longest_ns[i] = self.longest_ns[i].max(ns);
-        self.over[i] += u64::from(ns > BUDGET_NS);
+        self.over_ns[i] = self.over_ns[i].max(ns.saturating_sub(at_most_ns));
     }
 }
 
@@ -73,8 +78,9 @@ struct Client<'a> {
     /// When it can go on, if it waits for nothing else.
     at_ns: u64,
     need: Option<Need>,
-    /// When it began to wait, and for what longest.
-    begun_ns: u64,
+    /// What it has waited of its operation, and for what last.
+    waited_ns: u64,
+    is_for_time: bool,
     cause: Option<StallCause>,
 }
 
@@ -108,7 +114,8 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
     let noise = noise();
     let (writes, family) = (&db.engine().writes, &db.default_column_family().0);
     let begun_ns = sim.now_ns();
-    let client = |_| Client { op: None, at_ns: begun_ns, need: None, begun_ns, cause: None };
+    let client =
+        |_| Client { op: None, at_ns: begun_ns, need: None, waited_ns: 0, is_for_time: true, cause: None };
     let mut clients: Vec<Client<'_>> = (0..load.writers).map(client).collect();
     let mut told = Told::default();
     let mut last_ns = begun_ns;
@@ -117,6 +124,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
         for client in &mut clients {
             while client.at_ns <= now_ns && client.need.as_ref().is_none_or(|need| writes.is_met(need)) {
                 if client.need.take().is_some() {
+                    client.waited_ns += now_ns - client.at_ns;
                     client.at_ns = now_ns;
                 }
                 let pause_ns = (client.at_ns - begun_ns) / MS % (3 * load.burst_ms).max(1);
@@ -126,7 +134,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                     continue;
                 }
                 let op = client.op.get_or_insert_with(|| {
-                    (client.begun_ns, client.cause) = (now_ns, None);
+                    (client.waited_ns, client.is_for_time, client.cause) = (0, true, None);
                     let key = &keys[rng.below(load.keys) as usize];
                     let value = value(&noise, rng.next_u64(), load.value_len);
                     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
@@ -134,7 +142,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                 });
                 match op.step(u64::MAX).unwrap() {
                     WriteStep::Done => {
-                        told.add(client.cause, now_ns - client.begun_ns);
+                        told.add(client.cause, client.waited_ns, client.is_for_time);
                         told.bytes += load.value_len as u64;
                         told.still_ns = told.still_ns.max(now_ns - last_ns);
                         last_ns = now_ns;
@@ -143,10 +151,12 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                     }
                     WriteStep::Needs(Need::Time(ns, cause)) => {
                         client.at_ns = now_ns + ns;
+                        client.waited_ns += ns;
                         client.cause = Some(cause);
                     }
                     WriteStep::Needs(need) => {
                         client.cause = need.cause().or(client.cause);
+                        (client.at_ns, client.is_for_time) = (now_ns, false);
                         client.need = Some(need);
                     }
                 }
@@ -184,45 +194,77 @@ fn options(family: FamilyOptions) -> Options {
     }
 }
 
-/// Runs a load with one writer and with many, without a pause and in bursts. What waits is at most 16 KB, which every link drains
-/// within the budget. Who could have gone on while a step ran does so after it, which is not the engine's wait.
-fn within_the_budget(policy: &str, min_blob_size: usize, causes: &[StallCause]) {
+/// What writes: one writer and many, at full speed and in bursts.
+fn loads(min_blob_size: usize) -> impl Iterator<Item = Load> {
+    let load = move |writers, value_len: usize, burst_ms| {
+        let value_len = value_len.max(2 * min_blob_size);
+        Load { writers, value_len, keys: DATA / value_len as u64, ms: 1000, burst_ms }
+    };
+    let writers = [(1, 16 << 10), (16, 1 << 10), (64, 200)].into_iter();
+    writers.flat_map(move |(writers, len)| [0, 300].map(|burst_ms| load(writers, len, burst_ms)))
+}
+
+/// Runs some of the loads with each of the seeds. What waits is at most 16 KB, which every link drains within the budget.
+fn within_the_budget(
+    policy: &str,
+    min_blob_size: usize,
+    causes: &[StallCause],
+    seeds: RangeInclusive<u64>,
+    is_drawn: impl Fn(u64, usize) -> bool,
+) {
     let mut met = [false; StallCause::ALL.len()];
-    for (writers, value_len) in [(1, 16 << 10), (16, 1 << 10), (64, 200)] {
-        for burst_ms in [0, 300] {
-            let value_len = value_len.max(2 * min_blob_size);
-            let load = Load { writers, value_len, keys: DATA / value_len as u64, ms: 1000, burst_ms };
+    for seed in seeds {
+        for (_, load) in loads(min_blob_size).enumerate().filter(|(nth, _)| is_drawn(seed, *nth)) {
             let policy = PolicyChoice::named(policy).unwrap();
             let options = options(FamilyOptions { min_blob_size, policy, ..FamilyOptions::default() });
-            let sim = SimEnv::new(SEED);
+            let sim = SimEnv::new(seed);
             let db = filled(&sim, options, &load);
-            let told = run(&db, &sim, &load, SEED);
-            println!("{load:?}: {told:?}");
+            let told = run(&db, &sim, &load, seed);
+            println!("seed {seed}, {load:?}: {told:?}");
             for cause in StallCause::ALL {
-                let longest_ns = told.longest_ns[cause as usize];
-                met[cause as usize] |= longest_ns > 0;
-                assert!(
-                    longest_ns <= BUDGET_NS + told.step_ns,
-                    "a wait of {longest_ns} ns for {}, {load:?}: {told:?}",
-                    cause.name()
-                );
+                met[cause as usize] |= told.longest_ns[cause as usize] > 0;
+                let (over_ns, name) = (told.over_ns[cause as usize], cause.name());
+                assert_eq!(over_ns, 0, "ns over the budget for {name}, seed {seed}, {load:?}: {told:?}");
             }
         }
     }
     causes.iter().for_each(|cause| assert!(met[*cause as usize], "nobody waited for {}", cause.name()));
 }
 
+/// Every load in turn.
+fn in_turn(seed: u64, nth: usize) -> bool {
+    seed as usize % 6 == nth
+}
+
+/// And those of many writers at full speed with each seed: they wait most.
+fn often(seed: u64, nth: usize) -> bool {
+    nth == 2 || nth == 4 || in_turn(seed, nth)
+}
+
+const LEVELED: [StallCause; 2] = [StallCause::Memory, StallCause::Levels];
+const VLSM: [StallCause; 3] = [StallCause::Memory, StallCause::L0, StallCause::Levels];
+const SEPARATED: [StallCause; 2] = [StallCause::Memory, StallCause::Garbage];
+
 #[test]
 fn memory_and_levels() {
-    within_the_budget("leveled", 0, &[StallCause::Memory, StallCause::Levels]);
+    within_the_budget("leveled", 0, &LEVELED, SEEDS, in_turn);
 }
 
 #[test]
 fn level_0_of_a_queue() {
-    within_the_budget("vlsm", 0, &[StallCause::Memory, StallCause::L0, StallCause::Levels]);
+    within_the_budget("vlsm", 0, &VLSM, SEEDS, often);
 }
 
 #[test]
 fn garbage() {
-    within_the_budget("leveled", 128, &[StallCause::Memory, StallCause::Garbage]);
+    within_the_budget("leveled", 128, &SEPARATED, SEEDS, in_turn);
+}
+
+#[test]
+#[ignore = "ten minutes: every night"]
+fn many_seeds_keep_the_budget() {
+    within_the_budget("leveled", 0, &LEVELED, MANY_SEEDS, |_, _| true);
+    within_the_budget("vlsm", 0, &VLSM, MANY_SEEDS, |_, _| true);
+    within_the_budget("leveled", 128, &SEPARATED, MANY_SEEDS, |_, _| true);
+    within_the_budget("vlsm", 128, &SEPARATED, MANY_SEEDS, |_, _| true);
 }

@@ -12,8 +12,9 @@
 //!
 //! Of one family:
 //!
-//! * **L0** ([`Level0`]): from the slow-down depth on the level must not reach its stop before the compaction that drains it has ended. With room for
-//!   `r` more memtables until then, `l` that the compaction has still to do and a measured rate `d` of draining, the allowed rate is `d * r / l`.
+//! * **L0** ([`Level0`]): from the slow-down depth on the level must not reach its stop before the compactions that drain it have ended. With room for
+//!   `r` more memtables until then, `l` that they have still to do and a measured rate `d` of draining, the allowed rate is `d * r / l` at most. With a
+//!   part `x` of the way from the stop to the slow-down depth left it is `x / (1 - x)` times `d`, but where one compaction takes all there is.
 //! * **levels**: from [`EXCESS_SLOW_PERCENT`] percent of the store in tables above the targets of their levels on, writers come to
 //!   the rate at which the tree absorbs what is flushed: with `e` percent more the allowed rate is that rate times
 //!   [`EXCESS_BALANCE_PERCENT`]` / e`, and far above less.
@@ -28,7 +29,7 @@
 //! before they take the writer's lock, so that nobody else waits for what one of them owes. The functions here are pure; the write path
 //! sleeps. After vLSM (admission control rather than stops).
 
-use crate::context::drain::Draining;
+use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
 use crate::context::pacer::RATE_FLOOR;
 
@@ -74,31 +75,37 @@ pub(crate) struct Level0 {
     pub bytes_per_s: u64,
 }
 
-/// As long as a compaction that takes little of level 0 is not the last one, there is so much more to do, in parts of what is between
-/// slow-down and stop. Else writers would go between all and nothing with each of them.
-const SMALL_STEPS: f64 = 0.25;
-
 impl Level0 {
-    /// What is allowed until the compaction that drains it has ended, so that it is then as deep as it can be drained without a stop: where a
-    /// compaction takes all, half of the stop, and where it takes little, in the middle between slow-down and stop.
+    /// What is allowed: all of it where a compaction takes all of level 0, so that the level is half as deep as the stop when that has ended; else what drains it,
+    /// times [`Self::balanced`], and no more than what keeps it from the stop until what is under way has ended.
     ///
     /// Before anything was measured, a quarter of the flush rate stands in.
     fn allowed_rate(&self, flush_bytes_per_s: u64) -> u64 {
         let known = Some(self.bytes_per_s).filter(|rate| *rate > 0);
         let rate = known.unwrap_or(flush_bytes_per_s / 4).max(RATE_FLOOR) as f64;
-        let Draining { takes, left, takes_all } = self.draining;
-        let (rest, least) = match takes_all {
-            true => (self.stop / 2.0, 0.0),
-            false => ((self.slowdown + self.stop) / 2.0, (self.stop - self.slowdown) * SMALL_STEPS),
-        };
-        let (takes, left) = match takes_all && takes == 0.0 {
-            // The next one has all of it to do.
-            true => (self.depth, self.depth),
-            false => (takes.max(least), left.max(least)),
-        };
+        let Draining { takes, left, takes_all, .. } = self.draining;
         // One is kept in hand at both ends: else the last of the room would be gone before the last of the work.
-        let room = (rest + takes).min(self.stop) - self.depth;
-        ((rate * room.max(0.0) / (left + 1.0)) as u64).max(RATE_FLOOR / 4)
+        let evenly = |rest: f64, left: f64| (rest.min(self.stop) - self.depth).max(0.0) / (left + 1.0);
+        let part = match takes_all {
+            // The next one has all of it to do.
+            true if takes == 0.0 => evenly(self.stop / 2.0 + self.depth, self.depth),
+            true => evenly(self.stop / 2.0 + takes, left),
+            false if base::canary::is("price-of-level-0-has-a-step") => {
+                let (middle, few) = ((self.slowdown + self.stop) / 2.0, (self.stop - self.slowdown) / 4.0);
+                evenly(middle + takes.max(few), left.max(few))
+            }
+            false => evenly(self.stop, left).min(self.balanced()),
+        };
+        ((rate * part) as u64).max(RATE_FLOOR / 4)
+    }
+
+    /// With a part x of the way from the stop to where slowing starts: x / (1 - x), so it comes to rest in the middle if what drains it was measured well,
+    /// at two thirds if that is half of it, and has no step anywhere. What compactions under way have done counts
+    /// as if they had ended: else the price would rise while they run, and fall with each that ends.
+    fn balanced(&self) -> f64 {
+        let depth = self.depth - self.draining.fallen;
+        let x = (self.stop - depth) / (self.stop - self.slowdown).max(1.0);
+        if x < 1.0 { x.max(0.0) / (1.0 - x) } else { f64::INFINITY }
     }
 }
 

@@ -25,6 +25,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "writers are not slowed down for what lies above the targets of the levels, and a store of small values grows to twice its data",
     ),
     test(
+        "price-of-level-0-has-a-step",
+        ("lavastore-lavakv", "--lib"),
+        "write::tests::level_0_of_a_queue",
+        "where nothing drains level 0 at the moment, a little less than its stop stops writers nearly",
+    ),
+    test(
+        "level-0-drains-as-fast-as-its-jobs",
+        ("lavastore-lavakv", "--lib"),
+        "context::drain::level_0::tests::time_counts_in_which_the_chain_has_work",
+        "what other jobs do while level 0 is deep takes no time, and writers are told that it drains faster than it does",
+    ),
+    test(
         "empty-durable-batch-not-synced",
         ("lavastore-lavakv", "--test api"),
         "sync::buffered_writes_before_it_survive_a_loss_of_power",

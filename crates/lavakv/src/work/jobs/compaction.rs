@@ -7,6 +7,8 @@
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
+use crate::context::Context;
+use crate::context::drain::level_0::Share;
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
@@ -15,8 +17,8 @@ use crate::plan::room::output_bytes;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::file_meta;
-use base::Result;
 use base::sync::lock;
+use base::{HashSet, Result};
 use lsm::policy::{Compaction, CompactionPolicy, Facts, InProgress, Reason};
 use merge::Running;
 use pieces::{Created, Ended, Merged, Piece, Pieces};
@@ -52,8 +54,8 @@ struct Begun {
     at_ns: u64,
     /// How many in a row were due.
     chain: u64,
-    /// It drains level 0.
-    drains: Option<Drains>,
+    /// Level 0 waits for it.
+    in_chain: Option<InChain>,
 }
 
 /// A thread's part in a compaction.
@@ -69,25 +71,49 @@ pub(crate) struct CompactionJob {
     whole: Arc<Whole>,
 }
 
-/// As long as this is there level 0 of the family is being drained.
-struct Drains(Arc<Family>);
+/// A job of the chain that level 0 waits for, as long as this is there.
+struct InChain {
+    context: Arc<Context>,
+    family: Arc<Family>,
+    /// What it takes of level 0; `None`: it makes room for that.
+    share: Option<Share>,
+}
 
-impl Drains {
-    /// Of this compaction, in a version: what it takes of level 0, in tables as deep as that is.
-    fn begin(family: &Arc<Family>, compaction: &Compaction) -> Option<Drains> {
-        let (depth, bytes) = family.look(|seen| (seen.chain.l0_depth as f64, seen.version.level_bytes(0)));
-        drains(compaction).then(|| {
-            let share = bytes_of(compaction, 0) as f64 / bytes.max(1) as f64;
-            family.level_0.is_drained(depth * share.min(1.0), depth);
-            Drains(family.clone())
-        })
+impl InChain {
+    /// Of this compaction. `None`: it has nothing to do with level 0. `taken`: what jobs of level 0 take there with this one.
+    fn begin(
+        jobs: &Jobs,
+        family: &Arc<Family>,
+        compaction: &Compaction,
+        taken: &HashSet<u64>,
+    ) -> Option<InChain> {
+        let drains = drains(compaction);
+        if !drains && !spills(compaction) {
+            return None;
+        }
+        family.level_0.begins(jobs.context.now_ns());
+        let share = drains.then(|| {
+            let own: HashSet<u64> = compaction.input_files().map(|(_, f)| f.number).collect();
+            let others = taken.difference(&own).copied().collect();
+            let (depth, left) = (family.l0_depth_without(&others), family.l0_depth_without(taken));
+            let falls = depth.saturating_sub(left) as f64;
+            family.level_0.is_drained(bytes_of(compaction, 0), falls, depth as f64)
+        });
+        Some(InChain { context: jobs.context.clone(), family: family.clone(), share })
     }
 }
 
-impl Drop for Drains {
+impl Drop for InChain {
     fn drop(&mut self) {
-        self.0.level_0.rests();
+        self.share.iter().for_each(|share| self.family.level_0.rests(share));
+        let is_deep = self.family.look(|seen| seen.chain.l0_depth > seen.options.l0_slowdown_files);
+        self.family.level_0.ends(self.context.now_ns(), is_deep);
     }
+}
+
+/// True if level 0 waits for it.
+fn spills(compaction: &Compaction) -> bool {
+    !compaction.trivial_move && matches!(compaction.reason, Reason::Spill | Reason::PoorSpill)
 }
 
 /// True if level 0 has less to do after it. Merging inside level 0 drains nothing: counted in, it would let writers run into the stop.
@@ -127,6 +153,8 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
     let pins = jobs.files.pins.pin(values::names_to_pin(&version, &files));
     let pieces_max = pieces_max(jobs, set, class_of(&compaction));
+    let busy = set.of(family.id);
+    let taken = version.files(0).iter().map(|f| f.number).filter(|number| busy.has_file(*number)).collect();
     let compaction = Arc::new(compaction);
     let held = compaction.clone();
     let claim = Claim::new(jobs, move |set| set.ended(number, &held)).with(pins, grant);
@@ -137,7 +165,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         let begun = Begun {
             at_ns: jobs.context.now_ns(),
             chain: policy.chain_len(&facts, compaction.level) as u64,
-            drains: Drains::begin(&family, &compaction),
+            in_chain: InChain::begin(&jobs, &family, &compaction, &taken),
         };
         let whole = Arc::new(Whole {
             number,
@@ -210,8 +238,8 @@ impl Whole {
     /// A piece has come so far.
     fn wrote(&self, piece: &Piece, running: &Running) {
         let written = self.pieces.wrote(piece, running.written_bytes);
-        if let Some(Drains(family)) = &self.begun.drains {
-            family.level_0.has_come(written as f64 / self.compaction.input_bytes().max(1) as f64);
+        if let Some(InChain { family, share: Some(share), .. }) = &self.begun.in_chain {
+            family.level_0.has_come(share, written as f64 / self.compaction.input_bytes().max(1) as f64);
         }
         if let Some(grant) = self.claim.grant() {
             grant.wrote(|| self.pieces.created(piece, running.created()));
@@ -293,12 +321,10 @@ impl Whole {
         let (jobs, c) = (&self.jobs, &self.compaction);
         let took_ns = || jobs.context.now_ns() - self.begun.at_ns;
         if drains(c) {
-            self.family.level_0.record_drained(bytes_of(c, 0), took_ns());
+            let stop_files = self.family.options().l0_stop_files;
+            self.family.level_0.record_drained(bytes_of(c, 0), jobs.context.now_ns(), stop_files);
         }
         let (spills, is_poor) = (c.reason == Reason::Spill, c.reason == Reason::PoorSpill);
-        if (spills || is_poor) && !c.trivial_move {
-            self.family.level_0.record_spilled(bytes_of(c, c.level), took_ns());
-        }
         if !c.trivial_move {
             let times = &jobs.context.times;
             times.compaction.record_ns(took_ns());

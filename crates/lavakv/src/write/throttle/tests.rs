@@ -66,15 +66,40 @@ fn drained(takes: impl Fn(f64) -> f64, begins_at: f64) -> (f64, f64, f64) {
         depth += step * allowed;
         if draining.takes == 0.0 && depth >= begins_at {
             let takes = takes(depth.floor());
-            draining = Draining { takes, left: takes, takes_all: takes > 0.75 * depth };
+            draining = Draining { takes, left: takes, fallen: 0.0, takes_all: takes > 0.75 * depth };
         }
-        draining.left -= step;
+        (draining.left, draining.fallen) = (draining.left - step, draining.fallen + step);
         if draining.takes > 0.0 && draining.left <= 0.0 {
             depth -= draining.takes;
-            (draining.takes, draining.left, done) = (0.0, 0.0, done + 1);
+            draining = Draining { takes_all: draining.takes_all, ..Default::default() };
+            done += 1;
         }
     }
     (low, high, deepest)
+}
+
+/// From where slowing starts to the stop, with or without compactions under way, a little deeper is a little slower.
+#[test]
+fn the_price_of_level_0_has_no_steps() {
+    let under_way = |takes: f64, part: f64| Draining {
+        takes,
+        left: takes * (1.0 - part),
+        fallen: takes * part,
+        takes_all: false,
+    };
+    for draining in [under_way(0.0, 0.0), under_way(1.0, 0.5), under_way(6.0, 0.1), under_way(6.0, 0.9)] {
+        let rate = |depth| {
+            let l0 = Level0 { depth, slowdown: 16.0, stop: 32.0, draining, bytes_per_s: 1000 * MB };
+            l0.allowed_rate(0) as f64 / MB as f64
+        };
+        let mut depth = 16.0;
+        while depth < 31.0 {
+            let (now, next) = (rate(depth), rate(depth + 0.1));
+            assert!(next <= now && next > 0.85 * now, "{draining:?} at {depth}: {next} after {now}");
+            depth += 0.1;
+        }
+        assert!(rate(31.0) > 50.0, "{draining:?}: it goes on at a twentieth of what drains it");
+    }
 }
 
 /// However much a compaction takes, writers come to what drains the level and stay near it, and do not meet the stop.
