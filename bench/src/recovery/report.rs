@@ -42,7 +42,7 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
     /// Bytes of tables that it left.
     pub table_bytes_before: u64,
-    /// Bytes of tables when the store was open: what grew was flushed.
+    /// Bytes of tables when the store was open, those of a flush that has just begun too.
     pub table_bytes: u64,
     /// The machine.
     pub machine: String,
@@ -92,14 +92,13 @@ impl RecoveryReport {
 
     /// For people.
     pub fn text(&self) -> String {
-        let flushed = self.table_bytes.saturating_sub(self.table_bytes_before);
         format!(
             "engine                        {}\n\
              written, then killed          {} keys, {}, in {:.1} s\n\
              left                          {} of logs, {} of tables\n\
              opened in                     {:.0} ms, {:.0} MB/s; at most {} threads, {:.2} s of processor\n\
              read, written                 {}, {}\n\
-             flushed                       {}\n\
+             tables then                   {}\n\
              memory, peak                  {}\n\
              checked                       {} keys, all there\n",
             self.engine,
@@ -114,7 +113,7 @@ impl RecoveryReport {
             self.cpu_seconds,
             human_bytes(self.bytes_read),
             human_bytes(self.bytes_written),
-            human_bytes(flushed),
+            human_bytes(self.table_bytes),
             human_bytes(self.rss_peak_bytes),
             human_count(self.records),
         )

@@ -16,6 +16,7 @@
 //!
 //! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
 
+mod inserts;
 pub(crate) mod overflow;
 
 use crate::batch::{self, Change, DEFAULT_FAMILY};
@@ -33,6 +34,7 @@ use crate::tree::family::Family;
 use crate::work::jobs::flush;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
+use inserts::Inserts;
 use io::{DirEntry, Env, FileLock};
 use overflow::Overflow;
 use std::path::Path;
@@ -386,19 +388,21 @@ pub(crate) fn replay(
     for payload in carried.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
+    let mut inserts = Inserts::by_threads(engine);
     let mut take = |tenant: TenantId, first_seq: SeqNo, payload: &[u8]| {
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
         }
-        replay_carried(engine, &state, &mut placed, carried, first_seq)?;
-        replay_batch(engine, &state, &mut placed, first_seq, payload)?;
-        match mode {
-            RecoveryMode::ReadWrite => overflow.relieve(&placed),
-            RecoveryMode::ReadOnly => Ok(()),
+        carry_over(&mut inserts, &state, &mut placed, carried, first_seq)?;
+        replay_batch(&mut inserts, &state, &mut placed, first_seq, payload)?;
+        if mode == RecoveryMode::ReadOnly {
+            return Ok(());
         }
+        overflow.relieve(&placed, || inserts.settle())
     };
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
+    inserts.settle();
     replay_carried(engine, &state, &mut placed, carried, SeqNo::MAX)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
@@ -435,8 +439,9 @@ pub(crate) fn replay_up_to_damage(
         store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
+    let mut inserts = Inserts::at_once(engine);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
-        replay_batch(engine, &state, &mut placed, first_seq, payload)
+        replay_batch(&mut inserts, &state, &mut placed, first_seq, payload)
     });
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let (report, of_log) = wal::recover_up_to_damage(env, dir, state.store.uid, &groups, &mut on_batch)?;
@@ -502,21 +507,33 @@ pub(crate) fn replay_carried(
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
+    carry_over(&mut Inserts::at_once(engine), state, placed, carried, below)
+}
+
+/// The same, in the middle of a replay.
+fn carry_over(
+    inserts: &mut Inserts<'_>,
+    state: &State,
+    placed: &mut Replayed,
+    carried: &mut CarriedBatches,
+    below: SeqNo,
+) -> Result<()> {
     while let Some((first_seq, payload)) = carried.next_below(below) {
-        replay_batch(engine, state, placed, first_seq, &payload)?;
-        let mut writer = engine.writes.lock();
+        replay_batch(inserts, state, placed, first_seq, &payload)?;
+        let mut writer = inserts.engine().writes.lock();
         writer.carried_seq = writer.next_seq.saturating_sub(1);
     }
     Ok(())
 }
 
 fn replay_batch(
-    engine: &Engine,
+    inserts: &mut Inserts<'_>,
     state: &State,
     placed: &mut Replayed,
     logged_seq: SeqNo,
     payload: &[u8],
 ) -> Result<()> {
+    let engine = inserts.engine();
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
         return Err(Error::corruption("a batch in the log has another sequence than its record"));
@@ -546,7 +563,7 @@ fn replay_batch(
                 } else if change.kind == ValueKind::PlacedReference {
                     crate::large::segments::check(&engine.tree, &family, &change)?;
                 }
-                engine.writes.insert_one(&family, seq, &change);
+                inserts.put(&family, seq, &change);
                 if changed.last().is_none_or(|last| last.id != family.id) {
                     changed.push(family);
                 }

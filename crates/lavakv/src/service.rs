@@ -201,7 +201,8 @@ fn no_room(engine: &Engine, e: &Error) -> Error {
 /// own, but every open adds a group, so a store that is opened often must flush now and then.
 const OLD_GROUPS_MAX: usize = 2;
 /// With more of them than this a store does not open before they are gone. Processes that live for one command never
-/// get to the end of a job in the background, and the log would grow by a group with each of them.
+/// get to the end of a job in the background, and the log would grow by a group with each of them. Groups as long as a group
+/// can be do not count: they are those of a store that was at work, and their number has a bound of its own.
 const OLD_GROUPS_BOUND: usize = 16;
 /// The same where an opening took of the ballast: each of these groups is a part of it, and a flush has room as long as some
 /// of it is left.
@@ -210,6 +211,13 @@ const OLD_GROUPS_SHORT: usize = 1;
 /// The groups of LavaKV's log, the one that was just begun included.
 fn old_groups(engine: &Engine) -> usize {
     engine.files.manifest.state().store.log_chain(Lane::FIRST).count()
+}
+
+/// Those that are shorter than a group can be.
+fn short_groups(engine: &Engine) -> usize {
+    let state = engine.files.manifest.state();
+    let is_short = |len: u64| len < engine.context.options.log_group_bytes;
+    state.store.log_chain(Lane::FIRST).filter(|group| is_short(group.len)).count()
 }
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
@@ -222,8 +230,10 @@ fn flush_recovered(engine: &Engine) {
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     let short = engine.log.files().ballast_is_short();
-    let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
-    let within = old_groups(engine) <= bound + 1;
+    let within = match short {
+        true => old_groups(engine) <= OLD_GROUPS_SHORT + 1,
+        false => short_groups(engine) <= OLD_GROUPS_BOUND + 1,
+    };
     if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }

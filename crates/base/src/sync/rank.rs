@@ -177,6 +177,8 @@ ranks! {
     LogCommit,
     /// Log: what was read ahead while it is replayed.
     LogAhead,
+    /// Replay: the changes that wait for a thread that puts them into memtables.
+    ReplayLots,
     /// What is known later: whether it is, and whom to wake.
     Completion,
     /// Requests: those of a queue that are over.

@@ -42,14 +42,15 @@ impl<'a> Overflow<'a> {
     }
 
     /// After each batch: flushes some of what was replayed if there is too much of it, and room for tables. What the log holds was in
-    /// memory once.
-    pub fn relieve(&mut self, placed: &Replayed) -> Result<()> {
+    /// memory once. `settle`: all that was replayed is in the memtables.
+    pub fn relieve(&mut self, placed: &Replayed, settle: impl FnOnce()) -> Result<()> {
         let engine = self.engine;
         let over_bound = engine.writes.large.segments.over_bound.swap(false, Ordering::AcqRel);
         let is_large = over_bound || engine.space.memory.used() >= memory_bytes_max(engine);
         if !is_large || engine.context.health.must_wait(engine.context.env.clock.now_ns()) {
             return Ok(());
         }
+        settle();
         if !std::mem::replace(&mut self.judged, true) && !base::canary::is("recovery-flushes-unjudged") {
             self.judge_log()?;
         }

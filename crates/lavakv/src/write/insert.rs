@@ -5,9 +5,11 @@ use crate::batch::payload::Payload;
 use crate::batch::{Change, Entries};
 use crate::tree::family::Family;
 use base::{SeqNo, ValueKind};
+use memtable::MemTable;
 use std::sync::Arc;
 use table::SegmentReference;
 use table::segment::RecordReference;
+use version::FamilyId;
 
 impl WritePath {
     /// Puts the changes into the memtables; returns key and value bytes.
@@ -32,18 +34,30 @@ impl WritePath {
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
         let read_state = family.read_state();
         let before = read_state.active.bytes();
-        read_state.active.insert(seq, change.kind, change.key, change.value);
+        let bytes = self.insert_into(&read_state.active, family.id, seq, change);
         self.space.memory.grew(read_state.active.bytes() - before);
+        bytes
+    }
+
+    /// Puts one change into the active memtable of its family, and books no memory; returns key and value bytes.
+    pub fn insert_into(
+        &self,
+        active: &Arc<MemTable>,
+        family: FamilyId,
+        seq: SeqNo,
+        change: &Change<'_>,
+    ) -> u64 {
+        active.insert(seq, change.kind, change.key, change.value);
         let segments = &self.large.segments;
         if change.is_placed() {
             // In recovery: a value that is lost.
             if let Ok(reference) = RecordReference::decode(change.value) {
-                segments.hold(reference.file, family.id, &read_state.active, 0);
+                segments.hold(reference.file, family, active, 0);
             }
         } else if change.kind == ValueKind::PlacedReference {
             let reference =
                 SegmentReference::decode(change.value).expect("checked with the limits of the change");
-            segments.hold(reference.file, family.id, &read_state.active, reference.stored_len);
+            segments.hold(reference.file, family, active, reference.stored_len);
             return change.key.len() as u64 + reference.raw_len;
         }
         (change.key.len() + change.value.len()) as u64

@@ -1,7 +1,8 @@
 //! A store with little in it is small on disk, with the options nobody set, however often it is opened.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, Options, sim::SimEnv};
+use lavastore_lavakv::sim::{CrashKind, SimEnv};
+use lavastore_lavakv::{Db, Options};
 
 fn allocated(sim: &SimEnv) -> u64 {
     env(sim).fs.list(std::path::Path::new(DIR)).unwrap().iter().map(|entry| entry.allocated).sum()
@@ -43,4 +44,28 @@ fn the_log_does_not_grow_with_the_number_of_opens() {
         assert!(groups <= 20, "round {round}: {groups} log groups");
     }
     assert_eq!(contents(&Db::open_in(env(&sim), DIR, Options::default()).unwrap()), model);
+}
+
+/// What a store at work has logged is read again when it is opened, and not flushed before it serves, however many groups that is.
+#[test]
+fn groups_of_full_length_are_not_flushed_at_open() {
+    let sim = SimEnv::new(3);
+    let options = || Options {
+        log_group_bytes: 64 << 10,
+        memtable_bytes: 16 << 20,
+        memory_bytes: 64 << 20,
+        ..Options::default()
+    };
+    let db = Db::open_in(env(&sim), DIR, options()).unwrap();
+    let mut model = Model::new();
+    for n in 0..3000 {
+        db.put(&key(n), &[7; 1000]).unwrap();
+        model.insert(key(n), vec![7; 1000]);
+    }
+    assert!(files_like(&sim, ".log").len() > 30);
+    let after = sim.crash(CrashKind::ProcessKill, 1);
+    drop(db);
+    let db = Db::open_in(env(&after), DIR, options()).unwrap();
+    assert_eq!(files_like(&after, ".ksst").len(), 0, "tables were made before the store was open");
+    assert_eq!(contents(&db), model);
 }

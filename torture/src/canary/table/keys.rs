@@ -343,6 +343,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "every log group has the longest length",
     ),
     test(
+        "replay-settles-while-inserts-run",
+        ("lavastore-lavakv", "--lib"),
+        "open::inserts::tests::lots_are_in_their_memtables_when_a_crew_settles",
+        "memtables are frozen and read while threads still put in what was replayed",
+    ),
+    test(
         "old-log-groups-unbounded",
         ("lavastore-lavakv", "--test api"),
         "small_stores::the_log_does_not_grow_with_the_number_of_opens",

@@ -1,0 +1,189 @@
+//! Replay by threads, under schedules: whoever is faster, what is in the memtables when it settles is what was put, and booked; no
+//! thread is left behind, and none is waited for that has not begun.
+
+use super::*;
+use crate::{ColumnFamily, Db, FamilyOptions, Options};
+use base::InternalIterator;
+use io::sim::threads::Plan;
+use io::sim::{CrashKind, SimEnv};
+use io::{Env, Rng};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Seeds that every change is tried with.
+const SEEDS: u64 = 500;
+/// Seeds with a whole store.
+const STORES: u64 = 150;
+
+/// Starts so many threads and then no more.
+#[derive(Debug)]
+struct Few {
+    spawner: Arc<dyn Spawner>,
+    left: Mutex<u64, rank::Noted>,
+}
+
+impl Spawner for Few {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> base::Result<Box<dyn ThreadHandle>> {
+        let mut left = lock(&self.left);
+        let none = || base::Error::new(base::ErrorKind::Busy, "no more threads");
+        *left = left.checked_sub(1).ok_or_else(none)?;
+        drop(left);
+        self.spawner.spawn(name, priority, body)
+    }
+}
+
+/// A lot of a few changes of these tables; each sequence is given once.
+fn any_lot(mut lot: Lot, tables: &[Arc<MemTable>], next_seq: &mut SeqNo, rng: &mut Rng) -> Lot {
+    lot.tables.extend(tables.iter().cloned());
+    for _ in 0..rng.range(1, 6) {
+        let (key, value) = ([rng.below(20) as u8; 9], vec![*next_seq as u8; rng.below(60) as usize]);
+        let (kind, value) = match rng.below(4) {
+            0 => (ValueKind::Deletion, &b""[..]),
+            1 => (ValueKind::RangeDeletion, &[21; 9][..]),
+            _ => (ValueKind::Value, &value[..]),
+        };
+        let change = Change { kind, family: 1, key: &key, value };
+        lot.push(rng.below(tables.len() as u64) as u32, *next_seq, &change);
+        *next_seq += 1;
+    }
+    lot
+}
+
+/// What one memtable has.
+fn contents(table: &Arc<MemTable>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut entries, mut all) = (table.iter(), Vec::new());
+    entries.seek_to_first().unwrap();
+    while entries.valid() {
+        all.push((entries.key().to_vec(), entries.value().to_vec()));
+        entries.next().unwrap();
+    }
+    all
+}
+
+/// Hands lots to a crew, and puts the same ones in by itself.
+fn handed(seed: u64, env: &Env) {
+    let mut rng = Rng::new(seed);
+    let tables = || (1..=3).map(|id| Arc::new(MemTable::new(id))).collect::<Vec<_>>();
+    let (by_crew, alone) = (tables(), tables());
+    let few = Few { spawner: env.spawner.clone().unwrap(), left: Mutex::new(rng.below(4)) };
+    let crew = Crew::start(&few, THREADS_MAX);
+    let (mut next_seq, mut lot) = (1, Lot::default());
+    for _ in 0..rng.range(1, 4) {
+        for _ in 0..rng.below(12) {
+            let (mut again_seq, mut again) = (next_seq, Rng::new(rng.next_u64()));
+            let mut first = again.clone();
+            lot = crew.hand(any_lot(lot, &by_crew, &mut next_seq, &mut first));
+            assert!(lot.changes.is_empty() && lot.tables.is_empty() && lot.bytes.is_empty());
+            any_lot(Lot::default(), &alone, &mut again_seq, &mut again).put_in();
+            assert!(lock(&crew.shared.shelf).waiting.len() <= WAITING_MAX);
+            if rng.one_in(4) {
+                env.clock.sleep_ns(rng.below(1_000_000));
+            }
+        }
+        crew.settle();
+        for (table, expected) in by_crew.iter().zip(&alone) {
+            assert_eq!(table.len(), expected.len(), "seed {seed}");
+            assert!(contents(table) == contents(expected), "seed {seed}");
+        }
+    }
+    // Some may be left, as when the log is damaged.
+    drop(crew.hand(any_lot(lot, &by_crew, &mut next_seq, &mut rng)));
+}
+
+#[test]
+fn lots_are_in_their_memtables_when_a_crew_settles() {
+    for seed in 1..=SEEDS {
+        let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), move |env| handed(seed, env));
+        let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!(ran.threads <= 1 + THREADS_MAX, "seed {seed}: {} threads", ran.threads);
+    }
+}
+
+/// A thread that panics is not waited for, and what it had is missed.
+#[test]
+fn a_thread_that_panics_is_told() {
+    let spawner = Env::kernel().spawner.unwrap();
+    let crew = Crew::start(&*spawner, 1);
+    let table = Arc::new(MemTable::new(1));
+    let twice = || {
+        let mut lot = Lot { tables: vec![table.clone()], ..Lot::default() };
+        lot.push(0, 1, &Change { kind: ValueKind::Value, family: 1, key: b"key", value: b"value" });
+        lot
+    };
+    twice().put_in();
+    drop(crew.hand(twice()));
+    let is_busy = || {
+        let shelf = lock(&crew.shared.shelf);
+        shelf.waiting.len() + shelf.at_work > 0
+    };
+    while is_busy() {
+        std::thread::yield_now();
+    }
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| crew.settle())).is_err());
+}
+
+fn options(rng: &mut Rng) -> Options {
+    Options {
+        memtable_bytes: 16 << 10,
+        memory_bytes: [32, 64, 256][rng.below(3) as usize] << 10,
+        log_group_bytes: 64 << 10,
+        background_threads: rng.range(1, 5) as usize,
+        ..Options::default()
+    }
+}
+
+/// The last value of each key of each family; `None`: it is deleted.
+type Last = BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>;
+
+/// Puts and deletes in three families, some of the values long enough to lie apart.
+fn write(db: &Db, families: &[ColumnFamily], rng: &mut Rng) -> Last {
+    let mut last = Last::new();
+    for n in 0..rng.range(20, 120) {
+        let (family, key) = (rng.below(3) as usize, rng.below(40).to_be_bytes().to_vec());
+        let len = [8, 200, 900, 5000][rng.below(4) as usize];
+        let value = (!rng.one_in(5)).then(|| vec![n as u8; len]);
+        match &value {
+            Some(value) => db.put_cf(&families[family], &key, value).unwrap(),
+            None => db.delete_cf(&families[family], &key).unwrap(),
+        }
+        last.insert((family, key), value);
+    }
+    last
+}
+
+/// Kills a store, and opens it with threads. How many of those there were.
+fn reopened(seed: u64) -> usize {
+    let mut rng = Rng::new(seed);
+    let (options, sim) = (options(&mut rng), SimEnv::new(seed));
+    // With so much room that all is in the log.
+    let roomy = Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..options.clone() };
+    let db = Db::open_in(sim.env(), "/store", roomy).unwrap();
+    let make = |n: u64| db.create_column_family(&format!("{n}"), FamilyOptions::default()).unwrap();
+    let families: Vec<ColumnFamily> = (0..3).map(make).collect();
+    let expected = write(&db, &families, &mut rng);
+    let after = sim.crash(CrashKind::ProcessKill, seed);
+    drop((families, db));
+    let ran = after.run_threads(&Plan::new(seed), move |env| {
+        let db = Db::open_in(env.clone(), "/store", options.clone()).unwrap();
+        for ((family, key), value) in &expected {
+            let family = db.column_family(&format!("{family}")).unwrap();
+            let found = db.get_cf(&family, key).unwrap();
+            assert!(found.as_deref() == value.as_deref(), "seed {seed}");
+        }
+        db.flush().unwrap();
+        // The job books it after the flush is told.
+        assert!(db.wait_idle(Duration::from_secs(60)), "seed {seed}: {}", db.describe());
+        assert_eq!(db.engine().space.memory.used(), 0, "seed {seed}: what is booked is given back");
+    });
+    ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).threads
+}
+
+#[test]
+fn a_store_that_threads_replay_is_as_it_was() {
+    (1..=STORES).for_each(|seed| assert!(reopened(seed) > 1));
+}
