@@ -131,6 +131,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "recovery makes edits of its own before it has read what the log says of the manifest",
     ),
     test(
+        "recovery-flushes-before-the-log-is-durable",
+        ("lavastore-lavakv", "--lib"),
+        "open::overflow::tests::an_opening_that_is_cut_off_anywhere_leaves_whole_batches",
+        "recovery puts one family's half of a batch into a table, while the other's is in a log that nothing has made durable",
+    ),
+    test(
+        "recovery-flushes-all-families",
+        ("lavastore-lavakv", "--lib"),
+        "open::overflow::tests::many_busy_families_make_few_tables_and_fewer_rounds",
+        "each time that a replay fills memory all families are flushed, and tables are many and small",
+    ),
+    test(
         "manifest-published-out-of-order",
         ("lavastore-version", "--lib"),
         "manifest::tests::group_commit_with_threads",

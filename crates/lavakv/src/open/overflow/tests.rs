@@ -1,0 +1,129 @@
+//! Logs of many busy families, replayed with little memory.
+
+use crate::context::options::{Durability, WriteOptions};
+use crate::{ColumnFamily, Db, Options, WriteBatch};
+use io::sim::{CrashKind, OpKind, Policy, SimEnv};
+
+const DIR: &str = "/store";
+
+/// With which the store is written: nothing is flushed.
+fn roomy() -> Options {
+    Options {
+        memtable_bytes: 16 << 20,
+        memory_bytes: 64 << 20,
+        log_group_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        ..Options::default()
+    }
+}
+
+/// With which it is opened.
+fn narrow(memory_bytes: usize) -> Options {
+    Options { memtable_bytes: memory_bytes / 4, memory_bytes, ..roomy() }
+}
+
+fn family(db: &Db, nth: usize) -> ColumnFamily {
+    db.column_family(&format!("f{nth}")).unwrap()
+}
+
+fn value(batch: usize) -> Vec<u8> {
+    batch.to_le_bytes().repeat(25)
+}
+
+/// A store that is killed with so many batches in its log, each over a family and its neighbour, which are any of so many.
+fn killed(seed: u64, families: usize, batches: usize) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    let db = Db::open_in(sim.env(), DIR, roomy()).unwrap();
+    let made = |nth| db.create_column_family(&format!("f{nth}"), Default::default()).unwrap();
+    let made: Vec<ColumnFamily> = (0..families).map(made).collect();
+    let buffered = WriteOptions { durability: Some(Durability::Buffered), ..WriteOptions::default() };
+    for nth in 0..batches {
+        let mut batch = WriteBatch::new();
+        batch.put_cf(&made[nth % families], &nth.to_be_bytes(), &value(nth));
+        batch.put_cf(&made[(nth + 1) % families], &nth.to_be_bytes(), &value(nth));
+        db.write_opt(&batch, &buffered).unwrap();
+    }
+    assert_eq!(db.stats().flushes, 0);
+    let after = sim.crash(CrashKind::ProcessKill, seed);
+    drop((made, db));
+    after
+}
+
+/// How many batches are there: all up to one, each whole.
+fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
+    let made: Vec<ColumnFamily> = (0..families).map(|nth| family(db, nth)).collect();
+    let has = |nth: usize, of: usize| {
+        let found = db.get_cf(&made[of % families], &nth.to_be_bytes()).unwrap();
+        found.is_some_and(|found| found == value(nth))
+    };
+    let mut end = batches;
+    for nth in 0..batches {
+        let both = (has(nth, nth), has(nth, nth + 1));
+        assert_eq!(both.0, both.1, "half of batch {nth}");
+        if !both.0 {
+            end = end.min(nth);
+        }
+        assert!(nth < end || !both.0, "batch {nth} is there, and {end} is not");
+    }
+    end
+}
+
+/// Some 5 MB of log in 1 MB of memory: tables are of a size that follows from memory and families, and few.
+#[test]
+fn many_busy_families_make_few_tables_and_fewer_rounds() {
+    let (families, batches) = (100, 10_000);
+    let sim = killed(1, families, batches);
+    let options = narrow(2 << 20);
+    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    let tables = sim.count_ops(Some(OpKind::Create), ".ksst");
+    let syncs = sim.count_ops(Some(OpKind::Sync), ".ksst");
+    assert!((100..800).contains(&tables), "{tables} tables");
+    assert_eq!(syncs, tables, "each is synced once");
+    let rounds = sim.count_ops(Some(OpKind::SyncDir), "");
+    assert!((10..60).contains(&rounds), "{rounds} syncs of the directory");
+    assert_eq!(whole_batches(&db, families, batches), batches);
+    let used = db.space().unwrap().memtable_bytes;
+    assert!(used <= options.memory_bytes as u64 / 2, "{used} bytes in memory");
+    assert!(used > 0, "what is in memory when the log ends stays there");
+}
+
+/// Whatever is lost while it is opened, of what no sync had made durable as well: no batch is there by half, and those that were there
+/// after a whole opening are there after the next one.
+#[test]
+fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
+    let (families, batches) = (40, 3000);
+    let sim = killed(2, families, batches);
+    let begin = sim.op_count();
+    let db = Db::open_in(sim.env(), DIR, narrow(512 << 10)).unwrap();
+    let rounds = db.stats().flushes;
+    assert!(rounds > 2 * families as u64, "{rounds} tables");
+    let record = sim.record();
+    drop(db);
+    let moments: Vec<u64> = record.mutations().into_iter().filter(|op| *op >= begin).collect();
+    let (mut ends, step) = (Vec::new(), moments.len() / 60 + 1);
+    for (nth, at) in moments.iter().enumerate().step_by(step) {
+        let kinds = [
+            CrashKind::ProcessKill,
+            CrashKind::PowerLoss,
+            CrashKind::PowerLossWith(Policy::Dropped),
+            CrashKind::PowerLossWith(Policy::Stale),
+        ];
+        let kind = kinds[nth / step % kinds.len()];
+        let after = record.crash_at(*at, kind, *at);
+        let db = Db::open_in(after.env(), DIR, narrow(512 << 10)).unwrap();
+        let end = whole_batches(&db, families, batches);
+        assert!(kind != CrashKind::ProcessKill || end == batches, "{end} batches after operation {at}");
+        ends.push(end);
+    }
+    assert!(ends.len() > 30 && ends.contains(&batches), "{ends:?}");
+}
+
+/// A thousand families with a record each are no reason to flush.
+#[test]
+fn what_fits_into_memory_is_not_flushed() {
+    let (families, batches) = (1000, 1000);
+    let sim = killed(3, families, batches);
+    let db = Db::open_in(sim.env(), DIR, narrow(16 << 20)).unwrap();
+    assert_eq!(db.stats().flushes, 0);
+    assert_eq!(whole_batches(&db, families, batches), batches);
+}
