@@ -4,7 +4,8 @@
 //! such keys, and a flush that writes the key's next value puts it with other hot values into a file of their own: that
 //! file is mostly garbage soon, and is collected for little, while files of cold values are left alone.
 //!
-//! * **Lossy and bounded.** Two generations of fingerprints, all memory allocated at once. A key's fingerprint is four bits
+//! * **Lossy and bounded.** Two generations of fingerprints, all memory allocated at once, with the first key: a thousand families
+//!   in which nothing is overwritten take none. A key's fingerprint is four bits
 //!   in one word of 64, at 16 bits a key: about one stranger in a hundred is taken for a remembered key. Keys are
 //!   remembered in the younger generation, and found in both. When the younger has as many keys as it may, it becomes the
 //!   older one, and what was the older is forgotten. So a key is remembered for at least as many other keys as one
@@ -19,6 +20,7 @@
 //! * **Any number of threads.** Words are atomic, nothing waits. What two threads do at once may be lost in part: a few keys
 //!   more or less are remembered. There is no clock and no randomness, so with one thread all of it is repeatable.
 
+use base::sync::OnceLock;
 use base::sync::statistic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A generation takes at most this part of all keys.
@@ -45,7 +47,10 @@ pub enum Parting {
 
 /// See the module.
 pub struct DropCache {
-    generations: [Box<[AtomicU64]>; 2],
+    /// Once there is a key to remember.
+    generations: OnceLock<[Box<[AtomicU64]>; 2]>,
+    /// Of a generation.
+    words: usize,
     /// Which generation is the younger.
     young: AtomicUsize,
     /// Keys in it.
@@ -63,9 +68,9 @@ impl DropCache {
     /// A cache of about `bytes` of memory, at least 256.
     pub fn new(bytes: usize) -> Self {
         let words = (bytes / 2 / size_of::<u64>()).max(16);
-        let generation = || (0..words).map(|_| AtomicU64::new(0)).collect();
         DropCache {
-            generations: [generation(), generation()],
+            generations: OnceLock::new(),
+            words,
             young: AtomicUsize::new(0),
             keys: AtomicUsize::new(0),
             keys_max: AtomicUsize::new(words * 64 / BITS_PER_KEY),
@@ -75,9 +80,15 @@ impl DropCache {
         }
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory it takes: none before the first key.
     pub fn bytes(&self) -> usize {
-        self.generations.iter().map(|words| words.len() * size_of::<u64>()).sum()
+        let generations = self.generations.get();
+        generations.map_or(0, |all| all.iter().map(|words| words.len() * size_of::<u64>()).sum())
+    }
+
+    fn generations(&self) -> &[Box<[AtomicU64]>; 2] {
+        let generation = || (0..self.words).map(|_| AtomicU64::new(0)).collect();
+        self.generations.get_or_init(|| [generation(), generation()])
     }
 
     /// Keys that a generation takes.
@@ -87,7 +98,7 @@ impl DropCache {
 
     /// Says how many keys with separated values there are, about; until then the cache takes as many as fit.
     pub fn set_live_keys(&self, keys: u64) {
-        let fit = self.generations[0].len() * 64 / BITS_PER_KEY;
+        let fit = self.words * 64 / BITS_PER_KEY;
         let part = usize::try_from(keys / KEYS_PART).unwrap_or(usize::MAX);
         self.keys_max.store(part.max(KEYS_MIN).min(fit), Relaxed);
     }
@@ -95,7 +106,7 @@ impl DropCache {
     /// The word and the bits of a key.
     #[inline]
     fn place(&self, key_hash: u64) -> (usize, u64) {
-        let words = self.generations[0].len() as u64;
+        let words = self.words as u64;
         let word = ((key_hash >> 32) * words) >> 32;
         let bit = |at: u32| 1u64 << ((key_hash >> at) & 63);
         (word as usize, bit(0) | bit(6) | bit(12) | bit(18))
@@ -105,7 +116,7 @@ impl DropCache {
     #[inline]
     pub fn remember(&self, key_hash: u64) {
         let (word, bits) = self.place(key_hash);
-        let word = &self.generations[self.young.load(Relaxed) & 1][word];
+        let word = &self.generations()[self.young.load(Relaxed) & 1][word];
         if word.load(Relaxed) & bits == bits {
             return;
         }
@@ -121,7 +132,7 @@ impl DropCache {
             return;
         }
         let old = (self.young.load(Relaxed) + 1) & 1;
-        self.generations[old].iter().for_each(|word| word.store(0, Relaxed));
+        self.generations()[old].iter().for_each(|word| word.store(0, Relaxed));
         self.keys.store(0, Relaxed);
         self.young.store(old, Relaxed);
         self.rotating.store(false, Relaxed);
@@ -131,7 +142,8 @@ impl DropCache {
     #[inline]
     pub fn is_hot(&self, key_hash: u64) -> bool {
         let (word, bits) = self.place(key_hash);
-        self.generations.iter().any(|words| words[word].load(Relaxed) & bits == bits)
+        let Some(generations) = self.generations.get() else { return false };
+        generations.iter().any(|words| words[word].load(Relaxed) & bits == bits)
     }
 
     /// Books what a flush came to: how many bytes of values it asked for, and how many were hot. Earlier flushes count

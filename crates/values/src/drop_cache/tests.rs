@@ -19,10 +19,23 @@ fn hot(cache: &DropCache, keys: std::ops::Range<u64>) -> u64 {
 fn memory_is_what_was_asked_for_and_a_key_costs_four_bytes_of_it() {
     for bytes in [256, 4 << 10, 1 << 20] {
         let cache = DropCache::new(bytes);
+        cache.remember(hash(1));
         assert_eq!(cache.bytes(), bytes);
         assert_eq!(cache.bytes() / cache.keys_max(), 4);
     }
-    assert_eq!(DropCache::new(0).bytes(), 256);
+    let cache = DropCache::new(0);
+    cache.remember(hash(1));
+    assert_eq!(cache.bytes(), 256);
+}
+
+/// A store may have thousands of families, and most of them overwrite nothing.
+#[test]
+fn without_a_key_there_is_no_memory() {
+    let cache = DropCache::new(1 << 20);
+    cache.set_live_keys(1 << 20);
+    cache.book(1000, 0);
+    assert!(!cache.is_hot(hash(1)));
+    assert_eq!((cache.parting(), cache.bytes()), (Parting::AllCold, 0));
 }
 
 #[test]
