@@ -388,17 +388,19 @@ pub(crate) fn replay(
     for payload in carried.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
-    let mut inserts = Inserts::by_threads(engine);
+    let (writes, context) = (&engine.writes, &engine.context);
+    let mut inserts =
+        Inserts::by_threads(writes, &engine.space, context.env.spawner.clone(), &context.options);
     let mut take = |tenant: TenantId, first_seq: SeqNo, payload: &[u8]| {
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
         }
-        carry_over(&mut inserts, &state, &mut placed, carried, first_seq)?;
-        replay_batch(&mut inserts, &state, &mut placed, first_seq, payload)?;
-        if mode == RecoveryMode::ReadOnly {
-            return Ok(());
+        carry_over((engine, &mut inserts), &state, &mut placed, carried, first_seq)?;
+        replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)?;
+        match mode {
+            RecoveryMode::ReadWrite => overflow.relieve(&placed, &mut inserts),
+            RecoveryMode::ReadOnly => Ok(()),
         }
-        overflow.relieve(&placed, || inserts.settle())
     };
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
@@ -439,9 +441,9 @@ pub(crate) fn replay_up_to_damage(
         store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
-    let mut inserts = Inserts::at_once(engine);
+    let mut inserts = Inserts::at_once(&engine.writes, &engine.space);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
-        replay_batch(&mut inserts, &state, &mut placed, first_seq, payload)
+        replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)
     });
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let (report, of_log) = wal::recover_up_to_damage(env, dir, state.store.uid, &groups, &mut on_batch)?;
@@ -507,33 +509,32 @@ pub(crate) fn replay_carried(
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
-    carry_over(&mut Inserts::at_once(engine), state, placed, carried, below)
+    carry_over((engine, &mut Inserts::at_once(&engine.writes, &engine.space)), state, placed, carried, below)
 }
 
 /// The same, in the middle of a replay.
 fn carry_over(
-    inserts: &mut Inserts<'_>,
+    (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,
     placed: &mut Replayed,
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
     while let Some((first_seq, payload)) = carried.next_below(below) {
-        replay_batch(inserts, state, placed, first_seq, &payload)?;
-        let mut writer = inserts.engine().writes.lock();
+        replay_batch((engine, inserts), state, placed, first_seq, &payload)?;
+        let mut writer = engine.writes.lock();
         writer.carried_seq = writer.next_seq.saturating_sub(1);
     }
     Ok(())
 }
 
 fn replay_batch(
-    inserts: &mut Inserts<'_>,
+    (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,
     placed: &mut Replayed,
     logged_seq: SeqNo,
     payload: &[u8],
 ) -> Result<()> {
-    let engine = inserts.engine();
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
         return Err(Error::corruption("a batch in the log has another sequence than its record"));

@@ -13,14 +13,16 @@
 //! and nobody waits for a thread, under the lock. When the [`Inserts`] are dropped their threads have ended.
 
 use crate::batch::Change;
-use crate::engine::Engine;
+use crate::context::options::Options;
 use crate::tree::family::Family;
+use crate::write::WritePath;
 use base::sync::{Condvar, Mutex, lock, rank, wait};
 use base::{HashMap, SeqNo, ValueKind};
 use io::{Priority, Spawner, ThreadHandle};
 use memtable::MemTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use store::space::SpaceBudget;
 use version::FamilyId;
 
 /// Threads of a replay, as long as the store may have as many in the background. More would wait for the one who judges.
@@ -213,44 +215,41 @@ struct Filled {
 
 /// What puts the changes of a log into memtables. See the module.
 pub(crate) struct Inserts<'e> {
-    engine: &'e Engine,
+    writes: &'e WritePath,
+    space: &'e SpaceBudget,
     /// `None`: each change goes in at once.
     spawner: Option<Arc<dyn Spawner>>,
+    /// That many are started when the first lot is full.
+    threads: usize,
     lot_bytes: usize,
     lot: Lot,
     filled: HashMap<FamilyId, Filled>,
-    /// Started when the first lot is full.
     crew: Option<Crew>,
 }
 
 impl<'e> Inserts<'e> {
     /// Each change goes in at once.
-    pub fn at_once(engine: &'e Engine) -> Inserts<'e> {
-        Inserts {
-            engine,
-            spawner: None,
-            lot_bytes: 0,
-            lot: Lot::default(),
-            filled: HashMap::default(),
-            crew: None,
-        }
+    pub fn at_once(writes: &'e WritePath, space: &'e SpaceBudget) -> Inserts<'e> {
+        let (lot, filled) = (Lot::default(), HashMap::default());
+        Inserts { writes, space, spawner: None, threads: 0, lot_bytes: 0, lot, filled, crew: None }
     }
 
     /// By threads, where there are some.
-    pub fn by_threads(engine: &'e Engine) -> Inserts<'e> {
-        let lot_bytes = (engine.context.options.memory_bytes / LOT_PART).min(LOT_BYTES_MAX);
-        Inserts { spawner: engine.context.env.spawner.clone(), lot_bytes, ..Inserts::at_once(engine) }
-    }
-
-    /// Whose memtables they are.
-    pub fn engine(&self) -> &'e Engine {
-        self.engine
+    pub fn by_threads(
+        writes: &'e WritePath,
+        space: &'e SpaceBudget,
+        spawner: Option<Arc<dyn Spawner>>,
+        options: &Options,
+    ) -> Inserts<'e> {
+        let lot_bytes = (options.memory_bytes / LOT_PART).min(LOT_BYTES_MAX);
+        let threads = options.background_threads.min(THREADS_MAX);
+        Inserts { spawner, threads, lot_bytes, ..Inserts::at_once(writes, space) }
     }
 
     /// Puts a change into the active memtable of its family, now or until the next [`Inserts::settle`].
     pub fn put(&mut self, family: &Arc<Family>, seq: SeqNo, change: &Change<'_>) {
         if self.spawner.is_none() {
-            self.engine.writes.insert_one(family, seq, change);
+            self.writes.insert_one(family, seq, change);
             return;
         }
         let filled = self.filled.entry(family.id).or_insert_with(|| {
@@ -259,7 +258,7 @@ impl<'e> Inserts<'e> {
         });
         // These are held by their memtable, too.
         if change.is_placed() || change.kind == ValueKind::PlacedReference {
-            self.engine.writes.insert_into(&filled.table, family.id, seq, change);
+            self.writes.insert_into(&filled.table, family.id, seq, change);
             return;
         }
         let lot = &mut self.lot;
@@ -275,10 +274,8 @@ impl<'e> Inserts<'e> {
 
     /// Hands the lot on, and books what has become of those before it.
     fn hand(&mut self) {
-        let threads = self.engine.context.options.background_threads.min(THREADS_MAX);
-        let spawner = self.spawner.as_deref();
         if self.crew.is_none() {
-            self.crew = spawner.map(|spawner| Crew::start(spawner, threads));
+            self.crew = self.spawner.as_deref().map(|spawner| Crew::start(spawner, self.threads));
         }
         if let Some(crew) = &self.crew {
             self.lot = crew.hand(std::mem::take(&mut self.lot));
@@ -289,7 +286,7 @@ impl<'e> Inserts<'e> {
     fn book(&mut self) {
         for filled in self.filled.values_mut() {
             let bytes = filled.table.bytes();
-            self.engine.space.memory.grew(bytes.saturating_sub(filled.booked));
+            self.space.memory.grew(bytes.saturating_sub(filled.booked));
             (filled.booked, filled.in_lot) = (bytes.max(filled.booked), None);
         }
     }
@@ -304,7 +301,7 @@ impl<'e> Inserts<'e> {
         // While threads insert a memtable may count a piece of memory that it then gives back.
         for filled in self.filled.drain().map(|(_, filled)| filled) {
             let too_much = filled.booked.saturating_sub(filled.table.bytes());
-            self.engine.space.memory.discarded(too_much);
+            self.space.memory.discarded(too_much);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! * Where the log refers to values in files that may not be durable ([`Replayed::is_any`]) that is not true of these. Then all families
 //!   go into tables in one edit.
 
+use super::inserts::Inserts;
 use super::{keep_number, must_know};
 use crate::batch;
 use crate::engine::Engine;
@@ -42,15 +43,15 @@ impl<'a> Overflow<'a> {
     }
 
     /// After each batch: flushes some of what was replayed if there is too much of it, and room for tables. What the log holds was in
-    /// memory once. `settle`: all that was replayed is in the memtables.
-    pub fn relieve(&mut self, placed: &Replayed, settle: impl FnOnce()) -> Result<()> {
+    /// memory once.
+    pub fn relieve(&mut self, placed: &Replayed, inserts: &mut Inserts<'_>) -> Result<()> {
         let engine = self.engine;
         let over_bound = engine.writes.large.segments.over_bound.swap(false, Ordering::AcqRel);
         let is_large = over_bound || engine.space.memory.used() >= memory_bytes_max(engine);
         if !is_large || engine.context.health.must_wait(engine.context.env.clock.now_ns()) {
             return Ok(());
         }
-        settle();
+        inserts.settle();
         if !std::mem::replace(&mut self.judged, true) && !base::canary::is("recovery-flushes-unjudged") {
             self.judge_log()?;
         }
