@@ -50,7 +50,7 @@ use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
-use wal::{Lane, OnReplay, RecoveryMode, RecoveryReport, TenantId};
+use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -384,7 +384,7 @@ pub(crate) fn replay(
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
     let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
-    let mut overflow = Overflow::new(engine, &state, &groups);
+    let mut overflow = Overflow::new(&engine.jobs);
     for payload in carried.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
@@ -398,7 +398,9 @@ pub(crate) fn replay(
         carry_over((engine, &mut inserts), &state, &mut placed, carried, first_seq)?;
         replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)?;
         match mode {
-            RecoveryMode::ReadWrite => overflow.relieve(&placed, &mut inserts),
+            RecoveryMode::ReadWrite => {
+                overflow.relieve(&placed, &mut inserts, || judge_log(engine, &state, &groups))
+            }
             RecoveryMode::ReadOnly => Ok(()),
         }
     };
@@ -411,6 +413,27 @@ pub(crate) fn replay(
     let closed = Log::was_closed(&state, &report);
     placed.judge(&engine.writes.large, closed)?;
     Ok((report, placed))
+}
+
+/// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
+/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them. Its files get no number of
+/// one that the log comes to later. Then it is durable.
+fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
+    let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
+        let (_, _, mut entries) = batch::decode(payload)?;
+        entries.try_for_each(|change| {
+            let change = change?;
+            keep_number(engine, &change)?;
+            must_know(engine, state, change.family)
+        })
+    });
+    let mode = match base::canary::is("recovery-flushes-before-the-log-is-durable") {
+        true => RecoveryMode::ReadOnly,
+        false => RecoveryMode::ReadWrite,
+    };
+    let (env, dir) = (&engine.context.env, &engine.context.dir);
+    let report = wal::recover(env, dir, state.store.uid, groups, mode, &mut check)?;
+    engine.files.manifest.require_edit(report.witness_edit)
 }
 
 /// A file that the log refers to keeps its number, also if it is missing: the manifest may know of none so high, and another file would be

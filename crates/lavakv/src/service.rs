@@ -132,7 +132,7 @@ impl Unstarted {
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
                 engine.space.bound_recovery(engine.log.records().is_some());
-                match overflow::flush_all(engine) {
+                match overflow::flush_all(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
                 }
@@ -237,7 +237,8 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
-    let flushed = overflow::flush_all(engine).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
+    let flushed =
+        overflow::flush_all(&engine.jobs).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
     let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast() } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.
