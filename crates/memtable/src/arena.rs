@@ -52,6 +52,7 @@ pub struct Arena {
     /// Bytes of all chunks.
     bytes: AtomicUsize,
     chunk_bytes_first: usize,
+    chunk_bytes_max: usize,
 }
 
 // SAFETY: an arena owns its chunks; the raw pointers in it are not tied to a thread.
@@ -60,14 +61,15 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena without memory, whose first chunk will have `bytes`.
-    pub fn new(bytes: usize) -> Self {
+    /// An arena without memory, whose first chunk will have `bytes`, and none more than `bytes_max` or [`CHUNK_BYTES_MAX`].
+    pub fn new(bytes: usize, bytes_max: usize) -> Self {
         assert!(bytes > HEADER && bytes <= CHUNK_BYTES_MAX);
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
             large: AtomicPtr::new(ptr::null_mut()),
             bytes: AtomicUsize::new(0),
             chunk_bytes_first: bytes.next_multiple_of(ALIGN),
+            chunk_bytes_max: bytes_max.clamp(bytes, CHUNK_BYTES_MAX).next_multiple_of(ALIGN),
         }
     }
 
@@ -103,7 +105,7 @@ impl Arena {
 
     fn next_chunk_bytes(&self) -> usize {
         let grown = (self.bytes() / 2).next_multiple_of(ALIGN);
-        grown.clamp(self.chunk_bytes_first, CHUNK_BYTES_MAX)
+        grown.clamp(self.chunk_bytes_first, self.chunk_bytes_max)
     }
 
     fn alloc_large(&self, len: usize) -> NonNull<u8> {
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn pieces_are_disjoint_aligned_and_counted() {
-        let arena = Arena::new(FIRST);
+        let arena = Arena::new(FIRST, CHUNK_BYTES_MAX);
         assert_eq!(arena.bytes(), 0, "an unused arena costs nothing");
         let mut pieces = Vec::new();
         let mut x = 1u64;
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn chunks_start_small() {
-        let arena = Arena::new(FIRST);
+        let arena = Arena::new(FIRST, CHUNK_BYTES_MAX);
         arena.alloc(100);
         assert_eq!(arena.bytes(), FIRST);
         arena.alloc(16 << 20);
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn chunks_grow_with_what_was_given_out() {
         for len in [8, 200, 600, 5000] {
-            let arena = Arena::new(1 << 10);
+            let arena = Arena::new(1 << 10, CHUNK_BYTES_MAX);
             for n in 1..2000 {
                 arena.alloc(len);
                 let (asked, taken) = (n * (len + HEADER), arena.bytes());
@@ -249,10 +251,22 @@ mod tests {
         }
     }
 
+    /// Whoever counts what is taken sees it rise in small steps.
+    #[test]
+    fn no_chunk_is_longer_than_the_arena_was_told() {
+        let arena = Arena::new(1 << 10, 4 << 10);
+        let mut before = 0;
+        for _ in 0..1000 {
+            arena.alloc(100);
+            assert!(arena.bytes() - before <= 4 << 10);
+            before = arena.bytes();
+        }
+    }
+
     /// Pieces that are long beside the first chunk are given out of chunks before long.
     #[test]
     fn long_pieces_come_from_chunks_in_the_end() {
-        let arena = Arena::new(1 << 10);
+        let arena = Arena::new(1 << 10, CHUNK_BYTES_MAX);
         (0..100).for_each(|_| drop(arena.alloc(5000)));
         let before = arena.bytes();
         (0..5).for_each(|_| drop(arena.alloc(5000)));

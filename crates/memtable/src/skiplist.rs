@@ -64,6 +64,9 @@ const VALUE_INLINE_MAX: usize = 32;
 /// anything is missing there. Smaller still in a memtable with a small budget, or the first entry alone would fill it.
 const NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
 const VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
+/// No chunk is more than such a part of what a memtable is to hold: whoever slows writers down by how much memory is taken must see it
+/// rise in small steps, or the last of them finds no room left where there seemed to be some.
+const CHUNKS_MIN: usize = 16;
 
 /// One node in `1 << HEIGHT_BITS` reaches the next level.
 const HEIGHT_BITS: u32 = 2;
@@ -294,24 +297,30 @@ pub struct SkipList {
 impl SkipList {
     /// An empty list; `seed` varies the heights.
     pub fn new(seed: u64) -> Self {
-        Self::with_first_chunks(seed, NODE_CHUNK_BYTES_FIRST, VALUE_CHUNK_BYTES_FIRST)
+        Self::with_chunks(seed, NODE_CHUNK_BYTES_FIRST, VALUE_CHUNK_BYTES_FIRST, usize::MAX)
     }
 
     /// An empty list that is meant to hold about `bytes`.
     pub fn for_bytes(seed: u64, bytes: usize) -> Self {
         let share = |part: usize, most: usize| (bytes / part).clamp(512, most);
-        Self::with_first_chunks(seed, share(32, NODE_CHUNK_BYTES_FIRST), share(16, VALUE_CHUNK_BYTES_FIRST))
+        let (nodes, values) = (share(32, NODE_CHUNK_BYTES_FIRST), share(16, VALUE_CHUNK_BYTES_FIRST));
+        Self::with_chunks(seed, nodes, values, bytes / CHUNKS_MIN)
     }
 
-    fn with_first_chunks(seed: u64, node_chunk_bytes: usize, value_chunk_bytes: usize) -> Self {
+    fn with_chunks(
+        seed: u64,
+        node_chunk_bytes: usize,
+        value_chunk_bytes: usize,
+        chunk_bytes_max: usize,
+    ) -> Self {
         SkipList {
             head: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             tails: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             height: AtomicUsize::new(1),
             len: AtomicUsize::new(0),
             seed,
-            nodes: Arena::new(node_chunk_bytes),
-            values: Arena::new(value_chunk_bytes),
+            nodes: Arena::new(node_chunk_bytes, chunk_bytes_max),
+            values: Arena::new(value_chunk_bytes, chunk_bytes_max),
         }
     }
 
