@@ -124,6 +124,7 @@ fn counters_count() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a file that somebody else has written")]
 fn a_file_that_was_forgotten_is_read_from_the_device() {
     let env = Env::kernel();
     let dir = Temp::new();
