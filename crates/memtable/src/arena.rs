@@ -4,11 +4,12 @@
 //!
 //! Pieces come from the current chunk by a `fetch_add` on its fill mark. When a piece does not fit, the thread
 //! allocates a new chunk and tries to make it the current one by compare-and-swap; the loser of a race frees its
-//! chunk and uses the winner's. The first chunk is small, and each one after it is half as large as all before it together, up to a
-//! limit: thousands of nearly empty memtables stay cheap, and what is taken and not given out is a third at most. (The bytes of a
-//! memtable are what it has taken, and where there are many families, what is full is counted in first chunks.) A piece larger than a
+//! chunk and uses the winner's. The first chunk is small and each one doubles up to a limit. A piece larger than a
 //! quarter of the chunk to come gets a chunk of its own in a second list: at most a quarter of a chunk is ever left unused at its end.
-//! It counts for the chunks that follow, so that pieces of one length are soon given out of chunks, whatever that length.
+//!
+//! A *sparing* arena is for one of a thousand memtables that share a budget: what they take before they hold anything is missing there. It begins
+//! with less, and each chunk is half as large as all before it together (large pieces count, so pieces of one length are soon given out of
+//! chunks): what is taken and not given out is a third at most.
 //!
 //! # Why this is sound
 //!
@@ -52,7 +53,15 @@ pub struct Arena {
     /// Bytes of all chunks.
     bytes: AtomicUsize,
     chunk_bytes_first: usize,
-    chunk_bytes_max: usize,
+    growth: Growth,
+}
+
+/// How long chunks are behind the first.
+enum Growth {
+    /// Each is twice as long as the one before, up to [`CHUNK_BYTES_MAX`].
+    Doubling,
+    /// By half of all before, up to so many bytes.
+    Sparing(usize),
 }
 
 // SAFETY: an arena owns its chunks; the raw pointers in it are not tied to a thread.
@@ -61,15 +70,24 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena without memory, whose first chunk will have `bytes`, and none more than `bytes_max` or [`CHUNK_BYTES_MAX`].
-    pub fn new(bytes: usize, bytes_max: usize) -> Self {
+    /// An arena without memory, whose first chunk will have `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        Self::growing(bytes, Growth::Doubling)
+    }
+
+    /// A sparing one. No chunk has more than `bytes_max`, or [`CHUNK_BYTES_MAX`].
+    pub fn sparing(bytes: usize, bytes_max: usize) -> Self {
+        Self::growing(bytes, Growth::Sparing(bytes_max.clamp(bytes, CHUNK_BYTES_MAX).next_multiple_of(ALIGN)))
+    }
+
+    fn growing(bytes: usize, growth: Growth) -> Self {
         assert!(bytes > HEADER && bytes <= CHUNK_BYTES_MAX);
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
             large: AtomicPtr::new(ptr::null_mut()),
             bytes: AtomicUsize::new(0),
             chunk_bytes_first: bytes.next_multiple_of(ALIGN),
-            chunk_bytes_max: bytes_max.clamp(bytes, CHUNK_BYTES_MAX).next_multiple_of(ALIGN),
+            growth,
         }
     }
 
@@ -87,7 +105,7 @@ impl Arena {
             if let Some(piece) = take(current, len) {
                 return piece;
             }
-            let chunk_bytes = self.next_chunk_bytes();
+            let chunk_bytes = self.next_chunk_bytes(current);
             if len > (chunk_bytes - HEADER) / 4 {
                 return self.alloc_large(len);
             }
@@ -103,9 +121,19 @@ impl Arena {
         }
     }
 
-    fn next_chunk_bytes(&self) -> usize {
-        let grown = (self.bytes() / 2).next_multiple_of(ALIGN);
-        grown.clamp(self.chunk_bytes_first, self.chunk_bytes_max)
+    fn next_chunk_bytes(&self, current: *mut Chunk) -> usize {
+        match self.growth {
+            Growth::Sparing(most) => {
+                let grown = (self.bytes() / 2).next_multiple_of(ALIGN);
+                grown.clamp(self.chunk_bytes_first, most)
+            }
+            Growth::Doubling if current.is_null() => self.chunk_bytes_first,
+            Growth::Doubling => {
+                // SAFETY: not null, so a published chunk of this arena (2, 3); `len` never changes.
+                let len = unsafe { (*current).len };
+                (len * 2).min(CHUNK_BYTES_MAX)
+            }
+        }
     }
 
     fn alloc_large(&self, len: usize) -> NonNull<u8> {
@@ -205,7 +233,7 @@ mod tests {
 
     #[test]
     fn pieces_are_disjoint_aligned_and_counted() {
-        let arena = Arena::new(FIRST, CHUNK_BYTES_MAX);
+        let arena = Arena::new(FIRST);
         assert_eq!(arena.bytes(), 0, "an unused arena costs nothing");
         let mut pieces = Vec::new();
         let mut x = 1u64;
@@ -229,7 +257,7 @@ mod tests {
 
     #[test]
     fn chunks_start_small() {
-        let arena = Arena::new(FIRST, CHUNK_BYTES_MAX);
+        let arena = Arena::new(FIRST);
         arena.alloc(100);
         assert_eq!(arena.bytes(), FIRST);
         arena.alloc(16 << 20);
@@ -242,7 +270,7 @@ mod tests {
     #[test]
     fn chunks_grow_with_what_was_given_out() {
         for len in [8, 200, 600, 5000] {
-            let arena = Arena::new(1 << 10, CHUNK_BYTES_MAX);
+            let arena = Arena::sparing(1 << 10, CHUNK_BYTES_MAX);
             for n in 1..2000 {
                 arena.alloc(len);
                 let (asked, taken) = (n * (len + HEADER), arena.bytes());
@@ -254,7 +282,7 @@ mod tests {
     /// Whoever counts what is taken sees it rise in small steps.
     #[test]
     fn no_chunk_is_longer_than_the_arena_was_told() {
-        let arena = Arena::new(1 << 10, 4 << 10);
+        let arena = Arena::sparing(1 << 10, 4 << 10);
         let mut before = 0;
         for _ in 0..1000 {
             arena.alloc(100);
@@ -266,7 +294,7 @@ mod tests {
     /// Pieces that are long beside the first chunk are given out of chunks before long.
     #[test]
     fn long_pieces_come_from_chunks_in_the_end() {
-        let arena = Arena::new(1 << 10, CHUNK_BYTES_MAX);
+        let arena = Arena::sparing(1 << 10, CHUNK_BYTES_MAX);
         for _ in 0..100 {
             arena.alloc(5000);
         }

@@ -55,6 +55,11 @@ impl MemTable {
         Self::with_list(id, SkipList::for_bytes(id, bytes))
     }
 
+    /// The same, as one of many that share a budget: it takes little more than it holds, and is slower at first.
+    pub fn sparing(id: u64, bytes: usize) -> Self {
+        Self::with_list(id, SkipList::sparing(id, bytes))
+    }
+
     fn with_list(id: u64, list: SkipList) -> Self {
         MemTable {
             id,

@@ -60,11 +60,15 @@ const HEIGHT_MAX: usize = 2;
 /// Longer values lie apart from their node. At this length the address and the second place cost more than they save.
 const VALUE_INLINE_MAX: usize = 32;
 
-/// First chunks of the two arenas: small, since a thousand column families share one budget, and what they take before they hold
-/// anything is missing there. Smaller still in a memtable with a small budget, or the first entry alone would fill it.
-const NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
-const VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
-/// No chunk is more than such a part of what a memtable is to hold: whoever slows writers down by how much memory is taken must see it
+/// First chunks of the two arenas: small, since most column families see few writes. Smaller still in a memtable with
+/// a small budget, or the first entry alone would fill it.
+const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
+const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
+
+/// The same of a sparing list, one of a thousand that share a budget.
+const SPARING_NODE_CHUNK_BYTES_FIRST: usize = 1 << 10;
+const SPARING_VALUE_CHUNK_BYTES_FIRST: usize = 2 << 10;
+/// In a sparing list no chunk is more than such a part of what a memtable is to hold: whoever slows writers down by how much memory is taken must see it
 /// rise in small steps, or the last of them finds no room left where there seemed to be some.
 const CHUNKS_MIN: usize = 16;
 
@@ -294,33 +298,41 @@ pub struct SkipList {
     values: Arena,
 }
 
+/// The first chunk of a list that is meant to hold so many bytes: a part of them.
+fn share(bytes: usize, part: usize, most: usize) -> usize {
+    (bytes / part).clamp(512, most)
+}
+
 impl SkipList {
     /// An empty list; `seed` varies the heights.
     pub fn new(seed: u64) -> Self {
-        Self::with_chunks(seed, NODE_CHUNK_BYTES_FIRST, VALUE_CHUNK_BYTES_FIRST, usize::MAX)
+        Self::with_arenas(seed, Arena::new(NODE_CHUNK_BYTES_FIRST), Arena::new(VALUE_CHUNK_BYTES_FIRST))
     }
 
     /// An empty list that is meant to hold about `bytes`.
     pub fn for_bytes(seed: u64, bytes: usize) -> Self {
-        let share = |part: usize, most: usize| (bytes / part).clamp(512, most);
-        let (nodes, values) = (share(32, NODE_CHUNK_BYTES_FIRST), share(16, VALUE_CHUNK_BYTES_FIRST));
-        Self::with_chunks(seed, nodes, values, bytes / CHUNKS_MIN)
+        let nodes = share(bytes, 32, NODE_CHUNK_BYTES_FIRST);
+        let values = share(bytes, 16, VALUE_CHUNK_BYTES_FIRST);
+        Self::with_arenas(seed, Arena::new(nodes), Arena::new(values))
     }
 
-    fn with_chunks(
-        seed: u64,
-        node_chunk_bytes: usize,
-        value_chunk_bytes: usize,
-        chunk_bytes_max: usize,
-    ) -> Self {
+    /// The same, as one of many that share a budget: it takes little more than it holds.
+    pub fn sparing(seed: u64, bytes: usize) -> Self {
+        let nodes = share(bytes, 32, SPARING_NODE_CHUNK_BYTES_FIRST);
+        let values = share(bytes, 16, SPARING_VALUE_CHUNK_BYTES_FIRST);
+        let most = bytes / CHUNKS_MIN;
+        Self::with_arenas(seed, Arena::sparing(nodes, most), Arena::sparing(values, most))
+    }
+
+    fn with_arenas(seed: u64, nodes: Arena, values: Arena) -> Self {
         SkipList {
             head: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             tails: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             height: AtomicUsize::new(1),
             len: AtomicUsize::new(0),
             seed,
-            nodes: Arena::new(node_chunk_bytes, chunk_bytes_max),
-            values: Arena::new(value_chunk_bytes, chunk_bytes_max),
+            nodes,
+            values,
         }
     }
 

@@ -118,6 +118,18 @@ impl OfStore {
     }
 }
 
+/// Families from this number on are among many: what all memtables take before they hold anything is missing in their budget. (A memtable that is
+/// not sparing has 48 kB with its first record.)
+const MANY_FAMILIES: FamilyId = 8;
+
+fn memtable(family: FamilyId, id: u64, bytes: usize) -> Arc<MemTable> {
+    Arc::new(if family < MANY_FAMILIES {
+        MemTable::for_bytes(id, bytes)
+    } else {
+        MemTable::sparing(id, bytes)
+    })
+}
+
 /// A column family.
 #[derive(Debug)]
 pub(crate) struct Family {
@@ -162,7 +174,7 @@ impl Family {
             drop_cache_bytes: store.drop_cache_bytes(),
         };
         let options = of_store.fit_options(options);
-        let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
+        let active = memtable(id, memtable_id, memtable_bytes);
         let policy = options.policy.as_deref();
         let ledger = Arc::new(Ledger::of(&version));
         let set_aside = SetAside::default();
@@ -324,7 +336,7 @@ impl Family {
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
         self.update(|v| ReadState {
-            active: Arc::new(MemTable::for_bytes(next_memtable_id, self.of_store.memtable_bytes)),
+            active: memtable(self.id, next_memtable_id, self.of_store.memtable_bytes),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
             chain: v.chain,

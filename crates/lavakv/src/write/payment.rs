@@ -173,7 +173,7 @@ fn of_all(writes: &WritePath) -> Pressure {
     let now_ns = if backlog > 0 { writes.context.now_ns() } else { 0 };
     Pressure {
         memory_used: memory.used(),
-        // Memtables grow in pieces of up to a sixteenth of what they hold: near the limit writers must be slow before the last one.
+        // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
         memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
         backlog: writes.drain.left_to_flush(backlog),
         flush_bytes_per_s: writes.drain.flush_bytes_per_s(now_ns),

@@ -24,7 +24,7 @@ fn few() -> Options {
 fn made(sim: &SimEnv) -> Model {
     let db = Db::open_in(env(sim), DIR, few()).unwrap();
     let mut model = Model::new();
-    for i in 0..72_000 {
+    for i in 0..40_000 {
         let value = if i % 2 == 0 { value(i, 1) } else { vec![b'k'; 60] };
         db.put(&key(i), &value).unwrap();
         model.insert(key(i), value);

@@ -133,7 +133,10 @@ fn an_empty_table_is_cheap_and_empty() {
     iter.seek_for_prev(&seek_target(b"z", 1)).unwrap();
     assert!(!iter.valid());
     table.insert(5, ValueKind::Value, b"k", b"v");
-    assert_eq!(table.bytes(), 1 << 10, "no values apart yet");
+    assert_eq!(table.bytes(), 16 << 10, "no values apart yet");
+    let table = MemTable::sparing(2, 16 << 20);
+    table.insert(5, ValueKind::Value, b"k", b"v");
+    assert_eq!(table.bytes(), 1 << 10);
 }
 
 #[test]

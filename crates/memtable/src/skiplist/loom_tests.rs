@@ -18,7 +18,7 @@ fn seed_of(heights: &[usize]) -> u64 {
 }
 
 fn small_list(heights: &[usize], chunk_bytes: usize) -> SkipList {
-    SkipList::with_chunks(seed_of(heights), chunk_bytes, chunk_bytes, usize::MAX)
+    SkipList::with_arenas(seed_of(heights), Arena::new(chunk_bytes), Arena::new(chunk_bytes))
 }
 
 fn keys(list: &SkipList, level: usize) -> Vec<&[u8]> {
@@ -108,7 +108,7 @@ fn loom_tails() {
 #[test]
 fn loom_arena() {
     check(3, || {
-        let arena = Arc::new(Arena::new(512, 1 << 20));
+        let arena = Arc::new(Arena::new(512));
         let fill = |arena: &Arena, byte: u8| {
             (0..2)
                 .map(|_| {

@@ -68,12 +68,12 @@ fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
     end
 }
 
-/// Some 5 MB of log in 1 MB of memory: tables are of a size that follows from memory and families, and few.
+/// Some 10 MB of log in 2 MB of memory: tables are of a size that follows from memory and families, and few.
 #[test]
 fn many_busy_families_make_few_tables_and_fewer_rounds() {
-    let (families, batches) = (100, 10_000);
+    let (families, batches) = (100, 20_000);
     let sim = killed(1, families, batches);
-    let options = narrow(2 << 20);
+    let options = narrow(4 << 20);
     let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
     let tables = sim.count_ops(Some(OpKind::Create), ".ksst");
     let syncs = sim.count_ops(Some(OpKind::Sync), ".ksst");
