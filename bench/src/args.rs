@@ -114,6 +114,11 @@ const WARM_UP_SECONDS_MAX: f64 = 20.0;
 /// A store that has not become smaller for so long will not do so without writes.
 const LIMIT_PATIENCE_SECONDS: f64 = 60.0;
 
+/// What a value is called on the command line.
+pub fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
 fn limit_patience_seconds() -> f64 {
     LIMIT_PATIENCE_SECONDS
 }

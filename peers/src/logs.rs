@@ -5,6 +5,7 @@ pub mod rocks;
 
 use crate::pairs::{Comparison, NamedFigure, PairArgs, figures};
 use bench::Result;
+use bench::args::name;
 use bench::logs::{LogArgs, LogOpener, LogReport, LogSite, OwnEngine};
 use bench::report::human_us;
 use clap::{Args, ValueEnum};
@@ -32,10 +33,6 @@ impl LogEngineName {
             LogEngineName::RaftEngine => Box::new(raft::Raft { keep: args.keep }),
             LogEngineName::Rocksdb => Box::new(rocks::Rocks),
         }
-    }
-
-    fn name(self) -> String {
-        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
     }
 }
 
@@ -78,7 +75,7 @@ pub fn compare(args: &LogCompareArgs) -> Result<()> {
     };
     let comparison = Comparison {
         child: "log-child",
-        engines: engines.iter().map(|engine| engine.name()).collect(),
+        engines: engines.iter().map(|engine| name(*engine)).collect(),
         figures: figures(&FIGURES),
         engine_of: |r: &LogReport| &r.engine,
         text: row,

@@ -60,7 +60,7 @@ impl EngineName {
 
     /// As on the command line.
     pub fn name(self) -> String {
-        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+        bench::args::name(self)
     }
 }
 

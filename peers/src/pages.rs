@@ -3,6 +3,7 @@
 
 use crate::pairs::{Comparison, NamedFigure, PairArgs, figures};
 use bench::Result;
+use bench::args::name;
 use bench::logs::LogSite;
 use bench::pages::lava::{LavaPages, key, page_and_lsn};
 use bench::pages::server::{Change, PageEngine};
@@ -33,10 +34,6 @@ impl PageEngineName {
             PageEngineName::Rocksdb => Box::new(Rocks { blobs: false }),
             PageEngineName::Blobdb => Box::new(Rocks { blobs: true }),
         }
-    }
-
-    fn name(self) -> String {
-        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
     }
 }
 
@@ -81,7 +78,7 @@ pub fn compare(args: &PageCompareArgs) -> Result<()> {
     };
     let comparison = Comparison {
         child: "pages-child",
-        engines: engines.iter().map(|engine| engine.name()).collect(),
+        engines: engines.iter().map(|engine| name(*engine)).collect(),
         figures: figures(&FIGURES),
         engine_of: |r: &PageServerReport| &r.engine,
         text: PageServerReport::text,

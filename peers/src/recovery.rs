@@ -2,6 +2,7 @@
 
 use crate::pairs::{Comparison, NamedFigure, PairArgs, figures};
 use crate::rocks::{Rocks, Shape};
+use bench::args::name;
 use bench::recovery::{RecoveryArgs, RecoveryReport};
 use bench::report::human_bytes;
 use bench::{Opener, Result};
@@ -32,10 +33,6 @@ impl RecoveryEngineName {
             RecoveryEngineName::RocksdbFlush => rocks(true),
         }
     }
-
-    fn name(self) -> String {
-        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
-    }
 }
 
 /// Options of a comparison of recoveries.
@@ -63,7 +60,7 @@ const FIGURES: [NamedFigure<RecoveryReport>; 7] = [
 /// One run: this process opens what another one, which it kills, has written.
 pub fn child(engine: RecoveryEngineName, dir: &Path, out: &Path, args: &str) -> Result<()> {
     let mut filler = Command::new(std::env::current_exe()?);
-    filler.arg("recovery-fill").arg(engine.name()).arg(dir).arg(args);
+    filler.arg("recovery-fill").arg(name(engine)).arg(dir).arg(args);
     let args: RecoveryArgs = serde_json::from_str(args)?;
     let report = bench::recovery::run(&args, &mut filler, &*engine.opener(), dir)?;
     Ok(std::fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?)
@@ -83,7 +80,7 @@ pub fn compare(args: &RecoveryCompareArgs) -> Result<()> {
     };
     let comparison = Comparison {
         child: "recovery-child",
-        engines: engines.iter().map(|engine| engine.name()).collect(),
+        engines: engines.iter().map(|engine| name(*engine)).collect(),
         figures: figures(&FIGURES),
         engine_of: |r: &RecoveryReport| &r.engine,
         text: row,

@@ -3,13 +3,12 @@
 use super::bursts::Burst;
 use super::engine::EngineTimes;
 use super::{Done, Measured, SECONDS, Sustained};
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, name};
 use crate::costs::Costs;
 use crate::host;
 use crate::record::{Merged, Recorder, SLOT_NS, Stalls, merge, stalls};
 use crate::report::{Latency, human_bytes, human_count, human_us};
 use crate::space::Space;
-use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -462,11 +461,6 @@ fn work(o: &BenchArgs) -> String {
         )),
         if o.sync { ", every write durable" } else { "" },
     )
-}
-
-/// As on the command line.
-fn name(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

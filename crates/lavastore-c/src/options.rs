@@ -5,7 +5,7 @@ use lavastore::{Options, PolicyChoice, SpaceLimit, VlsmOptions};
 use std::ffi::c_char;
 use std::time::Duration;
 
-/// A `lava_options`. What C says that is no path or does not fit is kept as far as it goes: opening checks all of it.
+/// A `lava_options`. Opening checks all of them.
 #[derive(Debug)]
 pub struct LavaOptions(pub(crate) Options);
 

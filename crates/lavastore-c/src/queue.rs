@@ -7,7 +7,8 @@ use crate::ffi::{Slice, call, free, give, handle, handle_mut, place, quiet};
 use crate::iter::range_of;
 use crate::store::{LavaDb, LavaFamily};
 use crate::write::options_of;
-use lavastore::{RequestOptions, RequestQueue, Requests, Result};
+use lavastore::{AnyRequest, RequestOptions, RequestQueue, Requests, Result};
+use std::ptr::null;
 use std::time::Duration;
 
 /// A `lava_queue`.
@@ -17,16 +18,29 @@ pub struct LavaQueue {
     queue: RequestQueue,
 }
 
-impl LavaQueue {
-    /// Those of a family.
-    ///
-    /// # Safety
-    /// The rules of the header.
-    unsafe fn of(&self, family: *const LavaFamily) -> Requests {
+/// Submits what is asked of a family, by the token that it comes out with.
+///
+/// # Safety
+/// The rules of the header.
+unsafe fn submit<R: Into<AnyRequest>>(
+    queue: *mut LavaQueue,
+    family: *const LavaFamily,
+    token: u64,
+    error: *mut *mut LavaError,
+    request: impl FnOnce(&Requests) -> Result<R>,
+) -> u32 {
+    let submit = || {
         // SAFETY: the caller's promise.
-        let family = unsafe { family.as_ref() };
-        family.map_or_else(|| self.requests.clone(), |family| self.requests.family(&family.0))
-    }
+        let (queue, family) = unsafe { (handle_mut(queue)?, family.as_ref()) };
+        let request = match family {
+            Some(family) => request(&queue.requests.family(&family.0))?,
+            None => request(&queue.requests)?,
+        };
+        queue.queue.submit(request, token);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { call(error, submit) }
 }
 
 #[unsafe(no_mangle)]
@@ -68,16 +82,8 @@ pub unsafe extern "C" fn lava_submit_put(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let (queue, key, value) = unsafe { (handle_mut(queue)?, key.bytes()?, value.bytes()?) };
-        // SAFETY: the same.
-        let request = unsafe { queue.of(family) }.put(key, value)?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, family, token, error, |requests| requests.put(key.bytes()?, value.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -88,16 +94,8 @@ pub unsafe extern "C" fn lava_submit_delete(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let (queue, key) = unsafe { (handle_mut(queue)?, key.bytes()?) };
-        // SAFETY: the same.
-        let request = unsafe { queue.of(family) }.delete(key)?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, family, token, error, |requests| requests.delete(key.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -107,15 +105,8 @@ pub unsafe extern "C" fn lava_submit_write(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let (queue, batch) = unsafe { (handle_mut(queue)?, handle(batch)?) };
-        let request = queue.requests.write(batch.0.clone())?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, null(), token, error, |requests| requests.write(handle(batch)?.0.clone())) }
 }
 
 #[unsafe(no_mangle)]
@@ -126,16 +117,8 @@ pub unsafe extern "C" fn lava_submit_get(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let (queue, key) = unsafe { (handle_mut(queue)?, key.bytes()?) };
-        // SAFETY: the same.
-        let request = unsafe { queue.of(family) }.get(key)?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, family, token, error, |requests| requests.get(key.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -147,22 +130,17 @@ pub unsafe extern "C" fn lava_submit_multi_get(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let queue = unsafe { handle_mut(queue)? };
-        let mut own: Vec<Vec<u8>> = Vec::new();
+    let copied = || -> Result<Vec<Vec<u8>>> {
+        let mut own = Vec::new();
         for i in 0..count {
             // SAFETY: the rules of the header: there are `count` slices, if `keys` is not NULL.
             let key = unsafe { handle(if keys.is_null() { keys } else { keys.add(i) })?.bytes()? };
             own.push(key.to_vec());
         }
-        // SAFETY: the same.
-        let request = unsafe { queue.of(family) }.multi_get(own)?;
-        queue.queue.submit(request, token);
-        Ok(())
+        Ok(own)
     };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, family, token, error, |requests| requests.multi_get(copied()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -175,16 +153,8 @@ pub unsafe extern "C" fn lava_submit_scan(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let (queue, range) = unsafe { (handle_mut(queue)?, range_of(start, end)?) };
-        // SAFETY: the same.
-        let request = unsafe { queue.of(family) }.scan(range, limit)?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, family, token, error, |requests| requests.scan(range_of(start, end)?, limit)) }
 }
 
 #[unsafe(no_mangle)]
@@ -193,15 +163,8 @@ pub unsafe extern "C" fn lava_submit_flush(
     token: u64,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let submit = || {
-        // SAFETY: the rules of the header.
-        let queue = unsafe { handle_mut(queue)? };
-        let request = queue.requests.flush()?;
-        queue.queue.submit(request, token);
-        Ok(())
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, submit) }
+    unsafe { submit(queue, null(), token, error, Requests::flush) }
 }
 
 /// Hands out what is over, if somebody wants it.

@@ -4,7 +4,8 @@ use crate::batch::LavaBatch;
 use crate::error::LavaError;
 use crate::ffi::{Slice, call, handle};
 use crate::store::{LavaDb, LavaFamily, family_or_default};
-use lavastore::{Durability, Error, ErrorKind, Result, WriteOptions};
+use lavastore::{Durability, Error, ErrorKind, Result, WriteOptions, Writer};
+use std::ptr::null;
 
 /// `LAVA_WRITE_NO_WAIT`.
 const NO_WAIT: u32 = 16;
@@ -27,6 +28,28 @@ pub(crate) fn options_of(how: u32) -> Result<WriteOptions> {
     Ok(if how & NO_WAIT == 0 { options } else { options.no_wait() })
 }
 
+/// Writes to a family in this way.
+///
+/// # Safety
+/// The rules of the header.
+unsafe fn write(
+    db: *mut LavaDb,
+    family: *const LavaFamily,
+    how: u32,
+    error: *mut *mut LavaError,
+    change: impl FnOnce(&Writer<'_>) -> Result<()>,
+) -> u32 {
+    let write = || {
+        // SAFETY: the caller's promise.
+        let db = unsafe { handle(db)? };
+        // SAFETY: the same.
+        let family = unsafe { family_or_default(&db.0, family) };
+        change(&family.writing(&options_of(how)?))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { call(error, write) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_put(
     db: *mut LavaDb,
@@ -36,14 +59,8 @@ pub unsafe extern "C" fn lava_put(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let put = || {
-        // SAFETY: the rules of the header.
-        let (db, key, value) = unsafe { (handle(db)?, key.bytes()?, value.bytes()?) };
-        // SAFETY: the same.
-        unsafe { family_or_default(&db.0, family) }.writing(&options_of(how)?).put(key, value)
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, put) }
+    unsafe { write(db, family, how, error, |writer| writer.put(key.bytes()?, value.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -54,14 +71,8 @@ pub unsafe extern "C" fn lava_delete(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let delete = || {
-        // SAFETY: the rules of the header.
-        let (db, key) = unsafe { (handle(db)?, key.bytes()?) };
-        // SAFETY: the same.
-        unsafe { family_or_default(&db.0, family) }.writing(&options_of(how)?).delete(key)
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, delete) }
+    unsafe { write(db, family, how, error, |writer| writer.delete(key.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -73,14 +84,8 @@ pub unsafe extern "C" fn lava_delete_range(
     how: u32,
     error: *mut *mut LavaError,
 ) -> u32 {
-    let delete = || {
-        // SAFETY: the rules of the header.
-        let (db, start, end) = unsafe { (handle(db)?, start.bytes()?, end.bytes()?) };
-        // SAFETY: the same.
-        unsafe { family_or_default(&db.0, family) }.writing(&options_of(how)?).delete_range(start, end)
-    };
     // SAFETY: the rules of the header.
-    unsafe { call(error, delete) }
+    unsafe { write(db, family, how, error, |writer| writer.delete_range(start.bytes()?, end.bytes()?)) }
 }
 
 #[unsafe(no_mangle)]
@@ -91,5 +96,5 @@ pub unsafe extern "C" fn lava_write(
     error: *mut *mut LavaError,
 ) -> u32 {
     // SAFETY: the rules of the header.
-    unsafe { call(error, || handle(db)?.0.writing(&options_of(how)?).write(&handle(batch)?.0)) }
+    unsafe { write(db, null(), how, error, |writer| writer.write(&handle(batch)?.0)) }
 }

@@ -43,10 +43,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod choice;
+mod few;
 #[cfg(test)]
 mod tests;
 
 pub use choice::Choice;
+pub use few::with_few;
 
 /// Acts that the report of a stuck run shows.
 const TRACE_MAX: usize = 60;

@@ -2,11 +2,11 @@
 //! them, whoever is faster and wherever the walk ends; and no thread is left behind.
 
 use super::*;
+use base::Error;
 use base::sync::{Mutex, lock, rank};
-use base::{Error, ErrorKind};
 use io::sim::SimEnv;
-use io::sim::threads::{Plan, Stuck};
-use io::{Access, Env, Priority, Rng, Spawner, ThreadHandle};
+use io::sim::threads::{Plan, Stuck, with_few};
+use io::{Access, Env, Rng};
 use std::path::Path;
 use std::thread::ThreadId;
 
@@ -77,33 +77,6 @@ impl InPlaceFile for Flawed {
     fn path(&self) -> &Path {
         self.file.path()
     }
-}
-
-/// Starts so many threads and then no more.
-#[derive(Debug)]
-pub(crate) struct Few {
-    pub spawner: Arc<dyn Spawner>,
-    pub left: Mutex<u64, rank::Noted>,
-}
-
-impl Spawner for Few {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> Result<Box<dyn ThreadHandle>> {
-        let mut left = lock(&self.left);
-        *left = left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Busy, "no more threads"))?;
-        drop(left);
-        self.spawner.spawn(name, priority, body)
-    }
-}
-
-/// An environment in which so many threads can be had.
-pub(crate) fn with_few(env: &Env, threads: u64) -> Env {
-    let few = |spawner| Arc::new(Few { spawner, left: Mutex::new(threads) }) as Arc<dyn Spawner>;
-    Env { spawner: env.spawner.clone().map(few), ..env.clone() }
 }
 
 /// A file of so many bytes, no two pages alike.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{ColumnFamily, Db, FamilyOptions, Options};
 use base::InternalIterator;
-use io::sim::threads::Plan;
+use io::sim::threads::{Plan, with_few};
 use io::sim::{CrashKind, SimEnv};
 use io::{Env, Rng};
 use std::collections::BTreeMap;
@@ -14,28 +14,6 @@ use std::time::Duration;
 const SEEDS: u64 = 500;
 /// Seeds with a whole store.
 const STORES: u64 = 150;
-
-/// Starts so many threads and then no more.
-#[derive(Debug)]
-struct Few {
-    spawner: Arc<dyn Spawner>,
-    left: Mutex<u64, rank::Noted>,
-}
-
-impl Spawner for Few {
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send>,
-    ) -> base::Result<Box<dyn ThreadHandle>> {
-        let mut left = lock(&self.left);
-        let none = || base::Error::new(base::ErrorKind::Busy, "no more threads");
-        *left = left.checked_sub(1).ok_or_else(none)?;
-        drop(left);
-        self.spawner.spawn(name, priority, body)
-    }
-}
 
 /// A lot of a few changes of these tables; each sequence is given once.
 fn any_lot(mut lot: Lot, tables: &[Arc<MemTable>], next_seq: &mut SeqNo, rng: &mut Rng) -> Lot {
@@ -70,8 +48,8 @@ fn handed(seed: u64, env: &Env) {
     let mut rng = Rng::new(seed);
     let tables = || (1..=3).map(|id| Arc::new(MemTable::new(id))).collect::<Vec<_>>();
     let (by_crew, alone) = (tables(), tables());
-    let few = Few { spawner: env.spawner.clone().unwrap(), left: Mutex::new(rng.below(4)) };
-    let crew = Crew::start(&few, THREADS_MAX);
+    let few = with_few(env, rng.below(4));
+    let crew = Crew::start(&*few.spawner.unwrap(), THREADS_MAX);
     let (mut next_seq, mut lot) = (1, Lot::default());
     for _ in 0..rng.range(1, 4) {
         for _ in 0..rng.below(12) {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::store_model::{dir, groups, path_of, store};
-use crate::walk::tests::{Flawed, with_few};
-use io::sim::threads::{Plan, Ran, Stuck};
+use crate::walk::tests::Flawed;
+use io::sim::threads::{Plan, Ran, Stuck, with_few};
 
 /// Seeds that every change is tried with.
 const SEEDS: u64 = 600;
