@@ -445,6 +445,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "under vlsm level 0 goes down however full the levels below are",
     ),
     test(
+        "deepest-of-the-queue-waits",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::vlsm::the_deepest_column_goes_first_where_writers_wait_for_it",
+        "under vlsm a part of level 0 with few keys gets as deep as the stop, since others are worth more by their bytes",
+    ),
+    test(
         "oldest-of-the-queue-left-behind",
         ("lavastore-lsm", "--lib"),
         "policy::tests::random_flushes_converge",

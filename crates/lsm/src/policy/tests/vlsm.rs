@@ -167,6 +167,31 @@ fn flushes_fall_into_columns() {
 }
 
 /// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
+/// Two columns: one of a few long tables, and one of many short ones.
+#[test]
+fn the_deepest_column_goes_first_where_writers_wait_for_it() {
+    let policy = default_policy();
+    let taken = |short: u64, short_bytes: u64, level_1: u64| {
+        let mut levels = vec![Vec::new(); 7];
+        levels[5] = (0..level_1)
+            .map(|i| table(1000 + i, (i as u32 * 100, i as u32 * 100 + 99), 8 * MIB, 8 * MIB))
+            .collect();
+        levels[6] = full_level(5000, 640 * MIB, 8 * MIB);
+        levels[0] = (1..=6).map(|number| table(number, (0, 99), 8 * MIB, 8 * MIB)).collect();
+        levels[0].extend((0..short).map(|i| table(100 + i, (100, 199), short_bytes, short_bytes)));
+        let version = Version::with_files(0, levels);
+        let c = free(&version, |facts| policy.l0(facts)).unwrap();
+        (c.level, c.inputs[0].1.len() as u64, c.inputs[0].1[0].number >= 100)
+    };
+    let full = policy.options.level_1_tables.into();
+    assert_eq!(taken(15, 4096, full), (0, 6, false), "48 MiB are worth more than 15 tables of 4 KiB");
+    assert_eq!(taken(16, 4096, full), (0, 16, true));
+    assert_eq!(taken(23, 4096, full + 1).0, 5, "level 1 has its turn, being over its target");
+    assert_eq!(taken(24, 4096, full + 1), (0, 24, true), "but for so little, and so deep");
+    assert_eq!(taken(24, MIB, full + 1).0, 5, "that is more than a table");
+    assert_eq!(taken(24, 4096, full / 2 * 3 + 1).0, 5, "level 1 is too full");
+}
+
 #[test]
 fn runs_of_references_are_worth_what_they_rewrite() {
     let policy = default_policy();

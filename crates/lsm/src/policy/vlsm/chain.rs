@@ -5,6 +5,9 @@
 //! of the tree. As long as every level keeps its bound, a run from level 0 makes each level send on about one run: that is
 //! the chain, and its width and length are bounded.
 //!
+//! A column of level 0 that is much too deep and holds a table of bytes at most does not wait for that, until level 1 holds one and a half times its target: writers wait
+//! for how deep it is, and would do so for a merge that takes a moment.
+//!
 //! Where a level can send nothing on, because other jobs hold what it meets, the levels above it do not wait until it
 //! holds twice its target. What a table that cannot be read keeps where it is does not count.
 
@@ -19,6 +22,11 @@ impl Vlsm {
     /// The next compaction of the chain.
     pub(super) fn chain(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let base = picker.targets.base_level;
+        let target = picker.targets.bytes[base];
+        let has_room = self.movable_bytes(picker, base) <= target.saturating_add(target / 2);
+        if has_room && let Some(compaction) = self.deep_and_short(picker) {
+            return Some(compaction);
+        }
         for level in (base..self.tree.last_level()).rev() {
             if base::canary::is("full-levels-have-no-turn") {
                 break;

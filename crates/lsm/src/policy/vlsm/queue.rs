@@ -4,7 +4,8 @@
 //! is worth its merge: until it has q tables' worth for the f tables of level 1 that it would meet, or a key of it is in q tables.
 //! Then all of it goes down at once, up to q tables of M: where columns are narrow that is little, and where the queue is longer than
 //! it should be, level 1 is not read once for each part of it. Its oldest tables go first, at least one, and nothing older stays
-//! behind. The column that is worth most has its turn first.
+//! behind. The column that is worth most has its turn first; but where keys are in twice q tables or more the deepest one, since writers wait for
+//! that, however little is in it: a column with few keys becomes as deep as the others, is worth nothing by its bytes, and is merged at once.
 //!
 //! Where values are separated there is one column, and a run of it goes down ([`super::targets`]) however long the queue is.
 
@@ -15,6 +16,7 @@ use crate::policy::in_progress::InProgress;
 use crate::policy::leveled::picker::Picker;
 use crate::policy::leveled::targets::LevelTargets;
 use base::HashSet;
+use std::cmp::Ordering;
 use version::{FileMeta, Version};
 
 /// A column, and whether it is to go down.
@@ -26,6 +28,21 @@ pub(super) struct Queued<'a> {
     at_once: u64,
     /// From 1 on it is to go down.
     pub score: f64,
+    /// How deep it is, of what it should be at most.
+    by_depth: f64,
+}
+
+/// From here on columns have their turn by how deep they are.
+const DEEP: f64 = 2.0;
+/// From here on one that is short does not wait for others.
+const TOO_DEEP: f64 = 3.0;
+
+impl Queued<'_> {
+    /// The highest has its turn first.
+    fn order(&self) -> (f64, f64) {
+        let is_deep = self.by_depth >= DEEP && !base::canary::is("deepest-of-the-queue-waits");
+        (if is_deep { self.by_depth } else { 0.0 }, self.score)
+    }
 }
 
 impl Vlsm {
@@ -58,7 +75,8 @@ impl Vlsm {
                 }
             };
             let by_depth = files.min(depth) as f64 / most.max(1) as f64;
-            Queued { column, bytes, at_once, score: by_depth.max(bytes as f64 / worth.max(1) as f64) }
+            let score = by_depth.max(bytes as f64 / worth.max(1) as f64);
+            Queued { column, bytes, at_once, score, by_depth }
         };
         columns(version, held).into_iter().map(queued).collect()
     }
@@ -67,8 +85,16 @@ impl Vlsm {
     pub(super) fn queued(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let mut queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
         queue.retain(|of| of.score >= 1.0);
-        queue.sort_by(|a, b| b.score.total_cmp(&a.score));
+        queue.sort_by(|a, b| b.order().partial_cmp(&a.order()).unwrap_or(Ordering::Equal));
         queue.iter().find_map(|of| self.oldest_of(of, picker))
+    }
+
+    /// A column that is much too deep, and short: it adds a table to level 1 at most.
+    pub(super) fn deep_and_short(&self, picker: &Picker<'_>) -> Option<Compaction> {
+        let mut queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
+        queue.retain(|of| of.by_depth >= TOO_DEEP && of.bytes <= self.tree.file_bytes);
+        let deepest = queue.iter().max_by(|a, b| a.by_depth.total_cmp(&b.by_depth))?;
+        self.oldest_of(deepest, picker)
     }
 
     fn oldest_of(&self, queued: &Queued<'_>, picker: &Picker<'_>) -> Option<Compaction> {
