@@ -166,7 +166,6 @@ fn flushes_fall_into_columns() {
     assert!(policy.flush_cutter(&Version::with_files(0, levels), &SetAside::default()).is_none());
 }
 
-/// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
 /// Two columns: one of a few long tables, and one of many short ones.
 #[test]
 fn the_deepest_column_goes_first_where_writers_wait_for_it() {
@@ -192,6 +191,7 @@ fn the_deepest_column_goes_first_where_writers_wait_for_it() {
     assert_eq!(taken(24, 4096, full / 2 * 3 + 1).0, 5, "level 1 is too full");
 }
 
+/// Where values are separated level 1 is all of a small store, and no run rewrites more than f times its own bytes of it.
 #[test]
 fn runs_of_references_are_worth_what_they_rewrite() {
     let policy = default_policy();
@@ -210,6 +210,14 @@ fn runs_of_references_are_worth_what_they_rewrite() {
         let run: u64 = c.inputs[0].1.iter().map(|f| f.len).sum();
         assert!(run * 10 >= tables * MIB, "{tables}: {run} bytes for {tables} MiB");
         assert!(run * 5 <= tables * MIB, "{tables}: {run} bytes hide too much");
+    }
+    for (count, goes) in [(4, false), (7, false), (8, true)] {
+        let mut levels = vec![Vec::new(); 7];
+        levels[0] = (900..900 + count).map(|number| table(number, (0, 9_999), 360 << 10, 8 * MIB)).collect();
+        levels[6] = (1..=64).map(below).collect();
+        let version = Version::with_files(0, levels);
+        let taken = free(&version, |facts| policy.l0(facts)).is_some();
+        assert_eq!(taken, goes, "{count} tables of level 0 that stand for 8 MiB each, beside 1.5 GiB");
     }
     let mut levels = vec![Vec::new(); 7];
     levels[6] = (1..=80).map(below).collect();

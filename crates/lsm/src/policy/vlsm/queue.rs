@@ -66,7 +66,7 @@ impl Vlsm {
             let (worth, at_once, most) = match separated {
                 true => {
                     let run = self.run_bytes(version, targets);
-                    (run / 2, run, self.tree.l0_compaction_files)
+                    (run / 2, run, self.queue_tables() as usize)
                 }
                 false => {
                     let (tables, full) = (self.queue_tables(), self.tree.file_bytes);

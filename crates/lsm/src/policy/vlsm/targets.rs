@@ -13,7 +13,7 @@
 //! **A run** is what level 1 sends on at once: M, or an f-th of level 1 where that is larger, so that what is merged
 //! writes no more than f bytes for each of its own. That is so where values are separated; then it is also what makes a table
 //! that is worth a file, but no more than a fifth of the store, for which writers would pay. And then it is what level 0 sends
-//! down at once, as soon as it has half of one (a memtable of M makes a table that is a little shorter), or `l0_compaction_files`.
+//! down at once, as soon as it has half of one (a memtable of M makes a table that is a little shorter), or q tables, as elsewhere.
 //!
 //! **Scores** are bytes over target, as in `leveled`; that of level 0 is in `queue`.
 
