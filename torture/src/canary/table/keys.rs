@@ -451,6 +451,24 @@ pub(super) const CANARIES: &[Canary] = &[
         "under vlsm a part of level 0 with few keys gets as deep as the stop, since others are worth more by their bytes",
     ),
     test(
+        "columns-together-hide-any-garbage",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::vlsm::columns_of_references_hide_no_more_together",
+        "under vlsm keys in order leave separated values in level 0 that nobody sends down, and writers pay for what they may hide",
+    ),
+    test(
+        "excess-counts-what-tables-stand-for",
+        ("lavastore-lsm", "--lib"),
+        "policy::tests::vlsm::columns_of_references_hide_no_more_together",
+        "under vlsm a few kilobytes of references count as the megabytes of values, and writers wait for levels that are not behind",
+    ),
+    test(
+        "all-above-the-last-level-hides-garbage",
+        ("lavastore-lavakv", "--lib"),
+        "tree::summary::tests::what_meets_nothing_hides_nothing",
+        "writers pay for garbage where there is none and no compaction is due: keys in order lie above the last level",
+    ),
+    test(
         "oldest-of-the-queue-left-behind",
         ("lavastore-lsm", "--lib"),
         "policy::tests::random_flushes_converge",

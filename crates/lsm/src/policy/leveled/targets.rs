@@ -156,13 +156,15 @@ impl Leveled {
         let multiplier = self.level_multiplier.max(2);
         let base = targets.bytes.get(targets.base_level).copied().filter(|bytes| *bytes != u64::MAX);
         let few = match self.deepest(version) {
-            (largest, true) => {
-                let hidden = (largest / SEPARATED_L0_PART).saturating_add(2 * self.file_bytes);
-                self.l0_compaction_bytes.min(hidden)
-            }
+            (_, true) => self.l0_compaction_bytes.min(self.hidden_max(version)),
             (_, false) => self.l0_compaction_bytes,
         };
         few.max(base.unwrap_or(0) / multiplier).max(1)
+    }
+
+    /// What level 0 may hide, compensated bytes, where values are separated.
+    pub(in crate::policy) fn hidden_max(&self, version: &Version) -> u64 {
+        (self.deepest(version).0 / SEPARATED_L0_PART).saturating_add(2 * self.file_bytes).max(1)
     }
 
     /// How many compensated bytes compactions will have to rewrite until every level is within its target, if nothing

@@ -108,6 +108,25 @@ fn level_0_is_a_queue() {
     assert_eq!(taken(references(2), separated(10)), Some(vec![1]), "a small store shall not hide so much");
 }
 
+/// Keys in order make columns none of which is worth its merge: together they hide no more than one column would.
+#[test]
+fn columns_of_references_hide_no_more_together() {
+    let policy = default_policy();
+    let with = |columns: u64| {
+        let mut levels = vec![Vec::new(); 7];
+        let at = |i: u64| (i as u32 * 20, i as u32 * 20 + 9);
+        levels[0] = (1..=columns).map(|i| table(i, at(i), 40 << 10, 16 * MIB)).collect();
+        levels[6] =
+            (0..100).map(|i| table(1000 + i, (i as u32 * 10, i as u32 * 10 + 9), MIB, 24 * MIB)).collect();
+        Version::with_files(0, levels)
+    };
+    assert!(free(&with(30), |facts| policy.l0(facts)).is_none(), "480 MiB above 2400");
+    let c = free(&with(31), |facts| policy.l0(facts)).expect("a fifth, and two tables of 8 MiB");
+    assert_eq!((c.level, c.inputs[0].1.len()), (0, 1), "a column at a time");
+    let excess = |columns| policy.excess_bytes(&with(columns), &SetAside::default());
+    assert_eq!((excess(30), excess(31)), (0, 40 << 10), "what lies in tables, not what it stands for");
+}
+
 /// The tables that a flush of these keys is cut into, each entry of so many bytes.
 fn flushed(policy: &Vlsm, version: &Version, keys: &[u32], bytes: u64) -> Vec<Vec<u32>> {
     let Some(mut cutter) = policy.flush_cutter(version, &SetAside::default()) else {

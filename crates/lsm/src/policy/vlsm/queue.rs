@@ -7,7 +7,10 @@
 //! behind. The column that is worth most has its turn first; but where keys are in twice q tables or more the deepest one, since writers wait for
 //! that, however little is in it: a column with few keys becomes as deep as the others, is worth nothing by its bytes, and is merged at once.
 //!
-//! Where values are separated there is one column, and a run of it goes down ([`super::targets`]) however long the queue is.
+//! Where values are separated a flush is not cut, and a run of a column goes down ([`super::targets`]) however long the queue is. Keys that come in order make
+//! columns all the same, none of which may ever be worth its merge. So the one with the highest score goes down as well if all of level 0 stands for a fifth of
+//! the deepest level and two tables more, as in [`leveled`](crate::policy::leveled::targets): else it could hide any garbage, for which writers would
+//! pay while nobody exposes it.
 
 use super::columns::{Column, columns};
 use super::parameters::Vlsm;
@@ -24,6 +27,8 @@ pub(super) struct Queued<'a> {
     column: Column<'a>,
     /// Compensated bytes of the tables that are not on their way down.
     pub bytes: u64,
+    /// The same, as they lie in tables.
+    pub table_bytes: u64,
     /// As much goes down at once.
     at_once: u64,
     /// From 1 on it is to go down.
@@ -58,6 +63,7 @@ impl Vlsm {
         let queued = |column: Column<'a>| {
             let free = || column.tables().filter(|f| !busy.has_file(f.number));
             let bytes = free().fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)));
+            let table_bytes = free().fold(0, |sum: u64, f| sum.saturating_add(f.len));
             let (files, depth) = (free().count(), column.depth());
             let (low, high) = (Some(column.low()), Some(column.high()));
             let met =
@@ -76,9 +82,22 @@ impl Vlsm {
             };
             let by_depth = files.min(depth) as f64 / most.max(1) as f64;
             let score = by_depth.max(bytes as f64 / worth.max(1) as f64);
-            Queued { column, bytes, at_once, score, by_depth }
+            Queued { column, bytes, table_bytes, at_once, score, by_depth }
         };
-        columns(version, held).into_iter().map(queued).collect()
+        let mut queue: Vec<_> = columns(version, held).into_iter().map(queued).collect();
+        if separated && !base::canary::is("columns-together-hide-any-garbage") {
+            self.hides_no_more(version, &mut queue);
+        }
+        queue
+    }
+
+    /// One of all columns is to go down if together they hide too much.
+    fn hides_no_more(&self, version: &Version, queue: &mut [Queued<'_>]) {
+        let bytes = queue.iter().fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
+        let score = bytes as f64 / self.tree.hidden_max(version) as f64;
+        if let Some(first) = queue.iter_mut().max_by(|a, b| a.score.total_cmp(&b.score)) {
+            first.score = first.score.max(score);
+        }
     }
 
     /// The column of level 0 that is worth most, into level 1.
