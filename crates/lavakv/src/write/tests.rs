@@ -62,6 +62,16 @@ struct Of {
     keys_in: Keys,
 }
 
+impl Load {
+    fn key(&self, rng: &mut Rng, nth: &mut u64) -> u64 {
+        *nth += 1;
+        match self.keys_in {
+            Keys::AtRandom => rng.below(self.keys),
+            Keys::InOrder => *nth % self.keys,
+        }
+    }
+}
+
 /// What became of it.
 #[derive(Debug, Default)]
 struct Told {
@@ -154,12 +164,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                 }
                 let op = client.op.get_or_insert_with(|| {
                     (client.waited_ns, client.is_for_time, client.cause) = (0, true, None);
-                    let key = match load.keys_in {
-                        Keys::AtRandom => rng.below(load.keys),
-                        Keys::InOrder => nth_key % load.keys,
-                    };
-                    nth_key += 1;
-                    let key = &keys[key as usize];
+                    let key = &keys[load.key(&mut rng, &mut nth_key) as usize];
                     let value = value(&noise, rng.next_u64(), load.value_len);
                     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
                     WriteOp::new(writes, Payload::One(family, change), Durability::Buffered)
