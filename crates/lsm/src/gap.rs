@@ -9,7 +9,7 @@
 use base::key::{self, TRAILER_LEN};
 use base::{Error, Gap, InternalIterator, Result};
 use std::sync::Arc;
-use table::KsstIter;
+use table::{Fetched, KsstIter, Place};
 use version::FileMeta;
 
 /// All keys of a table.
@@ -54,9 +54,26 @@ pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
 }
 
 /// A cursor over one table that knows what fails with it.
-pub(crate) struct TableCursor {
-    pub cursor: KsstIter,
-    pub file: Arc<FileMeta>,
+pub struct TableCursor {
+    pub(crate) cursor: KsstIter,
+    pub(crate) file: Arc<FileMeta>,
+}
+
+impl TableCursor {
+    /// True if the table has no entry there: behind all it has it need not be asked.
+    fn ends_before(&self, place: Place<'_>) -> bool {
+        match place {
+            Place::From(target) => key::compare(&self.file.largest, target).is_lt(),
+            Place::UpTo(target) => key::compare(target, &self.file.smallest).is_lt(),
+            Place::First | Place::Last => false,
+        }
+    }
+
+    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+        if !self.ends_before(place) {
+            self.cursor.prepare(place, fetched);
+        }
+    }
 }
 
 impl InternalIterator for TableCursor {
@@ -71,15 +88,14 @@ impl InternalIterator for TableCursor {
         self.cursor.seek_to_last()
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        // Behind all it has it need not be asked.
-        if key::compare(&self.file.largest, target).is_lt() {
+        if self.ends_before(Place::From(target)) {
             self.cursor.clear();
             return Ok(());
         }
         self.cursor.seek(target)
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        if key::compare(target, &self.file.smallest).is_lt() {
+        if self.ends_before(Place::UpTo(target)) {
             self.cursor.clear();
             return Ok(());
         }

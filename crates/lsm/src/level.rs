@@ -10,7 +10,7 @@
 use base::{Gap, InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{Borders, IterOptions, Ksst, KsstIter};
+use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place};
 use version::{FileMeta, Level};
 
 /// Opens the tables of files. The cache of open ones is the engine's; merge jobs and scans see only this, and so run as well on
@@ -150,6 +150,27 @@ impl<S: CursorSource> LevelIterator<S> {
         self.gap = self.files.get(self.at).map(|file| crate::gap::within_file(told, file));
     }
 
+    /// The file where a seek begins; outside the range: none.
+    fn first_file(&self, place: Place<'_>) -> usize {
+        let files_before = |is_before: &dyn Fn(&FileMeta) -> bool| {
+            self.range.start + self.part().partition_point(|f| is_before(f))
+        };
+        match place {
+            Place::First => self.range.start,
+            Place::Last => self.range.end.wrapping_sub(1),
+            Place::From(target) => files_before(&|f| key::compare(&f.largest, target).is_lt()),
+            Place::UpTo(target) => {
+                files_before(&|f| key::compare(&f.smallest, target).is_le()).wrapping_sub(1)
+            }
+        }
+    }
+
+    /// Moves the cursor of the file where a seek begins.
+    fn seek_in(&mut self, place: Place<'_>, seek: impl FnOnce(&mut S::Cursor) -> Result<()>) -> Result<()> {
+        let cursor = self.cursor_of(self.first_file(place))?;
+        cursor.map_or(Ok(()), seek)
+    }
+
     /// The files that take part.
     fn part(&self) -> &[Arc<FileMeta>] {
         &self.files[self.range.clone()]
@@ -160,33 +181,37 @@ impl<S: CursorSource> LevelIterator<S> {
     }
 }
 
+impl LevelIterator {
+    /// See [`KsstIter::prepare`]. Only of the file where the seek begins, which is opened for it.
+    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+        if let Ok(Some(cursor)) = self.cursor_of(self.first_file(place)) {
+            cursor.prepare(place, fetched);
+        }
+    }
+}
+
 impl<S: CursorSource> InternalIterator for LevelIterator<S> {
     #[inline]
     fn valid(&self) -> bool {
         self.cursor.as_ref().is_some_and(|c| c.valid())
     }
     fn seek_to_first(&mut self) -> Result<()> {
-        let moved = self.cursor_of(self.range.start).and_then(|c| c.map_or(Ok(()), |c| c.seek_to_first()));
+        let moved = self.seek_in(Place::First, S::Cursor::seek_to_first);
         let moved = moved.and_then(|()| self.skip_forward());
         self.settle(moved)
     }
     fn seek_to_last(&mut self) -> Result<()> {
-        let last = self.range.end.wrapping_sub(1);
-        let moved = self.cursor_of(last).and_then(|c| c.map_or(Ok(()), |c| c.seek_to_last()));
+        let moved = self.seek_in(Place::Last, S::Cursor::seek_to_last);
         let moved = moved.and_then(|()| self.skip_backward());
         self.settle(moved)
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let before = self.part().partition_point(|f| key::compare(&f.largest, target).is_lt());
-        let at = self.range.start + before;
-        let moved = self.cursor_of(at).and_then(|c| c.map_or(Ok(()), |c| c.seek(target)));
+        let moved = self.seek_in(Place::From(target), |c| c.seek(target));
         let moved = moved.and_then(|()| self.skip_forward());
         self.settle(moved)
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let upto = self.part().partition_point(|f| key::compare(&f.smallest, target).is_le());
-        let at = (self.range.start + upto).wrapping_sub(1);
-        let moved = self.cursor_of(at).and_then(|c| c.map_or(Ok(()), |c| c.seek_for_prev(target)));
+        let moved = self.seek_in(Place::UpTo(target), |c| c.seek_for_prev(target));
         let moved = moved.and_then(|()| self.skip_backward());
         self.settle(moved)
     }

@@ -1,6 +1,7 @@
 //! The log-structured merge tree's moving parts: iterators that merge, and the job that rewrites sorted runs.
 //!
 //! * [`merging`]: many sorted cursors as one.
+//! * [`cursor`]: what is merged, and what of it says beforehand what a seek reads.
 //! * [`level`]: the disjoint files of a level as one cursor.
 //! * [`sources`]: the cursors and range tombstones of a version, or of a job's inputs.
 //! * [`policy`]: what to compact next.
@@ -12,6 +13,7 @@
 //! * [`vec_iter`]: sorted entries in memory as a cursor.
 
 pub mod below;
+pub mod cursor;
 mod gap;
 mod ksst_output;
 pub mod level;
@@ -27,13 +29,14 @@ pub mod vec_iter;
 pub mod visible;
 
 pub use below::{Anything, Below, DeeperLevels};
+pub use cursor::Cursor;
 pub use ksst_output::file_meta;
 pub use level::{Bounds, LevelIterator, TableSource};
 pub use merge_job::{
     DropObserver, DropReason, Hooks, MergeJob, MergeOptions, MergeOutput, MergeStats, OutputCutter,
     OutputFile, OutputFiles, OutputSize, OutputTable, Rewrite, SizeCutter, Step, ValueHook,
 };
-pub use merging::MergingIterator;
+pub use merging::{MergingIterator, ReadTogether};
 pub use operator::MergeOperator;
 pub use sources::{Sources, Visibility};
 pub use visible::{ReferenceResolver, VisibleIterator, VisibleOptions};

@@ -11,13 +11,20 @@
 //! A child that fails and knows what it leaves out ([`Gap`]) stands where that begins, like any other, and the iterator
 //! fails when it comes to it: what other children have before it is not lost. Whoever wants to goes on behind the gap.
 //!
+//! Where tables are merged for a scan ([`MergingIterator::reading_together`]), a seek reads the beginnings of all cursors together. Before
+//! they are moved, each has the part of its index in memory where the seek begins, and then the block, or says what it lacks ([`Cursor::prepare`]); what
+//! all of them lack is one batch of reads, so a seek waits for two of them at most, however many tables there are. Then the cursors are moved
+//! as ever: what could not be read is read again there, and fails in its order.
+//!
 //! Changing direction repositions every other child by a seek around the current key. That is as dear as a seek of
 //! the whole iterator, and it happens once for each turn, not for each step.
 
+use crate::cursor::Cursor;
 use crate::gap::meeting_point;
 use base::key::TRAILER_LEN;
 use base::{Error, Gap, InternalIterator, Result};
 use std::cmp::Ordering;
+use table::{Fetched, Place, Want};
 
 /// Which way the iterator moved last, and so how its heap is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +33,45 @@ enum Direction {
     Backward,
 }
 
+/// Reads for several cursors.
+pub trait ReadTogether: Send {
+    /// Reads what they want, which ascends by file and place, and hands it over.
+    fn read(&self, fetched: &mut Fetched, wants: &[Want]);
+}
+
+/// Batches of reads before a seek: for the index, the block, and the block alone where its neighbours cannot be read.
+const BATCHES_MAX: usize = 4;
+/// Bytes of a batch, unless one read is longer. What does not fit is read when its cursor is moved.
+const BATCH_BYTES_MAX: u64 = 8 << 20;
+
+/// What reads for several cursors.
+struct Together {
+    reads: Box<dyn ReadTogether>,
+    fetched: Fetched,
+}
+
+impl Together {
+    /// Reads what is wanted; false if that is nothing.
+    fn bring(&mut self) -> bool {
+        let mut wants = self.fetched.take_wanted();
+        if wants.is_empty() {
+            return false;
+        }
+        wants.sort_unstable_by_key(|want| want.extent);
+        wants.dedup_by_key(|want| want.extent);
+        let mut bytes = 0;
+        let fits = |want: &&Want| {
+            bytes += want.extent.len;
+            bytes <= BATCH_BYTES_MAX
+        };
+        let count = wants.iter().take_while(fits).count().max(1);
+        self.reads.read(&mut self.fetched, &wants[..count]);
+        true
+    }
+}
+
 struct Child {
-    iter: Box<dyn InternalIterator>,
+    iter: Cursor,
     /// The key the child stands on; meaningless while the child is not valid.
     key: Vec<u8>,
     /// It stands before what it could not read.
@@ -82,6 +126,8 @@ pub struct MergingIterator {
     /// The child the iterator stands on.
     current: Option<usize>,
     direction: Direction,
+    /// What reads the beginnings of a seek; `None`: each cursor for itself.
+    together: Option<Together>,
     /// What stopped it last.
     gap: Option<Gap>,
 }
@@ -89,12 +135,36 @@ pub struct MergingIterator {
 impl MergingIterator {
     /// Merges `children`, newest first.
     pub fn new(children: Vec<Box<dyn InternalIterator>>) -> Self {
-        let children: Vec<Child> = children
+        Self::over(children.into_iter().map(Cursor::Any).collect())
+    }
+
+    /// Merges `cursors`, newest first.
+    pub fn over(cursors: Vec<Cursor>) -> Self {
+        let children: Vec<Child> = cursors
             .into_iter()
             .map(|iter| Child { iter, key: Vec::with_capacity(64), failed: None })
             .collect();
         let heap = Vec::with_capacity(children.len());
-        MergingIterator { children, heap, current: None, direction: Direction::Forward, gap: None }
+        let (current, direction) = (None, Direction::Forward);
+        MergingIterator { children, heap, current, direction, together: None, gap: None }
+    }
+
+    /// What its cursors read for a seek is read by `reads`, of all of them together.
+    pub fn reading_together(self, reads: Box<dyn ReadTogether>) -> Self {
+        MergingIterator { together: Some(Together { reads, fetched: Fetched::default() }), ..self }
+    }
+
+    /// Has in memory where a seek of all children begins, but for one that is not sought.
+    fn prepare(&mut self, place: Place<'_>, but: Option<usize>) {
+        let Some(together) = &mut self.together else { return };
+        for _ in 0..BATCHES_MAX {
+            let sought = self.children.iter_mut().enumerate().filter(|(i, _)| Some(*i) != but);
+            sought.for_each(|(_, child)| child.iter.prepare(place, &mut together.fetched));
+            if !together.bring() {
+                break;
+            }
+        }
+        together.fetched.clear();
     }
 
     /// True if child `a` comes before child `b` in the present direction.
@@ -171,15 +241,13 @@ impl MergingIterator {
         self.pop();
     }
 
-    /// Positions every child with `position`, then rebuilds.
-    fn reposition(
-        &mut self,
-        direction: Direction,
-        mut position: impl FnMut(&mut dyn InternalIterator) -> Result<()>,
-    ) -> Result<()> {
+    /// Positions every child, then rebuilds.
+    fn reposition(&mut self, place: Place<'_>) -> Result<()> {
         (self.current, self.gap) = (None, None);
+        self.prepare(place, None);
+        let direction = if place.is_forward() { Direction::Forward } else { Direction::Backward };
         for child in &mut self.children {
-            let moved = position(&mut *child.iter);
+            let moved = seek(&mut *child.iter, place);
             child.settle(moved, direction)?;
         }
         self.relocation(direction);
@@ -191,11 +259,13 @@ impl MergingIterator {
     fn turn(&mut self, top: usize, direction: Direction) -> Result<()> {
         self.current = None;
         let target = std::mem::take(&mut self.children[top].key);
+        let place = match direction {
+            Direction::Forward => Place::From(&target),
+            Direction::Backward => Place::UpTo(&target),
+        };
+        self.prepare(place, Some(top));
         for (i, child) in self.children.iter_mut().enumerate().filter(|(i, _)| *i != top) {
-            let moved = match direction {
-                Direction::Forward => child.iter.seek(&target),
-                Direction::Backward => child.iter.seek_for_prev(&target),
-            };
+            let moved = seek(&mut *child.iter, place);
             child.settle(moved, direction)?;
             if child.failed.is_some() {
                 continue;
@@ -259,16 +329,16 @@ impl InternalIterator for MergingIterator {
         self.current.is_some()
     }
     fn seek_to_first(&mut self) -> Result<()> {
-        self.reposition(Direction::Forward, |c| c.seek_to_first())
+        self.reposition(Place::First)
     }
     fn seek_to_last(&mut self) -> Result<()> {
-        self.reposition(Direction::Backward, |c| c.seek_to_last())
+        self.reposition(Place::Last)
     }
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        self.reposition(Direction::Forward, |c| c.seek(target))
+        self.reposition(Place::From(target))
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        self.reposition(Direction::Backward, |c| c.seek_for_prev(target))
+        self.reposition(Place::UpTo(target))
     }
     #[inline]
     fn next(&mut self) -> Result<()> {
@@ -288,6 +358,15 @@ impl InternalIterator for MergingIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         self.children[self.current.expect("value of an iterator that is not valid")].iter.value()
+    }
+}
+
+fn seek(cursor: &mut dyn InternalIterator, place: Place<'_>) -> Result<()> {
+    match place {
+        Place::First => cursor.seek_to_first(),
+        Place::Last => cursor.seek_to_last(),
+        Place::From(target) => cursor.seek(target),
+        Place::UpTo(target) => cursor.seek_for_prev(target),
     }
 }
 

@@ -5,10 +5,11 @@
 //! scanning over it, or compacting it away, then costs a look at the key ranges of its files. The range tombstones of
 //! such a table still count.
 
+use crate::cursor::Cursor;
 use crate::gap::{TableCursor, Unreadable};
 use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
 use base::range_del::FragmentedRangeTombstones;
-use base::{InternalIterator, Result, SeqNo};
+use base::{Result, SeqNo};
 use io::ReadQueues;
 use std::sync::Arc;
 use table::{Borders, IterOptions};
@@ -36,7 +37,7 @@ impl Visibility {
 /// Cursors and range tombstones of many tables.
 pub struct Sources {
     /// Cursors, newest data first.
-    pub cursors: Vec<Box<dyn InternalIterator>>,
+    pub cursors: Vec<Cursor>,
     /// Range tombstones of memtables and tables, one for each that has any.
     pub tombstones: Vec<Arc<FragmentedRangeTombstones>>,
     /// Tables left out because range tombstones hide all of their entries.
@@ -118,12 +119,16 @@ impl Sources {
         matches!(self.readers, Visibility::At(_))
     }
 
-    fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<Borders>) -> Result<Box<dyn InternalIterator>> {
+    fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<Borders>) -> Result<Cursor> {
         let opened = self.source.table(file).map(|table| table.iter_within(self.options, borders));
         match opened {
-            Ok(cursor) if self.is_scan() => Ok(Box::new(TableCursor { cursor, file: file.clone() })),
-            Ok(cursor) => Ok(Box::new(cursor)),
-            Err(error) if self.is_scan() => Ok(Box::new(Unreadable { file: file.clone(), error })),
+            Ok(cursor) if self.is_scan() => {
+                Ok(Cursor::Table(Box::new(TableCursor { cursor, file: file.clone() })))
+            }
+            Ok(cursor) => Ok(Cursor::Any(Box::new(cursor))),
+            Err(error) if self.is_scan() => {
+                Ok(Cursor::Any(Box::new(Unreadable { file: file.clone(), error })))
+            }
             Err(e) => Err(e),
         }
     }
@@ -151,7 +156,7 @@ impl Sources {
     fn add_run(&mut self, files: Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {
         let (source, borders) = (self.source.clone(), borders.clone());
         let tables = TableCursors { source, options: self.options, borders };
-        self.cursors.push(Box::new(LevelIterator::new(files, bounds, tables)));
+        self.cursors.push(Cursor::Level(Box::new(LevelIterator::new(files, bounds, tables))));
     }
 
     /// True if range tombstones hide every entry of `file` from all readers.

@@ -3,18 +3,20 @@
 
 use base::key::{self, encode};
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::{ErrorKind, Result, SeqNo, Uid, ValueKind};
+use base::{ErrorKind, InternalIterator, MAX_SEQ, Result, SeqNo, Uid, ValueKind};
 use cache::Cache;
-use io::{Access, CreateOptions, Env, Rng, sim::SimEnv};
+use io::{Access, CreateOptions, Env, ReadFile, Rng, sim::SimEnv};
 use lavastore_lsm::vec_iter::{Entry, VecIter};
 use lavastore_lsm::{
     Bounds, DeeperLevels, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles,
-    SizeCutter, Sources, Step, TableSource, Visibility, VisibleIterator, VisibleOptions, file_meta,
+    ReadTogether, SizeCutter, Sources, Step, TableSource, Visibility, VisibleIterator, VisibleOptions,
+    file_meta,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use table::{IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions};
+use std::sync::{Arc, Mutex};
+use table::source::read_now;
+use table::{Fetched, IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions, Want};
 use version::{FileMeta, Version};
 
 type View = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -158,7 +160,7 @@ impl Store {
         sources.add(inputs, Bounds::default()).expect("no faults here");
         self.hidden_tables += sources.hidden_tables;
         let tombstones = std::mem::take(&mut sources.tombstones);
-        let new = self.run(MergingIterator::new(sources.cursors), &tombstones, level + 1, 1500);
+        let new = self.run(MergingIterator::over(sources.cursors), &tombstones, level + 1, 1500);
         for old in levels[level].drain(..).collect::<Vec<_>>().into_iter().chain(levels[level + 1].drain(..))
         {
             self.files.env.fs.remove(&path(old.number)).expect("it exists");
@@ -179,7 +181,10 @@ impl Store {
             self.hidden_tables += sources.hidden_tables;
             let mut options = VisibleOptions::at(snapshot);
             (options.lower, options.upper) = (low.clone(), high.clone());
-            let merged = MergingIterator::new(sources.cursors);
+            let mut merged = MergingIterator::over(sources.cursors);
+            if rng.one_in(2) {
+                merged = merged.reading_together(Box::new(Reads::default()));
+            }
             let mut iter = VisibleIterator::new(merged, sources.tombstones, options);
             let inside =
                 |k: &Vec<u8>| low.as_ref().is_none_or(|l| l <= k) && high.as_ref().is_none_or(|h| k < h);
@@ -229,6 +234,169 @@ fn scans_over_tables_agree_with_the_model() {
     assert!(hidden_tables > 20, "only {hidden_tables} tables were hidden by range tombstones");
 }
 
+/// Which reads were made, and with how many at once.
+#[derive(Clone, Default)]
+struct Reads(Arc<Mutex<ReadsMade>>);
+
+#[derive(Default)]
+struct ReadsMade {
+    /// Each batch: file, offset, length.
+    batches: Vec<Vec<(u64, u64, u64)>>,
+    alone: Vec<(u64, u64, u64)>,
+    is_batch: bool,
+    /// Of how many batches none is made.
+    unreadable: usize,
+}
+
+impl Reads {
+    fn take(&self) -> ReadsMade {
+        std::mem::take(&mut *self.0.lock().expect("nobody panics"))
+    }
+}
+
+impl ReadTogether for Reads {
+    fn read(&self, fetched: &mut Fetched, wants: &[Want]) {
+        assert!(wants.is_sorted_by(|a, b| a.extent < b.extent), "ascending, each once");
+        let mut made = self.0.lock().expect("nobody panics");
+        made.batches.push(wants.iter().map(|w| (w.extent.file, w.extent.offset, w.extent.len)).collect());
+        made.is_batch = true;
+        let fails = made.unreadable > 0;
+        made.unreadable = made.unreadable.saturating_sub(1);
+        drop(made);
+        for want in wants {
+            let read = read_now(&want.file, want.extent);
+            fetched.put(want, if fails { Err(base::Error::corruption("not this time")) } else { read });
+        }
+        self.0.lock().expect("nobody panics").is_batch = false;
+    }
+}
+
+/// A file that tells what is read alone.
+#[derive(Debug)]
+struct Told {
+    inner: Arc<dyn ReadFile>,
+    number: u64,
+    reads: Reads,
+}
+
+impl std::fmt::Debug for Reads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reads")
+    }
+}
+
+impl ReadFile for Told {
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let mut made = self.reads.0.lock().expect("nobody panics");
+        if !made.is_batch {
+            made.alone.push((self.number, offset, buf.len() as u64));
+        }
+        self.inner.read_at(buf, offset)
+    }
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+/// Tables that are open already, and have nothing cached.
+struct Opened(BTreeMap<u64, Arc<Ksst>>);
+
+impl Opened {
+    fn all(store: &Store, reads: &Reads) -> Arc<dyn TableSource> {
+        let open = |file: &Arc<FileMeta>| {
+            let inner = store.files.env.fs.open(&path(file.number), Access::Buffered)?;
+            let told = Arc::new(Told { inner, number: file.number, reads: reads.clone() });
+            let table = Ksst::open(told, file.number, file.uid, file.global_seq, Arc::new(Cache::new(0)))?;
+            Ok((file.number, Arc::new(table)))
+        };
+        let tables: Result<_> = store.version.levels.iter().flatten().map(open).collect();
+        Arc::new(Opened(tables.expect("no faults here")))
+    }
+}
+
+impl TableSource for Opened {
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
+        Ok(self.0[&file.number].clone())
+    }
+}
+
+/// However many tables there are, a seek waits for its reads twice: for the indexes, and for the blocks. They are those that the cursors
+/// make one after another, and no more.
+#[test]
+fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
+    for tables in [1, 2, 5, 9, 14] {
+        let (mut rng, mut store) = (Rng::new(tables), Store::new(tables));
+        (0..3).for_each(|_| store.flush(&mut rng));
+        store.compact(0);
+        (0..2).for_each(|_| store.flush(&mut rng));
+        store.compact(1);
+        store.compact(0);
+        (0..tables).for_each(|_| store.flush(&mut rng));
+        let merged_by = |reads: &Reads, together: bool| {
+            let readers = Visibility::At(store.seq);
+            let mut sources = Sources::new(readers, Opened::all(&store, reads), IterOptions::default());
+            sources.add(store.version.levels.iter().enumerate(), Bounds::default()).expect("no faults");
+            let merged = MergingIterator::over(sources.cursors);
+            if together { merged.reading_together(Box::new(reads.clone())) } else { merged }
+        };
+        let (plain_reads, reads) = (Reads::default(), Reads::default());
+        let (mut plain, mut merged) = (merged_by(&plain_reads, false), merged_by(&reads, true));
+        let mut most = 0;
+        for round in 0..60 {
+            (plain_reads.take(), reads.take());
+            let target = key::seek_target(format!("key{:04}", rng.below(440)).as_bytes(), MAX_SEQ);
+            for iter in [&mut plain, &mut merged] {
+                match round % 4 {
+                    0 => iter.seek_to_first(),
+                    1 => iter.seek_to_last(),
+                    2 => iter.seek(&target),
+                    _ => iter.seek_for_prev(&target),
+                }
+                .expect("no faults here");
+            }
+            assert_eq!(merged.valid(), plain.valid());
+            assert!(!merged.valid() || merged.key() == plain.key());
+            let (mut expected, made) = (plain_reads.take().alone, reads.take());
+            assert!(made.batches.len() <= 2, "{:?}", made.batches);
+            // Where a cursor has to go on to the block behind.
+            let goes_on = if round % 4 < 2 { 0 } else { 4 };
+            assert!(made.alone.len() <= goes_on, "{} alone", made.alone.len());
+            most = most.max(expected.len());
+            let mut all = [made.batches.concat(), made.alone].concat();
+            (all.sort_unstable(), expected.sort_unstable());
+            assert_eq!(all, expected);
+        }
+        assert!(most >= 2 * tables as usize, "{most} reads of {tables} tables and two levels");
+    }
+}
+
+/// What a batch does not bring, or brings damaged, its cursor reads itself: nothing is told but what it finds.
+#[test]
+fn a_batch_that_fails_is_no_error_of_the_seek() {
+    let (mut rng, mut store) = (Rng::new(7), Store::new(7));
+    (0..6).for_each(|_| store.flush(&mut rng));
+    for unreadable in 0..6 {
+        let reads = Reads::default();
+        let mut sources =
+            Sources::new(Visibility::At(store.seq), Opened::all(&store, &reads), IterOptions::default());
+        sources.add(store.version.levels.iter().enumerate(), Bounds::default()).expect("no faults");
+        let merged = MergingIterator::over(sources.cursors).reading_together(Box::new(reads.clone()));
+        let mut iter = VisibleIterator::new(merged, sources.tombstones, VisibleOptions::at(store.seq));
+        reads.0.lock().expect("nobody panics").unreadable = unreadable;
+        iter.seek_to_first().expect("each reads alone what was not brought");
+        let mut seen = View::new();
+        while iter.valid() {
+            seen.insert(iter.key().to_vec(), iter.value().to_vec());
+            iter.next().expect("no faults here");
+        }
+        assert_eq!(seen, store.now);
+        assert!(!reads.take().batches.is_empty());
+    }
+}
+
 #[test]
 fn a_missing_table_is_an_error_and_not_the_end() {
     let mut rng = Rng::new(3);
@@ -240,7 +408,7 @@ fn a_missing_table_is_an_error_and_not_the_end() {
     let mut sources = Sources::new(Visibility::At(store.seq), store.source.clone(), IterOptions::default());
     let added = sources.add(store.version.levels.iter().enumerate(), Bounds::default());
     let scanned = added.and_then(|()| {
-        let merged = MergingIterator::new(sources.cursors);
+        let merged = MergingIterator::over(sources.cursors);
         let mut iter = VisibleIterator::new(merged, sources.tombstones, VisibleOptions::at(store.seq));
         iter.seek_to_first()?;
         while iter.valid() {

@@ -206,17 +206,30 @@ impl TableFile {
         if let Some(block) = source.held(&extent) {
             return Ok(block);
         }
+        let block = self.cached_or_read(handle, role, caching, source)?;
+        source.hold(extent, &block);
+        Ok(block)
+    }
+
+    /// The same for who keeps the block himself until his step is done.
+    pub(crate) fn cached_or_read<S: Source>(
+        &self,
+        handle: BlockHandle,
+        role: Role,
+        caching: Caching,
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        // What was read because it was not cached is not looked for there again.
         if caching != Caching::Bypass
+            && !source.has(&self.extent(handle))
             && let Some(block) = self.cached(handle, role, source.counters())
         {
-            source.hold(extent, &block);
             return Ok(block);
         }
         let block = self.read(handle, role, source)?;
         if caching == Caching::Fill {
             self.fill(handle, role, &block);
         }
-        source.hold(extent, &block);
         Ok(block)
     }
 }
@@ -227,6 +240,8 @@ pub(crate) struct Window {
     bytes: Vec<u8>,
     start: u64,
     len: usize,
+    /// How many reads were made for it.
+    reads: u64,
     /// What is read behind it meanwhile, where somebody asked for that.
     next: Option<Box<NextRun>>,
 }
@@ -234,37 +249,35 @@ pub(crate) struct Window {
 impl Window {
     /// The block at `handle`. If it is not in the window, the window is filled with `span` (which must contain the
     /// block, and lie in the file) first; if not all of that can be read, with nothing, and the block read alone.
-    pub(crate) fn block(
+    pub(crate) fn block<S: Source>(
         &mut self,
         file: &TableFile,
         handle: BlockHandle,
         role: Role,
-        counters: &mut ReadCounters,
+        source: &mut S,
         span: impl FnOnce() -> (u64, u64),
-    ) -> Result<Block> {
+    ) -> Result<Block, S::Stop> {
         file.check(handle)?;
-        if self.frame(handle).is_none() && !self.come_to_next(handle, role, counters) {
+        if self.frame(handle).is_none() && !self.come_to_next(handle, role, source.counters()) {
             let (start, end) = span();
             let (start, end) = (start.min(handle.offset), end.min(file.frames_end).max(handle.end()));
-            let len = (end - start) as usize;
+            let extent = Extent { file: file.number, offset: start, len: end - start };
             self.len = 0;
-            if self.bytes.len() < len {
-                self.bytes.resize(len, 0);
-            }
-            let buf = self.bytes.get_mut(..len).unwrap_or_default();
-            match file.file.read_at(buf, start) {
-                Ok(()) => {
-                    counters.count_request(len as u64);
-                    role.count_read(counters);
-                }
+            match source.bytes_into(&file.file, extent, role, &mut self.bytes).map_err(S::Stop::into_error) {
+                Ok(()) => self.reads += 1,
                 // A neighbour that cannot be read takes only itself away.
-                Err(_) if len as u64 > handle.len => return file.read(handle, role, counters),
-                Err(e) => return Err(file.locate(e, start)),
+                Err(Ok(_)) if extent.len > handle.len => {
+                    let block = file.read(handle, role, source)?;
+                    self.reads += 1;
+                    return Ok(block);
+                }
+                Err(Ok(e)) => return Err(file.locate(e, start).into()),
+                Err(Err(waiting)) => return Err(waiting),
             }
-            (self.start, self.len) = (start, len);
+            (self.start, self.len) = (start, extent.len as usize);
         }
         let frame = self.frame(handle).unwrap_or_default();
-        file.decode(frame, handle.offset)
+        Ok(file.decode(frame, handle.offset)?)
     }
 
     /// Takes over what was read meanwhile, if the block is in it.
@@ -272,6 +285,7 @@ impl Window {
         let Some((start, read)) = self.next.as_mut().and_then(|next| next.take(handle)) else { return false };
         counters.count_request(read.len() as u64);
         role.count_read(counters);
+        self.reads += 1;
         self.bytes.clear();
         self.bytes.extend_from_slice(&read);
         (self.start, self.len) = (start, read.len());
@@ -290,6 +304,11 @@ impl Window {
         if let Some(next) = &mut self.next {
             next.begin(&file.file, run);
         }
+    }
+
+    /// How many reads were made for it so far.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
     }
 
     /// Which bytes of the file it holds.

@@ -10,10 +10,11 @@
 
 use crate::block::InlineCursor;
 use crate::file::Role;
-use crate::options::{IterOptions, ReadCounters};
+use crate::options::{IterOptions, Place, ReadCounters};
 use crate::readahead::Borders;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
+use crate::source::Fetched;
 use crate::stream_iter::StreamIter;
 use base::{Error, Gap, InternalIterator, Result, key};
 use std::sync::Arc;
@@ -213,15 +214,24 @@ impl KsstIter {
         self.choose()
     }
 
-    fn position(&mut self, forward: bool, target: Option<&[u8]>) -> Result<()> {
-        self.forward = forward;
-        both!(self, s => match target {
-            None if forward => s.seek_to_first(),
-            None => s.seek_to_last(),
-            Some(target) if forward => s.seek(target),
-            Some(target) => s.seek_for_prev(target),
+    fn position(&mut self, place: Place<'_>) -> Result<()> {
+        self.forward = place.is_forward();
+        both!(self, s => match place {
+            Place::First => s.seek_to_first(),
+            Place::Last => s.seek_to_last(),
+            Place::From(target) => s.seek(target),
+            Place::UpTo(target) => s.seek_for_prev(target),
         });
         self.choose()
+    }
+
+    /// Makes ready for a seek to `place`, which follows next: has in memory where it begins, or wants that of `fetched`, and goes on with the same
+    /// call once it was handed over. There is no error but the seek's own, which it meets with where it would without this. The
+    /// cursor stands nowhere until then.
+    pub fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+        self.current = Current::Neither;
+        self.references.iter_mut().for_each(|s| s.prepare(place, fetched));
+        self.inline.iter_mut().for_each(|s| s.prepare(place, fetched));
     }
 }
 
@@ -231,22 +241,22 @@ impl InternalIterator for KsstIter {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        let done = self.position(true, None);
+        let done = self.position(Place::First);
         self.guard(done)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        let done = self.position(false, None);
+        let done = self.position(Place::Last);
         self.guard(done)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let done = self.position(true, Some(target));
+        let done = self.position(Place::From(target));
         self.guard(done)
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-        let done = self.position(false, Some(target));
+        let done = self.position(Place::UpTo(target));
         self.guard(done)
     }
 

@@ -55,7 +55,7 @@ pub use base::Dependency;
 pub use builder::{FinishedTable, KsstBuilder};
 pub use file::Role;
 pub use iterator::KsstIter;
-pub use options::{IterOptions, ReadCounters, StoreNotes, TableIdentity, TableOptions};
+pub use options::{IterOptions, Place, ReadCounters, StoreNotes, TableIdentity, TableOptions};
 pub use properties::Properties;
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};

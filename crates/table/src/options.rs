@@ -88,6 +88,34 @@ pub struct IterOptions {
     pub readahead_bytes: usize,
 }
 
+/// Where a seek goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'k> {
+    /// To the first entry.
+    First,
+    /// To the last entry.
+    Last,
+    /// To the first entry at or after this internal key.
+    From(&'k [u8]),
+    /// To the last entry at or before this internal key.
+    UpTo(&'k [u8]),
+}
+
+impl<'k> Place<'k> {
+    /// True if the scan that begins there goes forward.
+    pub fn is_forward(self) -> bool {
+        matches!(self, Place::First | Place::From(_))
+    }
+
+    /// The key, if there is one.
+    pub fn target(self) -> Option<&'k [u8]> {
+        match self {
+            Place::First | Place::Last => None,
+            Place::From(target) | Place::UpTo(target) => Some(target),
+        }
+    }
+}
+
 /// What reads of a table cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {

@@ -138,6 +138,18 @@ pub trait Source {
     /// # Errors
     /// What the file reports.
     fn bytes(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) -> Result<Block, Self::Stop>;
+
+    /// The same at the beginning of `buf`, which only ever grows.
+    ///
+    /// # Errors
+    /// What the file reports; `buf` is unspecified then.
+    fn bytes_into(
+        &mut self,
+        file: &Arc<dyn ReadFile>,
+        extent: Extent,
+        role: Role,
+        buf: &mut Vec<u8>,
+    ) -> Result<(), Self::Stop>;
 }
 
 /// Reads at once.
@@ -185,6 +197,28 @@ impl Source for ReadCounters {
         role.count_read(self);
         Ok(bytes)
     }
+
+    fn bytes_into(
+        &mut self,
+        file: &Arc<dyn ReadFile>,
+        extent: Extent,
+        role: Role,
+        buf: &mut Vec<u8>,
+    ) -> Result<()> {
+        file.read_at(first(buf, extent.len), extent.offset)?;
+        self.count_request(extent.len);
+        role.count_read(self);
+        Ok(())
+    }
+}
+
+/// The first `len` bytes of a buffer that grows to them.
+fn first(buf: &mut Vec<u8>, len: u64) -> &mut [u8] {
+    let len = len as usize;
+    if buf.len() < len {
+        buf.resize(len, 0);
+    }
+    buf.get_mut(..len).unwrap_or_default()
 }
 
 /// The bytes of a file, read while the caller waits.
@@ -319,5 +353,17 @@ impl Source for Fetched {
                 Err(Stopped::Wanting)
             }
         }
+    }
+
+    fn bytes_into(
+        &mut self,
+        file: &Arc<dyn ReadFile>,
+        extent: Extent,
+        role: Role,
+        buf: &mut Vec<u8>,
+    ) -> Result<(), Stopped> {
+        let bytes = self.bytes(file, extent, role)?;
+        first(buf, bytes.len() as u64).copy_from_slice(&bytes);
+        Ok(())
     }
 }

@@ -32,6 +32,11 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
+    fn open(file: &TableFile, handle: BlockHandle, block: Block) -> Result<Partition> {
+        let shape = IndexShape::parse(&block, 0).map_err(|e| file.locate(e, handle.offset))?;
+        Ok(Partition { block, shape })
+    }
+
     pub(crate) fn handle(&self, row: usize) -> BlockHandle {
         let (offset, len) = (self.shape.column(&self.block, 0, row), self.shape.column(&self.block, 1, row));
         BlockHandle { offset, len }
@@ -97,9 +102,19 @@ impl Stream {
         source: &mut S,
     ) -> Result<Partition, S::Stop> {
         let handle = self.index_handle(partition);
-        let block = file.fetch(handle, Role::Index, caching, source)?;
-        let shape = IndexShape::parse(&block, 0).map_err(|e| file.locate(e, handle.offset))?;
-        Ok(Partition { block, shape })
+        Ok(Partition::open(file, handle, file.fetch(handle, Role::Index, caching, source)?)?)
+    }
+
+    /// The same for who keeps the partition himself until his step is done.
+    pub(crate) fn partition_to_keep<S: Source>(
+        &self,
+        file: &TableFile,
+        partition: usize,
+        caching: Caching,
+        source: &mut S,
+    ) -> Result<Partition, S::Stop> {
+        let handle = self.index_handle(partition);
+        Ok(Partition::open(file, handle, file.cached_or_read(handle, Role::Index, caching, source)?)?)
     }
 
     /// The data block that holds the first entry at or after the internal key, if that entry has its user key.

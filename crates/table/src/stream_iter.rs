@@ -3,9 +3,10 @@
 use crate::cursor::BlockCursor;
 use crate::file::{Caching, Role, Window};
 use crate::frame::BlockHandle;
-use crate::options::{IterOptions, ReadCounters};
+use crate::options::{IterOptions, Place, ReadCounters};
 use crate::readahead::{Beyond, Borders};
 use crate::reader::Ksst;
+use crate::source::{Fetched, Source, Stop};
 use crate::stream::{Partition, Stream};
 use base::key::{self, encode_into};
 use base::{Error, Gap, MAX_SEQ, Result, ValueKind};
@@ -14,6 +15,34 @@ use std::sync::Arc;
 
 /// Read-ahead below this many bytes would cost more requests than it saves.
 const READAHEAD_MIN: usize = 16 << 10;
+
+/// The seek whose first block is loaded already, if there is one.
+#[derive(Default)]
+struct Prepared {
+    /// Which way, and whether to `target`; `None`: no seek.
+    seek: Option<(bool, bool)>,
+    target: Vec<u8>,
+}
+
+impl Prepared {
+    fn is(&self, place: Place<'_>) -> bool {
+        let (forward, target) = (place.is_forward(), place.target());
+        if base::canary::is("prepared-for-another-seek") && self.seek.is_some() {
+            return true;
+        }
+        self.seek == Some((forward, target.is_some())) && target.is_none_or(|target| *target == *self.target)
+    }
+
+    fn note(&mut self, place: Place<'_>) {
+        self.seek = Some((place.is_forward(), place.target().is_some()));
+        self.target.clear();
+        self.target.extend_from_slice(place.target().unwrap_or_default());
+    }
+
+    fn forget(&mut self) {
+        self.seek = None;
+    }
+}
 
 /// A cursor over the blocks of one stream.
 pub(crate) struct StreamIter<C> {
@@ -34,6 +63,9 @@ pub(crate) struct StreamIter<C> {
     row: usize,
     /// The block the cursor has loaded.
     loaded: Option<BlockHandle>,
+    /// The block that was not in the cache when the seek to it had to stop for reads.
+    awaited: Option<BlockHandle>,
+    prepared: Prepared,
     cursor: C,
     window: Window,
 }
@@ -65,6 +97,8 @@ impl<C: BlockCursor> StreamIter<C> {
             index: Partition::default(),
             row: 0,
             loaded: None,
+            awaited: None,
+            prepared: Prepared::default(),
             cursor: C::default(),
             window: Window::default(),
         }
@@ -79,22 +113,27 @@ impl<C: BlockCursor> StreamIter<C> {
         self.stream().partitions()
     }
 
+    /// Does something that may read, at once and counted.
+    fn reading<R>(&mut self, act: impl FnOnce(&mut Self, &mut ReadCounters) -> R) -> R {
+        let mut counters = self.counters;
+        let done = act(self, &mut counters);
+        self.counters = counters;
+        done
+    }
+
     /// Loads an index partition, if it is not the present one.
-    fn open_partition(&mut self, p: usize) -> Result<()> {
+    fn open_partition<S: Source>(&mut self, p: usize, source: &mut S) -> Result<(), S::Stop> {
         if self.partition == Some(p) {
             return Ok(());
         }
         (self.partition, self.asked) = (None, Some(p));
-        let mut counters = self.counters;
-        let index = self.stream().partition(&self.table.file, p, self.caching, &mut counters);
-        self.counters = counters;
-        self.index = index?;
+        self.index = self.stream().partition_to_keep(&self.table.file, p, self.caching, source)?;
         self.partition = Some(p);
         Ok(())
     }
 
     /// Loads the data block of a row of the present partition, if the cursor does not have it.
-    fn open_block(&mut self, row: usize, backward: bool) -> Result<()> {
+    fn open_block<S: Source>(&mut self, row: usize, backward: bool, source: &mut S) -> Result<(), S::Stop> {
         let handle = self.index.handle(row);
         self.row = row;
         if self.loaded == Some(handle) {
@@ -102,19 +141,20 @@ impl<C: BlockCursor> StreamIter<C> {
         }
         self.loaded = None;
         let mut window = std::mem::take(&mut self.window);
-        let mut counters = self.counters;
+        let reads = window.reads();
         let block = if self.readahead > 0 {
             let (stream, partition) = (self.stream(), self.partition.unwrap_or(0));
             let span = || stream.span(partition, handle, self.readahead, backward);
-            window.block(&self.table.file, handle, self.role, &mut counters, span)
+            window.block(&self.table.file, handle, self.role, source, span)
         } else {
-            self.cached_or_run(&mut window, row, backward, &mut counters)
+            self.cached_or_run(&mut window, row, backward, source)
         };
-        if counters.device_reads > self.counters.device_reads {
+        if window.reads() > reads {
             self.beyond.grow();
             self.begin_next(&mut window, row, backward);
         }
-        (self.window, self.counters) = (window, counters);
+        self.window = window;
+        self.awaited = block.as_ref().is_err_and(S::Stop::is_wait).then_some(handle);
         let table = &self.table;
         self.cursor.load(block?, table.global_seq).map_err(|e| table.file.locate(e, handle.offset))?;
         self.loaded = Some(handle);
@@ -122,19 +162,22 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     /// The data block of a row: from the cache, from the window, or from the device with some of its neighbours.
-    fn cached_or_run(
+    fn cached_or_run<S: Source>(
         &self,
         window: &mut Window,
         row: usize,
         backward: bool,
-        counters: &mut ReadCounters,
-    ) -> Result<Block> {
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
         let (file, handle) = (&self.table.file, self.index.handle(row));
-        if let Some(block) = file.cached(handle, self.role, counters) {
+        // What stopped for a read has looked in the cache.
+        if self.awaited != Some(handle)
+            && let Some(block) = file.cached(handle, self.role, source.counters())
+        {
             return Ok(block);
         }
         let run = || self.beyond.run(&self.index, row, backward, self.borders.as_deref());
-        let block = window.block(file, handle, self.role, counters, run)?;
+        let block = window.block(file, handle, self.role, source, run)?;
         if self.caching == Caching::Fill {
             file.fill(handle, self.role, &block);
         }
@@ -178,10 +221,12 @@ impl<C: BlockCursor> StreamIter<C> {
             let p = self.partition.unwrap_or(0);
             let left = self.loaded;
             if self.row + 1 < self.index.shape.rows() {
-                self.open_block(self.row + 1, false)?;
+                self.reading(|s, counters| s.open_block(s.row + 1, false, counters))?;
             } else if p + 1 < self.partitions() {
-                self.open_partition(p + 1)?;
-                self.open_block(0, false)?;
+                self.reading(|s, counters| {
+                    s.open_partition(p + 1, counters)?;
+                    s.open_block(0, false, counters)
+                })?;
             } else {
                 return Ok(());
             }
@@ -197,10 +242,12 @@ impl<C: BlockCursor> StreamIter<C> {
             let p = self.partition.unwrap_or(0);
             let left = self.loaded;
             if self.row > 0 {
-                self.open_block(self.row - 1, true)?;
+                self.reading(|s, counters| s.open_block(s.row - 1, true, counters))?;
             } else if p > 0 {
-                self.open_partition(p - 1)?;
-                self.open_block(self.index.shape.rows().saturating_sub(1), true)?;
+                self.reading(|s, counters| {
+                    s.open_partition(p - 1, counters)?;
+                    s.open_block(s.index.shape.rows().saturating_sub(1), true, counters)
+                })?;
             } else {
                 return Ok(());
             }
@@ -223,7 +270,8 @@ impl<C: BlockCursor> StreamIter<C> {
     #[cold]
     pub(crate) fn reset(&mut self) {
         self.cursor.clear();
-        self.loaded = None;
+        (self.loaded, self.awaited) = (None, None);
+        self.prepared.forget();
         (self.partition, self.asked) = (None, None);
     }
 
@@ -270,40 +318,80 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     fn first(&mut self) -> Result<()> {
-        self.beyond = Beyond::default();
-        self.open_partition(0)?;
-        self.open_block(0, false)?;
+        self.begin(Place::First)?;
         self.within(C::seek_to_first)?;
         self.next_block()
     }
 
     fn last(&mut self) -> Result<()> {
-        self.beyond = Beyond::default();
-        self.open_partition(self.partitions().saturating_sub(1))?;
-        self.open_block(self.index.shape.rows().saturating_sub(1), true)?;
+        self.begin(Place::Last)?;
         self.within(C::seek_to_last)?;
         self.prev_block()
     }
 
-    /// Loads the block for an internal key; false if all blocks end before it.
-    fn open_at(&mut self, user_key: &[u8], trailer: u64, backward: bool) -> Result<bool> {
-        self.beyond = Beyond::default();
-        let p = self.stream().search(user_key, trailer);
+    /// Loads the block where a seek begins, as far as that takes no read; what it lacks is wanted of `fetched`, and the same call
+    /// goes on once it was handed over. What fails here the seek tells: it goes the same way itself.
+    pub(crate) fn prepare(&mut self, place: Place<'_>, fetched: &mut Fetched) {
+        if self.prepared.is(place) {
+            return;
+        }
+        match self.open_at(place, fetched) {
+            Ok(true) => self.prepared.note(place),
+            Ok(false) if !place.is_forward() => self.prepare(Place::Last, fetched),
+            Ok(false) | Err(_) => {}
+        }
+    }
+
+    /// The first step of a seek: loads the block where it begins, unless that was prepared. False if all blocks end before it.
+    fn begin(&mut self, place: Place<'_>) -> Result<bool> {
+        if self.prepared.is(place) {
+            self.prepared.forget();
+            return Ok(true);
+        }
+        self.reading(|s, counters| s.open_at(place, counters))
+    }
+
+    /// Loads the block where a seek begins; false if all blocks end before it.
+    fn open_at<S: Source>(&mut self, place: Place<'_>, source: &mut S) -> Result<bool, S::Stop> {
+        let sought = self.sought(place);
+        let p = match sought {
+            Some((user_key, trailer)) => self.stream().search(user_key, trailer),
+            None if place.is_forward() => 0,
+            None => self.partitions().saturating_sub(1),
+        };
         if p >= self.partitions() {
             return Ok(false);
         }
-        self.open_partition(p)?;
-        let row = self.index.shape.search(&self.index.block, user_key, trailer);
-        // The separator of the partition is that of its last row; a damaged index may disagree.
-        self.open_block(row.min(self.index.shape.rows().saturating_sub(1)), backward)?;
+        self.beyond = Beyond::default();
+        self.prepared.forget();
+        self.open_partition(p, source)?;
+        let last = self.index.shape.rows().saturating_sub(1);
+        let row = match sought {
+            // The separator of the partition is that of its last row; a damaged index may disagree.
+            Some((user_key, trailer)) => {
+                self.index.shape.search(&self.index.block, user_key, trailer).min(last)
+            }
+            None if place.is_forward() => 0,
+            None => last,
+        };
+        self.open_block(row, !place.is_forward(), source)?;
         Ok(true)
     }
 
+    /// What the index is asked for: with a global sequence the stored trailers say nothing, so that a seek begins before all entries of
+    /// the user key, or behind them.
+    fn sought<'k>(&self, place: Place<'k>) -> Option<(&'k [u8], u64)> {
+        let (user_key, trailer) = place.target().map(key::split)?;
+        let trailer = match self.table.global_seq {
+            None => trailer,
+            Some(_) if place.is_forward() => u64::MAX,
+            Some(_) => 0,
+        };
+        Some((user_key, trailer))
+    }
+
     fn forward_to(&mut self, target: &[u8]) -> Result<()> {
-        let (user_key, trailer) = key::split(target);
-        // With a global sequence the stored trailers say nothing: begin before all entries of the user key.
-        let trailer = if self.table.global_seq.is_some() { u64::MAX } else { trailer };
-        if !self.open_at(user_key, trailer, false)? {
+        if !self.begin(Place::From(target))? {
             self.cursor.clear();
             self.loaded = None;
             return Ok(());
@@ -317,9 +405,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     fn backward_to(&mut self, target: &[u8]) -> Result<()> {
-        let (user_key, trailer) = key::split(target);
-        let trailer = if self.table.global_seq.is_some() { 0 } else { trailer };
-        if !self.open_at(user_key, trailer, true)? {
+        if !self.begin(Place::UpTo(target))? {
             return self.last();
         }
         self.within(|c| c.seek_for_prev(target))?;

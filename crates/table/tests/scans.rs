@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use table::{Borders, IterOptions, Ksst, KsstIter, TableOptions};
+use table::source::read_now;
+use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place, TableOptions};
 
 const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
 const PEEK: IterOptions = IterOptions { fill_cache: false, readahead_bytes: 0 };
@@ -304,17 +305,155 @@ fn every_way_to_read_sees_the_same() {
             table.iter(PEEK),
             table.iter(FILL),
             table.iter(IterOptions { fill_cache: false, readahead_bytes: 20_000 }),
-            table.iter_within(FILL, &Arc::new(borders)),
+            table.iter_within(FILL, &Arc::new(borders.clone())),
+            table.iter_within([FILL, PEEK][rng.below(2) as usize], &Arc::new(borders)),
         ]);
         for _ in 0..400 {
             let target = all[rng.below(all.len() as u64) as usize].0.clone();
             let (kind, turn) = (rng.below(8), 2 + rng.below(30));
             let steps: Vec<bool> = (0..rng.below(60)).map(|i| (i / turn) % 2 == 0).collect();
+            // Of the last cursor, some seeks are prepared, wholly or not, and some others than those that follow.
+            let prepared = if rng.one_in(4) {
+                all[rng.below(all.len() as u64) as usize].0.clone()
+            } else {
+                target.clone()
+            };
+            prepare(&mut cursors[4], place(kind, &prepared), rng.below(4) as usize);
             let mut paths = cursors.iter_mut().map(|c| path(c, kind, &target, &steps));
             let first = paths.next().unwrap();
             paths.for_each(|p| assert!(p == first, "seed {seed}, {target:?}"));
         }
     }
+}
+
+/// Prepares a seek with at most so many batches of reads; what was read in each.
+fn prepare(iter: &mut KsstIter, place: Place<'_>, batches: usize) -> Vec<Vec<Range<u64>>> {
+    let mut fetched = Fetched::default();
+    let mut read = Vec::new();
+    for nth in 0.. {
+        iter.prepare(place, &mut fetched);
+        let wants = fetched.take_wanted();
+        if wants.is_empty() || nth == batches {
+            break;
+        }
+        wants.iter().for_each(|want| fetched.put(want, read_now(&want.file, want.extent)));
+        read.push(wants.iter().map(|w| w.extent.offset..w.extent.offset + w.extent.len).collect());
+    }
+    read
+}
+
+fn place(kind: u64, target: &[u8]) -> Place<'_> {
+    match kind {
+        0 => Place::First,
+        1 => Place::Last,
+        2..=4 => Place::From(target),
+        _ => Place::UpTo(target),
+    }
+}
+
+/// A seek that was prepared reads what it would read, but of both streams at once; the cache is asked once, and the scan goes on as far
+/// ahead as it would.
+#[test]
+fn a_prepared_seek_reads_both_streams_in_two_batches() {
+    let (mut streams, mut alone) = (0, 0);
+    for seed in 0..8 {
+        let mut rng = Rng::new(seed);
+        let model = random_model(&mut rng, 20_000, 0);
+        let (bytes, _) = build(
+            &model,
+            &[],
+            &TableOptions { block_len: 400, partition_len: 400, ..TableOptions::default() },
+            None,
+        );
+        let all = entries(&model);
+        let open = || {
+            let (reads, unreadable) = (Mutex::default(), Mutex::new(0..0));
+            let file = Arc::new(Watched { inner: MemRead::new(bytes.clone()), reads, unreadable });
+            let cache = Arc::new(Cache::new([0, 100_000][seed as usize % 2]));
+            let table = Arc::new(Ksst::open(file.clone(), 7, uid(), None, cache.clone()).unwrap());
+            (table.iter(FILL), file, cache)
+        };
+        let ((mut plain, plain_file, plain_cache), (mut ready, file, cache)) = (open(), open());
+        for _ in 0..300 {
+            let (kind, target) = (rng.below(8), &all[rng.below(all.len() as u64) as usize].0);
+            let steps = vec![true; rng.below(100) as usize];
+            (plain_file.take(), file.take());
+            let expected = path(&mut plain, kind, target, &steps);
+            let batches = prepare(&mut ready, place(kind, target), 9);
+            assert!(batches.len() <= 2 && batches.iter().all(|b| b.len() <= 2), "{batches:?}");
+            streams = streams.max(batches.iter().map(Vec::len).max().unwrap_or(0));
+            let before = file.take();
+            assert!(path(&mut ready, kind, target, &steps) == expected);
+            alone += usize::from(!batches.is_empty());
+            let mut all_reads = [before, file.take()].concat();
+            let mut expected = plain_file.take();
+            all_reads.sort_by_key(|r| r.start);
+            expected.sort_by_key(|r| r.start);
+            // Which blocks stay in a cache depends on the order in which they came.
+            if seed % 2 == 0 {
+                assert_eq!(all_reads, expected, "seed {seed}");
+                let (a, b) = (cache.stats(), plain_cache.stats());
+                assert_eq!((a.index.misses, a.data.misses), (b.index.misses, b.data.misses));
+                assert_eq!((a.index.inserts, a.data.inserts), (b.index.inserts, b.data.inserts));
+            }
+        }
+    }
+    assert!(streams == 2 && alone > 500, "{streams} streams, {alone} seeks that read");
+}
+
+/// What is damaged or cannot be read is told by the seek, as if nothing had been prepared.
+#[test]
+fn a_prepared_seek_tells_what_cannot_be_read_as_any_other() {
+    let mut failed = 0;
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let model = random_model(&mut rng, 2000, seed % 3);
+        let (mut bytes, _) = build(
+            &model,
+            &[],
+            &TableOptions { block_len: 400, partition_len: 400, ..TableOptions::default() },
+            None,
+        );
+        let all = entries(&model);
+        let at = rng.below(bytes.len() as u64 * 3 / 4);
+        let unreadable = if rng.one_in(2) {
+            bytes[at as usize] ^= 1;
+            0..0
+        } else {
+            at..at + 1
+        };
+        let open = || {
+            let file = Watched {
+                inner: MemRead::new(bytes.clone()),
+                reads: Mutex::default(),
+                unreadable: Mutex::default(),
+            };
+            let file = Arc::new(file);
+            let table = Ksst::open(file.clone(), 7, uid(), None, Arc::new(Cache::new(0))).ok()?;
+            *file.unreadable.lock().unwrap() = unreadable.clone();
+            Some(Arc::new(table).iter(FILL))
+        };
+        let (Some(mut plain), Some(mut ready)) = (open(), open()) else { continue };
+        for _ in 0..200 {
+            let (kind, target) = (rng.below(8), &all[rng.below(all.len() as u64) as usize].0);
+            assert!(prepare(&mut ready, place(kind, target), 9).len() <= 4);
+            let outcome = |iter: &mut KsstIter| {
+                let moved = match kind {
+                    0 => iter.seek_to_first(),
+                    1 => iter.seek_to_last(),
+                    2..=4 => iter.seek(target),
+                    _ => iter.seek_for_prev(target),
+                };
+                moved
+                    .map(|()| iter.valid().then(|| iter.key().to_vec()))
+                    .map_err(|e| (e.to_string(), iter.gap()))
+            };
+            let expected = outcome(&mut plain);
+            failed += usize::from(expected.is_err());
+            assert_eq!(outcome(&mut ready), expected, "seed {seed}");
+        }
+    }
+    assert!(failed > 50, "{failed}");
 }
 
 type Seen = Vec<Option<(Vec<u8>, Vec<u8>)>>;

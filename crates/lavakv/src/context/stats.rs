@@ -162,6 +162,10 @@ counters! {
     requests_in_flight,
     /// Iterators opened.
     iterators,
+    /// Times that seeks of iterators read what several tables were asked for, all at once.
+    iter_seek_batches,
+    /// Parts of indexes and runs of blocks that were read so.
+    iter_seek_reads,
     /// Separated values that iterators read from the device.
     iter_values_read,
     /// Requests to the device for these: one brings several where they lie side by side.

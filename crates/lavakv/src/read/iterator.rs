@@ -7,12 +7,15 @@
 use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
+use crate::read::wanted::SeekReads;
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
 use base::{Error, Result, SeqNo};
-use lsm::{Bounds, MergingIterator, Sources, TableSource, Visibility, VisibleIterator, VisibleOptions};
+use lsm::{
+    Bounds, Cursor, MergingIterator, Sources, TableSource, Visibility, VisibleIterator, VisibleOptions,
+};
 use std::sync::Arc;
 use table::IterOptions;
 use version::FamilyId;
@@ -84,14 +87,15 @@ impl DbIterator {
         let sources = Sources::new(Visibility::At(seq), tables, iter_options);
         let mut sources = sources.reading_ahead(&tree.context.read_queues);
         for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
-            sources.cursors.push(Box::new(memtable.iter()));
+            sources.cursors.push(Cursor::Any(Box::new(memtable.iter())));
             if memtable.has_range_tombstones() {
                 sources.tombstones.push(memtable.range_tombstones());
             }
         }
         let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
         sources.add(read_state.version.levels.iter().enumerate(), bounds)?;
-        let merged = MergingIterator::new(sources.cursors);
+        let merged = MergingIterator::over(sources.cursors);
+        let merged = merged.reading_together(Box::new(SeekReads(tree.clone())));
         let values = Arc::new(Values {
             tree: tree.clone(),
             read_state: read_state.clone(),

@@ -1,19 +1,34 @@
-//! The reads that point reads want, done together.
+//! The reads that point reads want, and those of the seeks of iterators, done together.
 //!
 //! They come in the order of file and place. Neighbours are read by one request, as for the values of a scan
 //! ([`runs`](super::runs)), and the requests of all files go to the device in one batch. If it fails, each read is made
 //! alone, so that what cannot be read takes nothing else with it and says exactly why.
 
 use crate::read::runs::{Run, join};
+use crate::tree::Tree;
 use base::Result;
 use cache::Block;
 use io::FileRead;
+use lsm::ReadTogether;
 use std::ops::Range;
+use std::sync::Arc;
 use table::source::{read_now, zeroed};
 use table::{Fetched, Source, Want};
 
 /// Bytes that a batch reads at most, unless a single request is longer.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
+
+/// Reads for the cursors of an iterator that is about to be moved somewhere else.
+pub(crate) struct SeekReads(pub Arc<Tree>);
+
+impl ReadTogether for SeekReads {
+    fn read(&self, fetched: &mut Fetched, wants: &[Want]) {
+        let stats = &self.0.context.stats;
+        stats.iter_seek_batches.add(1);
+        stats.iter_seek_reads.add(wants.len() as u64);
+        read_wanted(fetched, wants);
+    }
+}
 
 /// Reads what is wanted (ascending, each once) and hands it over.
 pub(crate) fn read_wanted(fetched: &mut Fetched, wants: &[Want]) {

@@ -1,7 +1,7 @@
 //! Iterators: both directions, bounds, prefix, keys only, over memtables and every level.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, DbIterator, ReadOptions, sim::SimEnv};
+use lavastore_lavakv::{Db, DbIterator, Options, ReadOptions, sim::SimEnv};
 
 /// Even keys in tables, odd ones in the memtable, some deleted.
 fn store(sim: &SimEnv) -> (Db, Model) {
@@ -173,4 +173,35 @@ fn an_empty_store() {
     i.seek(b"x").unwrap();
     assert!(!i.valid());
     assert_eq!(i.entries().count(), 0);
+}
+
+/// However many tables there are: what a seek needs of their indexes is one batch of reads, and the blocks are another.
+#[test]
+fn a_cold_seek_waits_twice_for_reads() {
+    for (cache_bytes, tables) in [(0, 1), (0, 2), (0, 3), (1 << 20, 3)] {
+        let sim = SimEnv::new(9);
+        let db = Db::open_in(env(&sim), DIR, Options { cache_bytes, ..small() }).unwrap();
+        let mut model = Model::new();
+        for round in 0..tables {
+            fill(&db, &mut model, 0..100, round);
+            db.flush().unwrap();
+        }
+        let seek = |target| {
+            let before = db.stats();
+            let mut i = db.iter(ReadOptions::default()).unwrap();
+            i.seek(&key(target)).unwrap();
+            assert_eq!(i.key(), key(target));
+            assert_eq!(i.value().unwrap(), model[&key(target)]);
+            let after = db.stats();
+            let batches = after.iter_seek_batches - before.iter_seek_batches;
+            (batches, after.iter_seek_reads - before.iter_seek_reads)
+        };
+        let cold = seek(40);
+        let again = seek(40);
+        match cache_bytes {
+            0 => assert_eq!((cold, again), ((2, 2 * tables), (2, 2 * tables))),
+            // What was just written may be in the cache; what was just read is.
+            _ => assert_eq!(again, (0, 0), "{cold:?}"),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use base::key::encode;
 use base::range_del::RangeTombstone;
-use base::{Error, ErrorKind, MAX_SEQ, ValueKind};
+use base::{Error, ErrorKind, InternalIterator, MAX_SEQ, ValueKind};
 use io::Rng;
 use table::Ksst;
 
@@ -86,7 +86,7 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     // The files of level 0 are opened at once: for a job that is an error, a scan fails where it comes to them.
     let mut scan = Sources { cursors: Vec::new(), tombstones: Vec::new(), ..sources };
     scan.add([(0, &level)].into_iter(), Bounds::default()).unwrap();
-    let mut merged = crate::MergingIterator::new(std::mem::take(&mut scan.cursors));
+    let mut merged = crate::MergingIterator::over(std::mem::take(&mut scan.cursors));
     assert_eq!(merged.seek_to_first().unwrap_err().kind(), ErrorKind::NotFound);
     let gap = merged.gap().unwrap();
     assert_eq!((&gap.first, &gap.last), (&level[0].smallest, &level[0].largest));

@@ -322,6 +322,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a scan that met an unreadable table while it looked ahead ends there as if nothing came behind",
     ),
     test(
+        "prepared-for-another-seek",
+        ("lavastore-table", "--test scans"),
+        "every_way_to_read_sees_the_same",
+        "a cursor that was made ready for one seek begins another one in the same block",
+    ),
+    test(
         "buffers-of-reads-unbounded",
         ("lavastore-lavakv", "--lib"),
         "requests::reads::flights::tests::buffers_are_bounded_however_many_wait",

@@ -70,7 +70,7 @@ impl Running {
         Ok(Running {
             drops,
             separation: separation.with_relocator(relocator),
-            merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
+            merge: MergeJob::new(MergingIterator::over(sources.cursors), &sources.tombstones, merge_options),
             counting,
             kept_for,
             cutter: whole.policy.cutter(compaction, &whole.version),
