@@ -346,7 +346,8 @@ fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
         let (mut plain, mut merged) = (merged_by(&plain_reads, false), merged_by(&reads, true));
         let mut most = 0;
         for round in 0..60 {
-            (plain_reads.take(), reads.take());
+            plain_reads.take();
+            reads.take();
             let target = key::seek_target(format!("key{:04}", rng.below(440)).as_bytes(), MAX_SEQ);
             for iter in [&mut plain, &mut merged] {
                 match round % 4 {
@@ -366,7 +367,8 @@ fn a_cold_seek_waits_for_two_batches_however_many_tables_there_are() {
             assert!(made.alone.len() <= goes_on, "{} alone", made.alone.len());
             most = most.max(expected.len());
             let mut all = [made.batches.concat(), made.alone].concat();
-            (all.sort_unstable(), expected.sort_unstable());
+            all.sort_unstable();
+            expected.sort_unstable();
             assert_eq!(all, expected);
         }
         assert!(most >= 2 * tables as usize, "{most} reads of {tables} tables and two levels");

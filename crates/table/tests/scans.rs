@@ -377,7 +377,8 @@ fn a_prepared_seek_reads_both_streams_in_two_batches() {
         for _ in 0..300 {
             let (kind, target) = (rng.below(8), &all[rng.below(all.len() as u64) as usize].0);
             let steps = vec![true; rng.below(100) as usize];
-            (plain_file.take(), file.take());
+            plain_file.take();
+            file.take();
             let expected = path(&mut plain, kind, target, &steps);
             let batches = prepare(&mut ready, place(kind, target), 9);
             assert!(batches.len() <= 2 && batches.iter().all(|b| b.len() <= 2), "{batches:?}");
