@@ -234,7 +234,8 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
         return Err(unfinished::refusal(dir, work));
     }
     // A new store gets its first log after CURRENT is durable, so a log says that there was one.
-    let Some(file) = find(|kind| matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_)))
+    let Some(file) =
+        find(|kind| kind.table().is_some() || matches!(kind, FileKind::Vsst(_) | FileKind::Log(_)))
     else {
         return Ok(());
     };
@@ -307,7 +308,9 @@ pub(crate) fn check_files(
             .at_file(io::fs::join(dir, &kind.to_string()))
             .at_offset(offset);
         match (kind, &mut of_log) {
-            (FileKind::Ksst(number) | FileKind::Vsst(number), _) if damaged_files == DamagedFiles::Serve => {
+            (FileKind::Ksst(number) | FileKind::SpeedKsst(number) | FileKind::Vsst(number), _)
+                if damaged_files == DamagedFiles::Serve =>
+            {
                 findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
                 Ok(())
             }
@@ -320,7 +323,7 @@ pub(crate) fn check_files(
     };
     for family in state.families.values() {
         for file in family.version.levels.iter().flat_map(|level| level.iter()) {
-            check(FileKind::Ksst(file.number), file.len)?;
+            check(file.kind(), file.len)?;
         }
         for file in family.version.vssts.values() {
             check(FileKind::Vsst(file.number), file.len)?;

@@ -253,7 +253,10 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
     let live_manifests = engine.files.manifest.live_manifest_files();
     for entry in listing {
         let orphan = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
+            // A copy on a disk where the manifest has it not is nobody's.
+            Some(kind @ (FileKind::Ksst(n) | FileKind::SpeedKsst(n))) => {
+                state.table(n).is_none_or(|table| table.kind() != kind)
+            }
             Some(FileKind::Vsst(n)) => {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. }))
                     && !engine.writes.large.segments.holds(n)

@@ -165,9 +165,13 @@ impl Core {
                     &mut owners.garbage_bytes
                 }
             },
-            Some(FileKind::Engine { .. } | FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_)) => {
-                &mut owners.engines_bytes
-            }
+            Some(
+                FileKind::Engine { .. }
+                | FileKind::Ksst(_)
+                | FileKind::SpeedKsst(_)
+                | FileKind::Vsst(_)
+                | FileKind::Tail(_),
+            ) => &mut owners.engines_bytes,
             Some(FileKind::Staging | FileKind::LaneStaging(_)) => &mut owners.wal_bytes,
             Some(FileKind::Room(_)) => &mut owners.free_bytes,
             Some(

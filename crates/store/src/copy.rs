@@ -89,8 +89,18 @@ impl Copy {
     /// # Errors
     /// Those of the file system.
     pub fn link(&self, name: &str, access: Access) -> Result<bool> {
-        match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, name)) {
-            Err(e) if e.kind() == ErrorKind::Unsupported => self.copy(name, access, u64::MAX).map(|_| false),
+        self.link_as(name, name, access)
+    }
+
+    /// The same, of a file that has another name in the copy: a copy has one disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn link_as(&self, name: &str, there: &str, access: Access) -> Result<bool> {
+        match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, there)) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => {
+                self.copy(name, there, access, u64::MAX).map(|_| false)
+            }
             linked => linked.map(|()| true),
         }
     }
@@ -104,19 +114,19 @@ impl Copy {
         match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, name)) {
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 let most = filled.next_multiple_of(io::PAGE as u64).min(len);
-                self.copy(name, access, most).map(|len| (len, false))
+                self.copy(name, name, access, most).map(|len| (len, false))
             }
             linked => linked.map(|()| (len, true)),
         }
     }
 
     /// Copies the first bytes of a file, so many at most. How many it were.
-    fn copy(&self, name: &str, access: Access, most: u64) -> Result<u64> {
+    fn copy(&self, name: &str, there: &str, access: Access, most: u64) -> Result<u64> {
         let fs = &self.context.env.fs;
         let source = fs.open(&self.context.path(name), access)?;
         let len = source.len()?.min(most);
         let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
-        let mut target = fs.create(&io::fs::join(&self.dir, name), &options)?;
+        let mut target = fs.create(&io::fs::join(&self.dir, there), &options)?;
         let mut buf = vec![0; COPY_LEN];
         let mut offset = 0;
         while offset < len {

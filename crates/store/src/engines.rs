@@ -29,7 +29,9 @@ pub struct EngineSpace {
 /// Whose file it is; `None`: the store's own, or nobody's.
 fn owner(kind: FileKind) -> Option<EngineId> {
     match kind {
-        FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => Some(EngineId::NATIVE),
+        FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
+            Some(EngineId::NATIVE)
+        }
         FileKind::Engine { engine, .. } => Some(EngineId(engine)),
         _ => None,
     }

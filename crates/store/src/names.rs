@@ -29,6 +29,8 @@ pub const SPEED_LOCK: &str = "SPEED-LOCK";
 pub enum FileKind {
     /// A table of keys and small values.
     Ksst(u64),
+    /// One that lies on the second disk of its store.
+    SpeedKsst(u64),
     /// A file of separated values.
     Vsst(u64),
     /// A log group.
@@ -71,6 +73,7 @@ impl FileKind {
     pub fn number(self) -> Option<u64> {
         match self {
             FileKind::Ksst(n)
+            | FileKind::SpeedKsst(n)
             | FileKind::Vsst(n)
             | FileKind::Log(n)
             | FileKind::Tail(n)
@@ -88,9 +91,22 @@ impl FileKind {
         }
     }
 
+    /// The number of a table, on whichever disk.
+    pub fn table(self) -> Option<u64> {
+        match self {
+            FileKind::Ksst(n) | FileKind::SpeedKsst(n) => Some(n),
+            _ => None,
+        }
+    }
+
     /// True for what lies on the second disk of a store that has one.
     pub fn is_of_speed_disk(self) -> bool {
-        self.is_of_log() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
+        self.is_kept_on_speed_disk() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
+    }
+
+    /// True for what the store keeps there: that, without what the disk is known by.
+    pub fn is_kept_on_speed_disk(self) -> bool {
+        self.is_of_log() || matches!(self, FileKind::SpeedKsst(_))
     }
 
     /// True for the files of the log.
@@ -103,6 +119,7 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FileKind::Ksst(n) => write!(f, "{n:012}.ksst"),
+            FileKind::SpeedKsst(n) => write!(f, "{n:012}.ksst-1"),
             FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
             FileKind::Log(n) => write!(f, "{n:012}.log"),
             FileKind::Tail(n) => write!(f, "{n:012}.tail"),
@@ -121,7 +138,7 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// The name of the kSST `number`.
+/// The name of the kSST `number` in the store's directory.
 pub fn ksst(number: u64) -> String {
     FileKind::Ksst(number).to_string()
 }
@@ -172,6 +189,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
                 let number = digits.parse().ok()?;
                 match extension {
                     "ksst" => FileKind::Ksst(number),
+                    "ksst-1" => FileKind::SpeedKsst(number),
                     "vsst" => FileKind::Vsst(number),
                     "log" => FileKind::Log(number),
                     "tail" => FileKind::Tail(number),
@@ -212,6 +230,7 @@ mod tests {
         for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_MAX] {
             for kind in [
                 FileKind::Ksst(n),
+                FileKind::SpeedKsst(n),
                 FileKind::Vsst(n),
                 FileKind::Log(n),
                 FileKind::Tail(n),
@@ -251,6 +270,8 @@ mod tests {
             "MANIFEST-99999999999999999999",
             "18446744073709551615.ksst",
             "lock",
+            "000000000007.ksst-0",
+            "000000000007.ksst-2",
             "000000000007.e01-0",
             "000000000007.e1-256",
             "000000000007.e-",

@@ -25,7 +25,7 @@
 
 mod moves;
 
-pub use moves::give_back;
+pub use moves::{CommitWith, give_back, give_back_with};
 
 use crate::directory;
 use crate::manifest::{Manifest, State};

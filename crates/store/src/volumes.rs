@@ -4,8 +4,9 @@
 //! a directory in it, and the count of what is there. Whoever opens a file asks by the volume that the manifest names
 //! ([`Volumes::at`]), so that a store can spread over several disks without a change of the format or of its readers.
 //!
-//! The log may have a disk of its own ([`crate::speed`]). Then the store's directory is a name space over two disks
-//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory. A history that names a volume
+//! A store may have a second disk for its log, and for tables ([`crate::speed`]). Then the store's directory is a name space over two disks
+//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory: a table on the second disk has
+//! another kind of name ([`crate::names::FileKind::SpeedKsst`]), which follows from the volume that the manifest has for it. A history that names a volume
 //! which is not here is refused when it is opened (see [`crate::manifest`]) instead of being looked for where it is not.
 
 pub mod identity;
@@ -29,7 +30,7 @@ pub struct Volume(pub u8);
 impl Volume {
     /// The store's own directory.
     pub const DIRECTORY: Volume = Volume(0);
-    /// The second disk, for the log.
+    /// The second disk, for the log and for tables.
     pub const SPEED: Volume = Volume(1);
 }
 
@@ -101,7 +102,8 @@ impl Volumes {
     /// # Errors
     /// `Unsupported` if the store was opened without it.
     pub fn at(&self, volume: Volume) -> Result<&Location> {
-        if volume == Volume::DIRECTORY {
+        let Location { fs, dir, .. } = &self.directory;
+        if volume == Volume::DIRECTORY || (volume == Volume::SPEED && fs.disks(dir).is_some()) {
             return Ok(&self.directory);
         }
         let why = format!("a file is on volume {volume}, and the store was opened without it");
@@ -122,5 +124,9 @@ mod tests {
         let refusal = volumes.at(Volume(1)).unwrap_err();
         assert_eq!(refusal.kind(), ErrorKind::Unsupported);
         assert!(refusal.to_string().contains("volume 1"), "{refusal}");
+        let both = crate::speed::joined(&env, Path::new("/store"), &env, Path::new("/fast"));
+        let volumes = Volumes::new(Location::metered(&both, Path::new("/store")));
+        assert_eq!(volumes.at(Volume::SPEED).unwrap().path("x"), Path::new("/store/x"), "one name space");
+        assert!(volumes.at(Volume(2)).unwrap_err().to_string().contains("volume 2"));
     }
 }

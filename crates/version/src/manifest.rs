@@ -66,9 +66,9 @@ impl Engine for Kv {
 
     fn files(state: &KvState) -> Vec<(FileKind, Volume)> {
         let of = |(number, place): (u64, Place)| match place {
-            Place::Table { .. } => {
-                (FileKind::Ksst(number), state.table(number).map_or(Volume::DIRECTORY, |t| t.volume))
-            }
+            Place::Table { .. } => state
+                .table(number)
+                .map_or((FileKind::Ksst(number), Volume::DIRECTORY), |t| (t.kind(), t.volume)),
             Place::Vsst { family } => {
                 let vssts = state.families.get(&family).map(|f| &f.version.vssts);
                 let meta = vssts.and_then(|vssts| vssts.get(&number));

@@ -9,6 +9,7 @@ use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
 use std::sync::Arc;
 use store::field::{damaged, flags, newer, numbers, put_numbers};
+use store::names::FileKind;
 use store::numbers::NUMBER_MAX;
 use store::volumes::Volume;
 
@@ -64,6 +65,14 @@ pub struct FileMeta {
 const SENTINEL_TRAILER: u64 = u64::MAX;
 
 impl FileMeta {
+    /// Which file it is: its name says on which disk.
+    pub fn kind(&self) -> FileKind {
+        match self.volume {
+            Volume::SPEED => FileKind::SpeedKsst(self.number),
+            _ => FileKind::Ksst(self.number),
+        }
+    }
+
     /// What the tree would hold for this file if no value were separated and every tombstone had its room.
     pub fn compensated(&self) -> u64 {
         self.raw_bytes.saturating_add(self.hidden_bytes)

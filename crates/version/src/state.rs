@@ -20,6 +20,7 @@ use base::{Error, Result, SeqNo};
 use std::sync::Arc;
 use store::IdMap;
 use store::manifest::Ground;
+use store::volumes::Volume;
 
 mod apply;
 mod verify;
@@ -108,6 +109,23 @@ impl KvState {
             }
         }
         records.push(Record::NextFamily(self.next_family));
+        Edit(records)
+    }
+
+    /// The edit that says of all tables that they are in the store's directory: as the copy of a store has them, or one that gives its
+    /// second disk back.
+    pub fn to_directory(&self) -> Edit {
+        let mut records = Vec::new();
+        for of in self.families.values() {
+            let family = of.id;
+            for (level, files) in (0..).zip(of.version.levels.iter()) {
+                for file in files.iter().filter(|file| file.volume != Volume::DIRECTORY) {
+                    let meta = FileMeta { volume: Volume::DIRECTORY, ..FileMeta::clone(file) };
+                    records.push(Record::RemoveFile { family, level, number: meta.number });
+                    records.push(Record::AddFile { family, level, meta });
+                }
+            }
+        }
         Edit(records)
     }
 

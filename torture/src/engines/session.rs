@@ -109,7 +109,9 @@ pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>
     }
     for entry in env.fs.list(dir).doing(|| "list".into())? {
         let theirs = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_)) => !who.has_kv(),
+            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_)) => {
+                !who.has_kv()
+            }
             Some(FileKind::Engine { .. }) => !who.has_toy(),
             _ => false,
         };

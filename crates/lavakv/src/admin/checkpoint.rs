@@ -22,6 +22,7 @@ use store::commit::Lane;
 use store::copy::Copy;
 use store::guest::Held;
 use store::manifest::EngineId;
+use version::names::FileKind;
 use version::{Edit, Record, State};
 
 /// `one_at_a_time`: held while the names of a checkpoint are made durable, and while its state is taken.
@@ -40,14 +41,21 @@ pub(crate) fn checkpoint(
     let access = jobs.context.options.access;
     for family in state.families.values() {
         for file in DataFile::all_of(&family.version) {
-            copy.link(&file.kind().to_string(), access)?;
+            let there = match file.kind() {
+                FileKind::SpeedKsst(number) => FileKind::Ksst(number),
+                kind => kind,
+            };
+            copy.link_as(&file.kind().to_string(), &there.to_string(), access)?;
         }
     }
     for (_, _, file) in state.store.engine_files() {
         copy.link(&file.to_string(), access)?;
     }
     let groups = guest.map_or_else(|| Ok(Vec::new()), |guest| guest.copy(&copy, &state.store))?;
-    copy.finish(&state.store, groups)
+    // The copy has one disk. `state` keeps the files as long as they are needed.
+    let moved = state.to_directory();
+    let copied = if moved.0.is_empty() { state.clone() } else { state.apply(moved)? };
+    copy.finish(&copied.store, groups)
 }
 
 /// A checkpoint has nothing of LavaKV's log, and the lane of records only with its engine: what another engine has there alone would

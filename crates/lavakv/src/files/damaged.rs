@@ -108,8 +108,8 @@ pub(crate) fn kind_of(dir: &Path, path: &Path) -> Option<FileKind> {
 /// The number of a file of data of the store.
 pub(crate) fn number_of(dir: &Path, path: &Path) -> Option<u64> {
     match kind_of(dir, path)? {
-        FileKind::Ksst(number) | FileKind::Vsst(number) => Some(number),
-        _ => None,
+        FileKind::Vsst(number) => Some(number),
+        kind => kind.table(),
     }
 }
 

@@ -36,7 +36,7 @@ impl DataFile {
     /// Which file it is.
     pub fn kind(&self) -> FileKind {
         match self {
-            DataFile::Table(meta) => FileKind::Ksst(meta.number),
+            DataFile::Table(meta) => meta.kind(),
             DataFile::Vsst(meta) => FileKind::Vsst(meta.number),
         }
     }

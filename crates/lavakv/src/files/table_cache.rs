@@ -55,7 +55,7 @@ impl TableCache {
     }
 
     fn open_table<S: Source>(&self, file: &FileMeta, source: &mut S) -> Result<OpenFile, S::Stop> {
-        let open = || self.open_file(file.volume, &names::ksst(file.number));
+        let open = || self.open_file(file.volume, &file.kind().to_string());
         let handle = source.file(file.number, open)?;
         let path = handle.path().to_owned();
         let (number, cache) = (file.number, self.cache.clone());

@@ -45,7 +45,7 @@ impl Files {
     /// True if there is a file of data of LavaKV's.
     pub fn have_keys(&self) -> bool {
         let is_of_keys =
-            |kind: &FileKind| matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_));
+            |kind: &FileKind| kind.table().is_some() || matches!(kind, FileKind::Vsst(_) | FileKind::Tail(_));
         self.named.keys().any(is_of_keys)
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
         let Some(kind) = names::parse(&entry.name) else { continue };
         let path = io::fs::join(dir, &entry.name);
         let place = Place { path, len: entry.len };
-        if matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_)) {
+        if kind.table().is_some() || matches!(kind, FileKind::Vsst(_)) {
             match end_of(env, &place)? {
                 Some((what, uid, len)) => {
                     let place = Place { len, ..place.clone() };

@@ -134,7 +134,10 @@ pub(super) type Keys = (Vec<u8>, Vec<u8>);
 
 /// The jobs some of whose inputs are gone.
 fn spans_of_done_jobs(found: &Found, tables: &[Table]) -> Vec<Span> {
-    let is_there = |number: &u64| found.files.named.contains_key(&FileKind::Ksst(*number));
+    let is_there = |number: &u64| {
+        let names = [FileKind::Ksst(*number), FileKind::SpeedKsst(*number)];
+        names.iter().any(|name| found.files.named.contains_key(name))
+    };
     let mut jobs: BTreeMap<(u64, Vec<u64>), Keys> = BTreeMap::new();
     for table in tables.iter().filter(|table| !table.identity.inputs.is_empty()) {
         let job = (table.identity.job, table.identity.inputs.clone());

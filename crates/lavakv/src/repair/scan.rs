@@ -133,10 +133,10 @@ pub(super) fn demote(witness: &mut ManifestWitness) {
 impl Found {
     /// A table that the manifest names.
     fn take_listed(&mut self, env: &Env, dir: &Path, family: FamilyId, meta: &FileMeta) {
-        let path = dir.join(names::ksst(meta.number));
+        let path = dir.join(meta.kind().to_string());
         let place = match self.files.known.get(&meta.uid) {
             Some((_, place)) => Ok(place.clone()),
-            None => match self.files.named.get(&FileKind::Ksst(meta.number)) {
+            None => match self.files.named.get(&meta.kind()) {
                 Some(place) => Ok(Place { len: place.len.min(meta.len), ..place.clone() }),
                 None => Err(Error::corruption("a table that the manifest names is missing").at_file(&path)),
             },
@@ -151,12 +151,7 @@ impl Found {
                 if is_moved {
                     let why = "this is the file of another table: names were exchanged";
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
-                } else if self
-                    .files
-                    .named
-                    .get(&FileKind::Ksst(meta.number))
-                    .is_some_and(|p| p.len != meta.len)
-                {
+                } else if self.files.named.get(&meta.kind()).is_some_and(|p| p.len != meta.len) {
                     let why = format!("the file should have {} bytes", meta.len);
                     self.report.damage(&Error::corruption(why).at_file(&place.path));
                 }
@@ -238,11 +233,11 @@ impl Found {
     /// Tables that say nothing, and those that a witness names and that are not there.
     fn lose_the_others(&mut self, dir: &Path, mut there: BTreeSet<u64>) {
         for kind in self.files.silent.clone() {
-            if let FileKind::Ksst(number) = kind
+            if let Some(number) = kind.table()
                 && there.insert(number)
             {
                 let why = "the footer of a table is damaged: without a manifest nothing tells what it is";
-                self.lose_unlisted(&Error::corruption(why).at_file(dir.join(names::ksst(number))), number);
+                self.lose_unlisted(&Error::corruption(why).at_file(dir.join(kind.to_string())), number);
             }
         }
         let missing =
@@ -259,7 +254,11 @@ impl Found {
         let missing: Vec<u64> = missing.into_iter().filter(|number| !replaced(number)).collect();
         for number in missing {
             let why = "a table that the manifest names is missing";
-            self.lose_unlisted(&Error::corruption(why).at_file(dir.join(names::ksst(number))), number);
+            let kind = match self.witness.tables.get(&number) {
+                Some(TableWitness::Added(_, meta)) => meta.kind(),
+                _ => FileKind::Ksst(number),
+            };
+            self.lose_unlisted(&Error::corruption(why).at_file(dir.join(kind.to_string())), number);
         }
     }
 

@@ -19,7 +19,7 @@ fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
 
 fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
     let (kind, bytes, ends, table) = match found {
-        DataFile::Table(f) => (FileKind::Ksst(f.number), f.len, (&f.smallest, &f.largest), Some(f.clone())),
+        DataFile::Table(f) => (f.kind(), f.len, (&f.smallest, &f.largest), Some(f.clone())),
         DataFile::Vsst(v) => (FileKind::Vsst(v.number), v.len, (&v.smallest, &v.largest), None),
     };
     let told = DamagedFile {

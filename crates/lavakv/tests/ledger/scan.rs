@@ -106,14 +106,14 @@ pub fn scan(sim: &SimEnv) -> Scan {
     let mut out = Scan::default();
     let versions: Vec<&Version> = state.families.values().map(|f| &*f.version).collect();
     let tables = || versions.iter().flat_map(|v| v.levels.iter().flat_map(|l| l.iter()));
-    let listed_tables: BTreeSet<String> = tables().map(|f| version::names::ksst(f.number)).collect();
+    let listed_tables: BTreeSet<String> = tables().map(|f| f.kind().to_string()).collect();
     let vssts = versions.iter().flat_map(|v| v.vssts.values());
     let listed_vssts: BTreeSet<String> = vssts.map(|v| version::names::vsst(v.number)).collect();
     for file in env.fs.list(dir).unwrap() {
         let part = match &file.name[..] {
             name if listed_tables.contains(name) => &mut out.tables,
             name if listed_vssts.contains(name) => &mut out.vssts,
-            name if name.ends_with(".ksst") || name.ends_with(".vsst") => &mut out.loose,
+            name if name.contains(".ksst") || name.ends_with(".vsst") => &mut out.loose,
             name if name.ends_with(".log") || name.ends_with(".tail") || name == "STAGING" => &mut out.logs,
             name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => &mut out.manifests,
             _ => &mut out.other,
@@ -164,7 +164,7 @@ fn entries(
 ) -> (Entries, Vec<Tombstone>) {
     let (mut all, mut tombstones) = (Entries::new(), Vec::new());
     for meta in version.levels.iter().flat_map(|l| l.iter()) {
-        let file = files.open(&version::names::ksst(meta.number));
+        let file = files.open(&meta.kind().to_string());
         let table =
             Arc::new(Ksst::open(file, meta.number, meta.uid, meta.global_seq, files.cache.clone()).unwrap());
         for t in table.range_tombstones().tombstones() {

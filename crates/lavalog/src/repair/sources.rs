@@ -105,7 +105,7 @@ impl Sources {
         let is_of_keys = |entry: &DirEntry| {
             matches!(
                 names::parse(&entry.name),
-                Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_))
+                Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_))
             )
         };
         let lists_keys =

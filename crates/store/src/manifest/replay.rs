@@ -305,7 +305,11 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
         }
     };
     let lost = kinds.iter().any(|kind| match *kind {
-        FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_) | FileKind::Engine { .. } => true,
+        FileKind::Ksst(_)
+        | FileKind::SpeedKsst(_)
+        | FileKind::Vsst(_)
+        | FileKind::Log(_)
+        | FileKind::Engine { .. } => true,
         FileKind::Manifest(number) => !says_nothing(number),
         _ => false,
     });

@@ -333,7 +333,9 @@ impl State {
     /// that nobody knows whether the file is still needed.
     pub fn is_of_engine_away(&self, file: FileKind) -> bool {
         let owner = match file {
-            FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => EngineId::NATIVE,
+            FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
+                EngineId::NATIVE
+            }
             FileKind::Engine { engine, .. } => EngineId(engine),
             _ => return false,
         };
@@ -386,10 +388,24 @@ impl State {
         apply::verify(self)
     }
 
-    /// Checks that every file that is listed is on a volume that there is.
+    /// The files of engines that are here that are on a volume.
+    pub fn files_on(&self, volume: Volume) -> Vec<FileKind> {
+        self.own_files().filter(|(_, on)| *on == volume).map(|(file, _)| file).collect()
+    }
+
+    /// The files that the records of engines name that are here.
+    fn own_files(&self) -> impl Iterator<Item = (FileKind, Volume)> + '_ {
+        self.parts.iter().flat_map(|part| match &part.body {
+            Body::Here { engine, state } => engine.files(state),
+            Body::Away { .. } => Vec::new(),
+        })
+    }
+
+    /// Checks that every file that is listed is on a volume that there is: log groups all on one, tables on either disk, all else in the
+    /// directory.
     ///
     /// # Errors
-    /// `Unsupported` with the file.
+    /// `Unsupported` with the file; `Corruption` if it is on a second disk, and the store has none.
     pub fn check_volumes(&self, dir: &Path) -> Result<()> {
         let log_volume = self.log_volume();
         let groups = self
@@ -398,22 +414,28 @@ impl State {
             .filter(|group| group.volume != log_volume)
             .map(|group| (FileKind::Log(group.file), group.volume));
         let listed = self.engine_files().map(|(_, file, name)| (name, file.volume));
-        let own = self.parts.iter().flat_map(|part| match &part.body {
-            Body::Here { engine, state } => engine.files(state),
-            Body::Away { .. } => Vec::new(),
-        });
-        let others = listed.chain(own).filter(|(_, volume)| *volume != Volume::DIRECTORY);
-        match groups.chain(others).next() {
-            None => Ok(()),
-            Some((file, volume)) => Err(Error::new(
+        let is_table = |file: FileKind, volume| file.table().is_some() && volume == Volume::SPEED;
+        let is_there = |&(file, volume): &(FileKind, Volume)| {
+            volume == Volume::DIRECTORY || (is_table(file, volume) && self.speed.is_some())
+        };
+        let Some((file, volume)) =
+            groups.chain(listed.chain(self.own_files()).filter(|it| !is_there(it))).next()
+        else {
+            return Ok(());
+        };
+        let error = match is_table(file, volume) {
+            true => Error::corruption(
+                "the manifest says that this table is on a speed disk, and that the store has none: run `lava repair`",
+            ),
+            false => Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "the manifest says that this file is on volume {volume}, and this release knows only the store's own \
-                     directory: open the store with the release that put it there"
+                    "the manifest says that this file is on volume {volume}, and this release knows none there: open the store \
+                     with the release that put it there"
                 ),
-            )
-            .at_file(io::fs::join(dir, &file.to_string()))),
-        }
+            ),
+        };
+        Err(error.at_file(io::fs::join(dir, &file.to_string())))
     }
 
     /// Checks that the log is on the disk that it is said to be on: see [`identity::check`].

@@ -27,7 +27,8 @@ pub struct PacedFs {
 /// True for tables, files of values, and what other engines keep.
 fn is_data(path: &Path) -> bool {
     let kind = path.file_name().and_then(|name| name.to_str()).and_then(names::parse);
-    matches!(kind, Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Engine { .. }))
+    use FileKind::{Engine, Ksst, SpeedKsst, Vsst};
+    matches!(kind, Some(Ksst(_) | SpeedKsst(_) | Vsst(_) | Engine { .. }))
 }
 
 impl FileSystem for PacedFs {

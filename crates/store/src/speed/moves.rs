@@ -1,4 +1,4 @@
-//! The log goes to another disk: all of it, in one edit.
+//! The log goes to another disk, all of it in one edit; tables go back from there in the same.
 //!
 //! What is copied is what the manifest lists, byte for byte, and the open pages; pages are told by the identity of their group, not by
 //! where they are. Before that the log is read to its end as an opening reads it: a manifest that has lost its end would get an edit
@@ -14,11 +14,14 @@ use crate::directory;
 use crate::files::{remove_all, unfinished};
 use crate::manifest::{Engines, Manifest, Record, State};
 use crate::names::{self, FileKind};
-use crate::volumes::SpeedDisk;
 use crate::volumes::identity::{self, Identity, IdentityFile, check_disk};
+use crate::volumes::{SpeedDisk, Volume};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Access, AlignedBuf, Disks, Env, FileLock, FileSystem, PAGE};
+use io::{
+    Access, AlignedBuf, AppendFile, CreateOptions, Disks, Env, FileLock, FileSystem, PAGE, ReadFile, SyncKind,
+};
 use std::path::Path;
+use std::sync::Arc;
 use wal::{Lane, LogGroup, RecoveryMode};
 
 /// Bytes copied at a time.
@@ -99,13 +102,28 @@ pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) ->
     Ok(held)
 }
 
-/// A store gives its speed disk back: the log is in its directory from then on. The store is closed; whatever engines it has, none
-/// has to be here. A store without a speed disk has none to give back: what a cut-off call left there is removed.
+/// Commits a record of the store's, in one edit with what an engine has to say with it.
+pub type CommitWith<'a> = dyn Fn(&Arc<Manifest>, Record) -> Result<()> + 'a;
+
+/// As [`give_back_with`], by somebody who knows of no engine: none has to be here that has only its log there.
+///
+/// # Errors
+/// As there, and `Unsupported` if there are tables on the disk.
+pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
+    let commit =
+        |manifest: &Arc<Manifest>, record| manifest.commit_store(|_| Ok(vec![record]), |_| {}).map(drop);
+    give_back_with(env, dir, &Engines::default(), &commit)
+}
+
+/// A store gives its speed disk back: log and tables are in its directory from then on. The store is closed. `commit` makes one edit of the
+/// record that says so of the log and of what says so of the tables, which are copied by then. A store without a speed disk has none to
+/// give back: what a cut-off call left there is removed.
 ///
 /// # Errors
 /// `InvalidArgument` if `env` has no second disk for the directory; `NotFound` if there is no store; `Locked`; those of
-/// [`crate::volumes::identity::check`]; `Corruption` if the log is damaged; `NoSpace` if there is no room for it in the directory. Nothing has changed then.
-pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
+/// [`crate::volumes::identity::check`]; `Corruption` if the log is damaged; `NoSpace` if there is no room in the directory; those of reading.
+/// Nothing has changed then.
+pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitWith<'_>) -> Result<()> {
     let Some(disks) = env.fs.disks(dir) else {
         return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));
     };
@@ -114,7 +132,7 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     }
     unfinished::refuse_beside_current(&*env.fs, dir)?;
     let store_lock = directory::lock(env, dir)?;
-    let manifest = Manifest::recover(env, dir, false, &Engines::default())?;
+    let manifest = Arc::new(Manifest::recover(env, dir, false, engines)?);
     let state = manifest.state();
     let (capacity, speed) = sides(&disks, dir);
     let Some(known) = &state.speed else {
@@ -127,7 +145,10 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     let _held = both(store_lock, Some(lock(env, &disks)?));
     let slots = check_disk(&disks, state.uid, known)?;
     judge(env, dir, &manifest)?;
+    check_tables_known(speed, &state)?;
     settle(&manifest)?;
+    // Files are made and removed beside the store's own names only: what is copied counts for nothing before the edit.
+    copy_tables(&state, speed, capacity)?;
     let good = slots.matching(known).unwrap_or_default();
     let identity = Identity {
         store: state.uid,
@@ -143,9 +164,58 @@ pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     remove_all(capacity.fs, capacity.dir, FileKind::is_of_log)?;
     copy_log(&state, speed, capacity)?;
     manifest.sync_dir()?;
-    manifest.commit_store(|_| Ok(vec![Record::SpeedDisk { disk: None }]), |_| {})?;
+    commit(&manifest, Record::SpeedDisk { disk: None })?;
     manifest.confirm()?;
     clear(speed)
+}
+
+/// Refuses a disk with tables on it of an engine that is not here: nobody could say that they move.
+fn check_tables_known(speed: Side<'_>, state: &State) -> Result<()> {
+    let is_unknown =
+        |kind: &FileKind| matches!(kind, FileKind::SpeedKsst(_)) && state.is_of_engine_away(*kind);
+    let listing = speed.fs.list(speed.dir)?;
+    match listing.iter().filter_map(|entry| names::parse(&entry.name)).find(is_unknown) {
+        None => Ok(()),
+        Some(kind) => Err(Error::new(
+            ErrorKind::Unsupported,
+            "tables of LavaKV are on the speed disk, and the store was opened without LavaKV: give the disk back with it",
+        )
+        .at_file(io::fs::join(speed.dir, &kind.to_string()))),
+    }
+}
+
+/// Copies the tables that the manifest has there, durably, under the names that they have in the directory.
+fn copy_tables(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
+    let tables = state.files_on(Volume::SPEED).into_iter().filter_map(FileKind::table);
+    tables.into_iter().try_for_each(|number| {
+        let source = from
+            .fs
+            .open(&io::fs::join(from.dir, &FileKind::SpeedKsst(number).to_string()), Access::Buffered)?;
+        let path = io::fs::join(to.dir, &names::ksst(number));
+        match to.fs.remove(&path) {
+            // Left by a move that was cut off.
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let len = source.len()?;
+        let copied = copy_bytes(
+            &*source,
+            to.fs.create(&path, &CreateOptions { expected_len: len, ..CreateOptions::default() })?,
+            len,
+        );
+        copied.inspect_err(|_| drop(to.fs.remove(&path)))
+    })
+}
+
+fn copy_bytes(source: &dyn ReadFile, mut target: Box<dyn AppendFile>, len: u64) -> Result<()> {
+    let (mut buf, mut offset) = (vec![0; COPY_LEN], 0);
+    while offset < len {
+        let piece = buf.get_mut(..COPY_LEN.min((len - offset) as usize)).unwrap_or_default();
+        source.read_at(piece, offset)?;
+        target.append(piece)?;
+        offset += piece.len() as u64;
+    }
+    target.sync(SyncKind::Full)
 }
 
 /// What the manifest says is durable from here on, not only there to be seen: the process that wrote the last edit of it may have died before
@@ -159,7 +229,7 @@ fn settle(manifest: &Manifest) -> Result<()> {
 
 /// Nothing on the disk is the store's any more. What says so goes last.
 fn clear(speed: Side<'_>) -> Result<()> {
-    remove_all(speed.fs, speed.dir, FileKind::is_of_log)?;
+    remove_all(speed.fs, speed.dir, FileKind::is_kept_on_speed_disk)?;
     speed.fs.sync_dir(speed.dir)?;
     remove_all(speed.fs, speed.dir, |kind| kind == FileKind::Speed)?;
     speed.fs.sync_dir(speed.dir)

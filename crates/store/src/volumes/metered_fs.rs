@@ -216,8 +216,10 @@ pub struct MeteredFs {
 
 /// True for data, log, and what is no part of the store: what the ceiling may refuse.
 fn is_bounded(name: &str) -> bool {
-    use FileKind::{Engine, Ksst, Log, Room, Tail, Vsst};
-    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Room(_) | Tail(_) | Engine { .. }) | None)
+    use FileKind::{Engine, Ksst, Log, Room, SpeedKsst, Tail, Vsst};
+    let is_bounded =
+        |kind| matches!(kind, Ksst(_) | SpeedKsst(_) | Vsst(_) | Log(_) | Room(_) | Tail(_) | Engine { .. });
+    names::parse(name).is_none_or(is_bounded)
 }
 
 /// The bytes of `len` in whole pages.

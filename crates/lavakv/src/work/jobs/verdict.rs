@@ -47,7 +47,9 @@ impl Jobs {
     fn is_thrown_away(&self, path: &Path) -> bool {
         let manifest = &self.files.manifest;
         match kind_of(&self.context.dir, path) {
-            Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => true,
+            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => {
+                true
+            }
             Some(FileKind::Log(number)) => manifest.state().store.log_group_in(number).is_none(),
             Some(FileKind::Manifest(number)) => {
                 !manifest.live_manifest_files().contains(&names::manifest(number))

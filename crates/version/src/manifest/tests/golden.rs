@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::arbitrary::{KINDS, any_record};
+use crate::state::tests::table;
 use io::Rng;
+use store::names::FileKind;
+use store::volumes::{SpeedDisk, Volume};
 
 #[path = "../../../../io/tests/golden_files/mod.rs"]
 mod golden_files;
@@ -16,6 +19,9 @@ const OLD_MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1.bi
 const OLD_LISTING: &str = include_str!("../../../tests/golden/manifest-v1.txt");
 const OLD_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1.bin");
 const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
+
+const SPEED: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-tables.bin");
+const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-tables.txt");
 
 fn fixed_current() -> Current {
     Current { manifest: 77, uid: Uid::from_words(3, 4), edit: 1 << 40 }
@@ -75,4 +81,78 @@ fn version_1_is_read() {
         assert_eq!((decoded.0.len() as u64, decoded.encode()), (KINDS * 4, records.to_vec()));
     }
     assert_eq!(Current::decode(CURRENT).unwrap(), fixed_current());
+}
+
+fn on_speed(number: u64, low: u64, seq: u64) -> FileMeta {
+    FileMeta { volume: Volume::SPEED, ..table(number, low, low + 9, (seq, seq)) }
+}
+
+/// A store that gets a speed disk, has tables on both, moves one down that stays where it is, and gives the disk back.
+fn fixed_speed() -> (Vec<u8>, Vec<State>) {
+    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 78 };
+    let add = |level, meta| Record::AddFile { family: 0, level, meta };
+    let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
+    let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
+    let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
+    let edits: [&dyn Fn(&State) -> Vec<Record>; 5] = [
+        &|_| vec![create.clone(), add(1, table(5, 0, 9, (1, 1)))],
+        &|_| vec![Record::Store(StoreRecord::SpeedDisk { disk: Some(disk.clone()) })],
+        &|_| vec![add(0, on_speed(7, 20, 3)), add(0, table(8, 40, 49, (4, 4))), add(1, on_speed(9, 60, 2))],
+        &|_| vec![Record::RemoveFile { family: 0, level: 0, number: 7 }, add(1, on_speed(7, 20, 3))],
+        &|state| {
+            let gone = Record::Store(StoreRecord::SpeedDisk { disk: None });
+            state.to_directory().0.into_iter().chain([gone]).collect()
+        },
+    ];
+    let mut states = vec![State::empty(header.store, 6)];
+    let mut bytes = header.encode();
+    let payload = states[0].snapshot();
+    bytes.extend(encode_record(header.manifest, bytes.len() as u64, 6, 6, &payload));
+    for edit in edits {
+        let state = states.last().unwrap();
+        let (edit, number) = (Edit(edit(state)), state.store.edit_number);
+        bytes.extend(encode_record(header.manifest, bytes.len() as u64, number + 1, number, &edit.encode()));
+        states.push(state.apply(&edit).unwrap());
+    }
+    (bytes, states)
+}
+
+#[test]
+fn a_manifest_with_tables_on_two_disks_is_what_it_was() {
+    let (bytes, states) = fixed_speed();
+    let now = [
+        ("manifest-v1-speed-tables.bin", bytes.clone(), SPEED),
+        ("manifest-v1-speed-tables.txt", listing(&bytes).into_bytes(), SPEED_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let history = replay(SPEED).unwrap();
+    assert_eq!(history.state.snapshot(), states.last().unwrap().snapshot());
+    for state in &states {
+        state.verify().unwrap();
+        state.store.check_volumes(DIR.as_ref()).unwrap();
+    }
+    let kinds = |state: &State| [5, 7, 8, 9].map(|n| state.table(n).map(|table| table.kind().to_string()));
+    let name = |name: &str| Some(name.to_owned());
+    let two = ["000000000005.ksst", "000000000007.ksst-1", "000000000008.ksst", "000000000009.ksst-1"];
+    assert_eq!(kinds(&states[4]), two.map(name));
+    assert_eq!(states[4].store.files_on(Volume::SPEED), [FileKind::SpeedKsst(7), FileKind::SpeedKsst(9)]);
+    assert_eq!(kinds(&states[5]), two.map(|it| name(it.trim_end_matches("-1"))), "all are in the directory");
+    assert!(states[5].to_directory().0.is_empty());
+}
+
+/// Where a table is said to be is a place that there is, or the history is not opened.
+#[test]
+fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
+    let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
+    for (volume, kind, file) in [
+        (Volume::SPEED, ErrorKind::Corruption, "/000000000007.ksst-1"),
+        (Volume(2), ErrorKind::Unsupported, "/000000000007.ksst"),
+    ] {
+        let (sim, manifest) = new_store(1);
+        let meta = FileMeta { volume, ..on_speed(7, 1, 3) };
+        manifest.commit(Edit(vec![create(), Record::AddFile { family: 0, level: 0, meta }])).unwrap();
+        drop(manifest);
+        let refusal = recover(&sim).unwrap_err();
+        assert_eq!((refusal.kind(), refusal.file()), (kind, Some(file.as_ref())), "{refusal}");
+    }
 }

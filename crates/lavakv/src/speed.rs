@@ -1,0 +1,31 @@
+//! The second disk of a store that has LavaKV: see [`store::speed`].
+
+use base::Result;
+use io::Env;
+use std::path::Path;
+use std::sync::Arc;
+use store::manifest::{Engines, Manifest as History};
+use version::{Edit, Kv, Manifest, Record, StoreRecord};
+
+pub use store::speed::{SpeedSpace, alone, joined, with_directory};
+
+/// A store gives its speed disk back: log and tables are in its directory from then on, by one edit. The store is closed; other engines need
+/// not be here.
+///
+/// # Errors
+/// Those of [`store::speed::give_back_with`].
+pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
+    store::speed::give_back_with(
+        env,
+        dir,
+        &Engines::of::<Kv>(),
+        &|history: &Arc<History>, record: StoreRecord| {
+            let build = |state: &version::State| {
+                let Edit(mut records) = state.to_directory();
+                records.push(Record::Store(record));
+                Ok(Edit(records))
+            };
+            Manifest::of(history)?.commit_with(build, |_| ()).map(drop)
+        },
+    )
+}
