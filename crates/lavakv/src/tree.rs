@@ -3,11 +3,12 @@
 //! * `family`: read states. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
-//! * `output`: the files that jobs write. `damage`: what it means for a family that a file cannot be read.
+//! * `output`: the files that jobs write; `disk`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
 pub(crate) mod chain;
 pub(crate) mod damage;
 pub(crate) mod demand;
+pub(crate) mod disk;
 pub(crate) mod family;
 pub(crate) mod install;
 pub(crate) mod log_floor;

@@ -91,6 +91,11 @@ impl FileKind {
         }
     }
 
+    /// The table of this number: on the second disk, or in the directory.
+    pub fn of_table(number: u64, on_speed_disk: bool) -> FileKind {
+        if on_speed_disk { FileKind::SpeedKsst(number) } else { FileKind::Ksst(number) }
+    }
+
     /// The number of a table, on whichever disk.
     pub fn table(self) -> Option<u64> {
         match self {

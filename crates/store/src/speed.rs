@@ -110,6 +110,8 @@ pub struct SpeedSpace {
     pub place: PathBuf,
     /// Bytes that the files of the store occupy there.
     pub bytes: u64,
+    /// Those of them that are tables.
+    pub table_bytes: u64,
     /// Bytes that are free there.
     pub available_bytes: u64,
 }
@@ -121,11 +123,14 @@ impl SpeedSpace {
     /// Those of looking.
     pub fn of(env: &Env, dir: &Path) -> Result<Option<SpeedSpace>> {
         let Some(disks) = env.fs.disks(dir) else { return Ok(None) };
-        let is_there = |name: &str| names::parse(name).is_some_and(FileKind::is_of_speed_disk);
         let listing = disks.speed.list(&disks.speed_dir)?;
-        let bytes = listing.iter().filter(|entry| is_there(&entry.name)).map(|entry| entry.allocated).sum();
+        let sum = |is_one: fn(FileKind) -> bool| {
+            let those = listing.iter().filter(|entry| names::parse(&entry.name).is_some_and(is_one));
+            those.map(|entry| entry.allocated).sum()
+        };
+        let (bytes, table_bytes) = (sum(FileKind::is_of_speed_disk), sum(|kind| kind.table().is_some()));
         let available_bytes = disks.speed.space(&disks.speed_dir)?.available;
-        Ok(Some(SpeedSpace { place: disks.speed_dir, bytes, available_bytes }))
+        Ok(Some(SpeedSpace { place: disks.speed_dir, bytes, table_bytes, available_bytes }))
     }
 }
 

@@ -67,10 +67,7 @@ const SENTINEL_TRAILER: u64 = u64::MAX;
 impl FileMeta {
     /// Which file it is: its name says on which disk.
     pub fn kind(&self) -> FileKind {
-        match self.volume {
-            Volume::SPEED => FileKind::SpeedKsst(self.number),
-            _ => FileKind::Ksst(self.number),
-        }
+        FileKind::of_table(self.number, self.volume == Volume::SPEED)
     }
 
     /// What the tree would hold for this file if no value were separated and every tombstone had its room.

@@ -87,15 +87,23 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
 /// The second disk, if there is one, for a person.
 fn speed_text(speed: Option<&SpeedSpace>) -> String {
     speed.map_or_else(String::new, |speed| {
-        let [bytes, free] = [speed.bytes, speed.available_bytes].map(human_bytes);
-        format!("on the speed disk {}: {bytes} of these, free there {free}\n", speed.place.display())
+        let [bytes, tables, free] = [speed.bytes, speed.table_bytes, speed.available_bytes].map(human_bytes);
+        format!(
+            "on the speed disk {}: {bytes} of these, {tables} in tables; free there {free}\n",
+            speed.place.display()
+        )
     })
 }
 
 /// The same for a program.
 fn speed_json(speed: Option<&SpeedSpace>) -> Value {
     speed.map_or(Value::Null, |speed| {
-        json!({ "place": speed.place.display().to_string(), "bytes": speed.bytes, "available_bytes": speed.available_bytes })
+        json!({
+            "place": speed.place.display().to_string(),
+            "bytes": speed.bytes,
+            "table_bytes": speed.table_bytes,
+            "available_bytes": speed.available_bytes,
+        })
     })
 }
 

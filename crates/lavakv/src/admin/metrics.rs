@@ -182,6 +182,7 @@ fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
         speed.into_iter().map(move |speed| (Vec::new(), Value::Count(bytes(speed))))
     };
     page.gauges("speed_disk_bytes", "Bytes of the store on its speed disk.", of(|speed| speed.bytes));
+    page.gauges("speed_disk_table_bytes", "Those of them that are tables.", of(|speed| speed.table_bytes));
     page.gauges("speed_disk_available_bytes", "Bytes still free there.", of(|speed| speed.available_bytes));
 }
 

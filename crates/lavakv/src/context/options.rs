@@ -63,10 +63,14 @@ pub struct Options {
     /// whole every five seconds, removed at close. A relative path begins at the directory of the store; `METRICS` there is
     /// where `lava stats --prometheus` looks. Default: none.
     pub metrics_file: Option<PathBuf>,
-    /// The directory of a second disk, on which the log lies: all of it, and nothing else. A store that has none yet gets it with this opening,
+    /// The directory of a second disk, on which the log lies, all of it, and tables of the first [`Options::speed_levels`] levels. A store that has none yet gets it with this opening,
     /// and from then on is opened with it and with no other ([`store::speed`]). For one on another kind of file system than the
     /// store's see [`store::speed::joined`]. Default: none, the log is in the directory of the store.
     pub speed: Option<PathBuf>,
+    /// Levels, from level 0 on, whose new tables are made on the second disk, if there is one with room beside what the log needs there
+    /// (`wal_bytes_max` and a quarter more); those for which there is none are made in the directory, and counted
+    /// ([`crate::Statistics::speed_tables_elsewhere`]). What is on either disk stays there until it is compacted. Default: 0, none.
+    pub speed_levels: usize,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -126,6 +130,7 @@ impl Default for Options {
             scrub_bytes_per_s: 0,
             metrics_file: None,
             speed: None,
+            speed_levels: 0,
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,
@@ -163,6 +168,7 @@ impl Options {
         check("background_threads", self.background_threads, 1, 64)?;
         check("async_threads", self.async_threads, 1, 64)?;
         check("compactions_max", self.compactions_max, 0, 64)?;
+        check("speed_levels", self.speed_levels, 0, limits::LEVELS_MAX)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
         self.loggers.validate()?;
@@ -528,10 +534,11 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 20] = [
+        let cases: [(&str, Change); 21] = [
             ("background_threads", |o| o.background_threads = 0),
             ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
+            ("speed_levels", |o| o.speed_levels = 8),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
             ("loggers.writes_max", |o| o.loggers.writes_max = 4),

@@ -1,6 +1,6 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
-use super::Tree;
+use super::{Tree, disk};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting};
@@ -9,9 +9,11 @@ use base::range_del::FragmentedRangeTombstones;
 use io::CreateOptions;
 use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
 use std::sync::Arc;
+use store::volumes::Volume;
 use table::vsst::{VsstBuilder, VsstOptions};
 use table::{FinishedTable, KsstBuilder, StoreNotes, TableIdentity, TableOptions};
 use values::OutputVsst;
+use version::names::FileKind;
 use version::{FileMeta, Version, VsstClass, names};
 
 /// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
@@ -33,7 +35,8 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let tree = self.tree;
         let options = self.family.options();
         let number = tree.files.manifest.allocate_file_number();
-        let path = tree.context.path(&names::ksst(number));
+        let volume = disk::of_new_table(tree, self.level, self.expected_len.max(options.file_bytes));
+        let path = tree.context.path(&FileKind::of_table(number, volume == Volume::SPEED).to_string());
         let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
         let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
@@ -137,6 +140,10 @@ pub(crate) fn file_meta(
     output: &MergeOutput<FinishedTable>,
 ) -> Result<FileMeta> {
     let mut meta = lsm::file_meta(&output.table);
+    let name = output.path.file_name().and_then(|name| names::parse(name.to_str()?));
+    if matches!(name, Some(FileKind::SpeedKsst(_))) {
+        meta.volume = Volume::SPEED;
+    }
     meta.hidden_bytes = match meta.range_tombstones {
         0 if meta.tombstones == 0 => 0,
         0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),

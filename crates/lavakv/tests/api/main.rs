@@ -33,6 +33,7 @@ mod requests;
 mod separated_scans;
 mod small_stores;
 mod snapshots;
+mod speed_tables;
 mod sync;
 mod two_disks;
 mod two_processes;

@@ -14,6 +14,7 @@ use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
 use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::plan::room::output_bytes;
+use crate::tree::disk;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::file_meta;
@@ -128,7 +129,7 @@ fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
 
 /// Claims a compaction. `None` if the policy of the family was taken away a moment ago.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
-    let (family, compaction) = match compact {
+    let (family, mut compaction) = match compact {
         Compact::Asked(family) => (family, set.manual.take()?),
         Compact::Picked(family, compaction) => {
             set.claim(&compaction);
@@ -145,6 +146,9 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         set.give_back(&compaction);
         return None;
     };
+    if !disk::stays(&jobs.context.options, &compaction) && jobs.space.would_grant(compaction.input_bytes()) {
+        compaction.trivial_move = false;
+    }
     set.begins(compaction.reason);
     let number = set.job_number();
     let output_bytes = output_bytes(&compaction, options.vsst_bytes, jobs.tree.snapshots.is_any());

@@ -1,0 +1,306 @@
+//! Tables on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
+
+use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, skipped_on_lavafs, small};
+use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
+use lavastore_lavakv::sim::{CrashKind, SimEnv};
+use lavastore_lavakv::speed::{give_back, joined};
+use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options, RepairOptions};
+use std::path::{Path, PathBuf};
+
+const SPEED: &str = "/speed";
+
+fn options(levels: usize) -> Options {
+    Options { speed: Some(PathBuf::from(SPEED)), speed_levels: levels, ..small() }
+}
+
+fn open(sim: &SimEnv, levels: usize) -> Db {
+    Db::open_in(sim.env(), DIR, options(levels)).unwrap()
+}
+
+fn both(sim: &SimEnv) -> Env {
+    joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
+}
+
+/// The tables that are in a directory, by their names there.
+fn tables(env: &Env, dir: &str) -> Vec<String> {
+    let listed = env.fs.list(Path::new(dir)).unwrap_or_default();
+    listed.into_iter().map(|entry| entry.name).filter(|name| name.contains(".ksst")).collect()
+}
+
+/// Tables of level 0 on the speed disk, of those below in the directory.
+fn store(seed: u64) -> (SimEnv, Model) {
+    let (sim, mut model) = (SimEnv::new(seed), Model::new());
+    let db = open(&sim, 1);
+    fill(&db, &mut model, 0..2000, 0);
+    settle(&db);
+    db.flush().unwrap();
+    fill(&db, &mut model, 100..200, 1);
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert!(!tables(&sim.env(), SPEED).is_empty() && !tables(&sim.env(), DIR).is_empty());
+    (sim, model)
+}
+
+#[test]
+fn a_level_is_on_the_disk_that_the_option_says() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = (SimEnv::new(1), Model::new());
+    let db = open(&sim, 1);
+    // In the order of keys, where compactions would only move tables.
+    fill(&db, &mut model, 0..3000, 0);
+    fill(&db, &mut model, 500..1500, 1);
+    settle(&db);
+    let levels: Vec<usize> =
+        db.space().unwrap().families[0].levels.iter().map(|level| level.files as usize).collect();
+    assert_eq!(tables(&sim.env(), SPEED).len(), levels[0], "{levels:?}");
+    assert_eq!(tables(&sim.env(), DIR).len(), levels[1..].iter().sum::<usize>(), "{levels:?}");
+    assert!(tables(&sim.env(), SPEED).iter().all(|name| name.ends_with(".ksst-1")));
+    assert!(tables(&sim.env(), DIR).iter().all(|name| name.ends_with(".ksst")));
+    let stats = db.stats();
+    assert!(stats.speed_tables > 5 && stats.speed_tables_elsewhere == 0, "{stats:?}");
+    fill(&db, &mut model, 0..50, 2);
+    db.flush().unwrap();
+    let speed = db.space().unwrap().speed.unwrap();
+    let on_speed = || sim.env().fs.list(Path::new(SPEED)).unwrap().into_iter();
+    let there: u64 = on_speed().filter(|e| e.name.contains(".ksst")).map(|e| e.allocated).sum();
+    assert!(there > 0 && speed.table_bytes == there && speed.bytes > there, "{speed:?}");
+    let listed = both(&sim).fs.list(Path::new(DIR)).unwrap();
+    crate::common::ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
+    assert!(db.verify().unwrap().errors.is_empty());
+    let reader = Db::open_read_only_in(sim.env(), DIR, options(0)).unwrap();
+    assert_eq!(contents(&reader), model);
+    drop(reader);
+    db.close().unwrap();
+    // All levels, and then none: what is where stays there until it is compacted.
+    let db = open(&sim, 7);
+    fill(&db, &mut model, 0..3000, 3);
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert_eq!(tables(&sim.env(), DIR), Vec::<String>::new());
+    db.close().unwrap();
+    let db = open(&sim, 0);
+    assert_eq!(contents(&db), model);
+    assert!(!tables(&sim.env(), SPEED).is_empty());
+    fill(&db, &mut model, 0..3000, 4);
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert_eq!((contents(&db), tables(&sim.env(), SPEED)), (model, Vec::new()));
+}
+
+#[test]
+fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = store(2);
+    let db = open(&sim, 1);
+    db.checkpoint("/copy").unwrap();
+    assert_eq!(contents(&db), model);
+    db.close().unwrap();
+    let copy = Db::open_in(sim.env(), "/copy", small()).unwrap();
+    assert_eq!(contents(&copy), model);
+    assert!(copy.verify().unwrap().errors.is_empty());
+    let strict = store::speed::give_back(&both(&sim), Path::new(DIR));
+    assert_eq!(strict.unwrap_err().kind(), ErrorKind::Unsupported, "nobody speaks for the tables");
+    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    assert_eq!(tables(&sim.env(), SPEED), Vec::<String>::new());
+    let db = Db::open_in(sim.env(), DIR, small()).unwrap();
+    assert_eq!(contents(&db), model);
+    fill(&db, &mut model, 0..100, 3);
+    db.close().unwrap();
+    // And once more: what was in the directory stays there.
+    let before = tables(&sim.env(), DIR);
+    let db = open(&sim, 1);
+    assert_eq!(contents(&db), model);
+    fill(&db, &mut model, 0..100, 4);
+    db.flush().unwrap();
+    assert!(!tables(&sim.env(), SPEED).is_empty());
+    assert!(before.iter().any(|name| tables(&sim.env(), DIR).contains(name)));
+    assert_eq!(contents(&db), model);
+}
+
+/// A disk whose log is there and whose tables are not: each is told, and nothing is answered from below.
+#[test]
+fn a_missing_table_is_damage_and_no_older_value_is_shown() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(3);
+    let lost = tables(&sim.env(), SPEED);
+    lost.iter().for_each(|name| sim.env().fs.remove(&Path::new(SPEED).join(name)).unwrap());
+    let strict = Options { damaged_files: DamagedFiles::Refuse, ..options(1) };
+    let refusal = Db::open_in(sim.env(), DIR, strict).unwrap_err();
+    let named = refusal.file().and_then(|file| file.file_name()?.to_str()).unwrap_or_default();
+    assert!(refusal.is_corruption() && lost.iter().any(|name| name == named), "{refusal}");
+    let db = open(&sim, 1);
+    let mut told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+    told.sort();
+    assert_eq!(told, lost);
+    let mut refusals = 0;
+    for (key, value) in &model {
+        match db.get(key) {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "an older value is shown"),
+            Err(e) => {
+                assert!(e.to_string().contains(".ksst-1"), "{e}");
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals >= 100, "{refusals}");
+    drop(db);
+    // Without the disk altogether the store is refused, and a repair names every table that was there.
+    let (sim, model) = store(4);
+    let lost = tables(&sim.env(), SPEED);
+    sim.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
+    refused(Db::open_in(sim.env(), DIR, small()), ErrorKind::InvalidArgument, DIR);
+    let without = RepairOptions { without_speed: true, ..RepairOptions::default() };
+    let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
+    for name in &lost {
+        let is_named = report.lost.iter().any(|range| range.file.ends_with(name) && range.from.is_some());
+        assert!(is_named, "{name} is not named: {report:?}");
+    }
+    let kept = contents(&Db::open_in(sim.env(), "/new", small()).unwrap());
+    assert!(!kept.is_empty() && kept.len() <= model.len());
+    // It is there again, and nothing is lost.
+    sim.env().fs.rename(Path::new("/gone"), Path::new(SPEED)).unwrap_or_default();
+    assert_eq!(contents(&open(&sim, 1)), model);
+    let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &RepairOptions::default()).unwrap();
+    assert!(report.lost.is_empty(), "{report:?}");
+    assert_eq!(contents(&Db::open_in(sim.env(), "/newer", small()).unwrap()), model);
+}
+
+/// Without a manifest a repair finds the tables of both disks.
+#[test]
+fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(5);
+    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
+        if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {
+            sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
+        }
+    }
+    Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
+    let repaired = contents(&Db::open_in(sim.env(), "/new", small()).unwrap());
+    assert_eq!(repaired, model);
+}
+
+/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the manifest has decides.
+#[test]
+fn of_two_copies_of_a_table_the_one_that_the_manifest_names_is_read() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(6);
+    let (fast, slow) = (tables(&sim.env(), SPEED), tables(&sim.env(), DIR));
+    let put = |path: PathBuf| {
+        let mut file = sim.env().fs.create(&path, &CreateOptions::default()).unwrap();
+        file.append(&[7; 5000]).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+    };
+    fast.iter().for_each(|name| put(Path::new(DIR).join(name.trim_end_matches("-1"))));
+    slow.iter().for_each(|name| put(Path::new(SPEED).join(format!("{name}-1"))));
+    put(Path::new(SPEED).join("000000777777.ksst-1"));
+    put(Path::new(DIR).join("000000777778.ksst"));
+    let reader = Db::open_read_only_in(sim.env(), DIR, options(1)).unwrap();
+    assert_eq!(contents(&reader), model);
+    drop(reader);
+    let db = open(&sim, 1);
+    assert_eq!(contents(&db), model);
+    assert_eq!(
+        (tables(&sim.env(), SPEED), tables(&sim.env(), DIR)),
+        (fast, slow),
+        "and nothing else is left"
+    );
+}
+
+/// At every point of a session with tables on both disks, and of giving the disk back, the store is what was promised.
+#[test]
+fn a_crash_leaves_each_table_where_the_manifest_says() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let mut tried = 0;
+    for (seed, gives) in [(7, false), (8, true)] {
+        let (sim, mut model) = store(seed);
+        let before = model.clone();
+        let begun = sim.op_count();
+        match gives {
+            true => give_back(&both(&sim), Path::new(DIR)).unwrap(),
+            false => {
+                let db = open(&sim, 2);
+                fill(&db, &mut model, 0..150, 2);
+                db.flush().unwrap();
+                db.compact_range(db.default_column_family(), None, None).unwrap();
+                db.close().unwrap();
+            }
+        }
+        let record = sim.record();
+        for op in record.mutations().into_iter().filter(|op| *op >= begun) {
+            for (kind, salt) in
+                [(CrashKind::ProcessKill, 0), (CrashKind::PowerLoss, 1), (CrashKind::PowerLoss, 2)]
+            {
+                let after = record.crash_at(op, kind, op * 3 + salt);
+                let say = format!("seed {seed}, {kind:?} at operation {op}");
+                let db = Db::open_in(after.env(), DIR, options(1)).unwrap_or_else(|e| panic!("{say}: {e}"));
+                assert!(db.damaged_files().is_empty(), "{say}: {:?}", db.damaged_files());
+                for (key, value) in contents(&db) {
+                    let known = before.get(&key) == Some(&value) || model.get(&key) == Some(&value);
+                    assert!(known, "{say}: key {key:?}");
+                }
+                assert!(before.keys().all(|key| db.get(key).unwrap().is_some()), "{say}");
+                let report = db.verify().unwrap();
+                assert!(report.errors.is_empty(), "{say}: {report:?}");
+                db.close().unwrap();
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 300, "{tried}");
+}
+
+/// The disk has room for the log and little else: tables go to the directory, and are counted; when there is room, they go back.
+#[test]
+fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
+    let (sim, fast, mut model) = (SimEnv::new(9), SimEnv::new(10), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let options = || Options { speed_levels: 7, ..small() };
+    let log_bytes = small().wal_bytes_max + small().wal_bytes_max / 4;
+    fast.set_capacity(Some(log_bytes + (64 << 10)));
+    let db = Db::open_in(env.clone(), DIR, options()).unwrap();
+    fill(&db, &mut model, 0..2000, 0);
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert!(stats.speed_tables_elsewhere > 0 && stats.speed_tables == 0, "{stats:?}");
+    assert!(tables(&fast.env(), SPEED).is_empty() && !tables(&sim.env(), DIR).is_empty());
+    fast.set_capacity(None);
+    fill(&db, &mut model, 0..2000, 1);
+    db.flush().unwrap();
+    assert!(db.stats().speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty());
+    assert_eq!(contents(&db), model);
+    // On two file systems a copy is a copy.
+    db.checkpoint("/copy").unwrap();
+    db.close().unwrap();
+    assert_eq!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()), model);
+    give_back(&env, Path::new(DIR)).unwrap();
+    assert_eq!(contents(&Db::open_in(sim.env(), DIR, small()).unwrap()), model);
+}
+
+/// A bit of a table there that has flipped is damage like any other, named with its disk.
+#[test]
+fn a_damaged_table_is_named_with_its_disk() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, _) = store(11);
+    let name = tables(&sim.env(), SPEED).remove(0);
+    sim.flip_bit(Path::new(SPEED).join(&name), 100, 1).unwrap();
+    let db = Db::open_in(sim.env(), DIR, Options { access: Access::Direct, ..options(1) }).unwrap();
+    let report = db.verify().unwrap();
+    assert!(report.errors.iter().any(|e| e.to_string().contains(&name)), "{report:?}");
+    let refusals = (0..2000).filter_map(|i| db.get(&key(i)).err()).collect::<Vec<_>>();
+    assert!(!refusals.is_empty() && refusals.iter().all(|e| e.is_corruption()), "{refusals:?}");
+}
