@@ -59,6 +59,8 @@ pub struct EngineSettings {
     pub loggers: u64,
     /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
+    /// LavaStore: so many levels are there as well.
+    pub speed_levels: u64,
     /// A log that is longer has memory flushed; none: the engine's own bound.
     pub log_bytes_max: Option<u64>,
 }
@@ -81,6 +83,7 @@ impl EngineSettings {
             sync: args.is_durable(),
             loggers: args.requests.loggers,
             log_dir: args.requests.log_dir.clone(),
+            speed_levels: args.requests.speed_levels,
             log_bytes_max: None,
             families,
             cache_bytes: args.cache_budget(),

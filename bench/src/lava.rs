@@ -82,6 +82,7 @@ fn options(settings: &EngineSettings) -> Options {
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
         loggers: Loggers { writes_max: settings.loggers as usize, ..Loggers::default() },
         speed: settings.log_dir.clone(),
+        speed_levels: settings.speed_levels as usize,
         wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
         ..defaults
     }
@@ -119,6 +120,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),
         ("loggers", options.loggers.writes_max.to_string()),
+        ("speed_levels", options.speed_levels.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

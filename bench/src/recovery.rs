@@ -128,6 +128,7 @@ impl RecoveryArgs {
             compression: crate::args::Codec::None,
             loggers: 1,
             log_dir: None,
+            speed_levels: 0,
             // Memory is what ends a log, not its length.
             log_bytes_max: Some(2 * self.memory.max(self.log_size) + (1 << 30)),
         }

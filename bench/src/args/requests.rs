@@ -34,6 +34,9 @@ pub struct RequestArgs {
     /// LavaStore, RocksDB: a directory on a second disk, for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+    /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well
+    #[arg(long, value_name = "N", default_value_t = RequestArgs::default().speed_levels)]
+    pub speed_levels: u64,
     /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
     /// second disk for the log is
     #[arg(long)]
@@ -50,6 +53,7 @@ impl Default for RequestArgs {
             in_flight: false,
             loggers: 1,
             log_dir: None,
+            speed_levels: 0,
             spandb: false,
         }
     }
@@ -78,6 +82,8 @@ impl RequestArgs {
             Some(
                 "--log-dir is of async, sync, overwrite, ycsb and ablation --spandb alone: a store of its own is made there",
             )
+        } else if self.speed_levels > 7 || (self.speed_levels > 0 && self.log_dir.is_none()) {
+            Some("--speed-levels is 0 to 7, of the disk that --log-dir names")
         } else {
             None
         }

@@ -27,9 +27,13 @@ fn a_row_differs_in_its_part_alone() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for line in
-        ["sync --spandb", "ablation --spandb --policy", "sync --loggers 4", "load --log-dir /elsewhere"]
-    {
+    for line in [
+        "sync --spandb",
+        "ablation --spandb --policy",
+        "sync --loggers 4",
+        "load --log-dir /elsewhere",
+        "sync --speed-levels 1",
+    ] {
         assert!(args(line).check().is_err(), "{line}");
     }
 }
