@@ -68,6 +68,9 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     // Without a draw. Where it is more than one write of the log at once, it is so whether it pays or not.
     let loggers = Loggers { writes_max: 1 + options.compactions_max, threads_min: 0 };
     let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), loggers, ..options };
+    // Says something only where there are two disks, and may be another one at each opening.
+    let limited =
+        Options { speed_levels: pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]), ..limited };
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
@@ -187,7 +190,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} ({} fast) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -206,6 +209,7 @@ pub(crate) fn describe(options: &Options) -> String {
         f.level_base_bytes,
         f.level_multiplier,
         f.levels,
+        options.speed_levels,
         f.l0_compaction_files,
         f.l0_slowdown_files,
         f.l0_stop_files,

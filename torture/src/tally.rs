@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 18] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -30,6 +30,8 @@ const KINDS: [Kind; 16] = [
     (PLACED, |s| s.values_placed),
     (NOT_PLACED, |s| s.writes_not_placed),
     (SCRUBBED, |s| s.scrub_passes),
+    (ON_SPEED, |s| s.speed_tables),
+    ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
 ];
 
 /// Rows of requests count these themselves.
@@ -42,6 +44,7 @@ const RENAMED: &str = "aliases pruned";
 const SEPARATED: &str = "gets of separated values";
 const PLACED: &str = "values placed in the log";
 const NOT_PLACED: &str = "writes without room to place their values";
+const ON_SPEED: &str = "tables on the second disk";
 const SCRUBBED: &str = "passes of the scrub";
 
 thread_local! {

@@ -1,6 +1,7 @@
-//! Row `two-disks`: stores that get a second disk for their log, give it back, and are shown disks that are not theirs.
+//! Row `two-disks`: stores that get a second disk for their log and for tables, give it back, and are shown disks that are not theirs.
 //!
-//! A life is some sessions of durable writes. Between them the log moves to the other disk and back. At any operation, of a session or of a
+//! A life is some sessions of durable writes. Between them the log moves to the other disk and back, and tables with it. How many levels are there is
+//! drawn at each opening. At any operation, of a session or of a
 //! move, the machine dies; then the store opens with its two disks, and without the second one only if that is right; it holds what was
 //! acknowledged, and dies once more on the way. The life goes on from what one of these deaths left.
 //!
@@ -51,7 +52,8 @@ fn volumes(sim: &SimEnv) -> Volumes {
     Volumes::in_envs((&env, DIR.as_ref()), (&env, SPEED_DIR.as_ref()))
 }
 
-fn options() -> Options {
+/// Every fourth opening has no tables on the second disk, if there is one.
+fn options(sim: &SimEnv) -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
@@ -59,6 +61,8 @@ fn options() -> Options {
         wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         durability: Durability::Durable,
+        // Without a draw, and the same for all forks of one moment.
+        speed_levels: [1, 0, 2, 7][(sim.op_count() % 4) as usize],
         family: FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() },
         ..Default::default()
     }
@@ -66,7 +70,7 @@ fn options() -> Options {
 
 fn open(sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
     let env = if on_two { volumes(sim).env() } else { sim.env() };
-    Db::open_in(&env, DIR, &options())
+    Db::open_in(&env, DIR, &options(sim))
 }
 
 fn contents(db: &Db) -> Check<Contents> {

@@ -28,9 +28,10 @@ use crate::open::{overflow, settle_placed};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
+use std::sync::Arc;
 use store::commit::Ballast;
 use version::names::{self, FileKind};
-use version::{Edit, Place, Record};
+use version::{Edit, FileMeta, Place, Record};
 use wal::{Lane, PreparedGroup, RecoveryReport};
 
 /// A store that was recovered and has no log yet.
@@ -255,7 +256,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         let orphan = match names::parse(&entry.name) {
             // A copy on a disk where the manifest has it not is nobody's.
             Some(kind @ (FileKind::Ksst(n) | FileKind::SpeedKsst(n))) => {
-                state.table(n).is_none_or(|table| table.kind() != kind)
+                let is_it =
+                    |table: &Arc<FileMeta>| table.kind() == kind || base::canary::is("copies-of-tables-left");
+                !state.table(n).is_some_and(is_it)
             }
             Some(FileKind::Vsst(n)) => {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. }))

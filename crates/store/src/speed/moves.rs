@@ -215,6 +215,9 @@ fn copy_bytes(source: &dyn ReadFile, mut target: Box<dyn AppendFile>, len: u64) 
         target.append(piece)?;
         offset += piece.len() as u64;
     }
+    if base::canary::is("tables-given-back-unsynced") {
+        return Ok(());
+    }
     target.sync(SyncKind::Full)
 }
 

@@ -562,7 +562,31 @@ pub(super) const CANARIES: &[Canary] = &[
         "speed-directory-not-synced",
         "crash-on-two-disks",
         None,
-        "a sync of the store's directory is none of that of the speed disk: names of log groups are lost there",
+        "a sync of the store's directory is none of that of the speed disk: names of log groups and tables are lost there",
+    ),
+    test(
+        "missing-speed-table-taken-for-empty",
+        ("lavastore-lavakv", "--test api"),
+        "speed_tables::a_missing_table_is_damage_and_no_older_value_is_shown",
+        "a table that is missing on the speed disk is taken for an empty one, and an older value is shown",
+    ),
+    test(
+        "copies-of-tables-left",
+        ("lavastore-lavakv", "--test api"),
+        "speed_tables::of_two_copies_of_a_table_the_one_that_the_manifest_names_is_read",
+        "a copy of a table on the disk where the manifest has it not is taken for the store's, and left",
+    ),
+    test(
+        "tables-in-the-room-of-the-log",
+        ("lavastore-lavakv", "--test api"),
+        "speed_tables::a_full_speed_disk_has_the_tables_made_in_the_directory",
+        "tables take the room on the speed disk that the log will need",
+    ),
+    row(
+        "tables-given-back-unsynced",
+        "two-disks",
+        None,
+        "a speed disk is given back whose tables are copied and not durable",
     ),
     test(
         "room-for-jobs-on-the-speed-disk",
