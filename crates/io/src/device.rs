@@ -35,8 +35,13 @@ pub struct DeviceWrite<'a> {
 
 /// A block device.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
-    /// Its size, bytes.
+    /// Its size, bytes: as it was when it was opened, or is since it was [measured](Self::measure) again.
     fn len(&self) -> u64;
+    /// Looks how long it is now, in whole blocks. If that is more than before, its size is that from now on. The size of one that has become
+    /// shorter stays what it was, and what is asked for behind its end fails.
+    ///
+    /// The new length of an image is durable with the next [`BlockDevice::sync`].
+    fn measure(&self) -> Result<u64>;
     /// True if it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -178,6 +178,15 @@ impl SimEnv {
         Ok(Arc::new(device::SimDevice::open(&self.0, name.as_ref(), len)?))
     }
 
+    /// Makes a device longer, as an administrator does. Who has it open sees that when he measures it. A loss of power may take it back
+    /// until the device was synced. One that is as long already stays as it is.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn lengthen_device(&self, name: &str, len: u64) -> Result<()> {
+        device::SimDevice::lengthen(&self.0, name.as_ref(), len)
+    }
+
     // Time.
 
     /// Simulated nanoseconds.

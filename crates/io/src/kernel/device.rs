@@ -26,6 +26,7 @@ use super::uring::RingPool;
 use super::{IoEngine, KernelOptions};
 use crate::device::{BlockDevice, check_blocks, check_range, check_write};
 use crate::{Access, BLOCK, FileLock, PartialWrite, ReadFile, ReadRequest, SyncKind};
+use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result};
 use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -53,7 +54,8 @@ pub enum DeviceKind {
 #[derive(Debug)]
 struct KernelDevice {
     file: KernelReadFile,
-    len: u64,
+    /// Grows when it is measured.
+    len: AtomicU64,
     read_only: bool,
     /// Of a raw device that may be written.
     flusher: Option<DeviceFlusher>,
@@ -82,8 +84,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
             }
             _ => e,
         })?;
-    let end = calls::seek(&handle.fd, SeekFrom::End(0))
-        .map_err(|e| handle.fail("cannot read the size of a device", e))?;
+    let end = end_of(&handle)?;
     let flusher = match kind {
         DeviceKind::Raw if !options.read_only && end >= BLOCK as u64 => Some(DeviceFlusher::new(&handle)?),
         _ => None,
@@ -98,12 +99,22 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
     let engine = Arc::new(Engine { pool: BufPool::default(), rings });
     Ok(Arc::new(KernelDevice {
         file: KernelReadFile::of(handle, engine),
-        len: end / BLOCK as u64 * BLOCK as u64,
+        len: AtomicU64::new(whole(end)),
         read_only: options.read_only,
         flusher,
         cached,
         _lock: lock,
     }))
+}
+
+/// Where a device or an image ends, bytes.
+fn end_of(handle: &Handle) -> Result<u64> {
+    calls::seek(&handle.fd, SeekFrom::End(0)).map_err(|e| handle.fail("cannot read the size of a device", e))
+}
+
+/// Whole blocks of so many bytes.
+fn whole(len: u64) -> u64 {
+    len / BLOCK as u64 * BLOCK as u64
 }
 
 /// Whether a path is a device, an image, or (an error) neither.
@@ -150,7 +161,7 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
         ImageRoom::Reserved | ImageRoom::Written => handle.allocate(len).and_then(|()| {
             // Where blocks cannot be reserved, they are written.
             let reserved = calls::fstat(&handle.fd)?.st_blocks as u64 * 512 >= len;
-            if room == ImageRoom::Reserved && reserved { Ok(()) } else { handle.write_zeros(len) }
+            if room == ImageRoom::Reserved && reserved { Ok(()) } else { handle.write_zeros(0..len) }
         }),
     };
     let made = made.and_then(|()| handle.sync(SyncKind::Full));
@@ -160,6 +171,37 @@ pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     named.inspect_err(|_| {
         // The first error is the one to report.
         let _ = calls::unlink(path);
+    })
+}
+
+/// Makes an image `len` bytes long that nobody has open; what it gets is made as `room` says. Cut off anywhere, the image is as long as it was or
+/// longer, which a volume in it does not notice.
+///
+/// # Errors
+/// `InvalidArgument` if it is longer already, or no image; `Locked`; `NoSpace`, and the image is as long as it was.
+pub fn extend_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
+    if kind(path)? == DeviceKind::Raw {
+        return Err(Error::invalid("a block device is as long as it is").at_file(path));
+    }
+    let _lock = lock::lock_contents(path, false)?;
+    let handle = Handle::open("cannot open an image", path, OFlags::RDWR, Access::Direct)?;
+    let old = handle.len()?;
+    if !len.is_multiple_of(BLOCK as u64) || len < old {
+        let why = format!(
+            "an image of {old} bytes must get whole blocks of {BLOCK} bytes and no fewer, not {len} bytes"
+        );
+        return Err(Error::invalid(why).at_file(path));
+    }
+    let more = match room {
+        ImageRoom::Sparse => handle.set_len(len),
+        ImageRoom::Reserved => handle.allocate(len).and_then(|()| handle.set_len(len)),
+        ImageRoom::Written => handle.allocate(len).and_then(|()| handle.write_zeros(whole(old)..len)),
+    };
+    let more = more.and_then(|()| handle.sync(SyncKind::Full));
+    more.map_err(|e| {
+        // The first error is the one to report; without this the image is longer than it was, and a volume does not mind.
+        let _ = handle.set_len(old);
+        handle.fail("cannot make an image longer", e)
     })
 }
 
@@ -186,7 +228,13 @@ impl KernelDevice {
 
 impl BlockDevice for KernelDevice {
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn measure(&self) -> Result<u64> {
+        let len = whole(end_of(self.handle())?);
+        self.len.fetch_max(len, Ordering::AcqRel);
+        Ok(len)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
@@ -198,7 +246,7 @@ impl BlockDevice for KernelDevice {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        check_write(data, offset, self.len);
+        check_write(data, offset, self.len());
         self.writable()?;
         self.handle()
             .write_all_at(data, offset)
@@ -206,7 +254,7 @@ impl BlockDevice for KernelDevice {
     }
 
     fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
-        check_write(data, offset, self.len);
+        check_write(data, offset, self.len());
         self.writable()?;
         let written = match self.flusher() {
             Some(flusher) => {
@@ -227,7 +275,7 @@ impl BlockDevice for KernelDevice {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        check_blocks(offset, len, self.len);
+        check_blocks(offset, len, self.len());
         self.writable()?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         retry(|| calls::fallocate(&self.handle().fd, flags, offset, len)).map_err(|e| {
@@ -240,7 +288,7 @@ impl BlockDevice for KernelDevice {
     }
 
     fn write_scratch(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
-        check_range(data, offset, self.len);
+        check_range(data, offset, self.len());
         self.writable().map_err(|error| PartialWrite { stored_bytes: 0, error })?;
         self.cached.as_ref().unwrap_or_else(|| self.handle()).write_counted(data, offset)
     }

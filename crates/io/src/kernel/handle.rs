@@ -263,13 +263,13 @@ impl Handle {
         self.sync(SyncKind::Data)
     }
 
-    /// Writes zeros over `[0, len)`.
-    pub(super) fn write_zeros(&self, len: u64) -> rustix::io::Result<()> {
+    /// Writes zeros over a range, which begins at a page.
+    pub(super) fn write_zeros(&self, Range { start, end }: Range<u64>) -> rustix::io::Result<()> {
         const STEP: u64 = 1 << 20;
-        let zeros = AlignedBuf::zeroed(STEP.min(len) as usize);
-        let mut offset = 0;
-        while offset < len {
-            let step = STEP.min(len - offset) as usize;
+        let zeros = AlignedBuf::zeroed(STEP.min(end.saturating_sub(start)) as usize);
+        let mut offset = start;
+        while offset < end {
+            let step = STEP.min(end - offset) as usize;
             self.write_all_at(&zeros.as_slice()[..step], offset)?;
             offset += step as u64;
         }

@@ -47,7 +47,7 @@ impl KernelInPlaceFile {
         handle.learn_block();
         let made = handle
             .allocate(len)
-            .and_then(|()| handle.write_zeros(len))
+            .and_then(|()| handle.write_zeros(0..len))
             .and_then(|()| handle.sync(SyncKind::Full))
             .map_err(|e| handle.fail("cannot allocate a file", e));
         if let Err(e) = made {

@@ -1,7 +1,9 @@
 //! The simulated block device: a file of the volume that is written in place.
 //!
 //! Writes, durable writes and syncs are those of an in-place file, so that every crash state and every fault of those
-//! is one of the device's as well. A discard is a pending write of zeros: a crash may show the old bytes or the zeros.
+//! is one of the device's as well. A discard is a pending write of zeros: a crash may show the old bytes or the zeros. A device
+//! that is made longer ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the length back until
+//! it was synced.
 
 use super::disk::Change;
 use super::fault::OpKind;
@@ -10,6 +12,7 @@ use super::fs::shown;
 use super::world::Shared;
 use crate::device::{BlockDevice, check_blocks, check_range, check_write};
 use crate::{BLOCK, PartialWrite, ReadRequest};
+use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +20,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct SimDevice {
     handle: Handle,
-    len: u64,
+    /// Grows when it is measured.
+    len: AtomicU64,
+}
+
+/// Whole blocks of so many bytes.
+fn whole(len: u64) -> u64 {
+    len / BLOCK as u64 * BLOCK as u64
 }
 
 impl SimDevice {
@@ -32,7 +41,7 @@ impl SimDevice {
             let (ino, len) = match world.disk.look_up(path)? {
                 Some(_) => {
                     let ino = world.disk.file_at(path)?;
-                    (ino, world.disk.file(ino).live.len() / BLOCK as u64 * BLOCK as u64)
+                    (ino, whole(world.disk.file(ino).live.len()))
                 }
                 None => {
                     let ino = world.make_file(path)?;
@@ -42,14 +51,37 @@ impl SimDevice {
                     (ino, len)
                 }
             };
-            Ok(SimDevice { handle: Handle::new(shared.clone(), world, ino, path), len })
+            Ok(SimDevice { handle: Handle::new(shared.clone(), world, ino, path), len: AtomicU64::new(len) })
+        })
+    }
+
+    /// Makes the device of a name so long. What is behind its old end are zeros.
+    pub(super) fn lengthen(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<()> {
+        assert!(
+            len.is_multiple_of(BLOCK as u64),
+            "a device has whole blocks of {BLOCK} bytes, not {len} bytes"
+        );
+        shared.op(OpKind::Lengthen, &shown(path), (0, 0), |world, verdict| {
+            verdict.all_or_nothing()?;
+            let ino = world.disk.file_at(path)?;
+            if let Some(offset) =
+                len.checked_sub(BLOCK as u64).filter(|&at| at >= world.disk.file(ino).live.len())
+            {
+                world.apply(Change::Write { ino, offset, data: [0; BLOCK].into(), durable: false });
+            }
+            Ok(())
         })
     }
 }
 
 impl BlockDevice for SimDevice {
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Acquire)
+    }
+    fn measure(&self) -> Result<u64> {
+        let len = whole(self.handle.len()?);
+        self.len.fetch_max(len, Ordering::AcqRel);
+        Ok(len)
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.handle.read(&mut [ReadRequest { offset, buf }])
@@ -58,18 +90,18 @@ impl BlockDevice for SimDevice {
         self.handle.read(requests)
     }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        check_write(data, offset, self.len);
+        check_write(data, offset, self.len());
         self.handle.write(OpKind::WriteAt, offset, data)
     }
     fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
-        check_write(data, offset, self.len);
+        check_write(data, offset, self.len());
         self.handle.write(OpKind::WriteDurable, offset, data)
     }
     fn sync(&self) -> Result<()> {
         self.handle.sync(OpKind::SyncData)
     }
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        check_blocks(offset, len, self.len);
+        check_blocks(offset, len, self.len());
         self.handle.shared.op(OpKind::PunchHole, &self.handle.shown, (offset, len), |world, verdict| {
             verdict.all_or_nothing()?;
             world.apply(Change::Punch { ino: self.handle.ino, offset, len });
@@ -77,7 +109,7 @@ impl BlockDevice for SimDevice {
         })
     }
     fn write_scratch(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
-        check_range(data, offset, self.len);
+        check_range(data, offset, self.len());
         self.handle.write_scratch(offset, data)
     }
     fn path(&self) -> &Path {

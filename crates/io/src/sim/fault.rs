@@ -59,6 +59,8 @@ pub enum OpKind {
     Lock,
     /// `FileSystem::space`
     Space,
+    /// `SimEnv::lengthen_device`
+    Lengthen,
     /// Damage done by the campaign; never fails.
     Damage,
 }

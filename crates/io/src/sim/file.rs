@@ -28,7 +28,7 @@ impl Handle {
         Handle { shared, ino, path: path.to_owned(), shown: shown(path) }
     }
 
-    fn len(&self) -> Result<u64> {
+    pub(super) fn len(&self) -> Result<u64> {
         self.shared.op(OpKind::Metadata, &self.shown, (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
             Ok(world.disk.file(self.ino).live.len())

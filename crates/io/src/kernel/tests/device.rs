@@ -1,7 +1,7 @@
 use super::*;
 use crate::AlignedBuf;
 use crate::device::{BLOCK, BlockDevice, DeviceWrite};
-use crate::kernel::device::{DeviceKind, DeviceOptions, ImageRoom, create_image, kind, open};
+use crate::kernel::device::{DeviceKind, DeviceOptions, ImageRoom, create_image, extend_image, kind, open};
 use crate::kernel::usage;
 use crate::{Access, ReadRequest};
 use base::ErrorKind;
@@ -135,6 +135,60 @@ fn only_devices_and_plain_files_are_devices() {
 }
 
 #[test]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "somebody else makes the image longer"
+)]
+fn an_image_becomes_longer_and_keeps_what_it_holds() {
+    for room in ROOMS {
+        let dir = Temp::new();
+        let path = dir.0.join("image");
+        create_image(&path, LEN, room).unwrap();
+        let device = open(&path, &DeviceOptions::default()).unwrap();
+        device.write_durable(blocks(64, 3).as_slice(), 0).unwrap();
+        assert_eq!(extend_image(&path, 2 * LEN, room).unwrap_err().kind(), ErrorKind::Locked);
+        drop(device);
+        for wrong in [LEN - BLOCK as u64, 2 * LEN + 1] {
+            let e = extend_image(&path, wrong, room).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+            assert!(e.message().starts_with("an image of 262144 bytes must get whole blocks"), "{e}");
+        }
+        extend_image(&path, 2 * LEN, room).unwrap();
+        extend_image(&path, 2 * LEN, room).unwrap();
+        let fs = env(IoEngine::Portable).fs;
+        let allocated = fs.metadata(&path).unwrap().allocated;
+        assert_eq!(allocated >= 2 * LEN, room != ImageRoom::Sparse, "{allocated} bytes, {room:?}");
+        let device = open(&path, &DeviceOptions::default()).unwrap();
+        assert_eq!(device.len(), 2 * LEN);
+        let mut found = vec![9; 2 * LEN as usize];
+        device.read_at(&mut found, 0).unwrap();
+        let (old, new) = found.split_at(LEN as usize);
+        assert!(old.iter().all(|&b| b == 3) && new.iter().all(|&b| b == 0));
+        // Somebody else makes it longer while it is open.
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 * LEN + 7).unwrap();
+        assert_eq!((device.len(), device.measure().unwrap(), device.len()), (2 * LEN, 3 * LEN, 3 * LEN));
+        device.write_durable(blocks(1, 4).as_slice(), 3 * LEN - BLOCK as u64).unwrap();
+    }
+    assert_eq!(
+        extend_image(Path::new("/none"), LEN, ImageRoom::Sparse).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn an_image_that_finds_no_room_stays_as_it_was() {
+    let Some(volume) = SmallVolume::mount(1 << 20) else { return };
+    let path = volume.0.0.join("image");
+    for room in [ImageRoom::Written, ImageRoom::Reserved] {
+        create_image(&path, LEN, room).unwrap();
+        assert_eq!(extend_image(&path, 4 << 20, room).unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(open(&path, &DeviceOptions::default()).unwrap().len(), LEN);
+        env(IoEngine::Portable).fs.remove(&path).unwrap();
+    }
+}
+
+#[test]
 fn an_image_that_does_not_fit_leaves_nothing_behind() {
     let Some(volume) = SmallVolume::mount(1 << 20) else { return };
     let path = volume.0.0.join("image");
@@ -190,6 +244,11 @@ impl Drop for Loop {
 }
 
 #[test]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "somebody else makes the device longer"
+)]
 fn a_raw_device_is_claimed_and_counted() {
     let dir = Temp::new();
     let image = dir.0.join("image");
@@ -208,4 +267,13 @@ fn a_raw_device_is_claimed_and_counted() {
         Ok(()) => {}
         Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported),
     }
+    // A device is as long as it is; who has it open sees it grow.
+    assert_eq!(
+        extend_image(path, 2 << 20, ImageRoom::Sparse).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    std::fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(2 << 20).unwrap();
+    assert!(Command::new("losetup").args(["-c", &raw.0]).status().unwrap().success());
+    assert_eq!((device.len(), device.measure().unwrap(), device.len()), (1 << 20, 2 << 20, 2 << 20));
+    device.write_durable(blocks(1, 5).as_slice(), (2 << 20) - BLOCK as u64).unwrap();
 }

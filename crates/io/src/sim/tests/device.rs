@@ -83,6 +83,33 @@ fn scratch_writes_survive_the_process() {
 }
 
 #[test]
+fn a_device_that_becomes_longer_is_so_for_who_measures_it_and_for_good_when_it_was_synced() {
+    let sim = written();
+    let device = sim.device("/device", LEN).unwrap();
+    sim.lengthen_device("/device", 2 * LEN).unwrap();
+    assert_eq!((device.len(), device.measure().unwrap(), device.len()), (LEN, 2 * LEN, 2 * LEN));
+    let lens = |sim: &SimEnv| -> BTreeSet<u64> {
+        power_losses(sim).map(|after| after.device("/device", 0).unwrap().len()).collect()
+    };
+    let left = lens(&sim);
+    assert!(left.contains(&LEN) && left.contains(&(2 * LEN)), "a crash may take it back: {left:?}");
+    assert!(left.iter().all(|len| (LEN..=2 * LEN).contains(len)), "{left:?}");
+    device.sync().unwrap();
+    assert_eq!(lens(&sim), BTreeSet::from([2 * LEN]));
+    device.write_durable(filled(1, 8).as_slice(), 2 * LEN - BLOCK as u64).unwrap();
+    assert_eq!(first_bytes(&sim), [1, 2, 3, 0], "what it held is there");
+    let mut between = [9; 3];
+    device.read_at(&mut between, LEN - 1).unwrap();
+    assert_eq!(between, [0; 3]);
+    // It never becomes shorter for who has it open.
+    sim.lengthen_device("/device", LEN).unwrap();
+    assert_eq!((device.measure().unwrap(), device.len()), (2 * LEN, 2 * LEN));
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Metadata]));
+    assert_eq!(device.measure().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(sim.lengthen_device("/none", LEN).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 #[should_panic(expected = "whole, aligned blocks")]
 fn an_unaligned_write_is_a_bug_of_the_caller() {
     let device = SimEnv::new(1).device("/device", LEN).unwrap();

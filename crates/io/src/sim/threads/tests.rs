@@ -255,3 +255,31 @@ fn threads_without_a_schedule_go_their_own_way() {
         }
     });
 }
+
+/// Whoever sees the new length of a device can use it, whoever it was that measured it.
+#[test]
+fn a_device_is_measured_by_one_and_used_by_another() {
+    const LEN: u64 = 4 * crate::BLOCK as u64;
+    for seed in 0..200 {
+        let sim = SimEnv::new(seed);
+        let device = sim.device("/device", LEN).unwrap();
+        let machine = sim.clone();
+        let ran = sim.run_threads(&Plan { steps_max: 100_000, ..Plan::new(seed) }, move |env| {
+            let (other, lengthens) = (device.clone(), machine.clone());
+            let measure = move || {
+                lengthens.lengthen_device("/device", 2 * LEN).unwrap();
+                assert_eq!(other.measure().unwrap(), 2 * LEN);
+            };
+            let write = move || {
+                let len = device.len();
+                assert!(len == LEN || len == 2 * LEN, "{len}");
+                let block = crate::AlignedBuf::zeroed(crate::BLOCK);
+                device.write_durable(block.as_slice(), len - crate::BLOCK as u64).unwrap();
+                assert!(device.measure().unwrap() >= len && device.len() >= len);
+            };
+            pair(env, measure, write);
+        });
+        assert!(ran.is_ok(), "seed {seed}: {ran:?}");
+        assert_eq!(sim.device("/device", 0).unwrap().len(), 2 * LEN);
+    }
+}
