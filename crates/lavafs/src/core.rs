@@ -20,6 +20,7 @@
 //! ([`crate::volume::Volume::allocate`]).
 
 use crate::alloc::FreeMap;
+use crate::discard::Discards;
 use crate::layout::{self, BLOCK, Extent};
 use crate::meta::{Freed, Meta};
 use crate::op::{Ino, Op};
@@ -167,11 +168,11 @@ pub(crate) struct Core {
     open: HashMap<Ino, Weak<Live>>,
     freeing: Vec<Freeing>,
     /// Free blocks that the device has not been told of yet.
-    pub discards: Option<FreeMap>,
+    pub discards: Option<Discards>,
 }
 
 impl Core {
-    pub(crate) fn new(meta: Meta, free: FreeMap, units: (u32, u32, u32), discard: bool) -> Self {
+    pub(crate) fn new(meta: Meta, free: FreeMap, units: (u32, u32, u32), discards: Option<Discards>) -> Self {
         Core {
             meta,
             free,
@@ -184,7 +185,7 @@ impl Core {
             locks: BTreeMap::new(),
             open: HashMap::default(),
             freeing: Vec::new(),
-            discards: discard.then(FreeMap::default),
+            discards,
         }
     }
 
@@ -310,7 +311,7 @@ impl Core {
     /// The device is not told of these blocks any more.
     fn taken(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
         if let Some(discards) = &mut self.discards {
-            extents.iter().for_each(|&e| forget(discards, e));
+            extents.iter().for_each(|&e| discards.forget(e));
         }
         extents
     }
@@ -329,12 +330,19 @@ impl Core {
                 return Err(Error::corruption(format!("the blocks {extent} were free already")));
             }
             if let Some(discards) = &mut self.discards {
-                forget(discards, extent);
-                let noted = discards.release(extent);
-                debug_assert!(noted, "it was forgotten a moment ago");
+                discards.note(extent);
             }
         }
         Ok(())
+    }
+
+    /// The volume has so many blocks from now on; those that it gets are free.
+    pub(crate) fn grow(&mut self, volume_blocks: u64) {
+        let (old, new) = (self.meta.volume_blocks(), volume_blocks.min(layout::VOLUME_BLOCKS_MAX));
+        self.meta.grow(new);
+        let blocks = new.saturating_sub(old) as u32;
+        let released = self.free.release(Extent::new(old as u32, blocks));
+        debug_assert!(released, "nothing behind the volume was free");
     }
 
     /// Gives back what may be handed out again, now that the journal is durable up to `position`.
@@ -347,11 +355,9 @@ impl Core {
         ready.iter().try_for_each(|f| self.release(&f.all_extents()))
     }
 
-    /// A long run of free blocks that the device may be told of, taken out of the free ones for that time.
-    pub(crate) fn begin_discard(&mut self, blocks_max: u32) -> Option<Extent> {
-        let discards = self.discards.as_mut()?;
-        let blocks = discards.longest().min(blocks_max);
-        let extent = discards.allocate(blocks.max(1), None)?.into_iter().next()?;
+    /// A long run of free blocks that the device may be told of now, taken out of the free ones for that time.
+    pub(crate) fn begin_discard(&mut self, now_ns: u64) -> Option<Extent> {
+        let extent = self.discards.as_mut()?.take(now_ns)?;
         if self.free.claim(extent) { Some(extent) } else { None }
     }
 
@@ -366,14 +372,6 @@ impl Core {
         let (small, unit) = (u64::from(self.small_unit_blocks), u64::from(self.unit_blocks));
         let step = if allocated < unit { allocated.max(small) } else { unit };
         needed.max(allocated + step) - allocated
-    }
-}
-
-/// Takes blocks out of a map where they are in it.
-fn forget(map: &mut FreeMap, extent: Extent) {
-    for run in map.overlapping(extent) {
-        let claimed = map.claim(run);
-        debug_assert!(claimed, "the run was found in the map");
     }
 }
 

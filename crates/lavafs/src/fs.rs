@@ -121,6 +121,30 @@ impl LavaFs {
         self.volume.compact()
     }
 
+    /// Takes in what the device has become longer by: all of it, or as much that the volume has `len` bytes. Files go on meanwhile. How many bytes
+    /// the volume has afterwards; if that is what it had, nothing has happened. Cut off anywhere, it has the old size or the new one.
+    ///
+    /// ```
+    /// # use io::{CreateOptions, FileSystem, sim::SimEnv};
+    /// # use lavastore_lavafs::{FormatOptions, MountOptions, format, mount};
+    /// let machine = SimEnv::new(1);
+    /// let device = machine.device("/disk", 64 << 20)?;
+    /// format(&machine.env(), &*device, &FormatOptions::default())?;
+    /// let fs = mount(&machine.env(), device, MountOptions::default())?;
+    /// machine.lengthen_device("/disk", 96 << 20)?;
+    /// assert_eq!(fs.statistics().total_bytes, 64 << 20);
+    /// assert_eq!(fs.grow(None)?, 96 << 20);
+    /// assert_eq!(fs.statistics().total_bytes, 96 << 20);
+    /// # Ok::<(), base::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a length that the device does not have, or that is less than the volume has; `Corruption` if the device has become
+    /// shorter than the volume; `ReadOnly`; those of the device, which have poisoned the volume.
+    pub fn grow(&self, len: Option<u64>) -> Result<u64> {
+        crate::grow::grow(&self.volume, len)
+    }
+
     /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
     ///
     /// # Errors

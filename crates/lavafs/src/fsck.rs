@@ -41,6 +41,8 @@ pub struct Report {
     pub journal_bytes: u64,
     /// Bytes that belong to nobody.
     pub free_bytes: u64,
+    /// Bytes of the device that are no part of the volume: it can grow into them.
+    pub beyond_bytes: u64,
     /// Transactions since the dump.
     pub transactions: u64,
 }
@@ -84,10 +86,11 @@ pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report>
             "the two slots of the superblock differ: a crash came between them (a mount puts that right)",
         );
     }
-    if let Err(e) = check_len(device, &superblock) {
+    if let Err(e) = check_len(device.path(), device.len(), superblock.blocks()) {
         report.add(e.to_string());
         return Ok(report);
     }
+    report.beyond_bytes = device.len().saturating_sub(superblock.blocks() * BLOCK);
     let (replayed, damage) = match replay_as_far_as_possible(device, &superblock, &mut |_| {}) {
         Ok(replayed) => replayed,
         Err(e) if e.is_corruption() => {

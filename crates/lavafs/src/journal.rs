@@ -297,7 +297,7 @@ mod tests {
     /// One operation names all blocks that the journal gets: they must lie in few runs.
     #[test]
     fn a_journal_does_not_grow_into_blocks_that_are_too_scattered() {
-        let mut core = Core::new(Meta::new(10_000), FreeMap::default(), (8, 2, 4), false);
+        let mut core = Core::new(Meta::new(10_000), FreeMap::default(), (8, 2, 4), None);
         let blocks = GROWTH_RUNS_MAX as u64 + 1;
         let scattered: Vec<Extent> = (0..blocks as u32).map(|n| Extent::new(100 + 2 * n, 1)).collect();
         core.release(&scattered).unwrap();

@@ -28,10 +28,10 @@
 //! * [`superblock`]: two slots, which lead to a dump of the metadata ([`layout`] says where things are).
 //! * [`transaction`], [`op`]: what the journal is written in. `replay` reads it, `journal` writes it, `compaction`
 //!   replaces it by a dump while it grows on.
-//! * `meta` (names and files, in maps of `chunks`), `alloc` (free blocks), `core` (both under one lock, with the operations that wait for the
+//! * `meta` (names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
 //!   journal, and the blocks that wait to be free again).
 //! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: what they share. [`mod@mount`], [`mod@format`],
-//!   [`mod@fsck`].
+//!   [`mod@fsck`], `grow`.
 //!
 //! `docs/format/lavafs.md` has the byte maps and the argument why a crash loses nothing that was promised. The nearest
 //! relative is BlueFS of Ceph; the system is described in *LavaStore* (PVLDB 17(12), 2024).
@@ -48,9 +48,11 @@ mod append;
 mod chunks;
 mod compaction;
 mod core;
+mod discard;
 pub mod format;
 mod fs;
 pub mod fsck;
+mod grow;
 mod inplace;
 mod journal;
 pub mod layout;

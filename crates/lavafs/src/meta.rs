@@ -115,6 +115,11 @@ impl Meta {
         self.volume_blocks
     }
 
+    /// The volume has so many blocks from now on.
+    pub(crate) fn grow(&mut self, volume_blocks: u64) {
+        self.volume_blocks = self.volume_blocks.max(volume_blocks);
+    }
+
     pub(crate) fn next_ino(&self) -> Ino {
         self.next_ino
     }

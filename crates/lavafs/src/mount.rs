@@ -9,6 +9,7 @@
 
 use crate::alloc::FreeMap;
 use crate::core::Core;
+use crate::discard::Discards;
 use crate::fs::LavaFs;
 use crate::journal::Journal;
 use crate::layout::{Extent, HEAD_BLOCKS};
@@ -19,6 +20,7 @@ use crate::transaction::Owner;
 use crate::volume::{MountOptions, Volume};
 use base::{Error, Result};
 use io::{AlignedBuf, BlockDevice, Env};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The blocks that neither a file nor the journal has.
@@ -54,20 +56,20 @@ pub(crate) struct Loaded {
 pub(crate) fn load(device: &dyn BlockDevice) -> Result<Loaded> {
     let located = |e: Error| e.at_file(device.path());
     let (superblock, slots_agree) = Slots::read(device)?.choose().map_err(located)?;
-    check_len(device, &superblock)?;
+    check_len(device.path(), device.len(), superblock.blocks())?;
     let replayed = replay(device, &superblock, &mut |_| {})?;
     let free = free_map(&replayed.meta, &replayed.journal()).map_err(located)?;
     Ok(Loaded { superblock, slots_agree, replayed, free })
 }
 
 /// A device that is shorter than its volume was cut off, or is another one.
-pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
-    let wanted = superblock.blocks() * crate::layout::BLOCK;
-    if device.len() >= wanted {
+pub(crate) fn check_len(path: &Path, device_len: u64, blocks: u64) -> Result<()> {
+    let wanted = blocks * crate::layout::BLOCK;
+    if device_len >= wanted {
         return Ok(());
     }
-    let why = format!("the volume has {wanted} bytes, but the device only {}: it was cut off", device.len());
-    Err(Error::corruption(why).at_file(device.path()))
+    let why = format!("the volume has {wanted} bytes, but the device only {device_len}: it was cut off");
+    Err(Error::corruption(why).at_file(path))
 }
 
 /// Writes the transactions of which nothing says that they were durable once more, to the same place.
@@ -97,7 +99,12 @@ pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> 
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let journal = Journal::new(owner, &replayed, !options.read_only, env.rng());
     let units = (superblock.unit_blocks, superblock.small_unit_blocks, superblock.journal_blocks);
-    let discard = options.discard && !options.read_only;
-    let core = Core::new(replayed.meta, free, units, discard);
-    Ok(LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal)))
+    let discards =
+        (options.discard && !options.read_only).then(|| Discards::new(options.discard_bytes_per_second));
+    let core = Core::new(replayed.meta, free, units, discards);
+    let fs = LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal));
+    if options.grow && !options.read_only {
+        fs.grow(None)?;
+    }
+    Ok(fs)
 }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 const REST: u64 = 4;
 /// But no longer than this: a step may have waited itself.
 const REST_MAX_NS: u64 = 5_000_000;
-/// The most blocks told to the device in one discard.
-const DISCARD_BLOCKS_MAX: u32 = 4096;
+/// The longest sleep of the thread when only discards are wanted, which are not due: who unmounts waits for it.
+const DISCARD_SLEEP_MAX_NS: u64 = 50_000_000;
 
 /// How a volume is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +37,13 @@ pub struct MountOptions {
     pub write_buffer_len: usize,
     /// Bytes of journal after which it is compacted (or an eighth of the volume, if that is less).
     pub compact_journal_at: u64,
-    /// Tell the device of free blocks.
+    /// Tell the device of blocks that become free.
     pub discard: bool,
+    /// Of how many bytes a second at most: a device that is told of much at once has little time for others. What is not told yet when the volume
+    /// is unmounted is not told any more.
+    pub discard_bytes_per_second: u64,
+    /// Take in what the device has become longer by ([`LavaFs::grow`](crate::LavaFs::grow)).
+    pub grow: bool,
 }
 
 impl Default for MountOptions {
@@ -48,6 +53,8 @@ impl Default for MountOptions {
             write_buffer_len: 512 << 10,
             compact_journal_at: 16 << 20,
             discard: false,
+            discard_bytes_per_second: 256 << 20,
+            grow: false,
         }
     }
 }
@@ -394,7 +401,7 @@ impl Volume {
     pub(crate) fn wants_compaction(&self) -> bool {
         let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
         let core = lock(&self.core);
-        let blocks = self.device.len() / BLOCK;
+        let blocks = core.meta.volume_blocks();
         let at = (self.options.compact_journal_at / BLOCK).min(blocks / 8).max(2);
         let dump = crate::core::dump_blocks(core.meta.dump_len());
         since_dump >= at.max(2 * dump)
@@ -453,9 +460,10 @@ impl Volume {
         }
     }
 
-    /// Tells the device of one run of free blocks.
+    /// Tells the device of one run of free blocks, if that is due.
     pub(crate) fn discard_step(&self) -> Result<()> {
-        let Some(extent) = lock(&self.core).begin_discard(DISCARD_BLOCKS_MAX) else { return Ok(()) };
+        let now_ns = self.env.clock.now_ns();
+        let Some(extent) = lock(&self.core).begin_discard(now_ns) else { return Ok(()) };
         let told = self.device.discard(extent.offset(), extent.len());
         let mut core = lock(&self.core);
         core.end_discard(extent);
@@ -481,6 +489,7 @@ impl Volume {
             // A failure has poisoned the volume, and whoever writes next is told.
             let mut result = volume.rested(|| volume.compact_step());
             while result.is_ok() && volume.wants_upkeep() {
+                volume.wait_for_discard();
                 result = volume.rested(|| volume.compact_step());
             }
             volume.upkeep.has_thread.store(false, Ordering::Release);
@@ -499,7 +508,24 @@ impl Volume {
     fn wants_upkeep(&self) -> bool {
         // While a step is under way, its lock is held: then there is no need for another thread.
         let idle = try_lock(&self.upkeep.compaction).is_none_or(|c| c.is_idle());
-        !idle || self.wants_compaction() || lock(&self.core).discards.as_ref().is_some_and(|d| d.blocks() > 0)
+        !idle || self.wants_compaction() || self.discard_wait_ns().is_some()
+    }
+
+    /// How long the device may not be told of the next free blocks; `None`: there are none, or somebody waits who unmounts and they are not due.
+    fn discard_wait_ns(&self) -> Option<u64> {
+        let core = lock(&self.core);
+        let discards = core.discards.as_ref().filter(|discards| !discards.is_empty())?;
+        let wait_ns = discards.wait_ns(self.env.clock.now_ns());
+        (wait_ns == 0 || self.upkeep.waiting.load(Ordering::Relaxed) == 0).then_some(wait_ns)
+    }
+
+    /// Sleeps while there is nothing to do but to tell of blocks, and it is too early for that.
+    fn wait_for_discard(&self) {
+        let is_idle =
+            try_lock(&self.upkeep.compaction).is_some_and(|c| c.is_idle()) && !self.wants_compaction();
+        if let (true, Some(wait_ns)) = (is_idle, self.discard_wait_ns()) {
+            self.env.clock.sleep_ns(wait_ns.min(DISCARD_SLEEP_MAX_NS));
+        }
     }
 
     /// Waits for the thread that compacts.

@@ -15,8 +15,12 @@ const IMAGE_V1: &[u8] = include_bytes!("golden/volume-v1.bin");
 const TEXT_V1: &str = include_str!("golden/volume-v1.txt");
 const IMAGE: &[u8] = include_bytes!("golden/volume-v2.bin");
 const TEXT: &str = include_str!("golden/volume-v2.txt");
+/// The same volume, after its device became longer.
+const GROWN: &[u8] = include_bytes!("golden/volume-v2-grown.bin");
+const GROWN_TEXT: &str = include_str!("golden/volume-v2-grown.txt");
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 160;
+const GROWN_BLOCKS: usize = 256;
 
 /// A volume with a bit of everything.
 fn write() -> SimEnv {
@@ -56,6 +60,25 @@ fn write() -> SimEnv {
     sim.fork(0)
 }
 
+/// More than there was room for before; mostly zeros, which the golden file leaves out.
+fn grown_file() -> Vec<u8> {
+    let mut bytes = vec![0; (GROWN_BLOCKS - BLOCKS) * BLOCK];
+    bytes[(GROWN_BLOCKS - BLOCKS - 2) * BLOCK..].fill(b'g');
+    bytes
+}
+
+/// The volume on a device that has become longer, with a file that needs it to be.
+fn write_grown() -> SimEnv {
+    let sim = write();
+    sim.lengthen_device("/device", (GROWN_BLOCKS * BLOCK) as u64).unwrap();
+    let options = MountOptions { grow: true, ..MountOptions::default() };
+    let fs = mount(&sim.env(), sim.device("/device", 0).unwrap(), options).unwrap();
+    let mut file = fs.create(Path::new("/grown"), &CreateOptions::default()).unwrap();
+    file.append(&grown_file()).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    sim.fork(0)
+}
+
 fn packed(sim: &SimEnv) -> Vec<u8> {
     let bytes = sim.read_file("/device").unwrap();
     let mut out = Vec::new();
@@ -66,8 +89,8 @@ fn packed(sim: &SimEnv) -> Vec<u8> {
     out
 }
 
-fn unpacked(packed: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; BLOCKS * BLOCK];
+fn unpacked(packed: &[u8], blocks: usize) -> Vec<u8> {
+    let mut bytes = vec![0; blocks * BLOCK];
     for entry in packed.chunks(BLOCK + 4) {
         let n = u32::from_le_bytes(entry[..4].try_into().unwrap()) as usize;
         bytes[n * BLOCK..][..BLOCK].copy_from_slice(&entry[4..]);
@@ -83,8 +106,10 @@ fn described(sim: &SimEnv) -> String {
 
 #[test]
 fn a_volume_is_written_byte_for_byte() {
-    let sim = write();
+    let (sim, grown) = (write(), write_grown());
     let now = [
+        ("volume-v2-grown.bin", packed(&grown), GROWN),
+        ("volume-v2-grown.txt", described(&grown).into_bytes(), GROWN_TEXT.as_bytes()),
         ("volume-v2.bin", packed(&sim), IMAGE),
         ("volume-v2.txt", described(&sim).into_bytes(), TEXT.as_bytes()),
     ];
@@ -93,15 +118,16 @@ fn a_volume_is_written_byte_for_byte() {
 
 #[test]
 fn volumes_of_all_versions_are_read() {
-    is_read(IMAGE_V1, TEXT_V1);
-    is_read(IMAGE, TEXT);
+    is_read(IMAGE_V1, TEXT_V1, BLOCKS);
+    is_read(IMAGE, TEXT, BLOCKS);
+    is_read(GROWN, GROWN_TEXT, GROWN_BLOCKS);
 }
 
 /// A volume of version 1 stays one that older releases read.
 #[test]
 fn a_volume_of_version_1_gets_no_claims() {
     let sim = SimEnv::new(1);
-    sim.write_file("/device", &unpacked(IMAGE_V1)).unwrap();
+    sim.write_file("/device", &unpacked(IMAGE_V1, BLOCKS)).unwrap();
     let fs = mount(&sim.env(), sim.device("/device", 0).unwrap(), MountOptions::default()).unwrap();
     let mut file = fs.create(Path::new("/new file"), &CreateOptions::default()).unwrap();
     file.append(b"of 18 bytes, as is").unwrap();
@@ -116,14 +142,20 @@ fn a_volume_of_version_1_gets_no_claims() {
     }
 }
 
-fn is_read(image: &[u8], text: &str) {
+fn is_read(image: &[u8], text: &str, blocks: usize) {
     let sim = SimEnv::new(1);
-    sim.write_file("/device", &unpacked(image)).unwrap();
+    sim.write_file("/device", &unpacked(image, blocks)).unwrap();
     let device = sim.device("/device", 0).unwrap();
     let report = fsck::fsck(&sim.env(), &*device, false).unwrap();
-    assert!(report.findings.is_empty() && report.dirs == 4 && report.files == 3, "{report:?}");
+    assert!(report.findings.is_empty() && report.dirs == 4, "{report:?}");
+    assert_eq!((report.files, report.beyond_bytes), (if blocks == BLOCKS { 3 } else { 4 }, 0));
     assert_eq!(described(&sim), text);
     let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
+    assert_eq!(fs.statistics().total_bytes, (blocks * BLOCK) as u64);
+    if blocks == GROWN_BLOCKS {
+        let grown = fs.read_all(Path::new("/grown"), 1 << 20).unwrap();
+        assert!(grown == grown_file());
+    }
     let mut a = vec![b'a'; 20_000];
     a.extend_from_slice(&[b'b'; 7]);
     a[4096..12_288].fill(0);

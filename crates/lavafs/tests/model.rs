@@ -6,10 +6,10 @@
 use base::ErrorKind;
 use io::sim::SimEnv;
 use io::{Access, AlignedBuf, AppendFile, CreateOptions, Env, InPlaceFile, ReadFile, Rng, SyncKind};
-use lavastore_lavafs::{FormatOptions, MountOptions, format, fsck, mount};
+use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, format, fsck, mount};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 const BLOCK: usize = 4096;
 const DIRS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
@@ -27,6 +27,8 @@ struct Appender {
 struct World {
     sim: SimEnv,
     env: Env,
+    /// The file system of `env`.
+    volume: Weak<LavaFs>,
     rng: Rng,
     options: MountOptions,
     names: BTreeMap<String, Bytes>,
@@ -36,9 +38,10 @@ struct World {
     in_place: Vec<(Arc<dyn InPlaceFile>, Bytes)>,
 }
 
-fn open(sim: &SimEnv, options: MountOptions) -> Env {
+fn open(sim: &SimEnv, options: MountOptions) -> (Weak<LavaFs>, Env) {
     let env = sim.env();
-    mount(&env, sim.device("/device", 0).unwrap(), options).unwrap().into_env()
+    let volume = Arc::new(mount(&env, sim.device("/device", 0).unwrap(), options).unwrap());
+    (Arc::downgrade(&volume), Env { fs: volume, ..env })
 }
 
 impl World {
@@ -59,10 +62,14 @@ impl World {
             discard: rng.one_in(2),
             ..MountOptions::default()
         };
-        let env = open(&sim, options);
+        let (volume, env) = open(&sim, options);
         let dirs = BTreeMap::from([("/".to_owned(), ())]);
         let (names, appenders, readers, in_place) = Default::default();
-        World { sim, env, rng, options, names, dirs, appenders, readers, in_place }
+        World { sim, env, volume, rng, options, names, dirs, appenders, readers, in_place }
+    }
+
+    fn volume(&self) -> Arc<LavaFs> {
+        self.volume.upgrade().unwrap()
     }
 
     fn some_path(&mut self) -> String {
@@ -124,6 +131,7 @@ impl World {
             19 => self.open_reader(),
             20 if self.rng.one_in(3) => self.remount(),
             21 => self.scratch(),
+            22 if self.rng.one_in(4) => self.grow(),
             _ => self.sync_dir(),
         }
     }
@@ -373,12 +381,33 @@ impl World {
         self.appenders.clear();
         self.readers.clear();
         self.in_place.clear();
+        let len = self.volume().statistics().total_bytes;
         self.env = self.sim.env();
         let report = fsck::fsck(&self.env, &*self.sim.device("/device", 0).unwrap(), false).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
         assert_eq!(report.dirs, self.dirs.len() as u64);
-        self.env = open(&self.sim, self.options);
+        let grows = self.rng.one_in(2);
+        if grows && self.rng.one_in(2) {
+            self.sim.lengthen_device("/device", len + self.rng.range(1, 50) * BLOCK as u64).unwrap();
+        }
+        let options = MountOptions { grow: grows, ..self.options };
+        (self.volume, self.env) = open(&self.sim, options);
+        let there = self.sim.device("/device", 0).unwrap().len();
+        assert_eq!(self.volume().statistics().total_bytes, if grows { there } else { len });
         self.check();
+    }
+
+    /// The device becomes longer, and the volume takes all of that, or some, while its files are open.
+    fn grow(&mut self) {
+        let len = self.volume().statistics();
+        let more = self.rng.range(1, 50);
+        self.sim.lengthen_device("/device", len.total_bytes + more * BLOCK as u64).unwrap();
+        let there = self.sim.device("/device", 0).unwrap().len();
+        let wanted = len.total_bytes + self.rng.range(0, more + 1) * BLOCK as u64;
+        let part = self.rng.one_in(2);
+        assert_eq!(self.volume().grow(part.then_some(wanted)).unwrap(), if part { wanted } else { there });
+        let after = self.volume().statistics();
+        assert_eq!(after.free_bytes - len.free_bytes, after.total_bytes - len.total_bytes);
     }
 
     /// Everything is as the model says.

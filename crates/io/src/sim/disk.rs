@@ -369,6 +369,10 @@ impl File {
                 if *durable {
                     self.supersede(&written.pieces);
                     written.land(&mut self.durable);
+                    // The length is durable with it: a write from before, of a shorter file, does not take that back when it lands.
+                    for pending in self.pending.iter_mut().filter(|p| p.len_after != written.len_after) {
+                        Arc::make_mut(pending).len_after = written.len_after;
+                    }
                 } else {
                     self.push(written);
                 }

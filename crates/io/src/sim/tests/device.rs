@@ -96,6 +96,13 @@ fn a_device_that_becomes_longer_is_so_for_who_measures_it_and_for_good_when_it_w
     assert!(left.iter().all(|len| (LEN..=2 * LEN).contains(len)), "{left:?}");
     device.sync().unwrap();
     assert_eq!(lens(&sim), BTreeSet::from([2 * LEN]));
+    // So it is after a durable write of its end, whatever else was written and not synced.
+    let sim = written();
+    let device = sim.device("/device", LEN).unwrap();
+    sim.lengthen_device("/device", 2 * LEN).unwrap();
+    assert_eq!(device.measure().unwrap(), 2 * LEN);
+    device.write_durable(filled(1, 0).as_slice(), 2 * LEN - BLOCK as u64).unwrap();
+    assert_eq!(lens(&sim), BTreeSet::from([2 * LEN]));
     device.write_durable(filled(1, 8).as_slice(), 2 * LEN - BLOCK as u64).unwrap();
     assert_eq!(first_bytes(&sim), [1, 2, 3, 0], "what it held is there");
     let mut between = [9; 3];
