@@ -12,14 +12,20 @@
 //! * A durable write covers itself alone.
 //! * After a failed sync or durable write nobody knows what of the earlier writes is on the media, and a second sync
 //!   may succeed and mean nothing. It is never retried: the file system above stops acknowledging.
+//! * A request of a [`queue`] is a plain read or write that happens at some moment before it is told as done.
 //! * A discarded range reads as zeros, as its old bytes, or as a mixture, until it is written again.
 //!
 //! All errors name the device.
+
+pub mod queue;
+
+pub use queue::{Completions, DeviceDone, DeviceQueue, DeviceRequest, Transfer};
 
 use crate::{PAGE, PartialWrite, ReadRequest};
 use base::Result;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The unit of transfer, bytes.
 pub const BLOCK: usize = PAGE;
@@ -46,6 +52,9 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// A queue for requests that nobody waits for. [`Completions::Polled`] is what it is asked for where it may keep a processor busy; it
+    /// says which way it has got.
+    fn queue(self: Arc<Self>, completions: Completions) -> Result<Box<dyn DeviceQueue>>;
     /// Fills `buf` from `offset`, neither of which need be aligned.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Fills many buffers, with as many reads in flight as the engine allows.

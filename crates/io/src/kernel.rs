@@ -17,7 +17,7 @@
 //! fast as single ones.
 //!
 //! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
-//! (the four kinds of files), `queue` (reads of one thread in flight), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
+//! (the four kinds of files), `flights` (transfers of one thread in flight), `queue` (those that are reads of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
 //! entropy), `ffi` (system calls without a safe wrapper), and for benchmarks [`usage`] (counters of the process and of devices) and
 //! [`page_cache`] (which is to forget a file).
 
@@ -26,6 +26,7 @@ mod block;
 pub mod calls;
 pub mod device;
 mod ffi;
+mod flights;
 mod flush;
 mod fs;
 mod handle;
@@ -43,7 +44,8 @@ pub mod usage;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use queue::{DEPTH as RING_DEPTH, RingEvent, RingQueue};
+pub(crate) use flights::{DEPTH as RING_DEPTH, RingEvent};
+pub(crate) use queue::RingQueue;
 pub(crate) use read::KernelReadFile;
 
 use crate::Env;

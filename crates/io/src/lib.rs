@@ -28,7 +28,9 @@ pub mod timing;
 pub use batch::read_files;
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::Clock;
-pub use device::{BLOCK, BlockDevice, DeviceWrite};
+pub use device::{
+    BLOCK, BlockDevice, Completions, DeviceDone, DeviceQueue, DeviceRequest, DeviceWrite, Transfer,
+};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem,

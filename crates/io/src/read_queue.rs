@@ -204,8 +204,10 @@ impl ReadQueue {
     fn has_ring(&mut self, file: &KernelReadFile) -> bool {
         if let Ring::Unknown = self.ring {
             self.ring = file.queue().map_or(Ring::None, |ring| Ring::Some(Box::new(ring)));
-            if let Ring::Some(ring) = &self.ring {
-                let _ = self.shared.event.set(ring.event());
+            if let Ring::Some(ring) = &self.ring
+                && let Some(event) = ring.event()
+            {
+                let _ = self.shared.event.set(event);
             }
         }
         matches!(self.ring, Ring::Some(_))

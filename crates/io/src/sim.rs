@@ -93,6 +93,7 @@ mod tests;
 
 pub use clock::Costs;
 pub use crash::{CrashKind, Policy};
+pub use device::model::{DeviceModel, Service};
 pub use fault::{FaultEffect, FaultPlan, OpKind};
 pub use world::Record;
 
@@ -185,6 +186,14 @@ impl SimEnv {
     /// If there is none of that name.
     pub fn lengthen_device(&self, name: &str, len: u64) -> Result<()> {
         device::SimDevice::lengthen(&self.0, name.as_ref(), len)
+    }
+
+    /// A device takes as long as a model of it says, whoever asks and in whichever way.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn set_device_model(&self, name: &str, model: DeviceModel) -> Result<()> {
+        device::SimDevice::set_model(&self.0, name.as_ref(), model)
     }
 
     // Time.

@@ -387,6 +387,18 @@ pub(super) fn ring_setup(depth: u32) -> std::io::Result<IoUring> {
     made.unwrap_or_else(|| Err(std::io::Error::other("no ring was set up")))
 }
 
+/// A ring whose completions are looked for at the device.
+#[inline]
+pub(super) fn ring_setup_polled(depth: u32) -> std::io::Result<IoUring> {
+    let mut made = None;
+    let ring = judged(Call::RingSetup, Of::Nothing, 0, || {
+        made = Some(IoUring::builder().setup_iopoll().build(depth));
+        Ok(())
+    });
+    ring?;
+    made.unwrap_or_else(|| Err(std::io::Error::other("no ring was set up")))
+}
+
 /// Hands over what was pushed, and waits for so many completions. Of a transfer of this file.
 #[inline]
 pub(super) fn ring_submit(ring: &IoUring, of: BorrowedFd<'_>, wait: usize) -> std::io::Result<usize> {

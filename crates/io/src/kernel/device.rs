@@ -16,6 +16,8 @@
 //! write dirty pages of their range back first, and direct writes drop them, so that a range may be written in either way
 //! at different times. The flush leaves such pages alone (`super::flush`).
 
+mod queue;
+
 use super::calls;
 use super::flush::DeviceFlusher;
 use super::handle::{Handle, fail, retry};
@@ -24,7 +26,7 @@ use super::pool::BufPool;
 use super::read::{Engine, KernelReadFile};
 use super::uring::RingPool;
 use super::{IoEngine, KernelOptions};
-use crate::device::{BlockDevice, check_blocks, check_range, check_write};
+use crate::device::{BlockDevice, Completions, DeviceQueue, check_blocks, check_range, check_write};
 use crate::{Access, BLOCK, FileLock, PartialWrite, ReadFile, ReadRequest, SyncKind};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result};
@@ -70,6 +72,10 @@ struct KernelDevice {
 /// `Locked` if another process of ours has it open, or the kernel itself (mounted, swapped to); `InvalidArgument` if the
 /// path is neither; those of the system.
 pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>> {
+    Ok(open_kernel(path, options)?)
+}
+
+fn open_kernel(path: &Path, options: &DeviceOptions) -> Result<Arc<KernelDevice>> {
     let kind = kind(path)?;
     let lock = lock::lock_contents(path, options.read_only)?;
     let mut flags = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -235,6 +241,10 @@ impl BlockDevice for KernelDevice {
         let len = whole(end_of(self.handle())?);
         self.len.fetch_max(len, Ordering::AcqRel);
         Ok(len)
+    }
+
+    fn queue(self: Arc<Self>, completions: Completions) -> Result<Box<dyn DeviceQueue>> {
+        Ok(Box::new(queue::KernelQueue::new(self, completions)))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {

@@ -71,9 +71,14 @@ impl KernelReadFile {
         Some(Bounce { buf: self.engine.pool.take(span), start, skipped })
     }
 
+    /// True if rings can be had.
+    pub(super) fn has_rings(&self) -> bool {
+        self.engine.rings.is_some()
+    }
+
     /// A ring for reads that go on behind their caller, if one can be had.
     pub(crate) fn queue(&self) -> Option<RingQueue> {
-        self.engine.rings.as_ref().and_then(|_| RingQueue::new().ok())
+        self.has_rings().then(|| RingQueue::new().ok()).flatten()
     }
 
     /// Reads what a ring left undone, of which it read the first `done` bytes, and fills `buf` with it.

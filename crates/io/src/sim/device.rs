@@ -5,15 +5,21 @@
 //! that is made longer ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the length back until
 //! it was synced.
 
+pub(super) mod model;
+mod queue;
+
 use super::disk::Change;
 use super::fault::OpKind;
 use super::file::Handle;
 use super::fs::shown;
 use super::world::Shared;
-use crate::device::{BlockDevice, check_blocks, check_range, check_write};
-use crate::{BLOCK, PartialWrite, ReadRequest};
+use crate::device::{
+    BlockDevice, Completions, DeviceQueue, Transfer, check_blocks, check_range, check_write,
+};
+use crate::{BLOCK, Clock, PartialWrite, ReadRequest};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, Result};
+use model::{DeviceModel, Work};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,6 +61,40 @@ impl SimDevice {
         })
     }
 
+    /// The device of a name takes as long as the model says.
+    pub(super) fn set_model(shared: &Arc<Shared>, path: &Path, model: DeviceModel) -> Result<()> {
+        let mut world = shared.lock();
+        let ino = world.disk.file_at(path)?;
+        let work = Work::new(model, world.seed ^ ino);
+        world.devices.insert(ino, work);
+        Ok(())
+    }
+
+    /// When a request that comes now is done; `None`: the device has no model, and calls cost what they do elsewhere.
+    fn admit(&self, transfer: Transfer, len: u64) -> Option<u64> {
+        let now_ns = self.handle.shared.clock.now_ns();
+        let mut world = self.handle.shared.lock();
+        world.devices.get_mut(&self.handle.ino).map(|work| work.admit(transfer, len, now_ns))
+    }
+
+    /// A call that waits for its transfer.
+    fn pass(&self, transfer: Transfer, len: usize) {
+        if let Some(done_ns) = self.admit(transfer, len as u64) {
+            let clock = &self.handle.shared.clock;
+            clock.advance(done_ns.saturating_sub(clock.now_ns()));
+        }
+    }
+
+    /// A call that waits for a flush.
+    fn flush(&self) {
+        let flush_ns = self.model().map_or(0, |model| model.flush_ns);
+        self.handle.shared.clock.advance(flush_ns);
+    }
+
+    fn model(&self) -> Option<DeviceModel> {
+        self.handle.shared.lock().devices.get(&self.handle.ino).map(|work| *work.model())
+    }
+
     /// Makes the device of a name so long. What is behind its old end are zeros.
     pub(super) fn lengthen(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<()> {
         assert!(
@@ -64,10 +104,11 @@ impl SimDevice {
         shared.op(OpKind::Lengthen, &shown(path), (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
             let ino = world.disk.file_at(path)?;
-            if let Some(offset) =
-                len.checked_sub(BLOCK as u64).filter(|&at| at >= world.disk.file(ino).live.len())
-            {
-                world.apply(Change::Write { ino, offset, data: [0; BLOCK].into(), durable: false });
+            // Its last block; less where a crash has left it half as long as it was to be.
+            let offset = len.saturating_sub(BLOCK as u64).max(world.disk.file(ino).live.len());
+            if offset < len {
+                let data = vec![0u8; (len - offset) as usize].into();
+                world.apply(Change::Write { ino, offset, data, durable: false });
             }
             Ok(())
         })
@@ -83,21 +124,36 @@ impl BlockDevice for SimDevice {
         self.len.fetch_max(len, Ordering::AcqRel);
         Ok(len)
     }
+    fn queue(self: Arc<Self>, _: Completions) -> Result<Box<dyn DeviceQueue>> {
+        if self.model().is_none() {
+            let costs = self.handle.shared.lock().costs;
+            Self::set_model(&self.handle.shared, &self.handle.path, DeviceModel::of_costs(&costs))?;
+        }
+        Ok(Box::new(queue::SimQueue::new(self)))
+    }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.pass(Transfer::Read, buf.len());
         self.handle.read(&mut [ReadRequest { offset, buf }])
     }
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        let done_ns = requests.iter().filter_map(|r| self.admit(Transfer::Read, r.buf.len() as u64)).max();
+        let clock = &self.handle.shared.clock;
+        clock.advance(done_ns.unwrap_or(0).saturating_sub(clock.now_ns()));
         self.handle.read(requests)
     }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         check_write(data, offset, self.len());
+        self.pass(Transfer::Write, data.len());
         self.handle.write(OpKind::WriteAt, offset, data)
     }
     fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
         check_write(data, offset, self.len());
+        self.pass(Transfer::Write, data.len());
+        self.flush();
         self.handle.write(OpKind::WriteDurable, offset, data)
     }
     fn sync(&self) -> Result<()> {
+        self.flush();
         self.handle.sync(OpKind::SyncData)
     }
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
@@ -116,3 +172,6 @@ impl BlockDevice for SimDevice {
         &self.handle.path
     }
 }
+
+#[cfg(test)]
+mod tests;

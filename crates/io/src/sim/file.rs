@@ -28,8 +28,19 @@ impl Handle {
         Handle { shared, ino, path: path.to_owned(), shown: shown(path) }
     }
 
+    #[track_caller]
+    pub(super) fn op<T>(
+        &self,
+        kind: OpKind,
+        path: &Arc<str>,
+        range: (u64, u64),
+        body: impl FnOnce(&mut World, Verdict) -> Result<T>,
+    ) -> Result<T> {
+        self.shared.op_of(Some(self.ino), kind, path, range, body)
+    }
+
     pub(super) fn len(&self) -> Result<u64> {
-        self.shared.op(OpKind::Metadata, &self.shown, (0, 0), |world, verdict| {
+        self.op(OpKind::Metadata, &self.shown, (0, 0), |world, verdict| {
             verdict.all_or_nothing()?;
             Ok(world.disk.file(self.ino).live.len())
         })
@@ -38,7 +49,7 @@ impl Handle {
     pub(super) fn read(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         let offset = requests.first().map_or(0, |r| r.offset);
         let len = requests.iter().map(|r| r.buf.len() as u64).sum();
-        self.shared.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
+        self.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
             let flip = matches!(verdict, Verdict::FlippedRead);
             verdict.all_or_nothing()?;
             let file = world.disk.file(self.ino);
@@ -83,7 +94,7 @@ impl Handle {
                 put(world, offset, &vec![0; data.len()], false);
             }
         };
-        self.shared.op(kind, &self.shown, range, |world, verdict| {
+        self.op(kind, &self.shown, range, |world, verdict| {
             match &verdict {
                 Verdict::Refused(_) => {}
                 Verdict::Fail(_) | Verdict::Short(_) => {
@@ -114,7 +125,7 @@ impl Handle {
     pub(super) fn write_scratch(&self, offset: u64, data: &[u8]) -> std::result::Result<(), PartialWrite> {
         let range = (offset, data.len() as u64);
         let mut stored_bytes = 0;
-        let written = self.shared.op(OpKind::ScratchWrite, &self.shown, range, |world, verdict| {
+        let written = self.op(OpKind::ScratchWrite, &self.shown, range, |world, verdict| {
             stored_bytes = match &verdict {
                 Verdict::Fail(_) | Verdict::Refused(_) | Verdict::Short(_) => {
                     let part = verdict.written(data.len() as u64, &mut world.rng) as usize;
@@ -147,7 +158,7 @@ impl Handle {
 
     pub(super) fn sync(&self, kind: OpKind) -> Result<()> {
         let ino = self.ino;
-        self.shared.op(kind, &self.shown, (0, 0), |world, verdict| {
+        self.op(kind, &self.shown, (0, 0), |world, verdict| {
             match &verdict {
                 Verdict::Refused(_) | Verdict::Lost => {}
                 Verdict::Fail(_) | Verdict::Short(_) => {

@@ -6,6 +6,7 @@
 
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
+use super::device::model::Work;
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EMFILE, ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
@@ -46,9 +47,25 @@ impl Shared {
         range: (u64, u64),
         body: impl FnOnce(&mut World, Verdict) -> Result<T>,
     ) -> Result<T> {
+        self.op_of(None, kind, path, range, body)
+    }
+
+    /// The same of a file. If that is a device that says by itself how long it takes, nothing is charged.
+    #[track_caller]
+    pub(super) fn op_of<T>(
+        &self,
+        ino: Option<Ino>,
+        kind: OpKind,
+        path: &Arc<str>,
+        range: (u64, u64),
+        body: impl FnOnce(&mut World, Verdict) -> Result<T>,
+    ) -> Result<T> {
         #[cfg(feature = "sched")]
         base::sync::schedule::point(base::sync::schedule::Act::Io);
         let mut world = self.lock();
+        if !ino.is_some_and(|ino| world.devices.contains_key(&ino)) {
+            self.clock.advance(world.costs.of(kind, range.1));
+        }
         let verdict = world.begin(kind, path, range, &self.clock);
         let result = body(&mut world, verdict);
         if let Err(error) = &result
@@ -117,6 +134,8 @@ pub(super) struct World {
     /// Of files written in place.
     pub(super) block_len: usize,
     pub(super) costs: Costs,
+    /// Those that say by themselves how long they take.
+    pub(super) devices: BTreeMap<Ino, Work>,
 }
 
 impl World {
@@ -144,12 +163,12 @@ impl World {
             read_only: false,
             block_len: super::SECTOR,
             costs: Costs::default(),
+            devices: BTreeMap::new(),
         }
     }
 
     fn begin(&mut self, kind: OpKind, path: &Arc<str>, range: (u64, u64), clock: &SimClock) -> Verdict {
         let op = self.op_count();
-        clock.advance(self.costs.of(kind, range.1));
         self.times_ns.push(clock.now_ns());
         match self.counts.get_mut(path) {
             Some(counts) => counts[kind as usize] += 1,
