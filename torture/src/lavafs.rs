@@ -7,6 +7,8 @@
 //!   none is back from the dead, and a rename is whole;
 //! * of every file at least the bytes that were synced, and below its size nothing but its own bytes: every byte tells
 //!   which file it belongs to and where in it;
+//! * the size that it had, or the one that it was about to get, and that for good once the call had returned: devices become longer while
+//!   they are mounted and between deaths, and a death may take the length back that nobody relied on;
 //! * of files written in place, sector by sector, a version not older than the last durable one;
 //! * a journal in which `fsck` finds nothing wrong.
 //!
@@ -50,6 +52,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome.note("journal compactions", statistics.journal_compactions);
     outcome.note("journal transactions", statistics.journal_transactions);
     outcome.note("calls that found the volume full", volume.full);
+    outcome.note("times that the volume grew", volume.grown);
     let record = volume.sim.record();
     let ops = record.mutations();
     for state in 0..STATES {

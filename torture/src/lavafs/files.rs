@@ -113,6 +113,8 @@ pub(crate) struct Files {
     pub settled: Vec<Durable<usize>>,
     pub contents: BTreeMap<FileId, Contents>,
     pub next_id: FileId,
+    /// Bytes that the volume has: at first, and after each call that made it grow.
+    pub sizes: Vec<(Span, u64)>,
 }
 
 impl Files {
@@ -124,7 +126,24 @@ impl Files {
             settled: vec![Durable { since: 0, what: 0 }],
             contents: BTreeMap::new(),
             next_id: 1,
+            sizes: Vec::new(),
         }
+    }
+
+    /// The sizes that the volume may have when its process has died at operation `op`: a superblock that was being written may be in the cache
+    /// of the device only.
+    pub fn sizes_after_a_kill(&self, op: u64) -> Vec<(Span, u64)> {
+        let begun = self.sizes.iter().filter(|(span, _)| span.begin <= op);
+        begun
+            .map(|&(span, bytes)| (Span { begin: 0, end: if span.end <= op { 0 } else { NEVER } }, bytes))
+            .collect()
+    }
+
+    /// True if a crash at operation `op` may leave a volume of so many bytes.
+    pub fn may_have(&self, bytes: u64, op: u64) -> bool {
+        let least = self.sizes.iter().filter(|(span, _)| span.end <= op).map(|(_, bytes)| *bytes).max();
+        let begun = self.sizes.iter().any(|(span, size)| span.begin <= op && *size == bytes);
+        begun && Some(bytes) >= least
     }
 
     pub fn names(&self) -> &Names {

@@ -8,6 +8,7 @@ use crate::crash::TRACE;
 use io::{
     Access, AlignedBuf, AppendFile, CreateOptions, FileSystem, InPlaceFile, Rng, ScratchFile, SyncKind,
 };
+use lavastore::lavafs::superblock::Slots;
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, mount};
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Error, ErrorKind};
@@ -31,7 +32,13 @@ pub(crate) struct Volume {
     pub open: Vec<(FileId, Handle)>,
     /// Calls that found the volume full.
     pub full: u64,
+    /// Times that it took in what its device had become longer by.
+    pub grown: u64,
+    /// Bytes that it had before it was mounted, and the mount, which may have made it grow.
+    mounted: (u64, Span),
     rng: Rng,
+    /// When it grows: apart, so that the lists of other calls are those they always were.
+    growth: Rng,
 }
 
 impl Volume {
@@ -52,6 +59,8 @@ impl Volume {
         let sim = sim.fork(rng.next_u64());
         let mut volume = Volume::mount(&sim, rng.next_u64(), rng).doing(|| "the first mount".into())?;
         volume.files = Files::new(Names::from([("/".to_owned(), None)]));
+        let (bytes, made) = (volume.statistics().total_bytes, Span { begin: 0, end: 0 });
+        volume.files.sizes.push((made, bytes));
         Ok(volume)
     }
 
@@ -61,11 +70,25 @@ impl Volume {
             write_buffer_len: [1, 4, 32][rng.below(3) as usize] * BLOCK as usize,
             compact_journal_at: [2, 6, 20][rng.below(3) as usize] * BLOCK,
             discard: rng.one_in(2),
+            grow: Rng::new(seed).one_in(3),
             ..MountOptions::default()
         };
-        let fs = mount(&sim.env(), sim.device(DEVICE, 0)?, options)?;
-        let files = Files::default();
-        Ok(Volume { sim: sim.clone(), fs, files, open: Vec::new(), full: 0, rng: Rng::new(seed) })
+        let device = sim.device(DEVICE, 0)?;
+        let had = Slots::read(&*device)?.choose()?.0.blocks() * BLOCK;
+        let begin = sim.op_count();
+        let fs = mount(&sim.env(), device, options)?;
+        let mounted = (had, Span { begin, end: sim.op_count() });
+        Ok(Volume {
+            sim: sim.clone(),
+            fs,
+            files: Files::default(),
+            open: Vec::new(),
+            full: 0,
+            grown: 0,
+            mounted,
+            rng: Rng::new(seed),
+            growth: Rng::new(seed ^ 0x6772_6f77),
+        })
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -124,6 +147,9 @@ impl Volume {
 
     /// One random call.
     pub fn step(&mut self) -> Check {
+        if self.growth.one_in(10) {
+            return self.grow();
+        }
         match self.rng.below(20) {
             0 | 1 => self.create(),
             2..=7 => self.append(),
@@ -136,6 +162,22 @@ impl Volume {
             16 => self.change_dirs(),
             _ => self.sync_dir(),
         }
+    }
+
+    /// The device becomes longer, and the volume takes in all of that, a part, or nothing yet.
+    fn grow(&mut self) -> Check {
+        let has = self.statistics().total_bytes;
+        let more = self.growth.range(1, 60);
+        self.sim.lengthen_device(DEVICE, has + more * BLOCK).doing(|| "make the device longer".into())?;
+        let len = match self.growth.below(4) {
+            0 => return Ok(()),
+            1 => Some(has + self.growth.below(more + 1) * BLOCK),
+            _ => None,
+        };
+        let Some((bytes, span)) = self.call("grow", |v| v.fs.grow(len))? else { return Ok(()) };
+        self.grown += u64::from(bytes > has);
+        self.files.sizes.push((span, bytes));
+        Ok(())
     }
 
     fn create(&mut self) -> Check {
@@ -383,6 +425,8 @@ impl Volume {
 
     /// Finds the moment whose names are there, with contents that fit, and returns what is known from now on.
     pub fn check(&self, files: &Files, op: u64, kind: CrashKind) -> Check<Files> {
+        let had = self.mounted.0;
+        ensure!(files.may_have(had, op), "a volume of {had} bytes, which grew at {:?}", files.sizes);
         let mut why_not = Vec::new();
         for (nth, moment) in files.possible(op).iter().enumerate().rev() {
             let of = |path: &str, names: &Names| names.get(path).copied().flatten();
@@ -526,6 +570,9 @@ impl Volume {
             }
         }
         known.moments = moments;
+        let (had, mounted) = self.mounted;
+        known.sizes = if killed { files.sizes_after_a_kill(op) } else { vec![(span, had)] };
+        known.sizes.push((mounted, self.statistics().total_bytes));
         Ok(known)
     }
 }

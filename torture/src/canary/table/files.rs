@@ -107,6 +107,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "fs::tests::what_is_removed_from_a_full_volume_is_there_for_files_however_long_the_journal_is",
         "on a full volume, what is removed makes up for what the journal took of the reserve, and no file gets it",
     ),
+    row(
+        "lavafs-grows-before-the-length-is-durable",
+        "lavafs",
+        Some(1),
+        "a volume says that it has grown while a loss of power can still take the new length of its device back",
+    ),
+    test(
+        "lavafs-discards-without-a-rate",
+        ("lavastore-lavafs", "--lib"),
+        "discard::tests::a_device_is_told_of_no_more_than_its_rate_and_in_time_of_all",
+        "a device is told of all free blocks as fast as it takes that",
+    ),
     row("lavafs-dump-not-synced", "lavafs", Some(15), "the superblock leads to a dump that is not durable"),
     test(
         "log-groups-ignore-the-rate",
