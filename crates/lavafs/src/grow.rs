@@ -51,18 +51,17 @@ fn grown(superblock: &Superblock, blocks: u64) -> Superblock {
 fn wanted(device: &dyn BlockDevice, has: u64, len: Option<u64>) -> Result<u64> {
     let there = device.measure()?;
     check_len(device.path(), there, has)?;
-    let refuse = |why: String| Err(Error::invalid(why).at_file(device.path()));
     let has_len = has * BLOCK;
     let wanted = len.unwrap_or((there / BLOCK).min(VOLUME_BLOCKS_MAX) * BLOCK);
     if !wanted.is_multiple_of(BLOCK) || wanted < has_len {
         let why = format!(
             "a volume of {has_len} bytes gets whole blocks of {BLOCK} bytes, and never fewer, not {wanted} bytes"
         );
-        return refuse(why);
+        return Err(Error::invalid(why).at_file(device.path()));
     }
     if wanted > there || wanted / BLOCK > VOLUME_BLOCKS_MAX {
         let why = format!("a volume of {wanted} bytes does not fit on a device of {there} bytes");
-        return refuse(why);
+        return Err(Error::invalid(why).at_file(device.path()));
     }
     Ok(wanted / BLOCK)
 }
