@@ -126,6 +126,7 @@ fn every_command_prints_json() {
         "cat image /small",
         "stat image /small",
         "df image",
+        "grow image",
         "fsck image",
         "dump-journal image",
     ] {

@@ -134,6 +134,47 @@ fn an_image_is_made_once_and_whole() {
 }
 
 #[test]
+fn a_volume_grows_with_its_image() {
+    let s = Scratch::new("fs-grow");
+    for (image, sparse) in [("written", ""), ("sparse", " --sparse")] {
+        fs(&s, &format!("mkfs {image} --size 16M{sparse}"));
+        s.file("large", &bytes(20 << 20));
+        assert!(fails(&s, 6, &format!("cp {image} large :/large")).contains("no space"));
+        let told = fs(&s, &format!("grow {image} 32M"));
+        assert!(told.contains("16.78 MB more"), "{told}");
+        fs(&s, &format!("cp {image} large :/large"));
+        let allocated =
+            std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(s.path(image)).unwrap()) * 512;
+        assert_eq!(allocated < 32 << 20, image == "sparse", "{image}: {allocated} bytes");
+        // Somebody has made the image longer: a check says so, and the volume gets it when it is told to.
+        std::fs::OpenOptions::new().write(true).open(s.path(image)).unwrap().set_len(40 << 20).unwrap();
+        assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["beyond_bytes"], 8 << 20);
+        assert!(fs(&s, &format!("fsck {image}")).contains("lava fs grow takes them in"));
+        assert_eq!(json(&fs(&s, &format!("df {image} --json")))["total_bytes"], 32 << 20);
+        let grown = json(&fs(&s, &format!("grow {image} --json")));
+        assert_eq!((&grown["total_bytes"], &grown["grown_bytes"]), (&(40 << 20).into(), &(8 << 20).into()));
+        assert_eq!(json(&fs(&s, &format!("grow {image} --json")))["grown_bytes"], 0);
+        assert!(fails(&s, 2, &format!("grow {image} 32M")).contains("never fewer"));
+        assert!(fails(&s, 2, &format!("grow {image} 50000001")).contains("whole blocks"));
+        fs(&s, &format!("cp {image} :/large back-{image}"));
+        assert!(std::fs::read(s.path(&format!("back-{image}"))).unwrap() == bytes(20 << 20));
+        assert_eq!(json(&fs(&s, &format!("fsck {image} --json")))["clean"], true);
+        // A volume whose image was cut off is refused.
+        std::fs::OpenOptions::new().write(true).open(s.path(image)).unwrap().set_len(36 << 20).unwrap();
+        assert!(fails(&s, 5, &format!("grow {image}")).contains("cut off"));
+        assert!(fails(&s, 5, &format!("ls {image}")).contains("cut off"));
+    }
+    assert!(fails(&s, 8, "grow missing 32M").contains("missing"));
+    s.file("data", &bytes(1 << 20));
+    assert!(fails(&s, 8, "grow data 32M").contains("LavaFS"));
+    assert_eq!(
+        std::fs::metadata(s.path("data")).unwrap().len(),
+        1 << 20,
+        "what holds no volume stays as it is"
+    );
+}
+
+#[test]
 fn a_full_volume_says_so_and_takes_files_again() {
     let s = Scratch::new("fs-full");
     fs(&s, "mkfs image --size 16M --sparse");

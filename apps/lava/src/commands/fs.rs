@@ -5,7 +5,7 @@
 #[cfg(feature = "fuse")]
 mod mount;
 
-use super::place::open_volume;
+use super::place::{open_device, open_volume};
 use crate::formats::jsonl;
 use crate::status::{Status, failure};
 use crate::{Result, output};
@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 use io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
 use io::{Access, AppendFile, CreateOptions, FileSystem, ReadFile, SyncKind};
 use lavastore::Env;
+use lavastore::lavafs::superblock::Slots;
 use lavastore::lavafs::{self, FormatOptions, LavaFs};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -39,6 +40,8 @@ pub enum FsCommand {
     Stat(FileArgs),
     /// Show who has which bytes of the volume
     Df(VolumeArgs),
+    /// Have a volume take in what its device has become longer by, or make its image longer
+    Grow(GrowArgs),
     /// Check a volume; exit status 5 if anything is wrong
     Fsck(FsckArgs),
     /// Print superblock and journal
@@ -65,6 +68,20 @@ pub struct MkfsArgs {
     /// is mounted, or in use by the system or another process of ours, is refused all the same
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `grow`.
+#[derive(Args)]
+pub struct GrowArgs {
+    /// The device or image
+    path: PathBuf,
+    /// Bytes that the volume is to have: a number with K, M, G or T. An image that is shorter is made so long, in the way it was made. Without
+    /// it the volume gets all that the device or image has
+    #[arg(value_parser = size)]
+    size: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -167,6 +184,7 @@ pub fn run(command: FsCommand) -> Result<()> {
         FsCommand::Cp(args) => cp(&args),
         FsCommand::Stat(args) => stat(&args),
         FsCommand::Df(args) => df(&args),
+        FsCommand::Grow(args) => grow(&args),
         FsCommand::Fsck(args) => fsck(&args),
         FsCommand::DumpJournal(args) => dump_journal(&args),
         #[cfg(feature = "fuse")]
@@ -208,6 +226,27 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let (len, kind, path) = (device.len(), kind.name(), args.path.display().to_string());
     output::report(args.json, &json!({ "path": path, "kind": kind, "total_bytes": len }), || {
         format!("made a volume of {} on the {kind} {path}\n", human_bytes(len))
+    })
+}
+
+fn grow(args: &GrowArgs) -> Result<()> {
+    let device = open_device(&args.path, true)?;
+    let (superblock, _) = Slots::read(&*device)?.choose().map_err(|e| e.at_file(&args.path))?;
+    let (before, there) = (superblock.blocks() * io::BLOCK as u64, device.len());
+    drop(device);
+    let kind = device::kind(&args.path)?;
+    if let (DeviceKind::Image, Some(len)) = (kind, args.size.filter(|len| *len > there)) {
+        let room = if superblock.sparse { ImageRoom::Sparse } else { ImageRoom::Written };
+        device::extend_image(&args.path, len, room)?;
+    }
+    let volume = open_volume(&args.path, false)?;
+    let after = volume.grow(args.size)?;
+    volume.unmount()?;
+    let (kind, path) = (kind.name(), args.path.display().to_string());
+    let report = json!({ "path": path, "kind": kind, "total_bytes": after, "grown_bytes": after - before });
+    output::report(args.json, &report, || {
+        let (has, more) = (human_bytes(after), human_bytes(after - before));
+        format!("the volume on the {kind} {path} has {has}, {more} more than before\n")
     })
 }
 
@@ -360,7 +399,7 @@ fn fsck(args: &FsckArgs) -> Result<()> {
     let report = json!({
         "findings": findings, "clean": found.is_clean(), "files": found.files, "directories": found.dirs,
         "file_bytes": found.file_bytes, "journal_bytes": found.journal_bytes, "free_bytes": found.free_bytes,
-        "transactions": found.transactions,
+        "beyond_bytes": found.beyond_bytes, "transactions": found.transactions,
     });
     output::report(args.json, &report, || {
         let mut text: String = findings.iter().map(|f| format!("{f}\n")).collect();
@@ -373,6 +412,10 @@ fn fsck(args: &FsckArgs) -> Result<()> {
             human_count(found.transactions),
             human_bytes(found.free_bytes)
         );
+        if found.beyond_bytes > 0 {
+            let more = human_bytes(found.beyond_bytes);
+            let _ = writeln!(text, "the device has {more} more than the volume: lava fs grow takes them in");
+        }
         text
     })?;
     match found.is_clean() {

@@ -7,11 +7,12 @@
 
 use crate::status::{Status, failure};
 use crate::{Error, Result};
+use io::BlockDevice;
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::{LavaFs, MountOptions, mount};
 use lavastore::{Env, ErrorKind, Volumes};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The store of the command line and its second disk, as long as the process runs.
 static SPEED: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
@@ -106,9 +107,14 @@ impl Place {
 
 /// Mounts the volume on a device or in an image.
 pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
-    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() });
-    let device = device.map_err(|e| absent(path, e))?;
+    let device = open_device(path, read_only)?;
     Ok(mount(&Env::kernel(), device, MountOptions { read_only, ..MountOptions::default() })?)
+}
+
+/// Opens the device or image of a volume.
+pub fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() });
+    device.map_err(|e| absent(path, e))
 }
 
 /// The error, with what to do if there is no volume.
