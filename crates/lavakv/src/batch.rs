@@ -12,11 +12,13 @@
 //! above a quarter of a log group is in a segment when the batch is logged, and its entry holds the reference (see
 //! `segments`).
 
+pub(crate) mod frame;
 pub(crate) mod payload;
 
 use crate::tree::family::ColumnFamily;
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::Reader;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
+use frame::Frame;
 use table::SegmentReference;
 use table::segment::RecordReference;
 use version::FamilyId;
@@ -231,12 +233,7 @@ impl Change<'_> {
     }
 
     pub fn encode_into(&self, out: &mut Vec<u8>) {
-        out.push(self.kind as u8);
-        put_varint(out, u64::from(self.family));
-        put_bytes(out, self.key);
-        if self.has_value() {
-            put_bytes(out, self.value);
-        }
+        Frame::of(self).around(self).into_iter().for_each(|piece| out.extend_from_slice(piece));
     }
 }
 

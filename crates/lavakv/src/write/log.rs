@@ -4,6 +4,7 @@ use super::WritePath;
 use super::need::Need;
 use super::writer::Writer;
 use crate::batch;
+use crate::batch::frame::Frame;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
 use crate::files::log::TENANT;
@@ -44,47 +45,40 @@ pub(crate) fn of_unknown_fate(error: Error) -> Error {
 }
 
 impl WritePath {
-    /// Appends to the log, providing a group where it asks for one. `body`: what to log instead of the payload's own entries.
+    /// Appends to the log, providing a group where it asks for one. `frame`: of the payload, if that is one change. `body`: what to log
+    /// instead of the payload's own entries.
     pub fn append(
         &self,
         writer: &mut Writer,
-        payload: &Payload<'_>,
+        (payload, frame): (&Payload<'_>, &Frame),
         body: Option<&[u8]>,
         (first_seq, last_seq): (SeqNo, SeqNo),
         durability: Durability,
         resort: &mut Option<LastResort>,
     ) -> Result<Position, Unlogged> {
         let header = batch::header(first_seq, payload.count());
-        let mut scratch = std::mem::take(&mut writer.scratch);
-        let body: &[u8] = match payload {
-            _ if body.is_some() => body.unwrap_or_default(),
-            Payload::Batch(b) => b.body(),
-            Payload::One(_, change) => {
-                scratch.clear();
-                change.encode_into(&mut scratch);
-                &scratch
-            }
+        let [head, key, between, value] = match (body, payload) {
+            (Some(body), _) => [body, &[], &[], &[]],
+            (None, Payload::Batch(batch)) => [batch.body(), &[], &[], &[]],
+            (None, Payload::One(_, change)) => frame.around(change),
         };
-        let logged = loop {
-            match self.log.append(TENANT, &[&header, body], (first_seq, last_seq), durability) {
-                Ok(position) => break Ok(position),
+        let pieces = [&header[..], head, key, between, value];
+        loop {
+            match self.log.append(TENANT, &pieces, (first_seq, last_seq), durability) {
+                Ok(position) => return Ok(position),
                 Err(e) if e.kind() == ErrorKind::Busy => {
-                    let len = header.len() + body.len();
-                    if let Err(e) = self.provide_group(writer, len, payload.is_delete_only(), resort) {
-                        break Err(e);
-                    }
+                    let len = pieces.iter().map(|piece| piece.len()).sum();
+                    self.provide_group(writer, len, payload.is_delete_only(), resort)?;
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
-                    break Err(Unlogged::Certain(e));
+                    return Err(Unlogged::Certain(e));
                 }
                 Err(e) => {
                     self.context.health.poison(&e);
-                    break Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                    return Err(Unlogged::Perhaps(of_unknown_fate(e)));
                 }
             }
-        };
-        writer.scratch = scratch;
-        logged
+        }
     }
 
     /// Gives the log a group for a batch. Where there is no room for one, deletes wait for what a flush of everything frees.

@@ -28,6 +28,7 @@ use super::patience::{Patience, busy};
 use super::payment::{Paid, Payment};
 use super::room::{Tried, UNDER_WAY_BYTES_MAX};
 use super::writer::Writer;
+use crate::batch::frame::Frame;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
 use crate::large::draft::Draft;
@@ -104,6 +105,8 @@ impl WriteState {
 pub(crate) struct WriteOp<'a> {
     writes: &'a WritePath,
     payload: Payload<'a>,
+    /// Of a payload of one change: made before any lock is taken.
+    frame: Frame,
     state: WriteState,
     /// Who appends it to the lane of records, as a part of a guest's batch.
     carrier: Option<&'a mut Carry<'a>>,
@@ -134,7 +137,11 @@ impl<'a> WriteOp<'a> {
 
     /// A write that goes on where it was paused.
     pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
-        WriteOp { writes, payload, state, carrier: None }
+        let frame = match &payload {
+            Payload::One(_, change) => Frame::of(change),
+            Payload::Batch(_) => Frame::default(),
+        };
+        WriteOp { writes, payload, frame, state, carrier: None }
     }
 
     /// What it takes to go on later.
@@ -343,8 +350,9 @@ impl<'a> WriteOp<'a> {
             };
         }
         let (body, range) = (placed.as_deref(), (first_seq, last_seq));
+        let own = (&self.payload, &self.frame);
         let logged =
-            writes.append(writer, &self.payload, body, range, self.state.durability, &mut self.state.resort);
+            writes.append(writer, own, body, range, self.state.durability, &mut self.state.resort);
         let maybe_logged = matches!(logged, Ok(_) | Err(Unlogged::Perhaps(_)));
         if logged.is_err() && body.is_some() {
             self.give_up(writer, families, !maybe_logged);

@@ -25,7 +25,6 @@ pub(crate) struct Writer {
     pub carried_seq: SeqNo,
     /// Those that wait for memory.
     pub queue: Queue,
-    pub scratch: Vec<u8>,
 }
 
 impl Writer {
@@ -39,7 +38,6 @@ impl Writer {
             last_logged: None,
             carried_seq: 0,
             queue: Queue::default(),
-            scratch: Vec::new(),
         }
     }
 
