@@ -392,8 +392,7 @@ pub(crate) fn replay(
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
     }
     let (writes, context) = (&engine.writes, &engine.context);
-    let mut inserts =
-        Inserts::by_threads(writes, &engine.space, context.env.spawner.clone(), &context.options);
+    let mut inserts = Inserts::by_threads(writes, context.env.spawner.clone(), &context.options);
     let mut take = |tenant: TenantId, first_seq: SeqNo, payload: &[u8]| {
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
@@ -469,7 +468,7 @@ pub(crate) fn replay_up_to_damage(
         store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
-    let mut inserts = Inserts::at_once(&engine.writes, &engine.space);
+    let mut inserts = Inserts::at_once(&engine.writes);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
         replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)
     });
@@ -537,7 +536,7 @@ pub(crate) fn replay_carried(
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
-    carry_over((engine, &mut Inserts::at_once(&engine.writes, &engine.space)), state, placed, carried, below)
+    carry_over((engine, &mut Inserts::at_once(&engine.writes)), state, placed, carried, below)
 }
 
 /// The same, in the middle of a replay.

@@ -2,7 +2,7 @@
 //!
 //! * `write_path`: the steps of a write. `need`: what a write waits for, and how. `patience`: how long. `queue`: whose turn it is.
 //! * `payment`, `throttle`: the price of a write, paid before it enters. `room`, `admission`: memory, level 0, log and space.
-//! * `log`: into the log. `carry`: into a batch of a guest's. `insert`: into the memtables. `freeze`: memtables that take no more.
+//! * `log`: into the log. `carry`: into a batch of a guest's. `insert`: into the memtables. `order`: what is on the way there. `freeze`: memtables that take no more.
 //! * `large_value`: values that are in a file of their own before they are logged. `owned`: a write that no call waits for.
 
 pub(crate) mod admission;
@@ -12,6 +12,7 @@ pub(crate) mod insert;
 pub(crate) mod large_value;
 pub(crate) mod log;
 pub(crate) mod need;
+pub(crate) mod order;
 pub(crate) mod owned;
 pub(crate) mod patience;
 pub(crate) mod payment;
@@ -29,6 +30,7 @@ use crate::files::log::Log;
 use crate::large::Large;
 use crate::tree::Tree;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
+use order::Order;
 use std::sync::Arc;
 use store::space::SpaceBudget;
 use writer::Writer;
@@ -44,14 +46,14 @@ pub(crate) struct WritePath {
     pub drain: Arc<Drain>,
     /// The serialization point of all writes.
     writer: Mutex<Writer, rank::Writer>,
-    /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
-    /// up: writes are inserted in the order in which they were logged, one at a time.
-    inserting: Mutex<(), rank::Inserting>,
+    /// What is on its way into the memtables: registered under the writer's lock, which may then be given up.
+    order: Order,
     /// What writers owe where they are slowed down for what all families share; paid before they take the writer's lock.
     pacer: Arc<Pacer>,
 }
 
-/// How often who waits for a lock looks whether it is free, before it sleeps; and how long it pauses between two looks.
+/// How often who waits for another write looks whether that is over, before it sleeps: to sleep takes longer. And how long it pauses between
+/// two looks.
 const LOOKS: usize = 64;
 const PAUSES: usize = 4;
 
@@ -67,7 +69,7 @@ impl WritePath {
             large: large.clone(),
             drain: drain.clone(),
             writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
-            inserting: Mutex::new(()),
+            order: Order::new(&tree.snapshots),
             pacer: Arc::default(),
         }
     }
@@ -84,24 +86,18 @@ impl WritePath {
 
     /// The writer's lock, for a write.
     fn enter(&self) -> MutexGuard<'_, Writer> {
-        self.wait_patiently(&self.writer)
-    }
-
-    /// The lock of insertions.
-    fn order(&self) -> MutexGuard<'_, ()> {
-        self.wait_patiently(&self.inserting)
-    }
-
-    /// Takes a lock that is held for a few microseconds: to sleep until it is free takes longer.
-    fn wait_patiently<'a, T, R: rank::Ranked>(&self, mutex: &'a Mutex<T, R>) -> MutexGuard<'a, T> {
-        let looks = if self.context.env.is_simulated() { 1 } else { LOOKS };
-        for _ in 0..looks {
-            if let Some(guard) = try_lock(mutex) {
-                return guard;
+        for _ in 0..self.looks() {
+            if let Some(writer) = self.try_lock() {
+                return writer;
             }
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
-        lock(mutex)
+        self.lock()
+    }
+
+    /// How often who waits for a few microseconds looks before it sleeps.
+    fn looks(&self) -> usize {
+        if self.context.env.is_simulated() { 1 } else { LOOKS }
     }
 }
 

@@ -91,7 +91,7 @@ impl Arena {
         }
     }
 
-    /// Bytes allocated from the system.
+    /// Bytes allocated from the system. They only become more: a chunk counts once it is one of the arena's.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -109,12 +109,15 @@ impl Arena {
             if len > (chunk_bytes - HEADER) / 4 {
                 return self.alloc_large(len);
             }
-            let fresh = self.new_chunk(chunk_bytes, current, 0);
+            let fresh = new_chunk(chunk_bytes, current, 0);
             match self.current.compare_exchange(current, fresh, Release, Acquire) {
-                Ok(_) => current = fresh,
+                Ok(_) => {
+                    self.bytes.fetch_add(chunk_bytes, Relaxed);
+                    current = fresh;
+                }
                 Err(winner) => {
                     // SAFETY: the exchange failed, so `fresh` was never published and is not used again.
-                    unsafe { self.free(fresh) };
+                    unsafe { free(fresh) };
                     current = winner;
                 }
             }
@@ -137,7 +140,8 @@ impl Arena {
     }
 
     fn alloc_large(&self, len: usize) -> NonNull<u8> {
-        let chunk = self.new_chunk(HEADER + len, self.large.load(Relaxed), len);
+        let chunk = new_chunk(HEADER + len, self.large.load(Relaxed), len);
+        self.bytes.fetch_add(HEADER + len, Relaxed);
         loop {
             // SAFETY: `chunk` is not published yet, so this thread is the only one that knows it.
             let previous = unsafe { (*chunk).previous };
@@ -150,33 +154,32 @@ impl Arena {
         // SAFETY: the chunk has `HEADER + len` bytes and its mark was made full, so the piece is ours alone.
         unsafe { NonNull::new_unchecked(chunk.cast::<u8>().add(HEADER)) }
     }
+}
 
-    /// A new chunk of which `taken` bytes are used, not published.
-    fn new_chunk(&self, len: usize, previous: *mut Chunk, taken: usize) -> *mut Chunk {
-        let layout = layout(len);
-        // SAFETY: `len` is more than the header, hence not zero.
-        let chunk = unsafe { alloc(layout) }.cast::<Chunk>();
-        if chunk.is_null() {
-            handle_alloc_error(layout);
-        }
-        self.bytes.fetch_add(len, Relaxed);
-        // SAFETY: freshly allocated, aligned for `Chunk` by `layout`, and larger than it.
-        unsafe { chunk.write(Chunk { previous, len, used: AtomicUsize::new(HEADER + taken) }) };
-        chunk
+/// A new chunk of which `taken` bytes are used, not published.
+fn new_chunk(len: usize, previous: *mut Chunk, taken: usize) -> *mut Chunk {
+    let layout = layout(len);
+    // SAFETY: `len` is more than the header, hence not zero.
+    let chunk = unsafe { alloc(layout) }.cast::<Chunk>();
+    if chunk.is_null() {
+        handle_alloc_error(layout);
     }
+    // SAFETY: freshly allocated, aligned for `Chunk` by `layout`, and larger than it.
+    unsafe { chunk.write(Chunk { previous, len, used: AtomicUsize::new(HEADER + taken) }) };
+    chunk
+}
 
-    /// Frees a chunk.
-    ///
-    /// # Safety
-    /// It came from `new_chunk` of this arena and nobody uses it or its pieces any more.
-    unsafe fn free(&self, chunk: *mut Chunk) {
-        // SAFETY: by the contract the header is initialised, not shared, and the layout is the one allocated with.
-        unsafe {
-            let len = (*chunk).len;
-            ptr::drop_in_place(chunk);
-            dealloc(chunk.cast(), layout(len));
-            self.bytes.fetch_sub(len, Relaxed);
-        }
+/// Frees a chunk; returns how long it was.
+///
+/// # Safety
+/// It came from `new_chunk` and nobody uses it or its pieces any more.
+unsafe fn free(chunk: *mut Chunk) -> usize {
+    // SAFETY: by the contract the header is initialised, not shared, and the layout is the one allocated with.
+    unsafe {
+        let len = (*chunk).len;
+        ptr::drop_in_place(chunk);
+        dealloc(chunk.cast(), layout(len));
+        len
     }
 }
 
@@ -209,6 +212,7 @@ fn take(chunk: *mut Chunk, len: usize) -> Option<NonNull<u8>> {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        let mut freed = 0;
         for list in [&self.current, &self.large] {
             let mut chunk = list.load(Acquire);
             while !chunk.is_null() {
@@ -216,12 +220,12 @@ impl Drop for Arena {
                 // Pieces are not used after the arena by the contract of `alloc`.
                 unsafe {
                     let previous = (*chunk).previous;
-                    self.free(chunk);
+                    freed += free(chunk);
                     chunk = previous;
                 }
             }
         }
-        debug_assert_eq!(self.bytes(), 0, "every byte counted was freed");
+        debug_assert_eq!(self.bytes(), freed, "every byte counted is freed");
     }
 }
 

@@ -42,6 +42,8 @@ pub struct MemTable {
     /// `u64::MAX` while the table is empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
+    /// Of its bytes so many were told by [`MemTable::take_grown`].
+    told_bytes: AtomicU64,
 }
 
 impl MemTable {
@@ -67,6 +69,7 @@ impl MemTable {
             range_tombstones: RangeTombstones::default(),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
+            told_bytes: AtomicU64::new(0),
         }
     }
 
@@ -129,6 +132,16 @@ impl MemTable {
     /// Bytes of memory held: chunks of the arena in full, and an estimate for range tombstones.
     pub fn bytes(&self) -> usize {
         self.list.bytes() + self.range_tombstones.bytes()
+    }
+
+    /// By how much [`MemTable::bytes`] has grown since it was asked last, by whomever: each byte is told once. When every thread that
+    /// has inserted has asked, all of them were told.
+    pub fn take_grown(&self) -> usize {
+        let bytes = self.bytes() as u64;
+        if bytes <= self.told_bytes.load(Relaxed) {
+            return 0;
+        }
+        bytes.saturating_sub(self.told_bytes.fetch_max(bytes, Relaxed)) as usize
     }
 
     /// Entries, range tombstones included.

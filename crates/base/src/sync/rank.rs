@@ -93,7 +93,7 @@ ranks! {
     Writer,
     /// LavaLog: the order of operations, from their check until they are applied.
     RecordOrder,
-    /// Writer: a write on its way into the memtables until it is visible; one at a time.
+    /// Writer: who sleeps until a write that was logged is visible.
     Inserting,
     /// Simulation: the jobs under way and the choice among them. Who waits runs a step of one, the writer too.
     SimulatedJobs,

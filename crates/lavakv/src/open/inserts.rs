@@ -22,7 +22,6 @@ use io::{Priority, Spawner, ThreadHandle};
 use memtable::MemTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use store::space::SpaceBudget;
 use version::FamilyId;
 
 /// Threads of a replay, as long as the store may have as many in the background. More would wait for the one who judges.
@@ -207,8 +206,6 @@ impl Drop for Crew {
 /// A memtable that has got something.
 struct Filled {
     table: Arc<MemTable>,
-    /// Of its bytes so many are booked.
-    booked: usize,
     /// Its place in the lot that is gathered, if it is in that.
     in_lot: Option<u32>,
 }
@@ -216,7 +213,6 @@ struct Filled {
 /// What puts the changes of a log into memtables. See the module.
 pub(crate) struct Inserts<'e> {
     writes: &'e WritePath,
-    space: &'e SpaceBudget,
     /// `None`: each change goes in at once.
     spawner: Option<Arc<dyn Spawner>>,
     /// That many are started when the first lot is full.
@@ -229,21 +225,20 @@ pub(crate) struct Inserts<'e> {
 
 impl<'e> Inserts<'e> {
     /// Each change goes in at once.
-    pub fn at_once(writes: &'e WritePath, space: &'e SpaceBudget) -> Inserts<'e> {
+    pub fn at_once(writes: &'e WritePath) -> Inserts<'e> {
         let (lot, filled) = (Lot::default(), HashMap::default());
-        Inserts { writes, space, spawner: None, threads: 0, lot_bytes: 0, lot, filled, crew: None }
+        Inserts { writes, spawner: None, threads: 0, lot_bytes: 0, lot, filled, crew: None }
     }
 
     /// By threads, where there are some.
     pub fn by_threads(
         writes: &'e WritePath,
-        space: &'e SpaceBudget,
         spawner: Option<Arc<dyn Spawner>>,
         options: &Options,
     ) -> Inserts<'e> {
         let lot_bytes = (options.memory_bytes / LOT_PART).min(LOT_BYTES_MAX);
         let threads = options.background_threads.min(THREADS_MAX);
-        Inserts { spawner, threads, lot_bytes, ..Inserts::at_once(writes, space) }
+        Inserts { spawner, threads, lot_bytes, ..Inserts::at_once(writes) }
     }
 
     /// Puts a change into the active memtable of its family, now or until the next [`Inserts::settle`].
@@ -254,7 +249,7 @@ impl<'e> Inserts<'e> {
         }
         let filled = self.filled.entry(family.id).or_insert_with(|| {
             let table = family.read_state().active.clone();
-            Filled { booked: table.bytes(), table, in_lot: None }
+            Filled { table, in_lot: None }
         });
         // These are held by their memtable, too.
         if change.is_placed() || change.kind == ValueKind::PlacedReference {
@@ -285,9 +280,8 @@ impl<'e> Inserts<'e> {
 
     fn book(&mut self) {
         for filled in self.filled.values_mut() {
-            let bytes = filled.table.bytes();
-            self.space.memory.grew(bytes.saturating_sub(filled.booked));
-            (filled.booked, filled.in_lot) = (bytes.max(filled.booked), None);
+            self.writes.book(&filled.table);
+            filled.in_lot = None;
         }
     }
 
@@ -298,11 +292,7 @@ impl<'e> Inserts<'e> {
             crew.settle();
         }
         self.book();
-        // While threads insert a memtable may count a piece of memory that it then gives back.
-        for filled in self.filled.drain().map(|(_, filled)| filled) {
-            let too_much = filled.booked.saturating_sub(filled.table.bytes());
-            self.space.memory.discarded(too_much);
-        }
+        self.filled.clear();
     }
 }
 

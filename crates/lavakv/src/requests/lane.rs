@@ -26,6 +26,7 @@ struct Queued {
 
 impl Queued {
     fn fail(self, error: Error) {
+        let error = self.write.given_up(error);
         // It leaves whatever it waited for before anybody hears of it.
         drop(self.write);
         self.visible.resolve(Err(error.clone()));

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Snapshots {
     /// By sequence, in the order in which they were taken.
     held: Mutex<BTreeMap<SeqNo, Vec<Registration>>, rank::Snapshots>,
-    /// Everything up to it can be read: changed under the lock of insertions.
+    /// Everything up to it can be read. It only rises.
     visible: AtomicU64,
     next_id: AtomicU64,
 }
@@ -53,10 +53,14 @@ impl Snapshots {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes every sequence up to `seq` visible. Called in order, under the lock of insertions.
+    /// The same, in one order with whoever publishes: see `write::order`.
+    pub fn visible_now(&self) -> SeqNo {
+        self.visible.fetch_max(0, Ordering::AcqRel)
+    }
+
+    /// Makes every sequence up to `seq` visible: all of them are in the memtables. One who was faster may have published more.
     pub fn publish(&self, seq: SeqNo) {
-        debug_assert!(seq >= self.visible());
-        self.visible.store(seq, Ordering::Release);
+        self.visible.fetch_max(seq, Ordering::AcqRel);
     }
 
     /// The sequences a job must keep readable, ascending, the frontier last.

@@ -3,7 +3,6 @@
 use super::WritePath;
 use super::writer::Writer;
 use crate::tree::family::Family;
-use base::sync::lock;
 use std::sync::Arc;
 
 impl WritePath {
@@ -11,7 +10,8 @@ impl WritePath {
     /// as the writer's lock is held.
     pub fn settle(&self) {
         if !base::canary::is("frozen-while-a-write-is-under-way") {
-            drop(lock(&self.inserting));
+            // One that never will be has poisoned the store.
+            self.order.settle(self.looks());
         }
     }
 

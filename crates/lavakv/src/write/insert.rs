@@ -1,17 +1,65 @@
-//! Into the memtables.
+//! Into the memtables, and visible.
 
 use super::WritePath;
+use super::log::of_unknown_fate;
+use super::order::UnderWay;
 use crate::batch::payload::Payload;
 use crate::batch::{Change, Entries};
 use crate::tree::family::Family;
-use base::{SeqNo, ValueKind};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use memtable::MemTable;
 use std::sync::Arc;
 use table::SegmentReference;
 use table::segment::RecordReference;
 use version::FamilyId;
 
+/// A write that is being put into the memtables.
+pub(crate) struct Inserting<'a> {
+    writes: &'a WritePath,
+    under_way: Option<UnderWay<'a>>,
+}
+
+impl Inserting<'_> {
+    /// It is in the memtables.
+    pub fn done(mut self) {
+        if let Some(under_way) = self.under_way.take() {
+            under_way.done();
+        }
+    }
+}
+
+impl Drop for Inserting<'_> {
+    fn drop(&mut self) {
+        // Before those who wait for it are told: half of it may be in the memtables.
+        if self.under_way.is_some() {
+            let why = "a thread panicked while it put a write into the memtables";
+            self.writes.context.health.poison(&Error::new(ErrorKind::Poisoned, why));
+        }
+    }
+}
+
 impl WritePath {
+    /// Under the writer's lock: a write that was logged is going to be put into the memtables.
+    pub fn begin_insert(&self, last_seq: SeqNo) -> Inserting<'_> {
+        Inserting { writes: self, under_way: Some(self.order.begin(last_seq)) }
+    }
+
+    /// True if a write is visible, or is a moment later.
+    pub fn sees(&self, seq: SeqNo) -> bool {
+        self.order.sees(seq, self.looks())
+    }
+
+    /// Waits until a write is visible.
+    ///
+    /// # Errors
+    /// It never will be: a write before it ended with a panic, and the store is poisoned.
+    pub fn wait_visible(&self, seq: SeqNo) -> Result<()> {
+        match self.order.wait_for(seq, self.looks()) {
+            true => Ok(()),
+            false => self.context.health.check().map_err(of_unknown_fate),
+        }
+    }
+
     /// Puts the changes into the memtables; returns key and value bytes.
     pub fn insert(&self, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
         match payload {
@@ -33,10 +81,17 @@ impl WritePath {
     /// writer's lock, or in recovery.
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
         let read_state = family.read_state();
-        let before = read_state.active.bytes();
         let bytes = self.insert_into(&read_state.active, family.id, seq, change);
-        self.space.memory.grew(read_state.active.bytes() - before);
+        self.book(&read_state.active);
         bytes
+    }
+
+    /// Books by how much a memtable has grown.
+    pub fn book(&self, memtable: &MemTable) {
+        let grown = memtable.take_grown();
+        if grown > 0 {
+            self.space.memory.grew(grown);
+        }
     }
 
     /// Puts one change into the active memtable of its family, and books no memory; returns key and value bytes.

@@ -12,9 +12,10 @@
 //! | `Log` | the log is shorter, or has a group | flush, which releases groups |
 //! | `Space` | something was freed, or a while has passed | collection, compaction, clean-up, whoever deletes |
 //! | `Durable` | the device has it: the next step does that itself | the caller's own thread |
+//! | `Visible` | the writes before it are in the memtables too: the next step waits for that itself | their threads |
 //! | `Look` | all families were asked: the step does that itself, with nothing locked | the caller's own thread |
 //!
-//! Each but `Time` and `Durable` also ends where nobody is going to bring it about: the next step then says why.
+//! Each but `Time`, `Durable` and `Visible` also ends where nobody is going to bring it about: the next step then says why.
 
 use super::WritePath;
 use super::admission::Ask;
@@ -62,6 +63,8 @@ pub(crate) enum Need {
     },
     /// The device, which the next step waits for: for this write, or for those before it in the other lane.
     Durable,
+    /// The writes before this one, which is in the memtables.
+    Visible,
     /// A family to freeze. It never leaves the step.
     Look(Look),
 }
@@ -84,7 +87,7 @@ impl Need {
             Need::ShorterLog { .. } | Need::Group { .. } => Some(StallCause::Log),
             Need::Space { .. } => Some(StallCause::Space),
             Need::Time(_, cause) => Some(*cause),
-            Need::Durable | Need::Look(_) => None,
+            Need::Durable | Need::Visible | Need::Look(_) => None,
         }
     }
 }
@@ -95,7 +98,7 @@ impl WritePath {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());
         let can_free = || self.context.signals.can_free();
         match need {
-            Need::Time(..) | Need::Durable | Need::Look(_) => true,
+            Need::Time(..) | Need::Durable | Need::Visible | Need::Look(_) => true,
             Need::Memory { wanted, until_ns } => {
                 let memory = &self.space.memory;
                 let fits = memory.used().saturating_add(*wanted) <= self.context.options.memory_bytes as u64;
@@ -131,7 +134,7 @@ impl WritePath {
         match need {
             // Booked by who pays it, as one wait.
             Need::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
-            Need::Durable | Need::Look(_) => {}
+            Need::Durable | Need::Visible | Need::Look(_) => {}
             need => {
                 if let Some(cause) = need.cause() {
                     self.context.stall_before(until_ns, cause, || self.is_met(need));

@@ -7,12 +7,12 @@ use super::WritePath;
 use super::large_value;
 use super::need::Need;
 use super::patience::{Begun, Patience, busy};
-use super::write_path::{WriteOp, WriteState, WriteStep};
+use super::write_path::{Logged, WriteOp, WriteState, WriteStep};
 use crate::batch::payload::OwnedPayload;
 use crate::context::event::StallCause;
 use crate::context::options::Durability;
 use crate::large::segments::threshold;
-use base::Result;
+use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use wal::{Lane, Position};
 
@@ -28,7 +28,7 @@ pub(crate) enum Stand {
     Logged(Lane, Position),
     /// It may go on then, in clock nanoseconds.
     Waits(u64),
-    /// It would wait for the device now, which this caller may not.
+    /// It would wait for the device now, or for another write, which this caller may not.
     Device,
 }
 
@@ -56,15 +56,25 @@ impl OwnedWrite {
         OwnedWrite { writes: writes.clone(), payload, durability, patience, state, wait: None }
     }
 
+    /// It is in the log, or in memtables at least: whatever happens to it, it was written.
+    fn logged(&self) -> Option<Logged> {
+        self.state.as_ref().and_then(WriteState::logged)
+    }
+
+    /// The error of a write that nobody goes on with.
+    pub fn given_up(&self, why: Error) -> Error {
+        if self.logged().is_some() { why.with_kind(ErrorKind::Io) } else { why }
+    }
+
     /// What a write is refused with that may wait no longer, before anything of it is logged: `None`, it may.
-    pub fn expired(&self, now_ns: u64) -> Option<base::Error> {
+    pub fn expired(&self, now_ns: u64) -> Option<Error> {
         let cause = self.wait.as_ref().map_or(StallCause::Memory, |(_, begun)| begun.cause);
-        (now_ns >= self.patience.until_ns()).then(|| busy(cause))
+        (now_ns >= self.until_ns()).then(|| busy(cause))
     }
 
     /// When it may wait no longer, in clock nanoseconds.
     pub fn until_ns(&self) -> u64 {
-        self.patience.until_ns()
+        if self.logged().is_some() { u64::MAX } else { self.patience.until_ns() }
     }
 
     /// Takes steps until it is visible, or has to wait. `may_block`: also for the device, as every blocking write does.
@@ -73,6 +83,9 @@ impl OwnedWrite {
     /// Those of a write, to which it came.
     pub fn advance(&mut self, may_block: bool) -> Result<Stand> {
         loop {
+            if let Some(logged) = self.logged() {
+                return self.shown(logged, may_block);
+            }
             if let Some(at_ns) = self.waits() {
                 return Ok(Stand::Waits(at_ns));
             }
@@ -92,19 +105,28 @@ impl OwnedWrite {
             };
             let begun = begun.inspect_err(|_| op.refund())?;
             let state = op.paused();
-            let logged = state.logged();
+            let is_logged = state.logged().is_some();
             self.state = Some(state);
-            match stepped {
-                Ok(WriteStep::Needs(need)) => match (logged, begun) {
-                    (Some((lane, position)), _) => return Ok(Stand::Logged(lane, position)),
-                    (None, Some(begun)) => self.begin_wait(need, begun),
-                    // Those before it in the other lane: the next step waits for the device itself.
-                    (None, None) if may_block => {}
-                    (None, None) => return Ok(Stand::Device),
-                },
+            match (stepped, begun) {
+                (Ok(WriteStep::Needs(need)), Some(begun)) => self.begin_wait(need, begun),
+                // Those before it in the other lane: the next step waits for the device itself.
+                (Ok(WriteStep::Needs(_)), None) if may_block || is_logged => {}
+                (Ok(WriteStep::Needs(_)), None) => return Ok(Stand::Device),
                 _ => return Ok(Stand::Done),
             }
         }
+    }
+
+    /// It is logged: where it stands once it is visible. Those before it are put into the memtables at this moment by other threads, for which a
+    /// caller looks but does not sleep.
+    fn shown(&self, logged: Logged, may_block: bool) -> Result<Stand> {
+        if !self.writes.sees(logged.last_seq) {
+            if !may_block {
+                return Ok(Stand::Device);
+            }
+            self.writes.wait_visible(logged.last_seq)?;
+        }
+        Ok(logged.to_be_durable.map_or(Stand::Done, |(lane, position)| Stand::Logged(lane, position)))
     }
 
     /// True if the next step waits neither for a file of its own nor for room in the log's buffer.
@@ -167,3 +189,6 @@ impl Drop for OwnedWrite {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -6,6 +6,7 @@
 
 use super::WritePath;
 use super::need::{Look, Need};
+use super::order::UNDER_WAY_MAX;
 use super::queue::Ticket;
 use super::writer::Writer;
 use crate::batch::payload::Payload;
@@ -14,7 +15,7 @@ use crate::tree::family::Family;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 
-/// The longest write during which the next one is logged.
+/// The longest write during which others are logged and inserted.
 pub(crate) const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
 
 /// Who waits behind others looks after so long whether they are still there.
@@ -100,7 +101,8 @@ impl WritePath {
         let (memory, health) = (&self.space.memory, &self.context.health);
         let (weight, max) = (payload.weight() as u64, self.context.options.memory_bytes as u64);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
-        if memory.used() + wanted + UNDER_WAY_BYTES_MAX as u64 > max {
+        if memory.used() + wanted + (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64 > max {
+            // What is under way is not booked yet.
             self.settle();
         }
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;

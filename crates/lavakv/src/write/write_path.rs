@@ -1,13 +1,14 @@
 //! The write path: admission, log, memtable, visible, durable.
 //!
-//! **One serialization point.** Under the writer's lock a batch gets its sequences and its place in the log, and takes the
-//! lock of insertions, under which it gets its entries in the memtables and becomes visible. With the
-//! second lock taken the first is given up ([`WriteOp::lets_next_in`]), so that the next write is logged meanwhile. So
-//! memtable order, page order and sequence order agree. Whoever freezes a memtable does it under the writer's lock and after
-//! [`WritePath::settle`]: it holds whole batches, all of them visible.
+//! **One serialization point.** Under the writer's lock a batch gets its sequences, its place in the log, and its place among those that are
+//! on their way into the memtables ([`super::order`]). Then the lock is given up ([`WriteOp::lets_next_in`]), and the batch goes into the memtables
+//! beside others that do. What becomes visible does so in the order of the log, and a write returns when it is visible itself. So
+//! page order, sequence order and the order of becoming visible agree. Whoever freezes a memtable does it under the writer's lock and after
+//! [`WritePath::settle`]: it holds whole batches, all of them visible. So a write keeps the memtables that were active when it was registered: none
+//! can be frozen before it is done.
 //!
 //! **Visible, then durable.** A durable write then waits, outside the lock, until the log has made every page up to its
-//! own durable ([`wal::Wal::sync`], where concurrent waiters share one device write). It is acknowledged after that. A
+//! own durable ([`wal::Wal::sync`], where concurrent waiters share one device write), and until it is visible. It is acknowledged after that. A
 //! reader may thus see a write a moment before it is durable, as with any write that is not synced at once; nothing is
 //! *acknowledged* early. If the sync fails, the store is poisoned and the write is reported as failed.
 //!
@@ -52,8 +53,17 @@ pub(crate) enum WriteStep {
 enum Stage {
     /// Its price is not paid, or it waits for a place.
     Start(Payment),
-    Logged(Lane, Position),
+    Logged(Logged),
     Done,
+}
+
+/// A write that is in the log, if it is to be there, and in the memtables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    /// It is visible when this sequence is.
+    pub last_seq: SeqNo,
+    /// Up to where which lane is to be durable, if that was promised.
+    pub to_be_durable: Option<(Lane, Position)>,
 }
 
 /// How far a write has come: what it keeps from one step to the next.
@@ -92,10 +102,10 @@ impl WriteState {
         }
     }
 
-    /// Up to where which lane must be durable, once it is logged and that is all that it waits for.
-    pub fn logged(&self) -> Option<(Lane, Position)> {
+    /// What it still waits for, once it is logged and in the memtables.
+    pub fn logged(&self) -> Option<Logged> {
         match self.stage {
-            Stage::Logged(lane, position) => Some((lane, position)),
+            Stage::Logged(logged) => Some(logged),
             _ => None,
         }
     }
@@ -174,9 +184,12 @@ impl<'a> WriteOp<'a> {
         }
         match &mut self.state.stage {
             Stage::Start(_) => self.log_and_insert(until_ns),
-            Stage::Logged(lane, position) => {
-                let (lane, position) = (*lane, *position);
-                self.writes.sync_lane(lane, position)?;
+            Stage::Logged(logged) => {
+                let Logged { last_seq, to_be_durable } = *logged;
+                if let Some((lane, position)) = to_be_durable {
+                    self.writes.sync_lane(lane, position)?;
+                }
+                self.writes.wait_visible(last_seq)?;
                 self.state.stage = Stage::Done;
                 Ok(WriteStep::Done)
             }
@@ -259,16 +272,22 @@ impl<'a> WriteOp<'a> {
         // Not before: what is logged last may freeze them.
         writer.changes(&families);
         self.insert(writer, &families, (first_seq, last_seq));
-        Ok(match position {
-            Some(position) if self.state.durability == Durability::Durable => {
-                self.state.stage = Stage::Logged(self.lane(), position);
-                WriteStep::Needs(Need::Durable)
-            }
-            _ => {
-                self.state.stage = Stage::Done;
-                WriteStep::Done
-            }
-        })
+        let is_durable = self.state.durability == Durability::Durable;
+        let to_be_durable = position.filter(|_| is_durable).map(|position| (self.lane(), position));
+        Ok(self.wait_for(Logged { last_seq, to_be_durable }))
+    }
+
+    /// It is logged: what is left is to wait.
+    fn wait_for(&mut self, logged: Logged) -> WriteStep {
+        self.state.stage = Stage::Logged(logged);
+        if logged.to_be_durable.is_some() {
+            return WriteStep::Needs(Need::Durable);
+        }
+        if self.writes.tree.snapshots.visible() < logged.last_seq {
+            return WriteStep::Needs(Need::Visible);
+        }
+        self.state.stage = Stage::Done;
+        WriteStep::Done
     }
 
     /// A batch of nothing; a durable one still promises what was logged before it.
@@ -283,13 +302,7 @@ impl<'a> WriteOp<'a> {
         // With the last that was logged all before it is durable, in both lanes.
         let last = writes.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
         let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
-        Ok(match last {
-            Some((lane, position)) => {
-                self.state.stage = Stage::Logged(lane, position);
-                WriteStep::Needs(Need::Durable)
-            }
-            None => WriteStep::Done,
-        })
+        Ok(self.wait_for(Logged { last_seq: 0, to_be_durable: last }))
     }
 
     /// A volatile write is in no log.
@@ -351,8 +364,7 @@ impl<'a> WriteOp<'a> {
         }
         let (body, range) = (placed.as_deref(), (first_seq, last_seq));
         let own = (&self.payload, &self.frame);
-        let logged =
-            writes.append(writer, own, body, range, self.state.durability, &mut self.state.resort);
+        let logged = writes.append(writer, own, body, range, self.state.durability, &mut self.state.resort);
         let maybe_logged = matches!(logged, Ok(_) | Err(Unlogged::Perhaps(_)));
         if logged.is_err() && body.is_some() {
             self.give_up(writer, families, !maybe_logged);
@@ -368,7 +380,7 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// Into the memtables, in the order of the log.
+    /// Into the memtables. Those before it may be on their way there, and then it is not visible yet.
     fn insert(
         &mut self,
         writer: MutexGuard<'_, Writer>,
@@ -376,12 +388,15 @@ impl<'a> WriteOp<'a> {
         (first_seq, last_seq): (SeqNo, SeqNo),
     ) {
         let writes = self.writes;
-        let order = writes.order();
-        // In this order, so that the next write may be logged now, and comes into the memtables after this one.
-        let writer = (!self.lets_next_in(families)).then_some(writer);
+        let is_alone = !self.lets_next_in(families);
+        if is_alone {
+            writes.settle();
+        }
+        let inserting = writes.begin_insert(last_seq);
+        // From here on others may be logged, and put into the memtables, too.
+        let writer = is_alone.then_some(writer);
         let bytes = writes.insert(&self.payload, families, first_seq);
-        writes.tree.snapshots.publish(last_seq);
-        drop(order);
+        inserting.done();
         if let Some(mut writer) = writer
             && writes.large.segments.over_bound.swap(false, Ordering::AcqRel)
         {
@@ -394,7 +409,7 @@ impl<'a> WriteOp<'a> {
         stats.user_bytes_written.add(bytes);
     }
 
-    /// True if the next write may be logged while this one is put into the memtables. Those that have to do with more than
+    /// True if other writes may be logged, and put into the memtables, while this one is. Those that have to do with more than
     /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
     /// is under way is not booked yet.
     fn lets_next_in(&self, families: &[Arc<Family>]) -> bool {
@@ -423,6 +438,9 @@ impl<'a> WriteOp<'a> {
             && let Some(need) = writes.shorten_log(&mut writer, payload, tried)
         {
             return Ok(Entered::Needs(need));
+        }
+        if !writes.order.make_place(writes.looks()) {
+            writes.context.health.check()?;
         }
         Ok(Entered::Open(writer))
     }

@@ -255,6 +255,18 @@ pub(super) const CANARIES: &[Canary] = &[
         Some(17),
         "a memtable is frozen while a write that was logged before is put into it",
     ),
+    test(
+        "visible-ahead-of-an-insert-under-way",
+        ("lavastore-lavakv", "--lib"),
+        "write::order::tests::what_is_done_is_visible_when_all_before_it_is",
+        "a write is visible when it is in the memtables, whether those before it are or not",
+    ),
+    test(
+        "published-and-nobody-woken",
+        ("lavastore-lavakv", "--lib"),
+        "write::order::tests::no_schedule_hangs_or_shows_a_gap",
+        "who publishes does not wake a write that sleeps until it is visible",
+    ),
     row(
         "volatile-batch-frozen-by-halves",
         "crash",

@@ -111,3 +111,24 @@ fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
     assert_eq!(db.get(b"d").unwrap().as_deref(), Some(&b"4"[..]));
     assert_eq!(db.put(b"e", b"5").unwrap_err().kind(), ErrorKind::TooLarge);
 }
+
+/// A sequence that is given twice is a fault that memtables do not take.
+#[test]
+fn a_write_that_panics_on_its_way_into_the_memtables_poisons_the_store_and_holds_nobody_up() {
+    let sim = SimEnv::new(5);
+    let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+    let volatile = crate::WriteOptions { durability: Some(Durability::Volatile), ..Default::default() };
+    let cf = db.default_column_family();
+    db.put_opt(cf, b"a", b"1", &volatile).unwrap();
+    db.engine().writes.lock().next_seq = 1;
+    let put = || db.put_opt(cf, b"a", b"2", &volatile);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(put)).is_err());
+    let writes = &db.engine().writes;
+    let e = writes.wait_visible(2).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Io, "what is told of a write that was logged behind it");
+    assert!(e.to_string().contains("a thread panicked while it put a write into the memtables"), "{e}");
+    assert_eq!(db.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    db.close().unwrap_err();
+}

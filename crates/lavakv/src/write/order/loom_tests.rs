@@ -1,0 +1,134 @@
+//! Every interleaving of writers that are registered, put into memtables and published, of one who freezes, and of one who reads.
+//!
+//! The ring has two slots, so three writers meet one that is full.
+
+use super::*;
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+
+const WRITES: u64 = 3;
+
+/// The writer's lock with the last sequence that was given, and which sequences are in the memtable.
+struct Store {
+    writer: Mutex<SeqNo, rank::Writer>,
+    order: Order,
+    snapshots: Arc<Snapshots>,
+    memtable: [AtomicBool; WRITES as usize + 1],
+}
+
+impl Store {
+    fn new() -> Arc<Store> {
+        let snapshots = Arc::new(Snapshots::default());
+        Arc::new(Store {
+            writer: Mutex::new(0),
+            order: Order::new(&snapshots),
+            snapshots,
+            memtable: std::array::from_fn(|_| AtomicBool::new(false)),
+        })
+    }
+
+    fn begin(&self) -> UnderWay<'_> {
+        let mut last = lock(&self.writer);
+        assert!(self.order.make_place(0));
+        *last += 1;
+        self.order.begin(*last)
+    }
+
+    fn write(&self) {
+        let under_way = self.begin();
+        let seq = under_way.last;
+        self.memtable[seq as usize].store(true, Ordering::Relaxed);
+        under_way.done();
+        assert!(self.order.wait_for(seq, 0));
+        assert!(self.has_all_up_to(self.snapshots.visible().max(seq)), "a write returns when it is visible");
+    }
+
+    fn has_all_up_to(&self, seq: SeqNo) -> bool {
+        (1..=seq).all(|seq| self.memtable[seq as usize].load(Ordering::Relaxed))
+    }
+
+    fn freeze(&self) {
+        let last = lock(&self.writer);
+        assert!(self.order.settle(0));
+        assert!(self.has_all_up_to(*last), "a frozen memtable has no insert under way");
+        assert_eq!(self.snapshots.visible(), *last);
+    }
+
+    fn read(&self) {
+        let seq = self.snapshots.visible();
+        assert!(self.has_all_up_to(seq), "{seq} is visible, and not all before it is there");
+    }
+}
+
+fn spawn(store: &Arc<Store>, work: fn(&Store)) -> thread::JoinHandle<()> {
+    let store = store.clone();
+    thread::spawn(move || work(&store))
+}
+
+#[test]
+fn loom_three_writers_become_visible_in_order() {
+    check(2, || {
+        let store = Store::new();
+        let threads = [spawn(&store, Store::write), spawn(&store, Store::write)];
+        store.write();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(store.snapshots.visible(), WRITES);
+    });
+}
+
+#[test]
+fn loom_a_reader_sees_the_first_of_the_writes_without_a_gap() {
+    check(2, || {
+        let store = Store::new();
+        let threads = [spawn(&store, Store::write), spawn(&store, Store::write), spawn(&store, Store::read)];
+        store.read();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_who_freezes_meets_no_insert_under_way() {
+    check(3, || {
+        let store = Store::new();
+        let threads = [spawn(&store, Store::write), spawn(&store, Store::write)];
+        store.freeze();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// One who never ends holds nobody up, and nothing behind it is seen.
+#[test]
+fn loom_a_write_that_panics_is_told_to_those_behind_it() {
+    check(3, || {
+        let store = Store::new();
+        drop(store.begin());
+        let behind = |store: &Store| {
+            let under_way = store.begin();
+            let seq = under_way.last;
+            under_way.done();
+            assert!(!store.order.wait_for(seq, 0));
+        };
+        let ends = |store: &Store| {
+            let _last = lock(&store.writer);
+            assert!(!store.order.settle(0));
+        };
+        let threads = [spawn(&store, behind), spawn(&store, ends)];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(store.snapshots.visible(), 0);
+    });
+}
+
+/// The same where it panics later.
+#[test]
+fn loom_who_sleeps_is_told_of_a_panic() {
+    check(3, || {
+        let store = Store::new();
+        let thread = spawn(&store, |store| drop(store.begin()));
+        {
+            let _last = lock(&store.writer);
+            let is_over = store.order.settle(0);
+            assert_eq!(is_over, *_last == 0);
+        }
+        thread.join().unwrap();
+    });
+}

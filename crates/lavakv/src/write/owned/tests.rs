@@ -1,0 +1,44 @@
+use super::*;
+use crate::{Db, Options};
+use base::ValueKind;
+use io::sim::SimEnv;
+use std::time::Duration;
+
+fn put(db: &Db, key: &[u8], durability: Durability) -> OwnedWrite {
+    let writes = &db.engine().writes;
+    let patience = Patience::new(&writes.context, Some(Duration::ZERO));
+    let family = db.default_column_family().0.clone();
+    let payload =
+        OwnedPayload::One { family, kind: ValueKind::Value, key: key.to_vec(), value: b"v".to_vec() };
+    OwnedWrite::new(writes, payload, durability, patience)
+}
+
+/// Another thread is putting a write into the memtables: who may not block does not wait for that, and the write is not refused any more.
+#[test]
+fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
+    for durability in [Durability::Volatile, Durability::Buffered, Durability::Durable] {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+        let writes = &db.engine().writes;
+        let before = {
+            let mut writer = writes.lock();
+            writer.next_seq += 1;
+            writes.begin_insert(writer.next_seq - 1)
+        };
+        let mut write = put(&db, b"k", durability);
+        for _ in 0..3 {
+            assert_eq!(write.advance(false).unwrap(), Stand::Device);
+            assert_eq!(write.expired(u64::MAX - 1).map(|e| e.kind()), None, "it is written");
+        }
+        let told = write.given_up(Error::new(ErrorKind::Closed, "the store was closed"));
+        assert_eq!(told.kind(), ErrorKind::Io, "nobody may think that it was not");
+        assert_eq!(db.get(b"k").unwrap().as_deref(), None);
+        before.done();
+        let stand = write.advance(false).unwrap();
+        match durability {
+            Durability::Durable => assert!(matches!(stand, Stand::Logged(..))),
+            _ => assert_eq!(stand, Stand::Done),
+        }
+        assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    }
+}
