@@ -19,6 +19,7 @@
 //! Who waits for a write waits for a thread that holds no lock and waits for nobody. After the commit of write groups in RocksDB
 //! (`allow_concurrent_memtable_write`), without leaders.
 
+use super::PAUSES;
 use crate::tree::snapshot::Snapshots;
 use base::SeqNo;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,9 +34,6 @@ pub(crate) const UNDER_WAY_MAX: usize = 16;
 pub(crate) const UNDER_WAY_MAX: usize = 2;
 
 const LAP_BITS: u32 = 8;
-
-/// Between two looks of one who waits it pauses so often.
-const PAUSES: usize = 4;
 
 /// On a cache line of its own.
 #[repr(align(64))]

@@ -129,3 +129,19 @@ fn loom_arena() {
         assert!(all.windows(2).all(|w| w[1] - w[0] >= 64), "pieces do not overlap");
     });
 }
+
+/// Two threads that insert and then ask by how much the memtable has grown have been told of all of it, and of nothing twice.
+#[test]
+fn loom_each_byte_is_told_once() {
+    check(2, || {
+        let table = Arc::new(crate::MemTable::new(1));
+        let other = table.clone();
+        let thread = thread::spawn(move || {
+            other.insert(1, ValueKind::Value, b"a", b"a");
+            other.take_grown()
+        });
+        table.insert(2, ValueKind::Value, b"b", b"b");
+        let own = table.take_grown();
+        assert_eq!(own + thread.join().unwrap(), table.bytes());
+    });
+}
