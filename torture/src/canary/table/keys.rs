@@ -240,7 +240,7 @@ pub(super) const CANARIES: &[Canary] = &[
     row(
         "checkpoint-without-a-ceiling",
         "sched",
-        Some(58),
+        Some(266),
         "writes after the moment of a checkpoint are flushed into it",
     ),
     row(
@@ -252,7 +252,7 @@ pub(super) const CANARIES: &[Canary] = &[
     row(
         "frozen-while-a-write-is-under-way",
         "sched",
-        Some(17),
+        Some(6),
         "a memtable is frozen while a write that was logged before is put into it",
     ),
     test(
