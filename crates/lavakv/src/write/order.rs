@@ -54,6 +54,7 @@ pub(crate) struct Order {
     broken: AtomicBool,
     /// How many wait asleep.
     sleepers: AtomicUsize,
+    /// Held between the last look and the sleep of who waits: so whoever wakes them after it wakes all.
     sleep: Mutex<(), rank::Inserting>,
     woken: Condvar,
 }

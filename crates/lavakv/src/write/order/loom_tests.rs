@@ -8,11 +8,12 @@ use base::sync::model::loom::thread;
 
 const WRITES: u64 = 3;
 
-/// The writer's lock with the last sequence that was given, and which sequences are in the memtable.
 struct Store {
+    /// The last sequence that was given.
     writer: Mutex<SeqNo, rank::Writer>,
     order: Order,
     snapshots: Arc<Snapshots>,
+    /// Which sequences are in it.
     memtable: [AtomicBool; WRITES as usize + 1],
 }
 
