@@ -81,6 +81,7 @@ mod crash;
 mod damage;
 mod device;
 mod disk;
+mod disk_times;
 mod fault;
 mod file;
 mod fs;
@@ -93,7 +94,7 @@ mod tests;
 
 pub use clock::Costs;
 pub use crash::{CrashKind, Policy};
-pub use device::model::{DeviceModel, Service};
+pub use disk_times::{DeviceModel, Service};
 pub use fault::{FaultEffect, FaultPlan, OpKind};
 pub use world::Record;
 

@@ -5,10 +5,10 @@
 //! that is made longer ([`super::SimEnv::lengthen_device`]) is written at its new end, so that a crash may take the length back until
 //! it was synced.
 
-pub(super) mod model;
 mod queue;
 
 use super::disk::Change;
+use super::disk_times::{DeviceModel, Work};
 use super::fault::OpKind;
 use super::file::Handle;
 use super::fs::shown;
@@ -19,7 +19,6 @@ use crate::device::{
 use crate::{BLOCK, Clock, PartialWrite, ReadRequest};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, Result};
-use model::{DeviceModel, Work};
 use std::path::Path;
 use std::sync::Arc;
 

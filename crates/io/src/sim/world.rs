@@ -6,8 +6,8 @@
 
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
-use super::device::model::Work;
 use super::disk::{Change, Disk, Ino, ROOT, Target};
+use super::disk_times::Work;
 use super::fault::{EMFILE, ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
 use crate::{Clock, PAGE, Rng};

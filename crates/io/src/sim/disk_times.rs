@@ -83,7 +83,7 @@ impl DeviceModel {
 
 /// A device at work.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Work {
+pub(super) struct Work {
     model: DeviceModel,
     rng: Rng,
     /// When each way is free again, of those of reads and of writes.
@@ -93,18 +93,18 @@ pub(in super::super) struct Work {
 }
 
 impl Work {
-    pub(in super::super) fn new(model: DeviceModel, seed: u64) -> Work {
+    pub(super) fn new(model: DeviceModel, seed: u64) -> Work {
         let ways = |service: &Service| std::iter::repeat_n(Reverse(0), service.ways.max(1)).collect();
         let free_ns = [ways(&model.read), ways(&model.write)];
         Work { model, rng: Rng::new(seed ^ 0x6f70_7461_6e65), free_ns, passed_ns: [0; 2] }
     }
 
-    pub(in super::super) fn model(&self) -> &DeviceModel {
+    pub(super) fn model(&self) -> &DeviceModel {
         &self.model
     }
 
     /// A request comes; when it is done.
-    pub(in super::super) fn admit(&mut self, transfer: Transfer, len: u64, now_ns: u64) -> u64 {
+    pub(super) fn admit(&mut self, transfer: Transfer, len: u64, now_ns: u64) -> u64 {
         let service = *self.model.of(transfer);
         let side = transfer as usize;
         let more = u64::from(self.rng.next_u64().leading_zeros());
