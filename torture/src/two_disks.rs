@@ -45,6 +45,8 @@ struct Life {
     on_two: bool,
     kept: Vec<Kept>,
     moves: u64,
+    /// Tables may be on the second disk; in every fourth life the log is alone there.
+    has_fast_tables: bool,
 }
 
 fn volumes(sim: &SimEnv) -> Volumes {
@@ -52,8 +54,7 @@ fn volumes(sim: &SimEnv) -> Volumes {
     Volumes::in_envs((&env, DIR.as_ref()), (&env, SPEED_DIR.as_ref()))
 }
 
-/// Every fourth opening has no tables on the second disk, if there is one.
-fn options(sim: &SimEnv) -> Options {
+fn options() -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
@@ -61,16 +62,9 @@ fn options(sim: &SimEnv) -> Options {
         wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         durability: Durability::Durable,
-        // Without a draw, and the same for all forks of one moment.
-        speed_levels: [1, 0, 2, 7][(sim.op_count() % 4) as usize],
         family: FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() },
         ..Default::default()
     }
-}
-
-fn open(sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
-    let env = if on_two { volumes(sim).env() } else { sim.env() };
-    Db::open_in(&env, DIR, &options(sim))
 }
 
 fn contents(db: &Db) -> Check<Contents> {
@@ -111,6 +105,13 @@ fn write(sim: &SimEnv, dir: &str, files: Option<&Files>) -> Check {
 }
 
 impl Life {
+    fn open(&self, sim: &SimEnv, on_two: bool) -> lavastore::Result<Db> {
+        let env = if on_two { volumes(sim).env() } else { sim.env() };
+        // Without a draw, and the same for all forks of one moment.
+        let speed_levels = if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
+        Db::open_in(&env, DIR, &Options { speed_levels, ..options() })
+    }
+
     /// One session, with a move before it now and then, and the deaths that come in the middle of it.
     fn live(&mut self) -> Check {
         let begun = self.sim.op_count();
@@ -122,7 +123,7 @@ impl Life {
             }
             self.on_two = !self.on_two;
         }
-        let db = open(&self.sim, self.on_two).doing(|| "open".into())?;
+        let db = self.open(&self.sim, self.on_two).doing(|| "open".into())?;
         ensure!(contents(&db)? == self.now, "after a closed session something is missing");
         let mut acknowledged = Vec::new();
         for _ in 0..self.rng.range(1, 40) {
@@ -161,9 +162,9 @@ impl Life {
         }
         match next {
             Some((left, found)) if self.rng.one_in(3) => {
-                self.on_two = open(&left.fork(1), false).is_err();
+                self.on_two = self.open(&left.fork(1), false).is_err();
                 // What the process left of the last write becomes durable with the next opening.
-                let db = open(&left, self.on_two).doing(|| "open what a death left".into())?;
+                let db = self.open(&left, self.on_two).doing(|| "open what a death left".into())?;
                 self.now = contents(&db)?;
                 ensure!(self.now == found, "two openings of one image differ");
                 db.close().doing(|| "close what a death left".into())?;
@@ -181,7 +182,7 @@ impl Life {
     /// What a death left: it opens, on the disks that it is on, and is one of these states.
     fn judge(&mut self, left: &SimEnv, states: &[Contents]) -> Check<Contents> {
         let alone = left.fork(self.rng.next_u64());
-        match open(&alone, false) {
+        match self.open(&alone, false) {
             Ok(db) => {
                 let found = contents(&db)?;
                 ensure!(states.contains(&found), "without the second disk it is another store");
@@ -189,13 +190,14 @@ impl Life {
             Err(e) => ensure!(e.kind() == ErrorKind::InvalidArgument, "without the second disk: {e}"),
         }
         let twice = left.fork(self.rng.next_u64());
-        drop(open(&twice, true).doing(|| "open with both disks".into())?);
+        drop(self.open(&twice, true).doing(|| "open with both disks".into())?);
         let record = twice.record();
         let ops = record.mutations();
         if !ops.is_empty() {
             let op = ops[self.rng.below(ops.len() as u64) as usize];
             let again = record.crash_at(op, kind(&mut self.rng), self.rng.next_u64());
-            let db = open(&again, true)
+            let db = self
+                .open(&again, true)
                 .inspect_err(|_| {
                     if std::env::var_os(TRACE).is_some() {
                         println!("first open:\n{}\nafter the death:\n{}", twice.trace(), again.trace());
@@ -205,7 +207,7 @@ impl Life {
             ensure!(states.contains(&contents(&db)?), "after another death it is another store");
         }
         let copy = left.fork(self.rng.next_u64());
-        let db = open(&copy, true).doing(|| "open with both disks".into())?;
+        let db = self.open(&copy, true).doing(|| "open with both disks".into())?;
         let found = contents(&db)?;
         ensure!(states.contains(&found), "with both disks it is another store");
         Ok(found)
@@ -232,7 +234,7 @@ impl Life {
             write(&sim, SPEED_DIR, speed)?;
             let fits = a == b && speed.is_some_and(|files| !files.is_empty());
             let hash = sim.state_hash();
-            match open(&sim, true) {
+            match self.open(&sim, true) {
                 Ok(db) => {
                     ensure!(fits, "the directory of session {a} is opened with the disk of {b}, or of none");
                     ensure!(contents(&db)? == dir.contents, "session {a} is not what it was");
@@ -244,7 +246,8 @@ impl Life {
                     ensure!(sim.state_hash() == hash, "a refused opening changed something: {e}");
                     // It is there again.
                     write(&sim, SPEED_DIR, Some(&dir.speed))?;
-                    let db = open(&sim, true).doing(|| "open with the disk that is there again".into())?;
+                    let db =
+                        self.open(&sim, true).doing(|| "open with the disk that is there again".into())?;
                     ensure!(contents(&db)? == dir.contents, "session {a} is not what it was, with its disk");
                 }
             }
@@ -258,7 +261,8 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let rng = Rng::new(seed ^ 0x7477_6f2d_6469);
     let (sim, now) = (SimEnv::new(seed), Contents::new());
-    let mut life = Life { sim, rng, now, on_two: false, kept: Vec::new(), moves: 0 };
+    let mut life =
+        Life { sim, rng, now, on_two: false, kept: Vec::new(), moves: 0, has_fast_tables: seed % 4 != 0 };
     let lived = guarded(|| {
         for session in 0..life.rng.range(2, 7) {
             life.live().map_err(|why| format!("session {session}: {why}"))?;
