@@ -567,7 +567,7 @@ pub(super) const CANARIES: &[Canary] = &[
     row(
         "log-moves-by-an-edit-that-may-be-lost",
         "two-disks",
-        Some(1592),
+        Some(2022),
         "the log moves to another disk by an edit of the manifest that may be lost",
     ),
     row(
