@@ -261,8 +261,15 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let rng = Rng::new(seed ^ 0x7477_6f2d_6469);
     let (sim, now) = (SimEnv::new(seed), Contents::new());
-    let mut life =
-        Life { sim, rng, now, on_two: false, kept: Vec::new(), moves: 0, has_fast_tables: seed % 4 != 0 };
+    let mut life = Life {
+        sim,
+        rng,
+        now,
+        on_two: false,
+        kept: Vec::new(),
+        moves: 0,
+        has_fast_tables: !seed.is_multiple_of(4),
+    };
     let lived = guarded(|| {
         for session in 0..life.rng.range(2, 7) {
             life.live().map_err(|why| format!("session {session}: {why}"))?;

@@ -87,6 +87,9 @@ fn on_speed(number: u64, low: u64, seq: u64) -> FileMeta {
     FileMeta { volume: Volume::SPEED, ..table(number, low, low + 9, (seq, seq)) }
 }
 
+/// What is changed of a state.
+type Change<'a> = &'a dyn Fn(&State) -> Vec<Record>;
+
 /// A store that gets a speed disk, has tables on both, moves one down that stays where it is, and gives the disk back.
 fn fixed_speed() -> (Vec<u8>, Vec<State>) {
     let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 78 };
@@ -94,7 +97,7 @@ fn fixed_speed() -> (Vec<u8>, Vec<State>) {
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
     let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
-    let edits: [&dyn Fn(&State) -> Vec<Record>; 5] = [
+    let edits: [Change<'_>; 5] = [
         &|_| vec![create.clone(), add(1, table(5, 0, 9, (1, 1)))],
         &|_| vec![Record::Store(StoreRecord::SpeedDisk { disk: Some(disk.clone()) })],
         &|_| vec![add(0, on_speed(7, 20, 3)), add(0, table(8, 40, 49, (4, 4))), add(1, on_speed(9, 60, 2))],
