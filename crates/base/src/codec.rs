@@ -7,12 +7,18 @@ use crate::error::{Error, Result};
 
 /// Appends a LEB128 integer (1 to 10 bytes).
 #[inline]
-pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+pub fn put_varint(out: &mut Vec<u8>, v: u64) {
+    varint_bytes(v, |byte| out.push(byte));
+}
+
+/// Gives the bytes of a varint to `put`, one after the other.
+#[inline]
+pub fn varint_bytes(mut v: u64, mut put: impl FnMut(u8)) {
     while v >= 0x80 {
-        out.push(v as u8 | 0x80);
+        put(v as u8 | 0x80);
         v >>= 7;
     }
-    out.push(v as u8);
+    put(v as u8);
 }
 
 /// Appends a length as a varint, then the bytes.

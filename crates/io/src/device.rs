@@ -80,6 +80,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn path(&self) -> &Path;
 }
 
+/// The bytes of the whole blocks that so many bytes are.
+pub(crate) fn whole(len: u64) -> u64 {
+    len / BLOCK as u64 * BLOCK as u64
+}
+
 /// Panics unless a write may go to a device of `len` bytes: a bug of the caller.
 pub(crate) fn check_write(data: &[u8], offset: u64, len: u64) {
     let aligned = offset.is_multiple_of(BLOCK as u64)

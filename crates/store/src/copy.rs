@@ -18,7 +18,7 @@ use crate::manifest::{LogGroupMeta, Manifest, State};
 use crate::names;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Access, CreateOptions, Env, FileLock, SyncKind};
+use io::{Access, AppendFile, CreateOptions, Env, FileLock, ReadFile, SyncKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,8 +26,20 @@ mod lane;
 
 pub use lane::LaneCopy;
 
-/// Bytes copied at a time where linking is not possible.
-const COPY_LEN: usize = 1 << 20;
+/// Bytes copied at a time.
+pub(crate) const COPY_LEN: usize = 1 << 20;
+
+/// Appends the first `len` bytes of a file to another, which is not synced.
+pub(crate) fn copy_bytes(source: &dyn ReadFile, target: &mut dyn AppendFile, len: u64) -> Result<()> {
+    let (mut buf, mut offset) = (vec![0; COPY_LEN], 0);
+    while offset < len {
+        let piece = buf.get_mut(..COPY_LEN.min((len - offset) as usize)).unwrap_or_default();
+        source.read_at(piece, offset)?;
+        target.append(piece)?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}
 
 /// A copy that is being made. Dropped, it leaves what the next one clears away.
 pub struct Copy {
@@ -127,14 +139,7 @@ impl Copy {
         let len = source.len()?.min(most);
         let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
         let mut target = fs.create(&io::fs::join(&self.dir, there), &options)?;
-        let mut buf = vec![0; COPY_LEN];
-        let mut offset = 0;
-        while offset < len {
-            let piece = buf.get_mut(..COPY_LEN.min((len - offset) as usize)).unwrap_or_default();
-            source.read_at(piece, offset)?;
-            target.append(piece)?;
-            offset += piece.len() as u64;
-        }
+        copy_bytes(&*source, &mut *target, len)?;
         target.sync(SyncKind::Full)?;
         Ok(len)
     }

@@ -9,7 +9,7 @@ use crate::commit::Log;
 use crate::context::Context;
 use crate::files::Files;
 use crate::manifest::{EngineId, Record, State};
-use crate::names::{self, FileKind};
+use crate::names;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -24,17 +24,6 @@ pub struct EngineSpace {
     pub files: u64,
     /// What they occupy, bytes.
     pub bytes: u64,
-}
-
-/// Whose file it is; `None`: the store's own, or nobody's.
-fn owner(kind: FileKind) -> Option<EngineId> {
-    match kind {
-        FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
-            Some(EngineId::NATIVE)
-        }
-        FileKind::Engine { engine, .. } => Some(EngineId(engine)),
-        _ => None,
-    }
 }
 
 /// The engines of a store in the order of their ids, with what each has there.
@@ -52,7 +41,7 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
         })
         .collect();
     for entry in env.fs.list(dir)? {
-        let owner = names::parse(&entry.name).and_then(owner);
+        let owner = names::parse(&entry.name).and_then(EngineId::owner);
         if let Some((_, engine)) = all.iter_mut().find(|(id, _)| Some(*id) == owner) {
             engine.files += 1;
             engine.bytes += entry.allocated;
@@ -90,7 +79,7 @@ pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name:
     logs.for_each(|log| log.hint_release());
     let Context { env, dir, .. } = &**files.context();
     for entry in env.fs.list(dir)? {
-        if names::parse(&entry.name).and_then(owner) == Some(id) {
+        if names::parse(&entry.name).and_then(EngineId::owner) == Some(id) {
             files.remove(&entry.name)?;
         }
     }

@@ -26,7 +26,7 @@ use super::pool::BufPool;
 use super::read::{Engine, KernelReadFile};
 use super::uring::RingPool;
 use super::{IoEngine, KernelOptions};
-use crate::device::{BlockDevice, Completions, DeviceQueue, check_blocks, check_range, check_write};
+use crate::device::{BlockDevice, Completions, DeviceQueue, check_blocks, check_range, check_write, whole};
 use crate::{Access, BLOCK, FileLock, PartialWrite, ReadFile, ReadRequest, SyncKind};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::{Error, ErrorKind, Result};
@@ -116,11 +116,6 @@ fn open_kernel(path: &Path, options: &DeviceOptions) -> Result<Arc<KernelDevice>
 /// Where a device or an image ends, bytes.
 fn end_of(handle: &Handle) -> Result<u64> {
     calls::seek(&handle.fd, SeekFrom::End(0)).map_err(|e| handle.fail("cannot read the size of a device", e))
-}
-
-/// Whole blocks of so many bytes.
-fn whole(len: u64) -> u64 {
-    len / BLOCK as u64 * BLOCK as u64
 }
 
 /// Whether a path is a device, an image, or (an error) neither.

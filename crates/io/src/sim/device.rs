@@ -14,7 +14,7 @@ use super::file::Handle;
 use super::fs::shown;
 use super::world::Shared;
 use crate::device::{
-    BlockDevice, Completions, DeviceQueue, Transfer, check_blocks, check_range, check_write,
+    BlockDevice, Completions, DeviceQueue, Transfer, check_blocks, check_range, check_write, whole,
 };
 use crate::{BLOCK, Clock, PartialWrite, ReadRequest};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -27,11 +27,6 @@ pub(super) struct SimDevice {
     handle: Handle,
     /// Grows when it is measured.
     len: AtomicU64,
-}
-
-/// Whole blocks of so many bytes.
-fn whole(len: u64) -> u64 {
-    len / BLOCK as u64 * BLOCK as u64
 }
 
 impl SimDevice {

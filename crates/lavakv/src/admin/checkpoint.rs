@@ -41,11 +41,9 @@ pub(crate) fn checkpoint(
     let access = jobs.context.options.access;
     for family in state.families.values() {
         for file in DataFile::all_of(&family.version) {
-            let there = match file.kind() {
-                FileKind::SpeedKsst(number) => FileKind::Ksst(number),
-                kind => kind,
-            };
-            copy.link_as(&file.kind().to_string(), &there.to_string(), access)?;
+            let here = file.kind();
+            let there = here.table().map_or(here, FileKind::Ksst);
+            copy.link_as(&here.to_string(), &there.to_string(), access)?;
         }
     }
     for (_, _, file) in state.store.engine_files() {

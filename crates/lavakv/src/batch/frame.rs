@@ -2,6 +2,7 @@
 //! serializes writes has nothing to encode.
 
 use super::Change;
+use base::codec::varint_bytes;
 
 /// Kind, family and length of the key, and length of the value, at their longest.
 const LEN_MAX: usize = 1 + 5 + 10 + 10;
@@ -32,12 +33,8 @@ impl Frame {
         self.ends.1 += 1;
     }
 
-    fn put_varint(&mut self, mut v: u64) {
-        while v >= 0x80 {
-            self.put(v as u8 | 0x80);
-            v >>= 7;
-        }
-        self.put(v as u8);
+    fn put_varint(&mut self, v: u64) {
+        varint_bytes(v, |byte| self.put(byte));
     }
 
     /// The whole encoding of the change that it is of, in pieces.

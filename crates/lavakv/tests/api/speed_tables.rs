@@ -1,13 +1,12 @@
 //! Tables on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
 
 use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, skipped_on_lavafs, small};
+use crate::two_disks::{SPEED, both};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
-use lavastore_lavakv::sim::{CrashKind, SimEnv};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options, RepairOptions};
 use std::path::{Path, PathBuf};
-
-const SPEED: &str = "/speed";
 
 fn options(levels: usize) -> Options {
     Options { speed: Some(PathBuf::from(SPEED)), speed_levels: levels, ..small() }
@@ -15,10 +14,6 @@ fn options(levels: usize) -> Options {
 
 fn open(sim: &SimEnv, levels: usize) -> Db {
     Db::open_in(sim.env(), DIR, options(levels)).unwrap()
-}
-
-fn both(sim: &SimEnv) -> Env {
-    joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
 }
 
 /// The tables that are in a directory, by their names there.
@@ -287,6 +282,32 @@ fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     assert_eq!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()), model);
     give_back(&env, Path::new(DIR)).unwrap();
     assert_eq!(contents(&Db::open_in(sim.env(), DIR, small()).unwrap()), model);
+}
+
+/// A disk that somebody else fills while a table is written there: that job fails, and is made again in the directory.
+#[test]
+fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
+    let (sim, fast, mut model) = (SimEnv::new(12), SimEnv::new(13), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    fill(&db, &mut model, 0..500, 0);
+    db.flush().unwrap();
+    let before = db.stats();
+    assert!(before.speed_tables > 0 && before.speed_tables_elsewhere == 0, "{before:?}");
+    fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(".ksst-1").sticky());
+    fill(&db, &mut model, 200..220, 1);
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(contents(&db), model);
+    fast.set_capacity(Some(small().wal_bytes_max));
+    sim.advance_ns(500_000_000);
+    db.flush().unwrap();
+    assert!(db.stats().speed_tables_elsewhere > 0, "{:?}", db.stats());
+    fill(&db, &mut model, 0..100, 2);
+    assert_eq!(contents(&db), model);
+    assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
+    db.close().unwrap();
+    let db = Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    assert_eq!(contents(&db), model);
 }
 
 /// A bit of a table there that has flipped is damage like any other, named with its disk.

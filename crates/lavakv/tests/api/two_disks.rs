@@ -7,7 +7,7 @@ use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Db, Durability, Env, ErrorKind, Options, RepairOptions, Result};
 use std::path::{Path, PathBuf};
 
-const SPEED: &str = "/speed";
+pub(crate) const SPEED: &str = "/speed";
 
 fn options(speed: Option<&str>) -> Options {
     Options { speed: speed.map(PathBuf::from), durability: Durability::Durable, ..small() }
@@ -21,7 +21,7 @@ fn open_alone(sim: &SimEnv) -> Result<Db> {
     Db::open_in(sim.env(), DIR, options(None))
 }
 
-fn both(sim: &SimEnv) -> Env {
+pub(crate) fn both(sim: &SimEnv) -> Env {
     joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
 }
 

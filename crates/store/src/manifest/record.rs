@@ -7,6 +7,7 @@
 //! thought worth recording cannot be right. The numbers of the tags never change meaning.
 
 use crate::field::{flags, newer, number, sequence, small};
+use crate::names::FileKind;
 use crate::numbers::NUMBER_MAX;
 use crate::volumes::{SpeedDisk, Volume};
 use base::codec::{Reader, put_bytes, put_varint};
@@ -22,6 +23,17 @@ pub struct EngineId(pub u32);
 impl EngineId {
     /// The engine whose records have tags of their own: LavaKV.
     pub const NATIVE: EngineId = EngineId(0);
+
+    /// Whose file it is; `None`: the store's own, or nobody's.
+    pub fn owner(file: FileKind) -> Option<EngineId> {
+        match file {
+            FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
+                Some(EngineId::NATIVE)
+            }
+            FileKind::Engine { engine, .. } => Some(EngineId(engine)),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for EngineId {

@@ -332,13 +332,7 @@ impl State {
     /// True if the engine has to be thought of when `file` is found and not listed: the store was opened without it, so
     /// that nobody knows whether the file is still needed.
     pub fn is_of_engine_away(&self, file: FileKind) -> bool {
-        let owner = match file {
-            FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
-                EngineId::NATIVE
-            }
-            FileKind::Engine { engine, .. } => EngineId(engine),
-            _ => return false,
-        };
+        let Some(owner) = EngineId::owner(file) else { return false };
         !self.part(owner).is_some_and(|part| matches!(part.body, Body::Here { .. }))
     }
 

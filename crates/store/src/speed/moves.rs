@@ -10,6 +10,7 @@
 
 use super::{both, lock};
 use crate::commit::read::{check_known, check_whole};
+use crate::copy::{COPY_LEN, copy_bytes};
 use crate::directory;
 use crate::files::{remove_all, unfinished};
 use crate::manifest::{Engines, Manifest, Record, State};
@@ -17,15 +18,10 @@ use crate::names::{self, FileKind};
 use crate::volumes::identity::{self, Identity, IdentityFile, check_disk};
 use crate::volumes::{SpeedDisk, Volume};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{
-    Access, AlignedBuf, AppendFile, CreateOptions, Disks, Env, FileLock, FileSystem, PAGE, ReadFile, SyncKind,
-};
+use io::{Access, AlignedBuf, CreateOptions, Disks, Env, FileLock, FileSystem, PAGE, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
 use wal::{Lane, LogGroup, RecoveryMode};
-
-/// Bytes copied at a time.
-const COPY_LEN: usize = 1 << 20;
 
 /// A directory of a file system.
 #[derive(Clone, Copy)]
@@ -198,27 +194,15 @@ fn copy_tables(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
             _ => {}
         }
         let len = source.len()?;
-        let copied = copy_bytes(
-            &*source,
-            to.fs.create(&path, &CreateOptions { expected_len: len, ..CreateOptions::default() })?,
-            len,
-        );
+        let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
+        let mut target = to.fs.create(&path, &options)?;
+        let copied = copy_bytes(&*source, &mut *target, len);
+        let copied = copied.and_then(|()| match base::canary::is("tables-given-back-unsynced") {
+            true => Ok(()),
+            false => target.sync(SyncKind::Full),
+        });
         copied.inspect_err(|_| drop(to.fs.remove(&path)))
     })
-}
-
-fn copy_bytes(source: &dyn ReadFile, mut target: Box<dyn AppendFile>, len: u64) -> Result<()> {
-    let (mut buf, mut offset) = (vec![0; COPY_LEN], 0);
-    while offset < len {
-        let piece = buf.get_mut(..COPY_LEN.min((len - offset) as usize)).unwrap_or_default();
-        source.read_at(piece, offset)?;
-        target.append(piece)?;
-        offset += piece.len() as u64;
-    }
-    if base::canary::is("tables-given-back-unsynced") {
-        return Ok(());
-    }
-    target.sync(SyncKind::Full)
 }
 
 /// What the manifest says is durable from here on, not only there to be seen: the process that wrote the last edit of it may have died before
