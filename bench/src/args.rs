@@ -511,7 +511,10 @@ impl BenchArgs {
             memtable_bytes: Some(self.memtable_len()),
             file_bytes: Some(self.file_len()),
             blob_file_bytes: Some(self.blob_file_len()),
-            requests: RequestArgs { mix: self.mix(), ..self.requests.clone() },
+            requests: RequestArgs {
+                mix: self.mix().filter(|_| self.requests.phases.is_empty()),
+                ..self.requests.clone()
+            },
             ..self.clone()
         }
     }

@@ -40,6 +40,7 @@ pub mod limit;
 pub mod logs;
 pub mod multi_get;
 pub mod pages;
+pub mod phases;
 pub mod record;
 pub mod recovery;
 pub mod report;

@@ -3,6 +3,7 @@
 use crate::args::BenchArgs;
 use crate::costs::Costs;
 use crate::limit::{Throttle, Watch};
+use crate::phases::PhaseReport;
 use crate::record::Kind;
 use crate::space::Space;
 use hdrhistogram::Histogram;
@@ -168,6 +169,9 @@ pub struct Report {
     pub load_seconds: f64,
     /// Hash of the clients' operations: kind, key, value length.
     pub ops_hash: String,
+    /// What each phase of a load that changes came to.
+    #[serde(default)]
+    pub phases: Vec<PhaseReport>,
     /// Latencies by kind of operation; `writer` is the extra writer.
     pub latency: BTreeMap<String, Latency>,
     /// Cores, memory, kernel.
@@ -247,7 +251,10 @@ impl Report {
         } else {
             "".into()
         };
-        let mix = o.mix().map_or(String::new(), |mix| format!(" {mix:?}").to_lowercase());
+        let mix = match (o.requests.phases.is_empty(), o.mix()) {
+            (true, Some(mix)) => format!(" {}", mix.name()),
+            _ => String::new(),
+        };
         let what = format!(
             "{}{mix}: {keys} keys of {} B, values {} B, {threads}{sync}{scan}",
             self.workload,
@@ -263,6 +270,7 @@ impl Report {
             self.mb_per_s
         );
         rows.push(("operations", speed));
+        rows.extend(self.phases.iter().map(|phase| ("phase", phase.text())));
         let done = if self.costs.settled { "settled" } else { "NOT settled" };
         rows.push((
             "with settling",

@@ -7,6 +7,7 @@ use crate::engine::{Engine, EngineSettings, Opener, Phase};
 use crate::flight;
 use crate::host::{self, StopOnDrop, now_ns, wait_until};
 use crate::limit::{Throttle, Watch};
+use crate::phases::PhaseReport;
 use crate::record::{Kind, Merged, OfKind, Recorder, SLOT_NS, merge};
 use crate::report::{Idle, Latency, LimitKept, Report};
 use crate::space;
@@ -119,6 +120,8 @@ fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
 /// Everything seen between the first operation and settled.
 struct Measured {
     clients: Merged,
+    /// Of a load that changes.
+    phases: Vec<PhaseReport>,
     writer: Option<Merged>,
     seconds: f64,
     around: Around,
@@ -156,23 +159,37 @@ fn measure_phases(
     dir: &Path,
 ) -> Result<Measured> {
     let start_ns = now_ns();
-    let (clients, writer) = operate(args, space, engine, throttle, start_ns)?;
+    let (mut all, mut phases, mut writer) = (Vec::new(), Vec::new(), None);
+    for args in args.phases() {
+        let begun_ns = if all.is_empty() { start_ns } else { now_ns() };
+        let (clients, beside) = operate(&args, space, engine, throttle, (start_ns, begun_ns))?;
+        if let Some(mix) = args.mix() {
+            phases.push(PhaseReport::of(mix, (now_ns() - begun_ns) as f64 / 1e9, &clients));
+        }
+        all.extend(clients);
+        writer = beside;
+    }
+    let clients = merge(&all);
+    if args.requests.phases.is_empty() {
+        phases.clear();
+    }
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let around = Around::settled(engine, dir, !args.only_reads() && !args.no_settle)?;
-    Ok(Measured { clients, writer, seconds, around, limit: None })
+    Ok(Measured { clients, phases, writer, seconds, around, limit: None })
 }
 
-/// Runs the clients, and the extra writer as long as they run.
+/// Runs the clients, and the extra writer as long as they run. Of the two moments the records count from the first, and the time that the
+/// operations may take from the second.
 fn operate(
     args: &BenchArgs,
     space: &Space,
     engine: &dyn Engine,
     throttle: Option<&Throttle>,
-    start_ns: u64,
-) -> Result<(Merged, Option<Merged>)> {
+    (start_ns, begun_ns): (u64, u64),
+) -> Result<(Vec<Recorder>, Option<Merged>)> {
     let kind = args.client_kind();
     let role = if args.workload == Workload::Load { Role::Load } else { Role::Client };
-    let end_ns = args.seconds.map_or(u64::MAX, |s| start_ns + (s * 1e9) as u64);
+    let end_ns = args.seconds.map_or(u64::MAX, |s| begun_ns + (s * 1e9) as u64);
     let stop = AtomicBool::new(false);
     let writer_stop = AtomicBool::new(false);
     let stream_of = |thread| {
@@ -184,7 +201,7 @@ fn operate(
     };
     if let Some(depth) = args.in_flight() {
         let pace = Pace { start_ns, end_ns, ..unpaced(args, 1, true) };
-        return Ok((merge(&[flight::drive(engine, stream_of(0), pace, depth, &stop)?]), None));
+        return Ok((vec![flight::drive(engine, stream_of(0), pace, depth, &stop)?], None));
     }
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..args.threads())
@@ -212,7 +229,7 @@ fn operate(
         writer_stop.store(true, Ordering::Relaxed);
         let writer = writer.map(|w| join(w.join())).transpose()?;
         let clients: Vec<Recorder> = clients.into_iter().collect::<Result<_>>()?;
-        Ok((merge(&clients), writer.map(|w| merge(&[w]))))
+        Ok((clients, writer.map(|w| merge(&[w]))))
     })
 }
 
@@ -296,6 +313,7 @@ impl Measured {
             idle: None,
             load_seconds: 0.0,
             ops_hash: format!("{:016x}", self.clients.hash),
+            phases: self.phases.clone(),
             latency: self.latencies(),
             machine: host::machine(),
             options: args.resolved(),

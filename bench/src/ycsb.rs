@@ -53,6 +53,16 @@ impl Mix {
     pub fn is_of_ycsb(self) -> bool {
         !matches!(self, Mix::Read | Mix::Write | Mix::Mixed)
     }
+
+    /// True if it inserts keys.
+    pub fn inserts(self) -> bool {
+        matches!(self, Mix::D | Mix::E)
+    }
+
+    /// As it is written on the command line.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 /// What the operations of a stream are: one after the other drawn from the stream's own randomness.

@@ -19,6 +19,9 @@ pub struct RequestArgs {
     /// async: what they are [default: read]; ycsb: which of its mixes [default: a]
     #[arg(long = "workload", value_enum, value_name = "MIX")]
     pub mix: Option<Mix>,
+    /// ycsb: mixes one after the other in the same store, each for --seconds: of read, write, mixed, a, b, c, f
+    #[arg(long, value_enum, value_name = "MIX,...", value_delimiter = ',')]
+    pub phases: Vec<Mix>,
     /// async: the same work by as many threads as there would be requests, with blocking calls
     #[arg(long)]
     pub blocking: bool,
@@ -48,6 +51,7 @@ impl Default for RequestArgs {
         RequestArgs {
             depth: 64,
             mix: None,
+            phases: Vec::new(),
             blocking: false,
             writers: 1,
             in_flight: false,
@@ -72,6 +76,8 @@ impl RequestArgs {
             )
         } else if self.mix.is_some_and(|mix| mix.is_of_ycsb() != (all.workload == Workload::Ycsb)) {
             Some("--workload is read, write or mixed for async, and a to f for ycsb")
+        } else if let Some(complaint) = self.complaint_of_phases(all) {
+            Some(complaint)
         } else if all.workload == Workload::Ycsb && all.batch != 1 {
             Some("ycsb has no --batch: its operations are single ones")
         } else if !(1..=3).contains(&self.loggers) {
@@ -84,6 +90,21 @@ impl RequestArgs {
             )
         } else if self.speed_levels > 7 || (self.speed_levels > 0 && self.log_dir.is_none()) {
             Some("--speed-levels is 0 to 7, of the disk that --log-dir names")
+        } else {
+            None
+        }
+    }
+
+    /// What makes no sense of a load that changes.
+    fn complaint_of_phases(&self, all: &BenchArgs) -> Option<&'static str> {
+        if self.phases.is_empty() {
+            None
+        } else if all.workload != Workload::Ycsb || self.mix.is_some() || all.seconds.is_none() {
+            Some("--phases are of ycsb, in place of --workload, and each takes --seconds")
+        } else if all.rate.is_some() {
+            Some("--phases are a closed loop: no --rate")
+        } else if self.phases.iter().any(|mix| mix.inserts()) {
+            Some("mixes d and e insert keys, and so make no phase")
         } else {
             None
         }

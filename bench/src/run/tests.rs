@@ -117,6 +117,37 @@ fn every_workload_reports() {
 }
 
 #[test]
+fn a_load_that_changes_tells_each_phase() {
+    let line = "ycsb --num 200 --value-size 76 --phases mixed,write,c --seconds 0.05 --threads 2";
+    let report = run_once(line);
+    let mixes: Vec<_> = report.phases.iter().map(|phase| phase.mix.name()).collect();
+    assert_eq!(mixes, ["mixed", "write", "c"]);
+    assert!(report.phases.iter().all(|phase| phase.ops > 0 && phase.seconds >= 0.05 && phase.p50_us > 0.0));
+    assert_eq!(report.phases.iter().map(|phase| phase.ops).sum::<u64>(), report.ops);
+    assert_eq!(report.timeline.iter().map(|s| s.ops).sum::<u64>(), report.ops);
+    let puts = report.latency["put"].count;
+    assert!(report.phases[1].ops < puts && puts < report.phases[0].ops + report.phases[1].ops);
+    assert!(report.table().lines().filter(|line| line.starts_with("phase")).count() == 3);
+    // One mix alone is no phase.
+    assert!(run_once("ycsb --num 200 --value-size 76 --workload a").phases.is_empty());
+}
+
+#[test]
+fn phases_that_make_no_sense_are_refused() {
+    for (line, why) in [
+        ("ycsb --phases a,b", "--seconds"),
+        ("ycsb --phases a,b --seconds 1 --workload c", "in place of"),
+        ("overwrite --phases write --seconds 1", "of ycsb"),
+        ("ycsb --phases a,d --seconds 1", "insert"),
+        ("ycsb --phases a,b --seconds 1 --rate 5", "--rate"),
+    ] {
+        let error = args(line).check().unwrap_err().to_string();
+        assert!(error.contains(why), "{line}: {error}");
+    }
+    assert!(args("ycsb --phases a,write,b --seconds 1 --sync").check().is_ok());
+}
+
+#[test]
 fn the_same_seed_does_the_same_work() {
     let line = "overwrite --num 300 --value-size 20 --threads 2";
     assert_eq!(run_once(line).ops_hash, run_once(line).ops_hash);
