@@ -5,7 +5,7 @@
 //! nothing is removed before the whole table is dropped; that last property is what makes both simple.
 //!
 //! * `arena`: memory in chunks, given out once and freed together.
-//! * `skiplist`: the sorted list of internal keys, and a cursor over it.
+//! * `skiplist`: the sorted list of internal keys, and a cursor over it; `held`: many entries at once.
 //! * [`memtable`]: what the engine sees: lookups at a snapshot, iterators, range tombstones, sizes.
 //!
 //! `unsafe` is confined to `arena` and `skiplist`; each opens with the argument for it. The memory order they rely on
@@ -18,4 +18,4 @@ mod range_tombstones;
 mod skiplist;
 mod sync;
 
-pub use memtable::{MemEntry, MemIter, MemTable};
+pub use memtable::{HeldEntries, MemEntry, MemIter, MemTable};

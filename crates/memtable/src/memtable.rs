@@ -5,7 +5,7 @@
 //! any shared counter is) sees the same entries at every later time.
 
 use crate::range_tombstones::RangeTombstones;
-use crate::skiplist::{Cursor, NodeRef, SkipList, Target};
+use crate::skiplist::{Cursor, Held, NodeRef, SkipList, Target};
 use base::key::pack_trailer;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use base::sync::model::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,13 +80,19 @@ impl MemTable {
     /// If `(user_key, seq, kind)` is in the table already, if key or value are over [`base::limits`], or if the kind
     /// belongs to the log only.
     pub fn insert(&self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+        if let Some(trailer) = self.take(seq, kind, user_key, value) {
+            self.list.insert(user_key, trailer, value);
+        }
+    }
+
+    /// The trailer of a point entry, which is to go into the list; all else of an entry is done.
+    fn take(&self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) -> Option<u64> {
         use ValueKind as K;
         assert!(!matches!(kind, K::Prepare | K::Commit | K::Rollback | K::Seek), "{kind:?} in a memtable");
-        if kind == K::RangeDeletion {
+        let is_range = kind == K::RangeDeletion;
+        if is_range {
             let tombstone = RangeTombstone { start: user_key.to_vec(), end: value.to_vec(), seq };
             self.range_tombstones.push(tombstone);
-        } else {
-            self.list.insert(user_key, pack_trailer(seq, kind), value);
         }
         // Sequences mostly rise: the minimum is written once.
         if self.min_seq.load(Relaxed) > seq {
@@ -95,6 +101,12 @@ impl MemTable {
         if self.max_seq.load(Relaxed) < seq {
             self.max_seq.fetch_max(seq, Relaxed);
         }
+        (!is_range).then(|| pack_trailer(seq, kind))
+    }
+
+    /// Begins a list of entries that are put in together: see [`HeldEntries`].
+    pub fn hold(self: &Arc<Self>) -> HeldEntries {
+        HeldEntries { table: self.clone(), points: Held::of(&self.list) }
     }
 
     /// The newest point entry of `user_key` with a sequence of at most `snapshot`, tombstones included. Range
@@ -163,6 +175,69 @@ impl MemTable {
     pub fn seq_range(&self) -> Option<(SeqNo, SeqNo)> {
         let range = (self.min_seq.load(Relaxed), self.max_seq.load(Relaxed));
         (range.0 <= range.1).then_some(range)
+    }
+}
+
+/// Entries of a memtable that are put in together, once all are there: much faster for many of them than one by one, if nobody has to
+/// find any before. They take memory of the table from the beginning, and count as being inserted.
+///
+/// ```
+/// use base::ValueKind;
+/// use lavastore_memtable::MemTable;
+/// use std::sync::Arc;
+/// let table = Arc::new(MemTable::new(1));
+/// let mut held = table.hold();
+/// held.push(9, ValueKind::Value, b"b", b"2");
+/// held.push(7, ValueKind::Value, b"a", b"1");
+/// assert_eq!(table.get(b"a", 9), None);
+/// held.link();
+/// assert_eq!(table.get(b"a", 9).map(|e| e.value), Some(&b"1"[..]));
+/// ```
+pub struct HeldEntries {
+    table: Arc<MemTable>,
+    points: Held,
+}
+
+impl HeldEntries {
+    /// Holds an entry, as [`MemTable::insert`]; a range tombstone is in the table at once.
+    ///
+    /// # Panics
+    /// As that, but for an entry that is in the table already: then [`HeldEntries::link`] does.
+    pub fn push(&mut self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+        if let Some(trailer) = self.table.take(seq, kind, user_key, value) {
+            self.points.push(user_key, trailer, value);
+        }
+    }
+
+    /// Takes over what somebody else holds for the same memtable.
+    ///
+    /// # Panics
+    /// If it is for another one.
+    pub fn append(&mut self, other: HeldEntries) {
+        self.points.append(other.points);
+    }
+
+    /// The memtable.
+    pub fn table(&self) -> &Arc<MemTable> {
+        &self.table
+    }
+
+    /// Entries that are held.
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// True if none is held.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// All of them are found in the memtable when this returns.
+    ///
+    /// # Panics
+    /// If one is there already.
+    pub fn link(self) {
+        self.points.link();
     }
 }
 

@@ -355,14 +355,9 @@ impl SkipList {
     /// # Panics
     /// If the key or value is over the limits, or the internal key is in the list already.
     pub fn insert(&self, user_key: &[u8], trailer: u64, value: &[u8]) {
-        assert!(user_key.len() <= KEY_LEN_MAX, "a key of {} bytes", user_key.len());
-        assert!(value.len() <= VALUE_LEN_MAX, "a value of {} bytes", value.len());
-        let height = height_of(self.len.fetch_add(1, Relaxed) as u64 ^ self.seed);
         let target = Target::new(user_key, trailer);
-        let node = self.new_node(height, &target, value);
-        if self.height.load(Relaxed) < height {
-            self.height.fetch_max(height, Relaxed);
-        }
+        let node = self.write(&target, value);
+        let height = node.height();
         let mut gaps = [Gap { before: self.head(), after: None }; HEIGHT_MAX];
         let gaps = &mut gaps[..height];
         if !self.find_at_end(&target, gaps) {
@@ -371,6 +366,18 @@ impl SkipList {
         for (level, gap) in gaps.iter().enumerate() {
             self.link(node, &target, level, *gap);
         }
+    }
+
+    /// Writes the node of an entry and counts it; nothing leads there yet.
+    fn write(&self, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
+        assert!(target.user_key.len() <= KEY_LEN_MAX, "a key of {} bytes", target.user_key.len());
+        assert!(value.len() <= VALUE_LEN_MAX, "a value of {} bytes", value.len());
+        let height = height_of(self.len.fetch_add(1, Relaxed) as u64 ^ self.seed);
+        let node = self.new_node(height, target, value);
+        if self.height.load(Relaxed) < height {
+            self.height.fetch_max(height, Relaxed);
+        }
+        node
     }
 
     /// Writes a node with empty links.
@@ -622,6 +629,9 @@ impl Cursor {
         self.node = as_raw(before);
     }
 }
+
+mod held;
+pub use held::Held;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,16 +1,18 @@
 //! Changes of the log on their way into memtables, by several threads.
 //!
-//! One thread judges the log and hands out batches. To find the place of a change in its memtable takes longer than that, most of
-//! it waits for memory, and a memtable takes any number of inserts at once, in any order: sequences are in the keys. So
-//! changes are gathered in *lots*; threads put in whole lots.
+//! One thread judges the log and hands out batches. To copy changes into memtables takes as long, and a memtable takes any number
+//! at once, in any order: sequences are in the keys. So changes are gathered in *lots*; threads put in whole lots.
+//!
+//! To find the place of each change would take many times as long, and all of it would be waiting for memory. Nobody reads before the end: so
+//! changes are *held* ([`HeldEntries`]), and when many are, or the end has come, they are sorted and linked in one walk through their memtable.
 //!
 //! A lot is copied, since the page that it comes from is not kept. A few lots may wait: who gathers one more puts in the
 //! oldest of these himself. He does the same before he settles, and then waits only for lots that threads have begun. So nobody
-//! depends on a thread that has not begun; where none can be started, and in simulation, each change goes in at once.
+//! depends on a thread that has not begun; where none can be started, and in simulation, he does it all.
 //!
 //! Invariants: between two calls of [`Inserts::settle`] nobody reads the memtables and none is frozen. When it returns,
-//! all that was put is in them, and their memory is booked. No more than [`WAITING_MAX`] lots wait. Nothing is put in,
-//! and nobody waits for a thread, under the lock. When the [`Inserts`] are dropped their threads have ended.
+//! all that was put is found in them, and their memory is booked. No more than [`WAITING_MAX`] lots wait. Nothing is put in or linked,
+//! and nobody waits for a thread, under the lock. Only the one who hands out lots links. When the [`Inserts`] are dropped their threads have ended.
 
 use crate::batch::Change;
 use crate::context::options::Options;
@@ -19,8 +21,9 @@ use crate::write::WritePath;
 use base::sync::{Condvar, Mutex, lock, rank, wait};
 use base::{HashMap, SeqNo, ValueKind};
 use io::{Priority, Spawner, ThreadHandle};
-use memtable::MemTable;
+use memtable::{HeldEntries, MemTable};
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use version::FamilyId;
 
@@ -32,6 +35,10 @@ const WAITING_MAX: usize = 4;
 const LOT_BYTES_MAX: usize = 256 << 10;
 /// Of what memtables may have, a lot has one part in so many: lots that wait are not booked.
 const LOT_PART: usize = 64;
+/// Of what memtables may have, what it takes to hold and to sort changes has one part in so many: it is not booked either.
+const HELD_PART: usize = 16;
+/// Bytes of that for a change: an address, and when they are sorted another one with eight bytes of the key.
+const HELD_BYTES: usize = 24;
 
 /// A change whose bytes are in a lot.
 #[derive(Clone, Copy)]
@@ -61,18 +68,19 @@ impl Lot {
         self.bytes.extend_from_slice(change.value);
     }
 
-    /// Puts all of it where it belongs, and keeps the memory.
-    fn put_in(&mut self) {
+    /// Writes all of it to where it belongs, where it is held for each memtable, and keeps the memory of the lot.
+    fn put_in(&mut self) -> Vec<HeldEntries> {
+        let mut held: Vec<HeldEntries> = self.tables.drain(..).map(|table| table.hold()).collect();
         let mut rest = &self.bytes[..];
         for change in &self.changes {
             let (key, behind) = rest.split_at(change.key_len);
             let (value, behind) = behind.split_at(change.value_len);
             rest = behind;
-            self.tables[change.table as usize].insert(change.seq, change.kind, key, value);
+            held[change.table as usize].push(change.seq, change.kind, key, value);
         }
-        self.tables.clear();
         self.changes.clear();
         self.bytes.clear();
+        held
     }
 }
 
@@ -88,6 +96,8 @@ struct Shelf {
     is_over: bool,
     /// Lots to be used again.
     spare: Vec<Lot>,
+    /// Of each lot that is in, what is held.
+    held: Vec<Vec<HeldEntries>>,
 }
 
 #[derive(Default)]
@@ -104,14 +114,18 @@ struct Shared {
 struct AtWork<'s> {
     shared: &'s Shared,
     lot: Lot,
-    is_in: bool,
+    /// Once it is in.
+    held: Option<Vec<HeldEntries>>,
 }
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         let mut shelf = lock(&self.shared.shelf);
         shelf.at_work -= 1;
-        shelf.has_failed |= !self.is_in;
+        match self.held.take() {
+            Some(held) => shelf.held.push(held),
+            None => shelf.has_failed = true,
+        }
         shelf.spare.push(std::mem::take(&mut self.lot));
         self.shared.done.notify_one();
     }
@@ -127,7 +141,7 @@ impl Shared {
             }
             if let Some(lot) = shelf.waiting.pop_front() {
                 shelf.at_work += 1;
-                return Some(AtWork { shared: self, lot, is_in: false });
+                return Some(AtWork { shared: self, lot, held: None });
             }
             shelf = wait(&self.came, shelf);
         }
@@ -135,8 +149,7 @@ impl Shared {
 
     fn run(&self) {
         while let Some(mut at_work) = self.take() {
-            at_work.lot.put_in();
-            at_work.is_in = true;
+            at_work.held = Some(at_work.lot.put_in());
         }
     }
 }
@@ -149,11 +162,11 @@ struct Crew {
 
 impl Crew {
     /// Starts as many threads as can be had, at most so many.
-    fn start(spawner: &dyn Spawner, count: usize) -> Crew {
+    fn start(spawner: Option<&dyn Spawner>, count: usize) -> Crew {
         let shared: Arc<Shared> = Arc::default();
         let start = |n: usize| {
             let shared = shared.clone();
-            spawner
+            spawner?
                 .spawn(&format!("lava-insert-{n}"), Priority::Foreground, Box::new(move || shared.run()))
                 .ok()
         };
@@ -168,7 +181,8 @@ impl Crew {
         let too_many = shelf.waiting.len() > WAITING_MAX || self.threads.is_empty();
         if let Some(mut oldest) = too_many.then(|| shelf.waiting.pop_front()).flatten() {
             drop(shelf);
-            oldest.put_in();
+            let held = oldest.put_in();
+            lock(&self.shared.shelf).held.push(held);
             return oldest;
         }
         let empty = shelf.spare.pop().unwrap_or_default();
@@ -177,19 +191,26 @@ impl Crew {
         empty
     }
 
-    /// Puts in what waits, and waits for what threads have begun.
-    fn settle(&self) {
+    /// What is held by now.
+    fn take_held(&self) -> Vec<Vec<HeldEntries>> {
+        std::mem::take(&mut lock(&self.shared.shelf).held)
+    }
+
+    /// Puts in what waits, waits for what threads have begun, and returns what is held.
+    fn settle(&self) -> Vec<Vec<HeldEntries>> {
         let mut shelf = lock(&self.shared.shelf);
         while let Some(mut lot) = shelf.waiting.pop_front() {
             drop(shelf);
-            lot.put_in();
+            let held = lot.put_in();
             shelf = lock(&self.shared.shelf);
+            shelf.held.push(held);
             shelf.spare.push(lot);
         }
         while shelf.at_work > 0 && !base::canary::is("replay-settles-while-inserts-run") {
             shelf = wait(&self.shared.done, shelf);
         }
         assert!(!shelf.has_failed, "a thread that replays the log has panicked");
+        std::mem::take(&mut shelf.held)
     }
 }
 
@@ -203,6 +224,19 @@ impl Drop for Crew {
     }
 }
 
+/// Links what is held for each memtable, all of it together.
+fn link(held: impl IntoIterator<Item = HeldEntries>) {
+    // By their addresses, which are theirs as long as something is held for them.
+    let mut tables: HashMap<usize, HeldEntries> = HashMap::default();
+    for own in held.into_iter().filter(|own| !own.is_empty()) {
+        match tables.entry(Arc::as_ptr(own.table()) as usize) {
+            Entry::Occupied(mut all) => all.get_mut().append(own),
+            Entry::Vacant(none) => drop(none.insert(own)),
+        }
+    }
+    tables.into_values().for_each(HeldEntries::link);
+}
+
 /// A memtable that has got something.
 struct Filled {
     table: Arc<MemTable>,
@@ -213,12 +247,17 @@ struct Filled {
 /// What puts the changes of a log into memtables. See the module.
 pub(crate) struct Inserts<'e> {
     writes: &'e WritePath,
-    /// `None`: each change goes in at once.
+    /// Of threads, where some may be had.
     spawner: Option<Arc<dyn Spawner>>,
     /// That many are started when the first lot is full.
     threads: usize,
+    /// 0: each change goes in at once.
     lot_bytes: usize,
     lot: Lot,
+    /// Changes that may have been handed on and are not linked.
+    unlinked: usize,
+    /// With so many they are linked.
+    unlinked_max: usize,
     filled: HashMap<FamilyId, Filled>,
     crew: Option<Crew>,
 }
@@ -227,23 +266,35 @@ impl<'e> Inserts<'e> {
     /// Each change goes in at once.
     pub fn at_once(writes: &'e WritePath) -> Inserts<'e> {
         let (lot, filled) = (Lot::default(), HashMap::default());
-        Inserts { writes, spawner: None, threads: 0, lot_bytes: 0, lot, filled, crew: None }
+        let (unlinked, unlinked_max) = (0, 0);
+        Inserts {
+            writes,
+            spawner: None,
+            threads: 0,
+            lot_bytes: 0,
+            lot,
+            unlinked,
+            unlinked_max,
+            filled,
+            crew: None,
+        }
     }
 
-    /// By threads, where there are some.
+    /// In lots, by threads where there are some.
     pub fn by_threads(
         writes: &'e WritePath,
         spawner: Option<Arc<dyn Spawner>>,
         options: &Options,
     ) -> Inserts<'e> {
-        let lot_bytes = (options.memory_bytes / LOT_PART).min(LOT_BYTES_MAX);
+        let lot_bytes = (options.memory_bytes / LOT_PART).clamp(1, LOT_BYTES_MAX);
+        let unlinked_max = options.memory_bytes / HELD_PART / HELD_BYTES;
         let threads = options.background_threads.min(THREADS_MAX);
-        Inserts { spawner, threads, lot_bytes, ..Inserts::at_once(writes) }
+        Inserts { spawner, threads, lot_bytes, unlinked_max, ..Inserts::at_once(writes) }
     }
 
     /// Puts a change into the active memtable of its family, now or until the next [`Inserts::settle`].
     pub fn put(&mut self, family: &Arc<Family>, seq: SeqNo, change: &Change<'_>) {
-        if self.spawner.is_none() {
+        if self.lot_bytes == 0 {
             self.writes.insert_one(family, seq, change);
             return;
         }
@@ -269,11 +320,12 @@ impl<'e> Inserts<'e> {
 
     /// Hands the lot on, and books what has become of those before it.
     fn hand(&mut self) {
-        if self.crew.is_none() {
-            self.crew = self.spawner.as_deref().map(|spawner| Crew::start(spawner, self.threads));
-        }
-        if let Some(crew) = &self.crew {
-            self.lot = crew.hand(std::mem::take(&mut self.lot));
+        let crew = self.crew.get_or_insert_with(|| Crew::start(self.spawner.as_deref(), self.threads));
+        self.unlinked += self.lot.changes.len();
+        self.lot = crew.hand(std::mem::take(&mut self.lot));
+        if self.unlinked >= self.unlinked_max {
+            link(crew.take_held().into_iter().flatten());
+            self.unlinked = 0;
         }
         self.book();
     }
@@ -285,12 +337,14 @@ impl<'e> Inserts<'e> {
         }
     }
 
-    /// All that was put is in the memtables when this returns, and these may be read and frozen.
+    /// All that was put is found in the memtables when this returns, and these may be read and frozen.
     pub fn settle(&mut self) {
-        self.lot.put_in();
+        let mut held = vec![self.lot.put_in()];
         if let Some(crew) = &self.crew {
-            crew.settle();
+            held.append(&mut crew.settle());
         }
+        link(held.into_iter().flatten());
+        self.unlinked = 0;
         self.book();
         self.filled.clear();
     }

@@ -145,3 +145,27 @@ fn loom_each_byte_is_told_once() {
         assert_eq!(own + thread.join().unwrap(), table.bytes());
     });
 }
+
+/// What was held is linked while another thread inserts into the same gaps, and a third one reads.
+#[test]
+fn loom_held_entries_and_a_writer() {
+    check(2, || {
+        // That of the list itself, which the model does not watch.
+        let list = std::sync::Arc::new(small_list(&[2, 1, 2], 4096));
+        let mut held = Held::of(&list);
+        held.push(b"c", trailer(1), b"c");
+        held.push(b"a", trailer(2), b"a");
+        let other = {
+            let list = list.clone();
+            thread::spawn(move || {
+                list.insert(b"b", trailer(3), b"b");
+                let found = keys(&list, 0);
+                assert!(found.contains(&&b"b"[..]) && found.is_sorted());
+            })
+        };
+        held.link();
+        other.join().unwrap();
+        assert_eq!(keys(&list, 0), [b"a", b"b", b"c"]);
+        assert_eq!(keys(&list, 1), [b"b", b"c"]);
+    });
+}

@@ -121,3 +121,74 @@ fn large_entries_keep_their_bytes() {
     cursor.next();
     assert!(cursor.node().is_none(), "from nowhere to nowhere");
 }
+
+/// Lists that were filled by inserts and by held entries in turns, in several lots, have the same contents and sound levels.
+#[test]
+fn held_entries_come_where_inserts_would() {
+    for seed in 0..200u64 {
+        let (list, plain) = (Arc::new(SkipList::new(seed)), SkipList::new(seed));
+        let mut state = seed;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let common = ["", "user", "a common beginning, "][next(3) as usize];
+        let mut seq = 0;
+        for _ in 0..1 + next(4) {
+            let mut lots: Vec<Held> = (0..1 + next(3)).map(|_| Held::of(&list)).collect();
+            for _ in 0..next(150) {
+                seq += 1;
+                let (key, value) = (format!("{common}{}", next(60)), vec![seq as u8; next(50) as usize]);
+                let trailer = pack_trailer(seq, ValueKind::Value);
+                plain.insert(key.as_bytes(), trailer, &value);
+                match next(4) {
+                    0 => list.insert(key.as_bytes(), trailer, &value),
+                    lot => {
+                        let at = lot as usize % lots.len();
+                        lots[at].push(key.as_bytes(), trailer, &value);
+                    }
+                }
+            }
+            let mut all = lots.swap_remove(0);
+            lots.into_iter().for_each(|lot| all.append(lot));
+            let before = keys(&list).len();
+            let held = all.len();
+            all.link();
+            assert_eq!(keys(&list).len(), before + held, "seed {seed}");
+        }
+        assert_eq!((keys(&list), list.len()), (keys(&plain), plain.len()), "seed {seed}");
+        check_levels(&list);
+        let values = |list: &SkipList| {
+            let mut cursor = list.first();
+            let mut all = Vec::new();
+            while let Some(node) = cursor {
+                all.push(node.value().to_vec());
+                // SAFETY: every node has level 0.
+                cursor = unsafe { node.links().next(0) };
+            }
+            all
+        };
+        assert_eq!(values(&list), values(&plain), "seed {seed}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "inserted twice")]
+fn a_held_entry_that_is_there_is_told() {
+    let list = Arc::new(SkipList::new(1));
+    list.insert(b"key", 256, b"value");
+    let mut held = Held::of(&list);
+    held.push(b"key", 256, b"value");
+    held.link();
+}
+
+#[test]
+fn held_entries_that_are_dropped_are_never_found() {
+    let list = Arc::new(SkipList::new(1));
+    let mut held = Held::of(&list);
+    held.push(b"key", 256, b"value");
+    drop(held);
+    assert!(list.first().is_none());
+    list.insert(b"key", 256, b"another");
+    assert_eq!(list.first().map(|node| node.value()), Some(&b"another"[..]));
+}

@@ -49,7 +49,7 @@ fn handed(seed: u64, env: &Env) {
     let tables = || (1..=3).map(|id| Arc::new(MemTable::new(id))).collect::<Vec<_>>();
     let (by_crew, alone) = (tables(), tables());
     let few = with_few(env, rng.below(4));
-    let crew = Crew::start(&*few.spawner.unwrap(), THREADS_MAX);
+    let crew = Crew::start(few.spawner.as_deref(), if rng.one_in(5) { 0 } else { THREADS_MAX });
     let (mut next_seq, mut lot) = (1, Lot::default());
     for _ in 0..rng.range(1, 4) {
         for _ in 0..rng.below(12) {
@@ -57,13 +57,16 @@ fn handed(seed: u64, env: &Env) {
             let mut first = again.clone();
             lot = crew.hand(any_lot(lot, &by_crew, &mut next_seq, &mut first));
             assert!(lot.changes.is_empty() && lot.tables.is_empty() && lot.bytes.is_empty());
-            any_lot(Lot::default(), &alone, &mut again_seq, &mut again).put_in();
+            link(any_lot(Lot::default(), &alone, &mut again_seq, &mut again).put_in());
+            if rng.one_in(6) {
+                link(crew.take_held().into_iter().flatten());
+            }
             assert!(lock(&crew.shared.shelf).waiting.len() <= WAITING_MAX);
             if rng.one_in(4) {
                 env.clock.sleep_ns(rng.below(1_000_000));
             }
         }
-        crew.settle();
+        link(crew.settle().into_iter().flatten());
         for (table, expected) in by_crew.iter().zip(&alone) {
             assert_eq!(table.len(), expected.len(), "seed {seed}");
             assert!(contents(table) == contents(expected), "seed {seed}");
@@ -86,15 +89,13 @@ fn lots_are_in_their_memtables_when_a_crew_settles() {
 #[test]
 fn a_thread_that_panics_is_told() {
     let spawner = Env::kernel().spawner.unwrap();
-    let crew = Crew::start(&*spawner, 1);
+    let crew = Crew::start(Some(&*spawner), 1);
     let table = Arc::new(MemTable::new(1));
-    let twice = || {
-        let mut lot = Lot { tables: vec![table.clone()], ..Lot::default() };
-        lot.push(0, 1, &Change { kind: ValueKind::Value, family: 1, key: b"key", value: b"value" });
-        lot
-    };
-    twice().put_in();
-    drop(crew.hand(twice()));
+    // A change that is of the log only.
+    let change = Change { kind: ValueKind::Prepare, family: 1, key: b"key", value: b"value" };
+    let mut lot = Lot { tables: vec![table], ..Lot::default() };
+    lot.push(0, 1, &change);
+    drop(crew.hand(lot));
     let is_busy = || {
         let shelf = lock(&crew.shared.shelf);
         shelf.waiting.len() + shelf.at_work > 0

@@ -83,7 +83,9 @@ fn many_busy_families_make_few_tables_and_fewer_rounds() {
     assert!((10..60).contains(&rounds), "{rounds} syncs of the directory");
     assert_eq!(whole_batches(&db, families, batches), batches);
     let used = db.space().unwrap().memtable_bytes;
-    assert!(used <= options.memory_bytes as u64 / 2, "{used} bytes in memory");
+    // What is in the last lot is counted when that is in.
+    let (half, lot) = (options.memory_bytes as u64 / 2, options.memory_bytes as u64 / 64);
+    assert!(used <= half + 2 * lot, "{used} bytes in memory");
     assert!(used > 0, "what is in memory when the log ends stays there");
 }
 
