@@ -61,6 +61,8 @@ pub struct EngineSettings {
     pub log_dir: Option<PathBuf>,
     /// LavaStore: so many levels are there as well.
     pub speed_levels: u64,
+    /// LavaStore: so many bytes of hot values are there as well.
+    pub speed_values: u64,
     /// A log that is longer has memory flushed; none: the engine's own bound.
     pub log_bytes_max: Option<u64>,
 }
@@ -84,6 +86,7 @@ impl EngineSettings {
             loggers: args.requests.loggers,
             log_dir: args.requests.log_dir.clone(),
             speed_levels: args.requests.speed_levels,
+            speed_values: args.requests.speed_values,
             log_bytes_max: None,
             families,
             cache_bytes: args.cache_budget(),

@@ -83,6 +83,7 @@ fn options(settings: &EngineSettings) -> Options {
         loggers: Loggers { writes_max: settings.loggers as usize, ..Loggers::default() },
         speed: settings.log_dir.clone(),
         speed_levels: settings.speed_levels as usize,
+        speed_values_bytes_max: settings.speed_values,
         wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
         ..defaults
     }
@@ -121,6 +122,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("ablation", format!("{:?}", options.ablation)),
         ("loggers", options.loggers.writes_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
+        ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -129,6 +129,7 @@ impl RecoveryArgs {
             loggers: 1,
             log_dir: None,
             speed_levels: 0,
+            speed_values: 0,
             // Memory is what ends a log, not its length.
             log_bytes_max: Some(2 * self.memory.max(self.log_size) + (1 << 30)),
         }

@@ -99,5 +99,5 @@ fn check_sums(db: &Db, counted: u64, found_bytes: u64) -> Check {
 }
 
 fn is_data(name: &str) -> bool {
-    name.ends_with(".ksst") || name.ends_with(".ksst-1") || name.ends_with(".vsst")
+    [".ksst", ".ksst-1", ".vsst", ".vsst-1"].iter().any(|end| name.ends_with(end))
 }

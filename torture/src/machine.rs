@@ -71,6 +71,11 @@ fn with_speed(env: Env) -> Env {
     }
 }
 
+/// True if the case has a second disk.
+pub(crate) fn has_two_disks() -> bool {
+    ON_TWO_DISKS.get()
+}
+
 /// True if the case runs on LavaFS.
 pub(crate) fn is_lavafs() -> bool {
     ON_LAVAFS.get()

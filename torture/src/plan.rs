@@ -1,5 +1,6 @@
 //! Random choices: options, keys, values. Small sizes, so that a hundred operations cross every threshold.
 
+use crate::machine;
 use crate::state::Change;
 use io::Rng;
 use lavastore::{
@@ -71,8 +72,17 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     // Says something only where there are two disks, and may be another one at each opening.
     let limited =
         Options { speed_levels: pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]), ..limited };
+    let limited = Options { speed_values_bytes_max: speed_values(rng), ..limited };
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
+}
+
+/// Hot values on the second disk, where there is one: as many as come, in most cases.
+fn speed_values(rng: &Rng) -> u64 {
+    match machine::has_two_disks() {
+        true => pick(&mut aside(rng, 0x0076_616c_7565), &[0, 16 << 10, 1 << 40, 1 << 40]),
+        false => 0,
+    }
 }
 
 fn without_limit(rng: &mut Rng) -> Options {
@@ -190,7 +200,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} ({} fast) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} ({} fast, {} B of values) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -210,6 +220,7 @@ pub(crate) fn describe(options: &Options) -> String {
         f.level_multiplier,
         f.levels,
         options.speed_levels,
+        options.speed_values_bytes_max,
         f.l0_compaction_files,
         f.l0_slowdown_files,
         f.l0_stop_files,

@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 20] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -32,6 +32,8 @@ const KINDS: [Kind; 18] = [
     (SCRUBBED, |s| s.scrub_passes),
     (ON_SPEED, |s| s.speed_tables),
     ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
+    (VALUES_ON_SPEED, |s| s.speed_values),
+    ("files of hot values without room on the second disk", |s| s.speed_values_elsewhere),
 ];
 
 /// Rows of requests count these themselves.
@@ -45,6 +47,7 @@ const SEPARATED: &str = "gets of separated values";
 const PLACED: &str = "values placed in the log";
 const NOT_PLACED: &str = "writes without room to place their values";
 const ON_SPEED: &str = "tables on the second disk";
+const VALUES_ON_SPEED: &str = "files of hot values on the second disk";
 const SCRUBBED: &str = "passes of the scrub";
 
 thread_local! {
@@ -87,7 +90,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         return None;
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs").trim_end_matches("-on-two-disks") {
-        "two-disks" => &[],
+        "two-disks" => &[ON_SPEED, VALUES_ON_SPEED],
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],

@@ -1,7 +1,7 @@
 //! Row `two-disks`: stores that get a second disk for their log and for tables, give it back, and are shown disks that are not theirs.
 //!
-//! A life is some sessions of durable writes. Between them the log moves to the other disk and back, and tables with it. How many levels are there is
-//! drawn at each opening. At any operation, of a session or of a
+//! A life is some sessions of durable writes. Between them the log moves to the other disk and back, and tables and hot values with it. How many levels are there is
+//! drawn at each opening; in every fifth life a few keys are written most of the time, so that their values are hot. At any operation, of a session or of a
 //! move, the machine dies; then the store opens with its two disks, and without the second one only if that is right; it holds what was
 //! acknowledged, and dies once more on the way. The life goes on from what one of these deaths left.
 //!
@@ -16,6 +16,7 @@ use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind};
 use crate::machine::{DIR, SPEED_DIR};
+use crate::tally;
 use io::{CreateOptions, Rng, SyncKind};
 use lavastore::testing::SimEnv;
 use lavastore::{Db, Durability, ErrorKind, FamilyOptions, Options, Volumes};
@@ -47,6 +48,8 @@ struct Life {
     moves: u64,
     /// Tables may be on the second disk; in every fourth life the log is alone there.
     has_fast_tables: bool,
+    /// A few keys are written most of the time, and their values may be on the second disk.
+    has_hot_values: bool,
 }
 
 fn volumes(sim: &SimEnv) -> Volumes {
@@ -109,7 +112,20 @@ impl Life {
         let env = if on_two { volumes(sim).env() } else { sim.env() };
         // Without a draw, and the same for all forks of one moment.
         let speed_levels = if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
-        Db::open_in(&env, DIR, &Options { speed_levels, ..options() })
+        let has_values = on_two && self.has_hot_values && !sim.op_count().is_multiple_of(5);
+        let speed_values_bytes_max = if has_values { 1 << 40 } else { 0 };
+        Db::open_in(&env, DIR, &Options { speed_levels, speed_values_bytes_max, ..options() })
+    }
+
+    /// How many writes a session has.
+    fn writes(&mut self) -> u64 {
+        if self.has_hot_values { self.rng.range(100, 400) } else { self.rng.range(1, 40) }
+    }
+
+    /// Which key is written.
+    fn key(&mut self) -> Vec<u8> {
+        let among = if self.has_hot_values && !self.rng.one_in(4) { 8 } else { 200 };
+        format!("key{:03}", self.rng.below(among)).into_bytes()
     }
 
     /// One session, with a move before it now and then, and the deaths that come in the middle of it.
@@ -126,8 +142,8 @@ impl Life {
         let db = self.open(&self.sim, self.on_two).doing(|| "open".into())?;
         ensure!(contents(&db)? == self.now, "after a closed session something is missing");
         let mut acknowledged = Vec::new();
-        for _ in 0..self.rng.range(1, 40) {
-            let key = format!("key{:03}", self.rng.below(200)).into_bytes();
+        for _ in 0..self.writes() {
+            let key = self.key();
             let value = vec![self.rng.next_u64() as u8; self.rng.below(2000) as usize];
             db.put(&key, &value).doing(|| "put".into())?;
             self.now.insert(key.clone(), value.clone());
@@ -135,7 +151,11 @@ impl Life {
             if self.rng.one_in(30) {
                 db.flush().doing(|| "flush".into())?;
             }
+            if self.has_hot_values {
+                while db.engine().run_background_step() {}
+            }
         }
+        tally::add(&db);
         db.close().doing(|| "close".into())?;
         let record = self.sim.record();
         let ops: Vec<u64> = record.mutations().into_iter().filter(|op| *op >= begun).collect();
@@ -269,6 +289,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         kept: Vec::new(),
         moves: 0,
         has_fast_tables: !seed.is_multiple_of(4),
+        has_hot_values: seed % 5 == 1,
     };
     let lived = guarded(|| {
         for session in 0..life.rng.range(2, 7) {

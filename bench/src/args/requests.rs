@@ -40,6 +40,9 @@ pub struct RequestArgs {
     /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: u64,
+    /// LavaStore: bytes of hot values that may be on that disk as well
+    #[arg(long, value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
+    pub speed_values: u64,
     /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
     /// second disk for the log is
     #[arg(long)]
@@ -58,6 +61,7 @@ impl Default for RequestArgs {
             loggers: 1,
             log_dir: None,
             speed_levels: 0,
+            speed_values: 0,
             spandb: false,
         }
     }
@@ -90,6 +94,8 @@ impl RequestArgs {
             )
         } else if self.speed_levels > 7 || (self.speed_levels > 0 && self.log_dir.is_none()) {
             Some("--speed-levels is 0 to 7, of the disk that --log-dir names")
+        } else if self.speed_values > 0 && self.log_dir.is_none() {
+            Some("--speed-values is of the disk that --log-dir names")
         } else {
             None
         }

@@ -101,6 +101,7 @@ fn open_to_write(
     mark: Option<&Mark>,
     guests: Option<Guests<'_>>,
 ) -> Result<Arc<Engine>> {
+    options.check_disks(env.fs.disks(dir).is_some())?;
     let location = Location::metered(&env, dir);
     let env = location.env(&env);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
@@ -234,9 +235,7 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
         return Err(unfinished::refusal(dir, work));
     }
     // A new store gets its first log after CURRENT is durable, so a log says that there was one.
-    let Some(file) =
-        find(|kind| kind.table().is_some() || matches!(kind, FileKind::Vsst(_) | FileKind::Log(_)))
-    else {
+    let Some(file) = find(|kind| kind.data().is_some() || matches!(kind, FileKind::Log(_))) else {
         return Ok(());
     };
     let why = format!(
@@ -307,14 +306,12 @@ pub(crate) fn check_files(
         let error = Error::corruption(format!("{problem}; {advice}"))
             .at_file(io::fs::join(dir, &kind.to_string()))
             .at_offset(offset);
-        match (kind, &mut of_log) {
-            (FileKind::Ksst(number) | FileKind::SpeedKsst(number) | FileKind::Vsst(number), _)
-                if damaged_files == DamagedFiles::Serve =>
-            {
+        match (kind.data(), &mut of_log) {
+            (Some(number), _) if damaged_files == DamagedFiles::Serve => {
                 findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
                 Ok(())
             }
-            (FileKind::Log(_), Some(of_log)) => {
+            (None, Some(of_log)) => {
                 of_log.push(error);
                 Ok(())
             }
@@ -326,7 +323,7 @@ pub(crate) fn check_files(
             check(file.kind(), file.len)?;
         }
         for file in family.version.vssts.values() {
-            check(FileKind::Vsst(file.number), file.len)?;
+            check(file.kind(), file.len)?;
         }
     }
     // Groups that are kept as storage are their engine's affair, damaged ones too.

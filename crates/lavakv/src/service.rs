@@ -22,6 +22,7 @@
 
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
+use crate::files::data_file::DataFile;
 use crate::files::log::TENANT;
 use crate::large::placement::Replayed;
 use crate::open::{overflow, settle_placed};
@@ -31,7 +32,7 @@ use io::DirEntry;
 use std::sync::Arc;
 use store::commit::Ballast;
 use version::names::{self, FileKind};
-use version::{Edit, FileMeta, Place, Record};
+use version::{Edit, FileMeta, Record};
 use wal::{Lane, PreparedGroup, RecoveryReport};
 
 /// A store that was recovered and has no log yet.
@@ -260,9 +261,13 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                     |table: &Arc<FileMeta>| table.kind() == kind || base::canary::is("copies-of-tables-left");
                 !state.table(n).is_some_and(is_it)
             }
-            Some(FileKind::Vsst(n)) => {
-                !matches!(state.place_of(n), Some(Place::Vsst { .. }))
-                    && !engine.writes.large.segments.holds(n)
+            Some(kind @ (FileKind::Vsst(n) | FileKind::SpeedVsst(n))) => {
+                let is_it = DataFile::find(&state, n).is_some_and(|file| {
+                    matches!(file, DataFile::Vsst(_))
+                        && (file.kind() == kind || base::canary::is("copies-of-values-left"))
+                });
+                let is_segment = kind == FileKind::Vsst(n) && engine.writes.large.segments.holds(n);
+                !is_it && !is_segment
             }
             Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.keeps(n),
             Some(FileKind::Room(n)) => !engine.log.keeps(n),

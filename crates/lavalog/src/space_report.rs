@@ -170,6 +170,7 @@ impl Core {
                 | FileKind::Ksst(_)
                 | FileKind::SpeedKsst(_)
                 | FileKind::Vsst(_)
+                | FileKind::SpeedVsst(_)
                 | FileKind::Tail(_),
             ) => &mut owners.engines_bytes,
             Some(FileKind::Staging | FileKind::LaneStaging(_)) => &mut owners.wal_bytes,

@@ -33,6 +33,8 @@ pub enum FileKind {
     SpeedKsst(u64),
     /// A file of separated values.
     Vsst(u64),
+    /// One that lies on the second disk of its store.
+    SpeedVsst(u64),
     /// A log group.
     Log(u64),
     /// The last values of a vSST in order of arrival, until they are durable there.
@@ -75,6 +77,7 @@ impl FileKind {
             FileKind::Ksst(n)
             | FileKind::SpeedKsst(n)
             | FileKind::Vsst(n)
+            | FileKind::SpeedVsst(n)
             | FileKind::Log(n)
             | FileKind::Tail(n)
             | FileKind::Engine { number: n, .. }
@@ -104,6 +107,33 @@ impl FileKind {
         }
     }
 
+    /// The file of values of this number: on the second disk, or in the directory.
+    pub fn of_values(number: u64, on_speed_disk: bool) -> FileKind {
+        if on_speed_disk { FileKind::SpeedVsst(number) } else { FileKind::Vsst(number) }
+    }
+
+    /// The number of a file of values, on whichever disk.
+    pub fn values(self) -> Option<u64> {
+        match self {
+            FileKind::Vsst(n) | FileKind::SpeedVsst(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The number of a table or of a file of values.
+    pub fn data(self) -> Option<u64> {
+        self.table().or(self.values())
+    }
+
+    /// The same file as it is called in the directory of its store.
+    pub fn in_directory(self) -> FileKind {
+        match self {
+            FileKind::SpeedKsst(n) => FileKind::Ksst(n),
+            FileKind::SpeedVsst(n) => FileKind::Vsst(n),
+            kind => kind,
+        }
+    }
+
     /// True for what lies on the second disk of a store that has one.
     pub fn is_of_speed_disk(self) -> bool {
         self.is_kept_on_speed_disk() || matches!(self, FileKind::Speed | FileKind::SpeedLock)
@@ -111,7 +141,12 @@ impl FileKind {
 
     /// True for what the store keeps there: that, without what the disk is known by.
     pub fn is_kept_on_speed_disk(self) -> bool {
-        self.is_of_log() || matches!(self, FileKind::SpeedKsst(_))
+        self.is_of_log() || self.is_data_of_speed_disk()
+    }
+
+    /// True for tables and files of values that lie there.
+    pub fn is_data_of_speed_disk(self) -> bool {
+        matches!(self, FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_))
     }
 
     /// True for the files of the log.
@@ -126,6 +161,7 @@ impl fmt::Display for FileKind {
             FileKind::Ksst(n) => write!(f, "{n:012}.ksst"),
             FileKind::SpeedKsst(n) => write!(f, "{n:012}.ksst-1"),
             FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
+            FileKind::SpeedVsst(n) => write!(f, "{n:012}.vsst-1"),
             FileKind::Log(n) => write!(f, "{n:012}.log"),
             FileKind::Tail(n) => write!(f, "{n:012}.tail"),
             FileKind::Engine { engine, kind, number } => write!(f, "{number:012}.e{engine}-{kind}"),
@@ -148,7 +184,7 @@ pub fn ksst(number: u64) -> String {
     FileKind::Ksst(number).to_string()
 }
 
-/// The name of the vSST `number`.
+/// The name of the vSST `number` in the store's directory.
 pub fn vsst(number: u64) -> String {
     FileKind::Vsst(number).to_string()
 }
@@ -196,6 +232,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
                     "ksst" => FileKind::Ksst(number),
                     "ksst-1" => FileKind::SpeedKsst(number),
                     "vsst" => FileKind::Vsst(number),
+                    "vsst-1" => FileKind::SpeedVsst(number),
                     "log" => FileKind::Log(number),
                     "tail" => FileKind::Tail(number),
                     "room" => FileKind::Room(number),
@@ -237,6 +274,7 @@ mod tests {
                 FileKind::Ksst(n),
                 FileKind::SpeedKsst(n),
                 FileKind::Vsst(n),
+                FileKind::SpeedVsst(n),
                 FileKind::Log(n),
                 FileKind::Tail(n),
                 FileKind::Room(n),
@@ -277,6 +315,8 @@ mod tests {
             "lock",
             "000000000007.ksst-0",
             "000000000007.ksst-2",
+            "000000000007.vsst-0",
+            "7.vsst-1",
             "000000000007.e01-0",
             "000000000007.e1-256",
             "000000000007.e-",

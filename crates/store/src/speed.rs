@@ -112,6 +112,8 @@ pub struct SpeedSpace {
     pub bytes: u64,
     /// Those of them that are tables.
     pub table_bytes: u64,
+    /// Those of them that are files of values.
+    pub value_bytes: u64,
     /// Bytes that are free there.
     pub available_bytes: u64,
 }
@@ -129,8 +131,9 @@ impl SpeedSpace {
             those.map(|entry| entry.allocated).sum()
         };
         let (bytes, table_bytes) = (sum(FileKind::is_of_speed_disk), sum(|kind| kind.table().is_some()));
+        let value_bytes = sum(|kind| kind.values().is_some());
         let available_bytes = disks.speed.space(&disks.speed_dir)?.available;
-        Ok(Some(SpeedSpace { place: disks.speed_dir, bytes, table_bytes, available_bytes }))
+        Ok(Some(SpeedSpace { place: disks.speed_dir, bytes, table_bytes, value_bytes, available_bytes }))
     }
 }
 

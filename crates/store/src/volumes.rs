@@ -4,9 +4,9 @@
 //! a directory in it, and the count of what is there. Whoever opens a file asks by the volume that the manifest names
 //! ([`Volumes::at`]), so that a store can spread over several disks without a change of the format or of its readers.
 //!
-//! A store may have a second disk for its log, and for tables ([`crate::speed`]). Then the store's directory is a name space over two disks
-//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory: a table on the second disk has
-//! another kind of name ([`crate::names::FileKind::SpeedKsst`]), which follows from the volume that the manifest has for it. A history that names a volume
+//! A store may have a second disk for its log, for tables and for values ([`crate::speed`]). Then the store's directory is a name space over two disks
+//! ([`TwoDisks`]), in which every kind of file has one place, and the location of both is the directory: a table or a file of values on the second disk has
+//! another kind of name ([`crate::names::FileKind::SpeedKsst`], [`crate::names::FileKind::SpeedVsst`]), which follows from the volume that the manifest has for it. A history that names a volume
 //! which is not here is refused when it is opened (see [`crate::manifest`]) instead of being looked for where it is not.
 
 pub mod identity;
@@ -30,7 +30,7 @@ pub struct Volume(pub u8);
 impl Volume {
     /// The store's own directory.
     pub const DIRECTORY: Volume = Volume(0);
-    /// The second disk, for the log and for tables.
+    /// The second disk, for the log, for tables and for values.
     pub const SPEED: Volume = Volume(1);
 }
 

@@ -47,6 +47,7 @@ impl World {
         let file = self.env.fs.create(&path, &options)?;
         let options = VsstOptions { alignment, ..VsstOptions::default() };
         Ok(OutputVsst {
+            volume: Default::default(),
             number,
             path: path.clone(),
             uid,

@@ -7,7 +7,7 @@ use crate::meta::vsst_meta;
 use base::{Result, Uid};
 use std::path::PathBuf;
 use table::{RecordLens, VsstBuilder};
-use version::{BlobId, VsstMeta};
+use version::{BlobId, Volume, VsstMeta};
 
 /// A vSST begun by the caller.
 pub struct OutputVsst {
@@ -15,6 +15,8 @@ pub struct OutputVsst {
     pub number: u64,
     /// Its path.
     pub path: PathBuf,
+    /// Which volume it is made on.
+    pub volume: Volume,
     /// The identity that the builder was given.
     pub uid: Uid,
     /// What writes it.
@@ -24,6 +26,7 @@ pub struct OutputVsst {
 /// The file that is open.
 struct Open {
     number: u64,
+    volume: Volume,
     builder: VsstBuilder,
     /// The user key of its last record.
     last_key: Vec<u8>,
@@ -56,9 +59,9 @@ impl Outputs {
             self.finish_file(took_over)?;
         }
         if self.open.is_none() {
-            let OutputVsst { number, path, uid: _, builder } = create()?;
+            let OutputVsst { number, path, volume, uid: _, builder } = create()?;
             self.created.push((number, path));
-            self.open = Some(Open { number, builder, last_key: Vec::new() });
+            self.open = Some(Open { number, volume, builder, last_key: Vec::new() });
         }
         let open = self.open.as_mut().expect("opened above");
         open.last_key.clear();
@@ -86,7 +89,7 @@ impl Outputs {
         let Some(open) = self.open.take() else { return Ok(()) };
         let finished = open.builder.finish(took_over.to_vec())?;
         self.finished_bytes += finished.len;
-        self.finished.push(vsst_meta(&finished)?);
+        self.finished.push(VsstMeta { volume: open.volume, ..vsst_meta(&finished)? });
         Ok(())
     }
 

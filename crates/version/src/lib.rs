@@ -27,6 +27,7 @@ pub use meta::{BlobId, Dependency, FamilyId, FileMeta, VsstClass, VsstMeta};
 pub use state::{FamilyState, KvState, Place};
 pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Record as StoreRecord};
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
+pub use store::volumes::Volume;
 pub use store::{IdMap, names};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};
 pub use witness::{FamilyWitness, ManifestWitness, TableWitness, look_through};

@@ -72,7 +72,7 @@ impl Engine for Kv {
             Place::Vsst { family } => {
                 let vssts = state.families.get(&family).map(|f| &f.version.vssts);
                 let meta = vssts.and_then(|vssts| vssts.get(&number));
-                (FileKind::Vsst(number), meta.map_or(Volume::DIRECTORY, |v| v.volume))
+                meta.map_or((FileKind::Vsst(number), Volume::DIRECTORY), |v| (v.kind(), v.volume))
             }
         };
         state.files().map(of).collect()

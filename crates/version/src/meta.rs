@@ -268,6 +268,11 @@ pub struct VsstMeta {
 }
 
 impl VsstMeta {
+    /// Which file it is: its name says on which disk. Segments are in the directory: one that is said to be elsewhere is refused.
+    pub fn kind(&self) -> FileKind {
+        FileKind::of_values(self.number, self.volume == Volume::SPEED && !self.segment)
+    }
+
     /// Checks what must hold of every vSST, whoever describes it.
     ///
     /// # Errors

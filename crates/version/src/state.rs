@@ -14,7 +14,7 @@
 //! tables take effect first, and cross-references are checked when the whole edit is in.
 
 use crate::edit::{Edit, Record};
-use crate::meta::{FamilyId, FileMeta};
+use crate::meta::{FamilyId, FileMeta, VsstMeta};
 use crate::version::Version;
 use base::{Error, Result, SeqNo};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl KvState {
         Edit(records)
     }
 
-    /// The edit that says of all tables that they are in the store's directory: as the copy of a store has them, or one that gives its
+    /// The edit that says of all tables and files of values that they are in the store's directory: as the copy of a store has them, or one that gives its
     /// second disk back.
     pub fn to_directory(&self) -> Edit {
         let mut records = Vec::new();
@@ -124,6 +124,12 @@ impl KvState {
                     records.push(Record::RemoveFile { family, level, number: meta.number });
                     records.push(Record::AddFile { family, level, meta });
                 }
+            }
+            let vssts = of.version.vssts.values();
+            for file in vssts.filter(|file| file.volume != Volume::DIRECTORY) {
+                let meta = VsstMeta { volume: Volume::DIRECTORY, ..VsstMeta::clone(file) };
+                records.push(Record::RemoveVsst { family, number: meta.number });
+                records.push(Record::AddVsst { family, meta });
             }
         }
         Edit(records)

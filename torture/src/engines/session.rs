@@ -109,11 +109,9 @@ pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>
     }
     for entry in env.fs.list(dir).doing(|| "list".into())? {
         let theirs = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_)) => {
-                !who.has_kv()
-            }
+            Some(FileKind::Tail(_)) => !who.has_kv(),
             Some(FileKind::Engine { .. }) => !who.has_toy(),
-            _ => false,
+            kind => kind.is_some_and(|kind| kind.data().is_some()) && !who.has_kv(),
         };
         if theirs {
             // What a loss of power left of a file that nobody lists may be unreadable.

@@ -87,9 +87,10 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
 /// The second disk, if there is one, for a person.
 fn speed_text(speed: Option<&SpeedSpace>) -> String {
     speed.map_or_else(String::new, |speed| {
-        let [bytes, tables, free] = [speed.bytes, speed.table_bytes, speed.available_bytes].map(human_bytes);
+        let all = [speed.bytes, speed.table_bytes, speed.value_bytes, speed.available_bytes];
+        let [bytes, tables, values, free] = all.map(human_bytes);
         format!(
-            "on the speed disk {}: {bytes} of these, {tables} in tables; free there {free}\n",
+            "on the speed disk {}: {bytes} of these, {tables} in tables, {values} in values; free there {free}\n",
             speed.place.display()
         )
     })
@@ -102,6 +103,7 @@ fn speed_json(speed: Option<&SpeedSpace>) -> Value {
             "place": speed.place.display().to_string(),
             "bytes": speed.bytes,
             "table_bytes": speed.table_bytes,
+            "value_bytes": speed.value_bytes,
             "available_bytes": speed.available_bytes,
         })
     })

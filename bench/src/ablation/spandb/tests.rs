@@ -33,6 +33,7 @@ fn what_makes_no_sense_is_refused() {
         "sync --loggers 4",
         "load --log-dir /elsewhere",
         "sync --speed-levels 1",
+        "sync --speed-values 1000",
     ] {
         assert!(args(line).check().is_err(), "{line}");
     }

@@ -22,7 +22,6 @@ use store::commit::Lane;
 use store::copy::Copy;
 use store::guest::Held;
 use store::manifest::EngineId;
-use version::names::FileKind;
 use version::{Edit, Record, State};
 
 /// `one_at_a_time`: held while the names of a checkpoint are made durable, and while its state is taken.
@@ -42,8 +41,7 @@ pub(crate) fn checkpoint(
     for family in state.families.values() {
         for file in DataFile::all_of(&family.version) {
             let here = file.kind();
-            let there = here.table().map_or(here, FileKind::Ksst);
-            copy.link_as(&here.to_string(), &there.to_string(), access)?;
+            copy.link_as(&here.to_string(), &here.in_directory().to_string(), access)?;
         }
     }
     for (_, _, file) in state.store.engine_files() {

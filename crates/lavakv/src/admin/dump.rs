@@ -33,7 +33,7 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
             let table = Ksst::open(file, number, uid, None, Arc::new(cache::Cache::new(0)))?;
             table::dump::dump(&table, DumpOptions { entries }, out)
         }
-        Some(FileKind::Vsst(number)) => {
+        Some(FileKind::Vsst(number) | FileKind::SpeedVsst(number)) => {
             dump_values(env.fs.open(path, Access::Buffered)?, number, entries, out)
         }
         Some(FileKind::Manifest(_)) => {

@@ -183,6 +183,11 @@ fn put_speed(page: &mut Page, speed: Option<&store::speed::SpeedSpace>) {
     };
     page.gauges("speed_disk_bytes", "Bytes of the store on its speed disk.", of(|speed| speed.bytes));
     page.gauges("speed_disk_table_bytes", "Those of them that are tables.", of(|speed| speed.table_bytes));
+    page.gauges(
+        "speed_disk_value_bytes",
+        "Those of them that are files of values.",
+        of(|speed| speed.value_bytes),
+    );
     page.gauges("speed_disk_available_bytes", "Bytes still free there.", of(|speed| speed.available_bytes));
 }
 

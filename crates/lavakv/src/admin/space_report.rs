@@ -296,13 +296,19 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
             Some(FileKind::Ksst(n) | FileKind::SpeedKsst(n)) if state.place_of(n).is_some() => {
                 &mut out.table_bytes
             }
-            Some(FileKind::Vsst(n)) if state.place_of(n).is_some() => &mut out.value_bytes,
-            Some(FileKind::Ksst(n) | FileKind::SpeedKsst(n) | FileKind::Vsst(n)) if listed.contains(&n) => {
+            Some(FileKind::Vsst(n) | FileKind::SpeedVsst(n)) if state.place_of(n).is_some() => {
+                &mut out.value_bytes
+            }
+            Some(FileKind::Ksst(n) | FileKind::SpeedKsst(n) | FileKind::Vsst(n) | FileKind::SpeedVsst(n))
+                if listed.contains(&n) =>
+            {
                 obsolete.insert(n, bytes);
                 &mut out.pinned_bytes
             }
             Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
-            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
+            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::SpeedVsst(_)) => {
+                &mut out.job_bytes
+            }
             // The other lanes are other engines'.
             Some(FileKind::Log(n)) if log_lane(n) != Lane::FIRST => &mut out.engines_bytes,
             Some(FileKind::Log(_) | FileKind::Room(_) | FileKind::Tail(_) | FileKind::Staging) => {

@@ -63,7 +63,7 @@ pub struct Options {
     /// whole every five seconds, removed at close. A relative path begins at the directory of the store; `METRICS` there is
     /// where `lava stats --prometheus` looks. Default: none.
     pub metrics_file: Option<PathBuf>,
-    /// The directory of a second disk, on which the log lies, all of it, and tables of the first [`Options::speed_levels`] levels. A store that has none yet gets it with this opening,
+    /// The directory of a second disk, on which the log lies, all of it, tables of the first [`Options::speed_levels`] levels, and [`Options::speed_values_bytes_max`] of hot values. A store that has none yet gets it with this opening,
     /// and from then on is opened with it and with no other ([`store::speed`]). For one on another kind of file system than the
     /// store's see [`store::speed::joined`]. Default: none, the log is in the directory of the store.
     pub speed: Option<PathBuf>,
@@ -71,6 +71,11 @@ pub struct Options {
     /// (`wal_bytes_max` and a quarter more); those for which there is none are made in the directory, and counted
     /// ([`crate::Statistics::speed_tables_elsewhere`]). What is on either disk stays there until it is compacted. Default: 0, none.
     pub speed_levels: usize,
+    /// Bytes of separated values that may be on the second disk, in the files of those that are overwritten often, which a flush parts from all others
+    /// where keys are skewed. They are made there as long as there is room beside log and tables, else in the directory, and counted
+    /// ([`crate::Statistics::speed_values_elsewhere`]); what survives their collection is in the directory. More than 0 is refused for a store without a
+    /// second disk. What is on either disk stays there until it is collected. Default: 0, none.
+    pub speed_values_bytes_max: u64,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -131,6 +136,7 @@ impl Default for Options {
             metrics_file: None,
             speed: None,
             speed_levels: 0,
+            speed_values_bytes_max: 0,
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,
@@ -169,6 +175,7 @@ impl Options {
         check("async_threads", self.async_threads, 1, 64)?;
         check("compactions_max", self.compactions_max, 0, 64)?;
         check("speed_levels", self.speed_levels, 0, limits::LEVELS_MAX)?;
+        check("speed_values_bytes_max", self.speed_values_bytes_max, 0, 1 << 50)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
         self.loggers.validate()?;
@@ -182,6 +189,16 @@ impl Options {
             check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
         }
         self.family.validate()
+    }
+
+    /// Fails if something is to be on a second disk, and none is given.
+    pub(crate) fn check_disks(&self, has_speed_disk: bool) -> Result<()> {
+        match self.speed_values_bytes_max > 0 && !has_speed_disk {
+            true => Err(Error::invalid(
+                "option speed_values_bytes_max is for a store with a speed disk: name the disk",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// A page takes the place of what has its name: of no file of a store.
@@ -534,11 +551,12 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 21] = [
+        let cases: [(&str, Change); 22] = [
             ("background_threads", |o| o.background_threads = 0),
             ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
             ("speed_levels", |o| o.speed_levels = 8),
+            ("speed_values_bytes_max", |o| o.speed_values_bytes_max = u64::MAX),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
             ("loggers.writes_max", |o| o.loggers.writes_max = 4),

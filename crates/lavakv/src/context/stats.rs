@@ -72,6 +72,10 @@ counters! {
     speed_tables,
     /// Tables that belong there and were made in the directory, since the speed disk had no room for them beside what the log needs.
     speed_tables_elsewhere,
+    /// Files of hot values that were made on the speed disk (`speed_values_bytes_max`).
+    speed_values,
+    /// Those that belong there and were made in the directory, since the speed disk had no room for them, or as many as it may have.
+    speed_values_elsewhere,
     /// Pieces that compactions were merged in, at least one each; moves have none. More than one are merged by several threads.
     compaction_pieces,
     /// Compactions that level 0 waited for, because the levels below it were full (compaction policy `vlsm`).

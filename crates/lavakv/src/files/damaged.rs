@@ -12,6 +12,7 @@
 //! Nothing of this is durable: missing files and wrong lengths are found again by the next open, damage inside a file by
 //! the next job that meets it. A value file that is set aside goes like any other once nothing refers to it.
 
+use crate::context::Context;
 use crate::context::event::DamagedFile;
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, HashSet, Result};
@@ -100,17 +101,20 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
     matches!(error.kind(), Corruption | Io | NotFound | Unsupported)
 }
 
-/// What the file is, if it is one of the store's directory.
-pub(crate) fn kind_of(dir: &Path, path: &Path) -> Option<FileKind> {
-    names::parse(path.file_name()?.to_str().filter(|_| path.parent() == Some(dir))?)
+/// What the file is, if it is one of the store's: in its directory, or on its second disk, where errors name what lies there.
+pub(crate) fn kind_of(context: &Context, path: &Path) -> Option<FileKind> {
+    let (parent, kind) = (path.parent()?, names::parse(path.file_name()?.to_str()?)?);
+    let is_there = || {
+        let disks = context.env.fs.disks(&context.dir);
+        let is_of_it = kind.is_of_speed_disk() && disks.is_some_and(|disks| disks.speed_dir == parent);
+        is_of_it && !base::canary::is("damage-on-the-speed-disk-stops-the-store")
+    };
+    (parent == context.dir || is_there()).then_some(kind)
 }
 
 /// The number of a file of data of the store.
-pub(crate) fn number_of(dir: &Path, path: &Path) -> Option<u64> {
-    match kind_of(dir, path)? {
-        FileKind::Vsst(number) => Some(number),
-        kind => kind.table(),
-    }
+pub(crate) fn number_of(context: &Context, path: &Path) -> Option<u64> {
+    kind_of(context, path)?.data()
 }
 
 /// Says of an error met in a table which keys it may concern.

@@ -37,7 +37,7 @@ impl DataFile {
     pub fn kind(&self) -> FileKind {
         match self {
             DataFile::Table(meta) => meta.kind(),
-            DataFile::Vsst(meta) => FileKind::Vsst(meta.number),
+            DataFile::Vsst(meta) => meta.kind(),
         }
     }
 

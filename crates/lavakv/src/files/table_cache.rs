@@ -64,7 +64,7 @@ impl TableCache {
     }
 
     fn open_vsst<S: Source>(&self, meta: &VsstMeta, source: &mut S) -> Result<OpenFile, S::Stop> {
-        let open = || self.open_file(meta.volume, &names::vsst(meta.number));
+        let open = || self.open_file(meta.volume, &meta.kind().to_string());
         let handle = source.file(meta.number, open)?;
         let path = handle.path().to_owned();
         let vsst = Vsst::open_from(handle, meta.number, meta.uid, self.cache.clone(), source);

@@ -251,8 +251,12 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
                 let entry = (&*self.key, found.seq, kind);
                 let version = &self.read_state.version;
                 let content =
-                    fetch::content(&self.tree, version, entry, &found.value, self.fill_cache, source)?;
-                Ok(Some(Some(content)))
+                    fetch::content(&self.tree, version, entry, &found.value, self.fill_cache, source);
+                let is_failure = content.as_ref().is_err_and(|stop| !stop.is_wait());
+                if is_failure && base::canary::is("missing-speed-values-read-past") {
+                    return Ok(None);
+                }
+                Ok(Some(Some(content?)))
             }
         }
     }

@@ -44,8 +44,7 @@ pub(super) struct Files {
 impl Files {
     /// True if there is a file of data of LavaKV's.
     pub fn have_keys(&self) -> bool {
-        let is_of_keys =
-            |kind: &FileKind| kind.table().is_some() || matches!(kind, FileKind::Vsst(_) | FileKind::Tail(_));
+        let is_of_keys = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Tail(_));
         self.named.keys().any(is_of_keys)
     }
 }
@@ -60,7 +59,7 @@ pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
         let Some(kind) = names::parse(&entry.name) else { continue };
         let path = io::fs::join(dir, &entry.name);
         let place = Place { path, len: entry.len };
-        if kind.table().is_some() || matches!(kind, FileKind::Vsst(_)) {
+        if kind.data().is_some() {
             match end_of(env, &place)? {
                 Some((what, uid, len)) => {
                     let place = Place { len, ..place.clone() };

@@ -72,7 +72,7 @@ pub(super) fn scan_with(
         demote(&mut witness);
     }
     let values = Values::new(env, dir, &cache, &files, witness.state.as_ref());
-    values.missing.iter().for_each(|e| report.damage(e));
+    values.missing().iter().for_each(|e| report.damage(e));
     let mut found = Found { cache, witness, files, tables: Vec::new(), values, report, has_records: false };
     match found.witness.state.clone() {
         Some(state) => {

@@ -51,6 +51,7 @@ impl Target {
             error_if_exists: true,
             family: own,
             speed: None,
+            speed_values_bytes_max: 0,
             ..options.clone()
         };
         let (env, into) = places.into;

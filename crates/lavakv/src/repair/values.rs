@@ -47,6 +47,25 @@ enum Opened {
     No(Error),
 }
 
+/// Files that the manifest lists and that are not there.
+#[derive(Default)]
+struct MissingFiles {
+    errors: Vec<Error>,
+    /// The names that lead to one, with its place in `errors`.
+    names: HashMap<BlobId, usize>,
+}
+
+impl MissingFiles {
+    fn add(&mut self, names: &[BlobId], error: Error) {
+        self.names.extend(names.iter().map(|&name| (name, self.errors.len())));
+        self.errors.push(error);
+    }
+
+    fn of(&self, name: BlobId) -> Option<Error> {
+        self.errors.get(*self.names.get(&name)?).cloned()
+    }
+}
+
 /// Offset and length of each record of a file, by user key and sequence.
 type Records = HashMap<(Vec<u8>, SeqNo), (u64, u64)>;
 
@@ -60,8 +79,7 @@ pub(super) struct Values {
     by_uid: HashMap<Uid, usize>,
     /// The files that a name may lead to, the likeliest first.
     names: HashMap<BlobId, Vec<usize>>,
-    /// Listed by the manifest and not there.
-    pub missing: Vec<Error>,
+    missing: MissingFiles,
     opened: HashMap<usize, Opened>,
     searched: HashMap<usize, Records>,
     placed: HashMap<u64, Option<Arc<dyn ReadFile>>>,
@@ -81,7 +99,7 @@ impl Values {
             files: Vec::new(),
             by_uid: HashMap::default(),
             names: HashMap::default(),
-            missing: Vec::new(),
+            missing: MissingFiles::default(),
             opened: HashMap::default(),
             searched: HashMap::default(),
             placed: HashMap::default(),
@@ -101,18 +119,24 @@ impl Values {
         values
     }
 
+    /// The files that the manifest lists and that are not there.
+    pub fn missing(&self) -> &[Error] {
+        &self.missing.errors
+    }
+
     /// A file that the manifest names.
     fn take_listed(&mut self, files: &Files, meta: &VsstMeta, names: &[BlobId]) {
         let (number, uid) = (meta.number, meta.uid);
         let expected = if meta.segment { Kind::Segment } else { Kind::Vsst };
         let (kind, place) = match files.known.get(&uid) {
             Some((kind, place)) => (*kind, place.clone()),
-            None => match files.named.get(&FileKind::Vsst(number)) {
+            None => match files.named.get(&meta.kind()) {
                 // It says nothing of itself: what lies where it should be is searched.
                 Some(place) => (expected, Place { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
                     let why = "a file of values that the manifest names is missing";
-                    self.missing.push(Error::corruption(why).at_file(self.dir.join(names::vsst(number))));
+                    let error = Error::corruption(why).at_file(self.dir.join(meta.kind().to_string()));
+                    self.missing.add(names, error);
                     return;
                 }
             },
@@ -134,10 +158,11 @@ impl Values {
             _ => match Vsst::open(file, 0, uid, self.cache.clone()) {
                 Ok(vsst) => (vsst.properties().identity.number, vsst.properties().took_over.clone()),
                 // What it is called is all that is left to go by.
-                Err(_) => match place.path.file_name().and_then(|n| names::parse(&n.to_string_lossy())) {
-                    Some(FileKind::Vsst(number)) => (number, Vec::new()),
-                    _ => return,
-                },
+                Err(_) => {
+                    let named = place.path.file_name().and_then(|n| names::parse(&n.to_string_lossy()));
+                    let Some(number) = named.and_then(FileKind::values) else { return };
+                    (number, Vec::new())
+                }
             },
         };
         self.add(ValueFile { number, uid, kind, place: place.clone() }, std::iter::once(number).chain(names));
@@ -186,7 +211,7 @@ impl Values {
                 return Ok(Found::Bytes(found));
             }
         }
-        Err(first.unwrap_or_else(|| {
+        Err(first.or_else(|| self.missing.of(name)).unwrap_or_else(|| {
             let why = "the file of a value is missing, or does not say what it is";
             Error::corruption(why).at_file(self.dir.join(names::vsst(name)))
         }))

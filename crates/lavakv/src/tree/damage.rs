@@ -8,7 +8,7 @@ use crate::files::data_file::DataFile;
 use base::{Error, key};
 use std::sync::Arc;
 use table::SegmentReference;
-use version::names::{self, FileKind};
+use version::names;
 use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
 
 /// The family of a file of data, and what it is.
@@ -20,7 +20,7 @@ fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
 fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
     let (kind, bytes, ends, table) = match found {
         DataFile::Table(f) => (f.kind(), f.len, (&f.smallest, &f.largest), Some(f.clone())),
-        DataFile::Vsst(v) => (FileKind::Vsst(v.number), v.len, (&v.smallest, &v.largest), None),
+        DataFile::Vsst(v) => (v.kind(), v.len, (&v.smallest, &v.largest), None),
     };
     let told = DamagedFile {
         file: kind.to_string(),

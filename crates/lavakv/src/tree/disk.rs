@@ -32,7 +32,7 @@ pub(crate) fn of_new_table(tree: &Tree, level: usize, expected_len: u64) -> Volu
 
 /// Bytes that are to be free on the speed disk for a table more: for what the log may still grow there, a quarter more than its bound, and for
 /// a table of each thread, since as many may have begun one of which nothing is written.
-fn wanted_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
+pub(super) fn wanted_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
     let log_bytes_max = options.wal_bytes_max.saturating_add(options.wal_bytes_max / 4);
     let tables = expected_len.saturating_mul(options.background_threads as u64);
     log_bytes_max.saturating_sub(log_bytes).saturating_add(tables)

@@ -1,13 +1,14 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
-use super::{Tree, disk};
+use super::{Tree, disk, speed_values};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting};
 use base::Result;
 use base::range_del::FragmentedRangeTombstones;
-use io::CreateOptions;
+use io::{AppendFile, CreateOptions};
 use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
+use std::path::PathBuf;
 use std::sync::Arc;
 use store::volumes::Volume;
 use table::vsst::{VsstBuilder, VsstOptions};
@@ -71,15 +72,43 @@ impl VsstFiles {
     pub fn create(&self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         let tree = &*self.tree;
         let number = tree.files.manifest.allocate_file_number();
-        let path = tree.context.path(&names::vsst(number));
-        let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
+        let (volume, path, file) = self.begin(number, class)?;
         let identity = identity(tree, &self.family, number, self.level, self.job, &self.inputs);
         let uid = identity.uid;
         let options = VsstOptions { compression: self.family.options().compression, alignment };
         let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(tree.files.cache.clone()));
         builder.set_created(tree.context.env.clock.unix_seconds());
         builder.set_class(class as u8);
-        Ok(OutputVsst { number, path, uid, builder })
+        Ok(OutputVsst { number, path, volume, uid, builder })
+    }
+
+    /// The file, on the disk that is the one for its class, or in the directory.
+    fn begin(&self, number: u64, class: VsstClass) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
+        let (tree, stats) = (&*self.tree, &self.tree.context.stats);
+        let create = |volume| {
+            let kind = FileKind::of_values(number, volume == Volume::SPEED);
+            let path = tree.context.path(&kind.to_string());
+            let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
+            Ok((volume, path, file))
+        };
+        let options = self.family.options();
+        let expected_len = self.expected_len.min(options.vsst_bytes);
+        let volume = speed_values::of_new_file(tree, class, expected_len, options.file_bytes);
+        if volume == Volume::SPEED {
+            match create(volume) {
+                Err(e) if speed_values::is_refusal(tree, &e) => {
+                    tree.speed_refusals.refused_at(tree.context.now_ns());
+                }
+                created => {
+                    stats.speed_values.add(u64::from(created.is_ok()));
+                    return created;
+                }
+            }
+        }
+        if class == VsstClass::Hot && tree.context.options.speed_values_bytes_max > 0 {
+            stats.speed_values_elsewhere.add(1);
+        }
+        create(Volume::DIRECTORY)
     }
 }
 

@@ -324,4 +324,15 @@ fn a_damaged_table_is_named_with_its_disk() {
     assert!(report.errors.iter().any(|e| e.to_string().contains(&name)), "{report:?}");
     let refusals = (0..2000).filter_map(|i| db.get(&key(i)).err()).collect::<Vec<_>>();
     assert!(!refusals.is_empty() && refusals.iter().all(|e| e.is_corruption()), "{refusals:?}");
+    // A job that meets it sets it aside, and the store goes on.
+    let path = Path::new(SPEED).join(&name);
+    let len = sim.env().fs.metadata(&path).unwrap().len;
+    (0..len).step_by(50).for_each(|at| sim.flip_bit(&path, at, 1).unwrap());
+    drop(db);
+    let db = open(&sim, 1);
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+    assert_eq!(told, [name]);
+    db.put(&key(0), b"new").unwrap();
+    db.flush().unwrap();
 }

@@ -14,6 +14,7 @@ mod life;
 mod options;
 mod quiet;
 mod scheduling;
+mod speed_values;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

@@ -103,10 +103,8 @@ impl Sources {
             log = lane(env, dir, None, store)?;
         }
         let is_of_keys = |entry: &DirEntry| {
-            matches!(
-                names::parse(&entry.name),
-                Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_))
-            )
+            let kind = names::parse(&entry.name);
+            kind.is_some_and(|kind| kind.data().is_some() || matches!(kind, FileKind::Tail(_)))
         };
         let lists_keys =
             state.as_ref().is_some_and(|state| state.store.engines().any(|e| e.id == EngineId::NATIVE));

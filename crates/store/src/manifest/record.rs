@@ -27,11 +27,9 @@ impl EngineId {
     /// Whose file it is; `None`: the store's own, or nobody's.
     pub fn owner(file: FileKind) -> Option<EngineId> {
         match file {
-            FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::Tail(_) => {
-                Some(EngineId::NATIVE)
-            }
             FileKind::Engine { engine, .. } => Some(EngineId(engine)),
-            _ => None,
+            FileKind::Tail(_) => Some(EngineId::NATIVE),
+            data => data.data().map(|_| EngineId::NATIVE),
         }
     }
 }

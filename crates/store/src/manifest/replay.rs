@@ -305,13 +305,9 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
         }
     };
     let lost = kinds.iter().any(|kind| match *kind {
-        FileKind::Ksst(_)
-        | FileKind::SpeedKsst(_)
-        | FileKind::Vsst(_)
-        | FileKind::Log(_)
-        | FileKind::Engine { .. } => true,
+        FileKind::Log(_) | FileKind::Engine { .. } => true,
         FileKind::Manifest(number) => !says_nothing(number),
-        _ => false,
+        kind => kind.data().is_some(),
     });
     if lost {
         Error::corruption("CURRENT is missing, but the directory holds files of a store: run `lava repair`")

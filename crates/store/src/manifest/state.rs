@@ -395,8 +395,8 @@ impl State {
         })
     }
 
-    /// Checks that every file that is listed is on a volume that there is: log groups all on one, tables on either disk, all else in the
-    /// directory.
+    /// Checks that every file that is listed is on a volume that there is: log groups all on one, tables and files of values on either disk, all else
+    /// in the directory.
     ///
     /// # Errors
     /// `Unsupported` with the file; `Corruption` if it is on a second disk, and the store has none.
@@ -408,18 +408,18 @@ impl State {
             .filter(|group| group.volume != log_volume)
             .map(|group| (FileKind::Log(group.file), group.volume));
         let listed = self.engine_files().map(|(_, file, name)| (name, file.volume));
-        let is_table = |file: FileKind, volume| file.table().is_some() && volume == Volume::SPEED;
+        let is_on_speed = |file: FileKind, volume| file.is_data_of_speed_disk() && volume == Volume::SPEED;
         let is_there = |&(file, volume): &(FileKind, Volume)| {
-            volume == Volume::DIRECTORY || (is_table(file, volume) && self.speed.is_some())
+            volume == Volume::DIRECTORY || (is_on_speed(file, volume) && self.speed.is_some())
         };
         let Some((file, volume)) =
             groups.chain(listed.chain(self.own_files()).filter(|it| !is_there(it))).next()
         else {
             return Ok(());
         };
-        let error = match is_table(file, volume) {
+        let error = match is_on_speed(file, volume) {
             true => Error::corruption(
-                "the manifest says that this table is on a speed disk, and that the store has none: run `lava repair`",
+                "the manifest says that this file is on a speed disk, and that the store has none: run `lava repair`",
             ),
             false => Error::new(
                 ErrorKind::Unsupported,

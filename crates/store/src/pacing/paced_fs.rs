@@ -27,8 +27,7 @@ pub struct PacedFs {
 /// True for tables, files of values, and what other engines keep.
 fn is_data(path: &Path) -> bool {
     let kind = path.file_name().and_then(|name| name.to_str()).and_then(names::parse);
-    use FileKind::{Engine, Ksst, SpeedKsst, Vsst};
-    matches!(kind, Some(Ksst(_) | SpeedKsst(_) | Vsst(_) | Engine { .. }))
+    kind.is_some_and(|kind| kind.data().is_some() || matches!(kind, FileKind::Engine { .. }))
 }
 
 impl FileSystem for PacedFs {

@@ -1,4 +1,4 @@
-//! The log goes to another disk, all of it in one edit; tables go back from there in the same.
+//! The log goes to another disk, all of it in one edit; tables and files of values go back from there in the same.
 //!
 //! What is copied is what the manifest lists, byte for byte, and the open pages; pages are told by the identity of their group, not by
 //! where they are. Before that the log is read to its end as an opening reads it: a manifest that has lost its end would get an edit
@@ -104,15 +104,15 @@ pub type CommitWith<'a> = dyn Fn(&Arc<Manifest>, Record) -> Result<()> + 'a;
 /// As [`give_back_with`], by somebody who knows of no engine: none has to be here that has only its log there.
 ///
 /// # Errors
-/// As there, and `Unsupported` if there are tables on the disk.
+/// As there, and `Unsupported` if there are tables or values on the disk.
 pub fn give_back(env: &Env, dir: &Path) -> Result<()> {
     let commit =
         |manifest: &Arc<Manifest>, record| manifest.commit_store(|_| Ok(vec![record]), |_| {}).map(drop);
     give_back_with(env, dir, &Engines::default(), &commit)
 }
 
-/// A store gives its speed disk back: log and tables are in its directory from then on. The store is closed. `commit` makes one edit of the
-/// record that says so of the log and of what says so of the tables, which are copied by then. A store without a speed disk has none to
+/// A store gives its speed disk back: log, tables and values are in its directory from then on. The store is closed. `commit` makes one edit of the
+/// record that says so of the log and of what says so of tables and values, which are copied by then. A store without a speed disk has none to
 /// give back: what a cut-off call left there is removed.
 ///
 /// # Errors
@@ -141,10 +141,10 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     let _held = both(store_lock, Some(lock(env, &disks)?));
     let slots = check_disk(&disks, state.uid, known)?;
     judge(env, dir, &manifest)?;
-    check_tables_known(speed, &state)?;
+    check_data_known(speed, &state)?;
     settle(&manifest)?;
     // Files are made and removed beside the store's own names only: what is copied counts for nothing before the edit.
-    copy_tables(&state, speed, capacity)?;
+    copy_data(&state, speed, capacity)?;
     let good = slots.matching(known).unwrap_or_default();
     let identity = Identity {
         store: state.uid,
@@ -165,29 +165,26 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     clear(speed)
 }
 
-/// Refuses a disk with tables on it of an engine that is not here: nobody could say that they move.
-fn check_tables_known(speed: Side<'_>, state: &State) -> Result<()> {
-    let is_unknown =
-        |kind: &FileKind| matches!(kind, FileKind::SpeedKsst(_)) && state.is_of_engine_away(*kind);
+/// Refuses a disk with tables or values on it of an engine that is not here: nobody could say that they move.
+fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
+    let is_unknown = |kind: &FileKind| kind.is_data_of_speed_disk() && state.is_of_engine_away(*kind);
     let listing = speed.fs.list(speed.dir)?;
     match listing.iter().filter_map(|entry| names::parse(&entry.name)).find(is_unknown) {
         None => Ok(()),
         Some(kind) => Err(Error::new(
             ErrorKind::Unsupported,
-            "tables of LavaKV are on the speed disk, and the store was opened without LavaKV: give the disk back with it",
+            "files of LavaKV are on the speed disk, and the store was opened without LavaKV: give the disk back with it",
         )
         .at_file(io::fs::join(speed.dir, &kind.to_string()))),
     }
 }
 
-/// Copies the tables that the manifest has there, durably, under the names that they have in the directory.
-fn copy_tables(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
-    let tables = state.files_on(Volume::SPEED).into_iter().filter_map(FileKind::table);
-    tables.into_iter().try_for_each(|number| {
-        let source = from
-            .fs
-            .open(&io::fs::join(from.dir, &FileKind::SpeedKsst(number).to_string()), Access::Buffered)?;
-        let path = io::fs::join(to.dir, &names::ksst(number));
+/// Copies the tables and files of values that the manifest has there, durably, under the names that they have in the directory.
+fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
+    let files = state.files_on(Volume::SPEED).into_iter().filter(|kind| kind.is_data_of_speed_disk());
+    files.into_iter().try_for_each(|kind| {
+        let source = from.fs.open(&io::fs::join(from.dir, &kind.to_string()), Access::Buffered)?;
+        let path = io::fs::join(to.dir, &kind.in_directory().to_string());
         match to.fs.remove(&path) {
             // Left by a move that was cut off.
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),

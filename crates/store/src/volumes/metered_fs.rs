@@ -216,9 +216,9 @@ pub struct MeteredFs {
 
 /// True for data, log, and what is no part of the store: what the ceiling may refuse.
 fn is_bounded(name: &str) -> bool {
-    use FileKind::{Engine, Ksst, Log, Room, SpeedKsst, Tail, Vsst};
+    use FileKind::{Engine, Log, Room, Tail};
     let is_bounded =
-        |kind| matches!(kind, Ksst(_) | SpeedKsst(_) | Vsst(_) | Log(_) | Room(_) | Tail(_) | Engine { .. });
+        |kind: FileKind| kind.data().is_some() || matches!(kind, Log(_) | Room(_) | Tail(_) | Engine { .. });
     names::parse(name).is_none_or(is_bounded)
 }
 

@@ -1,10 +1,10 @@
-//! One directory over two disks: a file system in which the log of one store, and some of its tables, lie elsewhere.
+//! One directory over two disks: a file system in which the log of one store, and some of its tables and values, lie elsewhere.
 //!
 //! Whoever works on the store sees the files of both in its directory, under the names that they have. Which disk a file is on follows
 //! from what it is ([`FileKind::is_of_speed_disk`]), so the answer is the same for the process that writes the store, for those that read it
 //! beside that, for repair, and after a crash: there is nothing to look up and nothing to get out of step. That the store has its log
-//! on this disk at all, and which disk it is, the manifest says ([`crate::speed`]); it says of each table on which disk it is, and with
-//! that under which kind of name, so that of two copies of one table only that one is read.
+//! on this disk at all, and which disk it is, the manifest says ([`crate::speed`]); it says of each table, and of each file of
+//! values, on which disk it is, and with that under which kind of name, so that of two copies of one only that one is read.
 //!
 //! * A file has a path on one disk; errors name it there, so that who reads them knows which disk it was.
 //! * A sync of the directory is one of both. The disk of the log comes first: what an edit names on it is durable before.

@@ -96,7 +96,7 @@ impl World {
         let options = VsstOptions { compression: self.compression, alignment };
         let mut builder = VsstBuilder::new(file, &path, identity, &options, None);
         builder.set_class(class as u8);
-        Ok(OutputVsst { number, path, uid, builder })
+        Ok(OutputVsst { number, path, volume: Default::default(), uid, builder })
     }
 
     pub fn begin_table(&mut self, level: u32) -> Result<KsstBuilder> {

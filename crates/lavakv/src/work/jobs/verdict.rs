@@ -5,12 +5,14 @@
 //!   is in doubt.
 //! * It comes from reading a file that the manifest lists: the file is set aside (`files::damaged`). A failure that says that
 //!   stored bytes are wrong and names no file sets all of the job's inputs aside.
+//! * The speed disk had no room for a file of values: the job is made again, and writes it in the directory (`tree::speed_values`).
 //! * There was no room: jobs are tried again, and what was kept for them is given up.
 //! * Anything else poisons the store, as what was written is in doubt.
 
 use super::Jobs;
 use crate::context::event::Event;
 use crate::files::damaged::{is_of_reading, kind_of, number_of};
+use crate::tree::speed_values;
 use base::{Error, ErrorKind};
 use std::path::Path;
 use store::commit::Ballast;
@@ -21,6 +23,10 @@ impl Jobs {
     pub fn job_failed(&self, error: Error, inputs: &[u64]) {
         if error.is_passing() && error.file().is_some_and(|path| self.is_thrown_away(path)) {
             self.context.health.busy_at(self.context.now_ns(), &error);
+        } else if speed_values::is_refusal(&self.tree, &error)
+            && !base::canary::is("refusals-of-the-speed-disk-forgotten")
+        {
+            self.tree.speed_refusals.refused_at(self.context.now_ns());
         } else if !self.sets_aside(&error, inputs) {
             self.judge(&error);
         }
@@ -46,15 +52,13 @@ impl Jobs {
     /// True if what a job writes to a file is nobody's before the job has come to its end.
     fn is_thrown_away(&self, path: &Path) -> bool {
         let manifest = &self.files.manifest;
-        match kind_of(&self.context.dir, path) {
-            Some(FileKind::Ksst(_) | FileKind::SpeedKsst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => {
-                true
-            }
+        match kind_of(&self.context, path) {
+            Some(FileKind::CurrentTemp) => true,
             Some(FileKind::Log(number)) => manifest.state().store.log_group_in(number).is_none(),
             Some(FileKind::Manifest(number)) => {
                 !manifest.live_manifest_files().contains(&names::manifest(number))
             }
-            _ => false,
+            kind => kind.is_some_and(|kind| kind.data().is_some()),
         }
     }
 
@@ -65,7 +69,7 @@ impl Jobs {
         }
         match error.file() {
             Some(path) => {
-                let number = number_of(&self.context.dir, path);
+                let number = number_of(&self.context, path);
                 number.is_some_and(|number| self.tree.set_aside(number, error))
             }
             None => {

@@ -1,0 +1,392 @@
+//! Hot values on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
+
+use crate::common::*;
+use crate::*;
+use lavastore_lavakv::io::{CreateOptions, SyncKind};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
+use lavastore_lavakv::speed::{give_back, joined};
+use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, RepairOptions};
+use std::path::{Path, PathBuf};
+
+const SPEED: &str = "/speed";
+const KEYS: u64 = 600;
+/// These take three quarters of the writes.
+const HOT_KEYS: u64 = KEYS / 20;
+const VALUE_LEN: usize = 300;
+const NO_BOUND: u64 = 1 << 40;
+
+fn with_bound(bytes: u64) -> Options {
+    Options { speed: Some(PathBuf::from(SPEED)), speed_values_bytes_max: bytes, ..apart(100) }
+}
+
+fn open(sim: &SimEnv, bytes: u64) -> Db {
+    Db::open_in(sim.env(), DIR, with_bound(bytes)).unwrap()
+}
+
+fn both(sim: &SimEnv) -> Env {
+    joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(SPEED))
+}
+
+/// The files of values in a directory, by their names there, with what they occupy.
+fn values(env: &Env, dir: &str) -> Vec<(String, u64)> {
+    let listed = env.fs.list(Path::new(dir)).unwrap_or_default().into_iter();
+    listed.filter(|e| e.name.contains(".vsst")).map(|e| (e.name, e.allocated)).collect()
+}
+
+fn names(env: &Env, dir: &str) -> Vec<String> {
+    values(env, dir).into_iter().map(|(name, _)| name).collect()
+}
+
+fn class(env: &Env, dir: &str, name: &str) -> String {
+    let mut text = String::new();
+    lavastore_lavakv::dump::dump(env, &Path::new(dir).join(name), false, &mut text).unwrap();
+    text.split("class ").nth(1).unwrap().chars().take(1).collect()
+}
+
+/// A few keys far more often than all others.
+fn any_key(rng: &mut Rng) -> u64 {
+    let among = if rng.one_in(4) { KEYS } else { HOT_KEYS };
+    rng.below(among)
+}
+
+/// Overwrites some keys far more often than others; `each` is asked after every step of background work.
+fn churn(db: &Db, model: &mut Model, (seed, writes): (u64, u64), mut each: impl FnMut(&Db)) {
+    let mut rng = Rng::new(seed);
+    for round in 0..writes {
+        let i = any_key(&mut rng);
+        fill_long(db, model, std::iter::once(i), seed * 1_000_000 + round, VALUE_LEN);
+        while db.run_background_step() {
+            each(db);
+        }
+    }
+}
+
+/// A closed store with hot values on the speed disk.
+fn store(seed: u64) -> (SimEnv, Model) {
+    let (sim, mut model) = (SimEnv::new(seed), Model::new());
+    let db = open(&sim, NO_BOUND);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    churn(&db, &mut model, (seed, KEYS * 5), |_| {});
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert!(!values(&sim.env(), SPEED).is_empty() && !values(&sim.env(), DIR).is_empty());
+    (sim, model)
+}
+
+#[test]
+fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = (SimEnv::new(1), Model::new());
+    let db = open(&sim, NO_BOUND);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    let (mut hot, mut most) = (0, 0);
+    churn(&db, &mut model, (1, KEYS * 6), |db| {
+        if db.stats().flushes == hot {
+            return;
+        }
+        hot = db.stats().flushes;
+        most = most.max(values(&sim.env(), SPEED).len());
+        for dir in [DIR, SPEED] {
+            for file in names(&sim.env(), dir) {
+                // One that a job has begun says nothing yet.
+                if !db.live_files().files.contains(&file) {
+                    continue;
+                }
+                assert_eq!(class(&sim.env(), dir, &file) == "1", dir == SPEED, "{dir} {file}");
+                assert_eq!(file.ends_with(".vsst-1"), dir == SPEED, "{dir} {file}");
+            }
+        }
+    });
+    let stats = db.stats();
+    assert!(stats.speed_values > 20 && stats.speed_values_elsewhere == 0 && most > 3, "{most} {stats:?}");
+    assert!(stats.gc_runs > 5, "{stats:?}");
+    settle(&db);
+    let space = db.space().unwrap().speed.unwrap();
+    let there: u64 = values(&sim.env(), SPEED).iter().map(|(_, bytes)| bytes).sum();
+    assert!(there > 0 && space.value_bytes == there && space.bytes > there, "{space:?}");
+    let listed = both(&sim).fs.list(Path::new(DIR)).unwrap();
+    ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
+    let mut found: Vec<String> = listed.into_iter().map(|entry| entry.name).collect();
+    found.retain(|name| name.contains(".vsst") || name.contains(".ksst"));
+    assert_eq!(found, db.live_files().files);
+    assert!(db.verify().unwrap().errors.is_empty());
+    let reader = Db::open_read_only_in(sim.env(), DIR, with_bound(0)).unwrap();
+    reads_back(&reader, &model);
+    drop(reader);
+    db.close().unwrap();
+    // From now on none, and what is there goes as its values do.
+    let db = open(&sim, 0);
+    reads_back(&db, &model);
+    assert!(!values(&sim.env(), SPEED).is_empty());
+    fill_long(&db, &mut model, 0..KEYS, 9_000_000_000, VALUE_LEN);
+    compact(&db);
+    settle(&db);
+    assert_eq!(names(&sim.env(), SPEED), Vec::<String>::new());
+    reads_back(&db, &model);
+}
+
+/// The bound is one of all that is there, files of jobs included; what is more is in the directory.
+#[test]
+fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
+    let (sim, fast, mut model) = (SimEnv::new(2), SimEnv::new(3), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let own = |bytes| Options { speed: None, ..with_bound(bytes) };
+    let log_bytes = small().wal_bytes_max + small().wal_bytes_max / 4;
+    fast.set_capacity(Some(log_bytes + (8 << 10)));
+    let db = Db::open_in(env.clone(), DIR, own(NO_BOUND)).unwrap();
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    churn(&db, &mut model, (4, KEYS * 4), |_| {});
+    let stats = db.stats();
+    assert!(stats.speed_values_elsewhere > 5 && stats.speed_values == 0, "{stats:?}");
+    db.close().unwrap();
+    fast.set_capacity(None);
+    let bound = 40 << 10;
+    let db = Db::open_in(env, DIR, own(bound)).unwrap();
+    let mut most = 0;
+    churn(&db, &mut model, (5, KEYS * 4), |_| {
+        most = most.max(values(&fast.env(), SPEED).iter().map(|(_, bytes)| bytes).sum::<u64>());
+    });
+    let stats = db.stats();
+    assert!(stats.speed_values > 0 && stats.speed_values_elsewhere > 0, "{stats:?}");
+    // A file ends behind the record with which it has its size.
+    assert!(most > bound / 2 && most <= bound + (8 << 10), "{most}");
+    reads_back(&db, &model);
+}
+
+#[test]
+fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = store(6);
+    let db = open(&sim, NO_BOUND);
+    db.checkpoint("/copy").unwrap();
+    reads_back(&db, &model);
+    db.close().unwrap();
+    let copy = Db::open_in(sim.env(), "/copy", apart(100)).unwrap();
+    reads_back(&copy, &model);
+    assert!(copy.verify().unwrap().errors.is_empty());
+    assert!(names(&sim.env(), "/copy").iter().all(|name| name.ends_with(".vsst")));
+    let strict = store::speed::give_back(&both(&sim), Path::new(DIR));
+    assert_eq!(strict.unwrap_err().kind(), ErrorKind::Unsupported, "nobody speaks for the values");
+    give_back(&both(&sim), Path::new(DIR)).unwrap();
+    assert_eq!(names(&sim.env(), SPEED), Vec::<String>::new());
+    let db = Db::open_in(sim.env(), DIR, apart(100)).unwrap();
+    reads_back(&db, &model);
+    churn(&db, &mut model, (7, KEYS), |_| {});
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.close().unwrap();
+    let db = open(&sim, NO_BOUND);
+    churn(&db, &mut model, (8, KEYS * 3), |_| {});
+    assert!(!values(&sim.env(), SPEED).is_empty());
+    reads_back(&db, &model);
+}
+
+/// Values that are needed and not there are told, by the name of their file, and no older one is shown.
+#[test]
+fn missing_values_are_damage_and_no_older_value_is_shown() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(9);
+    let lost = names(&sim.env(), SPEED);
+    let fork = sim.fork(1);
+    lost.iter().for_each(|name| fork.env().fs.remove(&Path::new(SPEED).join(name)).unwrap());
+    let strict = Options { damaged_files: DamagedFiles::Refuse, ..with_bound(NO_BOUND) };
+    let refusal = Db::open_in(fork.env(), DIR, strict).unwrap_err();
+    let named = refusal.file().and_then(|file| file.file_name()?.to_str()).unwrap_or_default();
+    assert!(refusal.is_corruption() && lost.iter().any(|name| name == named), "{refusal}");
+    let db = open(&fork, NO_BOUND);
+    let mut told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+    told.sort();
+    assert_eq!(told, lost);
+    let mut refusals = 0;
+    for (key, value) in &model {
+        match db.get(key) {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "an older value is shown"),
+            Err(e) => {
+                assert!(e.to_string().contains(".vsst-1"), "{e}");
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals >= 10, "{refusals}");
+    assert!(try_contents(&db, db.default_column_family()).is_err());
+    drop(db);
+    // Without the disk altogether the store is refused, and a repair names each key that is lost.
+    let fork = sim.fork(2);
+    fork.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
+    refused(Db::open_in(fork.env(), DIR, apart(100)), ErrorKind::InvalidArgument, DIR);
+    let options = RepairOptions { options: with_bound(NO_BOUND), ..RepairOptions::default() };
+    let without = RepairOptions { without_speed: true, ..options.clone() };
+    let report = Db::repair_in(&fork.env(), DIR, &fork.env(), "/new", &without).unwrap();
+    for name in &lost {
+        assert!(report.damaged.iter().any(|it| it.file.ends_with(name)), "{name}: {:?}", report.damaged);
+    }
+    let kept = contents(&Db::open_in(fork.env(), "/new", apart(100)).unwrap());
+    let mut gone = 0;
+    for (key, value) in &model {
+        match kept.get(key) {
+            Some(found) => assert_eq!(found, value, "an older value is saved"),
+            None => {
+                let mut of_values = report.lost.iter().filter(|range| range.file.ends_with(".vsst-1"));
+                assert!(of_values.any(|range| range.covers(0, key)), "{key:?} is lost and not told");
+                gone += 1;
+            }
+        }
+    }
+    assert_eq!(gone, refusals);
+    // It is there: nothing is lost, with the manifest and without.
+    let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &options).unwrap();
+    assert!(report.lost.is_empty(), "{report:?}");
+    reads_back(&Db::open_in(sim.env(), "/newer", apart(100)).unwrap(), &model);
+    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
+        if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {
+            sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
+        }
+    }
+    Db::repair_in(&both(&sim), DIR, &sim.env(), "/newest", &options).unwrap();
+    reads_back(&Db::open_in(sim.env(), "/newest", apart(100)).unwrap(), &model);
+}
+
+/// What a job had not finished, and what a move left, is rubbish on whichever disk: which name the manifest has decides.
+#[test]
+fn of_two_copies_of_a_file_of_values_the_one_that_the_manifest_names_is_read() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(10);
+    let (fast, slow) = (names(&sim.env(), SPEED), names(&sim.env(), DIR));
+    let put = |path: PathBuf| {
+        let mut file = sim.env().fs.create(&path, &CreateOptions::default()).unwrap();
+        file.append(&[7; 5000]).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+    };
+    fast.iter().for_each(|name| put(Path::new(DIR).join(name.trim_end_matches("-1"))));
+    slow.iter().for_each(|name| put(Path::new(SPEED).join(format!("{name}-1"))));
+    put(Path::new(SPEED).join("000000777777.vsst-1"));
+    put(Path::new(DIR).join("000000777778.vsst"));
+    let reader = Db::open_read_only_in(sim.env(), DIR, with_bound(0)).unwrap();
+    reads_back(&reader, &model);
+    drop(reader);
+    let db = open(&sim, NO_BOUND);
+    reads_back(&db, &model);
+    assert_eq!((names(&sim.env(), SPEED), names(&sim.env(), DIR)), (fast, slow), "and nothing else is left");
+}
+
+/// At every point of a session with values on both disks, and of giving the disk back, the store is what was promised.
+#[test]
+fn a_crash_leaves_each_value_where_the_manifest_says() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let mut tried = 0;
+    for (seed, gives) in [(11, false), (12, true)] {
+        let (sim, model) = store(seed);
+        let begun = sim.op_count();
+        match gives {
+            true => give_back(&both(&sim), Path::new(DIR)).unwrap(),
+            false => {
+                let db = open(&sim, NO_BOUND);
+                let mut rng = Rng::new(seed);
+                for _ in 0..400 {
+                    // The same values again: whichever version survives is the one the model has.
+                    let i = any_key(&mut rng);
+                    db.put(&key(i), &model[&key(i)]).unwrap();
+                    db.run_background_step();
+                }
+                compact(&db);
+                settle(&db);
+                db.close().unwrap();
+            }
+        }
+        let record = sim.record();
+        let ops: Vec<u64> = record.mutations().into_iter().filter(|op| *op >= begun).collect();
+        for (n, &op) in ops.iter().enumerate().step_by(ops.len().div_ceil(120)) {
+            for (kind, salt) in [(CrashKind::ProcessKill, 0), (CrashKind::PowerLoss, n as u64)] {
+                let after = record.crash_at(op, kind, op * 3 + salt);
+                let say = format!("seed {seed}, {kind:?} at operation {op}");
+                let db = Db::open_in(after.env(), DIR, with_bound(NO_BOUND))
+                    .unwrap_or_else(|e| panic!("{say}: {e}"));
+                assert!(db.damaged_files().is_empty(), "{say}: {:?}", db.damaged_files());
+                assert!(contents(&db) == model, "{say}");
+                let report = db.verify().unwrap();
+                assert!(report.errors.is_empty(), "{say}: {report:?}");
+                db.close().unwrap();
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 200, "{tried}");
+}
+
+/// A disk that refuses what it has told room for: the flush is made again, and writes in the directory.
+#[test]
+fn a_refusal_of_the_disk_stops_no_flush() {
+    for kind in [OpKind::Append, OpKind::Create] {
+        let (sim, fast, mut model) = (SimEnv::new(13), SimEnv::new(14), Model::new());
+        let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+        let own = || Options { speed: None, ..with_bound(NO_BOUND) };
+        let db = Db::open_in(env.clone(), DIR, own()).unwrap();
+        fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+        churn(&db, &mut model, (13, KEYS * 4), |_| {});
+        let before = db.stats();
+        assert!(before.speed_values > 0 && before.speed_values_elsewhere == 0, "{before:?}");
+        let kinds: &[OpKind] = &[kind];
+        fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(kinds).path(".vsst-1").sticky());
+        churn(&db, &mut model, (15, KEYS), |_| {});
+        db.flush().unwrap();
+        let after = db.stats();
+        assert!(
+            after.speed_values_elsewhere > 0 && after.stall_space_ns == before.stall_space_ns,
+            "{after:?}"
+        );
+        let failed = after.background_errors - before.background_errors;
+        assert_eq!(failed, u64::from(kind == OpKind::Append), "one job meets it, and no other");
+        reads_back(&db, &model);
+        assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
+        // It has room again, and is asked again a while later.
+        fast.clear_faults();
+        sim.advance_ns(60_000_000_000);
+        churn(&db, &mut model, (16, KEYS), |_| {});
+        assert!(db.stats().speed_values > after.speed_values);
+        db.close().unwrap();
+        reads_back(&Db::open_in(env, DIR, own()).unwrap(), &model);
+    }
+}
+
+/// Damage that a job meets in a file of the speed disk is damage of this file, and the store goes on.
+#[test]
+fn a_damaged_file_is_set_aside_by_its_name_there() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = store(17);
+    let name = names(&sim.env(), SPEED).remove(0);
+    let len = sim.env().fs.metadata(&Path::new(SPEED).join(&name)).unwrap().len;
+    (0..len).step_by(50).for_each(|at| sim.flip_bit(Path::new(SPEED).join(&name), at, 1).unwrap());
+    let db = open(&sim, 0);
+    // Half of what is in it is garbage now, so that it is collected.
+    fill_long(&db, &mut model, (0..KEYS).step_by(2), 9_000_000_000, VALUE_LEN);
+    compact(&db);
+    settle(&db);
+    let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+    assert_eq!(told, [name]);
+    fill_long(&db, &mut model, (0..KEYS).step_by(2), 9_000_000_001, VALUE_LEN);
+    db.flush().unwrap();
+    for (key, value) in &model {
+        assert!(db.get(key).is_ok_and(|found| found.as_deref() == Some(value)) || db.get(key).is_err());
+    }
+}
+
+#[test]
+fn values_on_a_disk_that_there_is_not_are_refused() {
+    let sim = SimEnv::new(18);
+    let options = Options { speed: None, ..with_bound(1 << 20) };
+    let e = Db::open_in(env(&sim), DIR, options).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.message().contains("speed_values_bytes_max is for a store with a speed disk"), "{e}");
+    assert!(files(&sim).is_empty());
+}
