@@ -9,7 +9,7 @@ use version::{Edit, Kv, Manifest, Record, StoreRecord};
 
 pub use store::speed::{SpeedSpace, alone, joined, with_directory};
 
-/// A store gives its speed disk back: log and tables are in its directory from then on, by one edit. The store is closed; other engines need
+/// A store gives its speed disk back: log, tables and values are in its directory from then on, by one edit. The store is closed; other engines need
 /// not be here.
 ///
 /// # Errors

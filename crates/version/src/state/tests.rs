@@ -120,7 +120,7 @@ pub(crate) fn table(number: u64, low: u64, high: u64, seqs: (SeqNo, SeqNo)) -> F
     }
 }
 
-fn vsst(number: u64, low: u64, high: u64, blob_ids: Vec<u64>) -> VsstMeta {
+pub(crate) fn vsst(number: u64, low: u64, high: u64, blob_ids: Vec<u64>) -> VsstMeta {
     VsstMeta {
         number,
         smallest: key::encode(&user_key(low), 9, ValueKind::Value),
@@ -139,7 +139,7 @@ fn remove(level: u32, number: u64) -> Record {
     Record::RemoveFile { family: 0, level, number }
 }
 
-fn depends_on(meta: FileMeta, ids: &[u64]) -> FileMeta {
+pub(crate) fn depends_on(meta: FileMeta, ids: &[u64]) -> FileMeta {
     let dependency = |&blob_id| Dependency { blob_id, count: 1, raw_bytes: 90, stored_bytes: 100 };
     FileMeta { dependencies: ids.iter().map(dependency).collect(), ..meta }
 }

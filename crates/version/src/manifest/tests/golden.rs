@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::arbitrary::{KINDS, any_record};
-use crate::state::tests::table;
+use crate::meta::{VsstClass, VsstMeta};
+use crate::state::tests::{depends_on, table, vsst};
 use io::Rng;
 use store::names::FileKind;
 use store::volumes::{SpeedDisk, Volume};
@@ -22,6 +23,9 @@ const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
 
 const SPEED: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-tables.bin");
 const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-tables.txt");
+
+const VALUES: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-values.bin");
+const VALUES_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-values.txt");
 
 fn fixed_current() -> Current {
     Current { manifest: 77, uid: Uid::from_words(3, 4), edit: 1 << 40 }
@@ -107,6 +111,11 @@ fn fixed_speed() -> (Vec<u8>, Vec<State>) {
             state.to_directory().0.into_iter().chain([gone]).collect()
         },
     ];
+    history_of(&header, &edits)
+}
+
+/// The manifest of these edits of a new store, and the states that they lead to.
+fn history_of(header: &Header, edits: &[Change<'_>]) -> (Vec<u8>, Vec<State>) {
     let mut states = vec![State::empty(header.store, 6)];
     let mut bytes = header.encode();
     let payload = states[0].snapshot();
@@ -118,6 +127,66 @@ fn fixed_speed() -> (Vec<u8>, Vec<State>) {
         states.push(state.apply(&edit).unwrap());
     }
     (bytes, states)
+}
+
+/// A store with hot values on its speed disk, some of which are collected, and that gives the disk back.
+fn fixed_values() -> (Vec<u8>, Vec<State>) {
+    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 79 };
+    let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
+    let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
+    let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
+    let add = |meta| Record::AddVsst { family: 0, meta };
+    let needs = |number, seq, blob_id| Record::AddFile {
+        family: 0,
+        level: 0,
+        meta: depends_on(table(number, 10, 90, (seq, seq)), &[blob_id]),
+    };
+    let hot = |number, took_over| VsstMeta {
+        volume: Volume::SPEED,
+        class: VsstClass::Hot,
+        ..vsst(number, 10, 90, took_over)
+    };
+    let cold = |number, took_over| VsstMeta { class: VsstClass::Cold, ..vsst(number, 10, 90, took_over) };
+    let replace =
+        |input, output| Record::ReplaceVsst { family: 0, inputs: vec![input], outputs: vec![output] };
+    let edits: [Change<'_>; 5] = [
+        &|_| vec![create.clone(), Record::Store(StoreRecord::SpeedDisk { disk: Some(disk.clone()) })],
+        &|_| vec![add(hot(5, vec![])), add(cold(6, vec![])), needs(7, 11, 5), needs(8, 12, 6)],
+        &|_| vec![replace(5, cold(9, vec![5])), replace(6, hot(10, vec![6]))],
+        &|_| vec![add(hot(11, vec![])), needs(12, 13, 11)],
+        &|state| {
+            let gone = Record::Store(StoreRecord::SpeedDisk { disk: None });
+            state.to_directory().0.into_iter().chain([gone]).collect()
+        },
+    ];
+    history_of(&header, &edits)
+}
+
+#[test]
+fn a_manifest_with_values_on_two_disks_is_what_it_was() {
+    let (bytes, states) = fixed_values();
+    let now = [
+        ("manifest-v1-speed-values.bin", bytes.clone(), VALUES),
+        ("manifest-v1-speed-values.txt", listing(&bytes).into_bytes(), VALUES_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let history = replay(VALUES).unwrap();
+    assert_eq!(history.state.snapshot(), states.last().unwrap().snapshot());
+    for state in &states {
+        state.verify().unwrap();
+        state.store.check_volumes(DIR.as_ref()).unwrap();
+        let snapshot = Edit::decode(&state.snapshot()).unwrap().encode();
+        let again = State::from_snapshot(state.store.uid, state.store.edit_number, &snapshot).unwrap();
+        assert_eq!(again, *state);
+    }
+    let version = |at: usize| &states[at].families.get(&0).unwrap().version;
+    let names = |at: usize| version(at).vssts.values().map(|v| v.kind().to_string()).collect::<Vec<_>>();
+    assert_eq!(names(2), ["000000000005.vsst-1", "000000000006.vsst"]);
+    assert_eq!(names(4), ["000000000009.vsst", "000000000010.vsst-1", "000000000011.vsst-1"]);
+    assert_eq!(states[4].store.files_on(Volume::SPEED), [FileKind::SpeedVsst(10), FileKind::SpeedVsst(11)]);
+    assert_eq!(names(5), ["000000000009.vsst", "000000000010.vsst", "000000000011.vsst"]);
+    assert_eq!(version(5).aliases, version(4).aliases, "names lead to numbers");
+    assert!(states[5].to_directory().0.is_empty());
 }
 
 #[test]
@@ -154,6 +223,24 @@ fn a_table_on_a_disk_that_there_is_not_is_refused_by_its_name() {
         let (sim, manifest) = new_store(1);
         let meta = FileMeta { volume, ..on_speed(7, 1, 3) };
         manifest.commit(Edit(vec![create(), Record::AddFile { family: 0, level: 0, meta }])).unwrap();
+        drop(manifest);
+        let refusal = recover(&sim).unwrap_err();
+        assert_eq!((refusal.kind(), refusal.file()), (kind, Some(file.as_ref())), "{refusal}");
+    }
+}
+
+/// The same of values; segments are in the directory always.
+#[test]
+fn values_on_a_disk_that_there_is_not_are_refused_by_their_name() {
+    let create = || Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
+    for (volume, segment, kind, file) in [
+        (Volume::SPEED, false, ErrorKind::Corruption, "/000000000007.vsst-1"),
+        (Volume::SPEED, true, ErrorKind::Unsupported, "/000000000007.vsst"),
+        (Volume(2), false, ErrorKind::Unsupported, "/000000000007.vsst"),
+    ] {
+        let (sim, manifest) = new_store(1);
+        let meta = VsstMeta { volume, segment, ..vsst(7, 1, 9, vec![]) };
+        manifest.commit(Edit(vec![create(), Record::AddVsst { family: 0, meta }])).unwrap();
         drop(manifest);
         let refusal = recover(&sim).unwrap_err();
         assert_eq!((refusal.kind(), refusal.file()), (kind, Some(file.as_ref())), "{refusal}");
