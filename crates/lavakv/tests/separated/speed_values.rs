@@ -6,6 +6,7 @@ use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore_lavakv::speed::{give_back, joined};
 use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, RepairOptions};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const SPEED: &str = "/speed";
@@ -125,6 +126,33 @@ fn hot_values_are_on_the_speed_disk_and_what_survives_them_is_not() {
     settle(&db);
     assert_eq!(names(&sim.env(), SPEED), Vec::<String>::new());
     reads_back(&db, &model);
+}
+
+/// What the disk is for: a small part of what is stored, and a large part of what is written.
+#[test]
+fn little_room_takes_much_of_what_is_written() {
+    let (sim, fast, mut model) = (SimEnv::new(20), SimEnv::new(21), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(NO_BOUND) }).unwrap();
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    // Of each file that there ever was: the most that it had.
+    let mut written = [BTreeMap::new(), BTreeMap::new()];
+    let (mut rooms, mut looks) = ([0, 0], 0);
+    churn(&db, &mut model, (20, KEYS * 12), |_| {
+        looks += 1;
+        for (at, (env, dir)) in [(sim.env(), DIR), (fast.env(), SPEED)].into_iter().enumerate() {
+            for (name, bytes) in values(&env, dir) {
+                let most = written[at].entry(name).or_insert(0);
+                *most = bytes.max(*most);
+                rooms[at] += bytes;
+            }
+        }
+    });
+    let [slow_bytes, fast_bytes] = written.map(|files| files.values().sum::<u64>());
+    let (of_written, of_room) =
+        (fast_bytes * 100 / (slow_bytes + fast_bytes), rooms[1] * 100 / (rooms[0] + rooms[1]));
+    println!("{of_written} % of what is written, {of_room} % of what is stored, {looks} looks");
+    assert!(of_written >= 2 * of_room && of_written > 30, "{of_written} {of_room}");
 }
 
 /// The bound is one of all that is there, files of jobs included; what is more is in the directory.
