@@ -101,7 +101,6 @@ fn open_to_write(
     mark: Option<&Mark>,
     guests: Option<Guests<'_>>,
 ) -> Result<Arc<Engine>> {
-    options.check_disks(env.fs.disks(dir).is_some())?;
     let location = Location::metered(&env, dir);
     let env = location.env(&env);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
@@ -197,6 +196,7 @@ fn manifest(
 
 /// Refuses what is not a store's directory. True if there is a store.
 fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
+    options.check_disks(env.fs.disks(dir).is_some())?;
     match env.fs.metadata(dir) {
         Ok(meta) if !meta.is_dir => return Err(is_a_file(dir)),
         Ok(_) => {}
