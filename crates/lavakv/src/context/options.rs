@@ -72,7 +72,7 @@ pub struct Options {
     /// ([`crate::Statistics::speed_tables_elsewhere`]). What is on either disk stays there until it is compacted. Default: 0, none.
     pub speed_levels: usize,
     /// Bytes of separated values that may be on the second disk, in the files of those that are overwritten often, which a flush parts from all others
-    /// where keys are skewed. They are made there as long as there is room beside log and tables, else in the directory, and counted
+    /// where keys are skewed. A file is begun there if a whole one stays within the bound and has room beside log and tables, else in the directory, and counted
     /// ([`crate::Statistics::speed_values_elsewhere`]); what survives their collection is in the directory. More than 0 is refused for a store without a
     /// second disk. What is on either disk stays there until it is collected. Default: 0, none.
     pub speed_values_bytes_max: u64,
