@@ -80,7 +80,7 @@ fn options(settings: &EngineSettings) -> Options {
         },
         ablation: settings.ablation,
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
-        loggers: Loggers { writes_max: settings.loggers as usize, ..Loggers::default() },
+        loggers: loggers_of(settings.loggers),
         speed: settings.log_dir.clone(),
         speed_levels: settings.speed_levels as usize,
         speed_values_bytes_max: settings.speed_values,
@@ -126,6 +126,14 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// 0: as many as are found to be best.
+fn loggers_of(writes_max: u64) -> Loggers {
+    match writes_max as usize {
+        0 => Loggers::AUTO,
+        writes_max => Loggers { writes_max, ..Loggers::ONE },
+    }
 }
 
 /// An open store.

@@ -38,7 +38,7 @@ fn arguments_that_cannot_be_are_named() {
         (&["bench", "tail", "--policy"], "bench: --policy names one"),
         (&["bench", "ablation", "--sweep", "growth=8"], "bench: --sweep is of ablation --policy alone"),
         (&["bench", "sync", "--spandb"], "bench: --spandb is of ablation alone, without --policy"),
-        (&["bench", "sync", "--loggers", "4"], "bench: --loggers must be 1 to 3"),
+        (&["bench", "sync", "--loggers", "4"], "bench: --loggers must be 0 to 3"),
         (&["gc", "--until", "200%"], "a ratio is a number from 0 to 1"),
     ];
     for (args, told) in cases {

@@ -31,7 +31,7 @@ pub struct RequestArgs {
     /// sync: one thread has them in flight, in place of a thread for each
     #[arg(long = "async")]
     pub in_flight: bool,
-    /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3
+    /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3, or 0 for as many as are found to be best
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
     /// LavaStore, RocksDB: a directory on a second disk, for the log
@@ -84,8 +84,8 @@ impl RequestArgs {
             Some(complaint)
         } else if all.workload == Workload::Ycsb && all.batch != 1 {
             Some("ycsb has no --batch: its operations are single ones")
-        } else if !(1..=3).contains(&self.loggers) {
-            Some("--loggers must be 1 to 3")
+        } else if self.loggers > 3 {
+            Some("--loggers must be 0 to 3")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
             Some("--spandb is of ablation alone, without --policy")
         } else if self.log_dir.is_some() && !(self.spandb || own || writes) {

@@ -27,6 +27,7 @@
 
 mod company;
 mod flights;
+mod width;
 
 use base::completion::Completer;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,9 +38,18 @@ use company::{Comer, Company, Plan};
 pub use flights::Loggers;
 use flights::{FLIGHTS_MAX, Flights, Whose};
 use std::collections::BTreeMap;
+pub(crate) use width::WidthTold;
 
 /// Rounds of which somebody may wait for the end: those in flight, and the one that comes next.
 const SIDES: usize = FLIGHTS_MAX + 1;
+
+/// How long a durable write took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    pub ns: u64,
+    /// When it was over, in clock nanoseconds.
+    pub until_ns: u64,
+}
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
@@ -247,6 +257,12 @@ impl Commit {
         }
     }
 
+    /// How many rounds may be in flight now, and what was tried to find that out.
+    pub fn width(&self) -> (usize, WidthTold) {
+        let state = self.lock();
+        (state.flights.at_once(), state.flights.told())
+    }
+
     /// How often somebody waited for others.
     #[cfg(test)]
     pub fn watches(&self) -> u64 {
@@ -309,7 +325,7 @@ impl Commit {
         state.is_sync = covers == u64::MAX;
         let is_sync = state.is_sync;
         state.company.begins(is_sync);
-        Token { commit: self, finished: false, took_ns: 0, _turn: turn }
+        Token { commit: self, finished: false, took: Took::default(), _turn: turn }
     }
 
     /// Those who wait without a thread and need not any more. To be resolved without the lock.
@@ -327,12 +343,12 @@ impl Commit {
     }
 
     #[must_use = "to be resolved when the token is given up"]
-    fn end(&self, failure: Option<Error>, took_ns: u64) -> Answered {
+    fn end(&self, failure: Option<Error>, took: Took) -> Answered {
         let mut state = self.lock();
         state.busy = false;
         if state.is_sync {
             let others = state.flights.threads();
-            state.company.ends(took_ns, others);
+            state.company.ends(took.ns, others);
         }
         self.keep(&mut state, failure);
         let (this, next) = (side_of(state.round), side_of(state.round + 1));
@@ -390,7 +406,7 @@ impl State {
         }
         let plan = match whose {
             Whose::Next if self.busy => Plan::Wait,
-            Whose::Next if self.flights.is_empty() => self.company.plan(comer, round),
+            Whose::Next if self.flights.is_empty() => self.company.plan(comer, round, self.flights.parts()),
             Whose::Next if self.queued == 0 && self.flights.has_place(&self.company) => Plan::Lead,
             _ => Plan::Wait,
         };
@@ -407,6 +423,10 @@ struct Answered {
 }
 
 impl Answered {
+    fn count(&self) -> usize {
+        self.pages.values().map(Vec::len).sum()
+    }
+
     fn resolve(self) {
         for (lpn, completers) in self.pages {
             for completer in completers {
@@ -430,7 +450,7 @@ pub(crate) struct Token<'a> {
     commit: &'a Commit,
     finished: bool,
     /// Time of the write.
-    took_ns: u64,
+    took: Took,
     _turn: rank::Turn,
 }
 
@@ -453,8 +473,8 @@ impl Token<'_> {
     }
 
     /// Writing, with its sync, took so long: a part of that is worth waiting for others.
-    pub fn took(&mut self, ns: u64) {
-        self.took_ns = ns;
+    pub fn took(&mut self, took: Took) {
+        self.took = took;
     }
 
     pub fn durable(&self, end: u64) {
@@ -480,7 +500,7 @@ impl Token<'_> {
 
     fn give_up(&mut self, failure: Option<Error>) {
         self.finished = true;
-        self.commit.end(failure, self.took_ns).resolve();
+        self.commit.end(failure, self.took).resolve();
     }
 }
 

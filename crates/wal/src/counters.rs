@@ -17,6 +17,12 @@ pub struct WalStats {
     pub durable_writes: u64,
     /// Those of them that began while others were at the device.
     pub beside_writes: u64,
+    /// How many may be at the device at once now.
+    pub writes_at_once: u64,
+    /// Where nobody has said how many: how often another number was tried.
+    pub loggers_tried: u64,
+    /// How often it was kept.
+    pub loggers_kept: u64,
     /// Writes that did not.
     pub writes: u64,
     /// Data syncs of group files.

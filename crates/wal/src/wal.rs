@@ -646,8 +646,12 @@ impl Wal {
 
     /// Counters.
     pub fn stats(&self) -> WalStats {
+        let (at_once, width) = self.commit.width();
         let tail = lock(&self.tail);
         WalStats {
+            writes_at_once: at_once as u64,
+            loggers_tried: width.trials,
+            loggers_kept: width.kept,
             batches: tail.batches,
             payload_bytes: tail.payload_bytes,
             rolls: tail.rolls,

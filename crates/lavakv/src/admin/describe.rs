@@ -14,6 +14,9 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         let w = log.stats();
         jobs.context.stats.wal_bytes_written.set(w.written_bytes);
         jobs.context.stats.wal_syncs.set(w.durable_writes + w.syncs);
+        jobs.context.stats.wal_writes_at_once.set(w.writes_at_once);
+        jobs.context.stats.wal_loggers_tried.set(w.loggers_tried);
+        jobs.context.stats.wal_loggers_kept.set(w.loggers_kept);
     }
     jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
     jobs.context.stats.files_removed.set(jobs.files.removed());

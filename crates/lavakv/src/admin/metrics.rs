@@ -334,11 +334,12 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 7] = [
+const GAUGES: [(&str, &str); 8] = [
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
     ("io_depth_milli", "io_depth_milli"),
     ("io_usual_read_ns", "io_usual_read_seconds"),
+    ("wal_writes_at_once", "wal_writes_at_once"),
     ("io_priority_refused", "io_priority_refused"),
     ("scrub_files_left", "scrub_files_left"),
     ("requests_in_flight", "requests_in_flight"),

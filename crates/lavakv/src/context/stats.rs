@@ -50,6 +50,12 @@ counters! {
     wal_bytes_written,
     /// Data syncs and synchronous writes of the log.
     wal_syncs,
+    /// Durable writes of the log that may be at the device at once now (`loggers`).
+    wal_writes_at_once,
+    /// Times that another number of these was tried, where it is found out (`loggers.writes_max` 0).
+    wal_loggers_tried,
+    /// Times that it was kept.
+    wal_loggers_kept,
     /// Bytes of segments: large values, which are written once.
     segment_bytes_written,
     /// Values placed in the log (`value_placement = log`): written once, too.

@@ -93,9 +93,14 @@ impl Company {
         self.size >= crowd && self.came * parts >= self.size
     }
 
-    /// What a thread does for a round that has not begun. It has come for it.
-    pub fn plan(&mut self, comer: &mut Comer, round: u64) -> Plan {
-        let complete = self.came >= self.size || self.size > COMPANY_MAX;
+    /// Threads that have come, for the present round or for the next.
+    pub fn under_way(&self) -> usize {
+        self.present + self.came
+    }
+
+    /// What a thread does for a round that has not begun. It has come for it. A round takes one of so many parts of the company.
+    pub fn plan(&mut self, comer: &mut Comer, round: u64, parts: usize) -> Plan {
+        let complete = self.came * parts >= self.size || self.size > COMPANY_MAX;
         if complete || comer.has_watched || self.skips > 0 || self.patience_ns == 0 {
             return Plan::Lead;
         }
@@ -167,7 +172,7 @@ mod tests {
         let mut comer = Comer::default();
         assert!(comer.comes(round));
         company.comes();
-        company.plan(&mut comer, round)
+        company.plan(&mut comer, round, 1)
     }
 
     #[test]
@@ -175,6 +180,18 @@ mod tests {
         let mut company = after(4);
         let plans: Vec<Plan> = (0..4).map(|_| comes(&mut company, 2)).collect();
         assert_eq!(plans, [Plan::Watch(TOOK_NS / PATIENCE_PART), Plan::Wait, Plan::Wait, Plan::Lead]);
+    }
+
+    #[test]
+    fn of_a_company_in_parts_one_part_is_waited_for() {
+        let mut company = after(5);
+        let plans: Vec<Plan> = (0..3)
+            .map(|_| {
+                company.comes();
+                company.plan(&mut Comer::default(), 2, 2)
+            })
+            .collect();
+        assert_eq!(plans, [Plan::Watch(TOOK_NS / PATIENCE_PART), Plan::Wait, Plan::Lead]);
     }
 
     #[test]
@@ -197,9 +214,9 @@ mod tests {
         let mut watch = Comer::default();
         assert!(watch.comes(2));
         company.comes();
-        assert!(matches!(company.plan(&mut watch, 2), Plan::Watch(_)));
+        assert!(matches!(company.plan(&mut watch, 2, 1), Plan::Watch(_)));
         assert!(!watch.comes(2), "it was counted");
-        assert_eq!((company.missing(), company.plan(&mut watch, 2)), (2, Plan::Lead));
+        assert_eq!((company.missing(), company.plan(&mut watch, 2, 1)), (2, Plan::Lead));
         company.begins(true);
         company.joins();
         company.comes();
@@ -214,7 +231,7 @@ mod tests {
         for _ in 0..1000 {
             let mut comer = Comer::default();
             company.comes();
-            if let Plan::Watch(_) = company.plan(&mut comer, round) {
+            if let Plan::Watch(_) = company.plan(&mut comer, round, 1) {
                 watches += 1;
                 let missing = company.missing();
                 company.watch_ends(missing, false);
@@ -239,7 +256,7 @@ mod tests {
         let mut company = after(2);
         let mut first = Comer::default();
         company.comes();
-        assert!(matches!(company.plan(&mut first, 2), Plan::Watch(_)));
+        assert!(matches!(company.plan(&mut first, 2, 1), Plan::Watch(_)));
         company.begins(false);
         assert_eq!((company.size, company.missing()), (2, 2));
         assert!(matches!(comes(&mut company, 3), Plan::Watch(_)), "somebody else watches the round after");

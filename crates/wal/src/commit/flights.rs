@@ -18,9 +18,13 @@
 //! **Whether it pays** is measured, since it depends on the device and on the length of a write: two writes of 4 KB at once may take a
 //! third longer than one, two of 64 KB twice as long, and then they gain nothing ([`Pays`]). Nor do they where those who sync are few: one
 //! round takes all of them ([`super::company`]), and each that is split costs a page that is half empty.
+//!
+//! **Nobody has said how many** ([`Loggers::AUTO`]): then it is tried what gives most, and that is followed ([`super::width`]). The company that a round
+//! waits for is then the part of all that one of so many takes.
 
 use super::company::{COMPANY_MAX, Company};
-use super::{Answered, Commit, State, Token, poisoned, side_of};
+use super::width::{Served, Width, WidthTold};
+use super::{Answered, Commit, State, Token, Took, poisoned, side_of};
 use base::sync::model;
 use base::sync::model::Condvar;
 use base::sync::model::atomic::Ordering;
@@ -41,28 +45,31 @@ const TRIED_AGAIN_ROUNDS: u32 = 1000;
 /// Durable writes of a log that are at the device at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loggers {
-    /// The most, 1 to 3. More than one are made where that was found to pay. Default: 1.
+    /// The most, 1 to 3. More than one are made where that was found to pay. 0: as many, up to 3, as are found to serve most writers in a second, which
+    /// is tried from time to time. Default: 1.
     pub writes_max: usize,
     /// More than one only where at least so many threads sync, since few share one write, or eight records wait without a thread. 0:
-    /// always, whether it pays or not. Default: 17.
+    /// always, whether it pays or not. Default: 17. With `writes_max` 0: from so many waiting writers on other numbers are tried; 0: whoever waits.
     pub threads_min: usize,
 }
 
 impl Loggers {
     /// One write at a time: the default.
     pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1 };
+    /// As many as are found to serve most: one at a time as long as few wait.
+    pub const AUTO: Loggers = Loggers { writes_max: 0, threads_min: 4 };
 
     /// Fails for what cannot be.
     ///
     /// # Errors
     /// `InvalidArgument`.
     pub fn validate(self) -> Result<()> {
-        if (1..=FLIGHTS_MAX).contains(&self.writes_max) {
+        if (0..=FLIGHTS_MAX).contains(&self.writes_max) {
             return Ok(());
         }
         let given = self.writes_max;
         Err(Error::invalid(format!(
-            "option loggers.writes_max = {given} is out of range: 1 to {FLIGHTS_MAX}"
+            "option loggers.writes_max = {given} is out of range: 0 to {FLIGHTS_MAX}"
         )))
     }
 }
@@ -102,11 +109,35 @@ pub(super) struct Flights {
     /// Requests without a thread since pages were taken last.
     without_thread: usize,
     pays: Pays,
+    /// Where nobody has said how many.
+    width: Option<Width>,
 }
 
 impl Flights {
     pub fn of_loggers(loggers: Loggers) -> Self {
-        Flights { loggers, ..Flights::default() }
+        let width = (loggers.writes_max == 0).then(|| Width::new(loggers.threads_min));
+        Flights { loggers, width, ..Flights::default() }
+    }
+
+    /// How many may be in flight now.
+    pub fn at_once(&self) -> usize {
+        self.width.as_ref().map_or(self.loggers.writes_max, Width::get).clamp(1, FLIGHTS_MAX)
+    }
+
+    /// As in the middle of a trial.
+    #[cfg(all(test, loom))]
+    pub fn tries(&mut self) {
+        self.width = Some(Width::in_a_trial());
+    }
+
+    /// What was tried where nobody has said how many.
+    pub fn told(&self) -> WidthTold {
+        self.width.as_ref().map(Width::told).unwrap_or_default()
+    }
+
+    /// Of how many parts of all who sync one is waited for, for a round that nobody has begun.
+    pub fn parts(&self) -> usize {
+        self.width.as_ref().map_or(1, Width::get)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,12 +179,16 @@ impl Flights {
     /// True if one more may take off beside those there are, with those who have come for it.
     pub fn has_place(&mut self, company: &Company) -> bool {
         let beside = self.rounds.len();
-        let Loggers { writes_max, threads_min } = self.loggers;
-        if beside >= writes_max.min(FLIGHTS_MAX) || threads_min == 0 {
-            return beside < writes_max.min(FLIGHTS_MAX);
+        let threads_min = self.loggers.threads_min;
+        if beside >= self.at_once() || threads_min == 0 {
+            return beside < self.at_once();
         }
-        let enough = company.has_part(beside + 1, threads_min) || self.without_thread >= WITHOUT_THREAD_MIN;
-        enough && self.pays.tries(beside)
+        let many_without = self.without_thread >= WITHOUT_THREAD_MIN;
+        match &self.width {
+            // Whether it pays is seen in what all of it gives.
+            Some(width) => many_without || company.has_part(width.get(), width.get()),
+            None => (many_without || company.has_part(beside + 1, threads_min)) && self.pays.tries(beside),
+        }
     }
 }
 
@@ -266,9 +301,9 @@ impl Flight<'_> {
     }
 
     /// Its write is over, after so long. Its pages are durable when all before them are: ask again.
-    pub fn lands(mut self, outcome: Result<()>, took_ns: u64) -> Result<()> {
+    pub fn lands(mut self, outcome: Result<()>, took: Took) -> Result<()> {
         self.landed = true;
-        self.commit.lands(&self, outcome.as_ref().err().cloned(), took_ns).resolve();
+        self.commit.lands(&self, outcome.as_ref().err().cloned(), took).resolve();
         outcome
     }
 }
@@ -277,43 +312,25 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if !self.landed {
             let why = Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log");
-            self.commit.lands(self, Some(why), 0).resolve();
+            self.commit.lands(self, Some(why), Took::default()).resolve();
         }
     }
 }
 
 impl Commit {
-    fn lands(&self, flight: &Flight<'_>, failure: Option<Error>, took_ns: u64) -> Answered {
+    fn lands(&self, flight: &Flight<'_>, failure: Option<Error>, took: Took) -> Answered {
         let mut state = self.lock();
         let others = state.flights.threads();
-        state.company.ends(took_ns, others);
-        state.flights.pays.took(flight.beside, flight.pages, took_ns);
+        state.company.ends(took.ns, others);
+        state.flights.pays.took(flight.beside, flight.pages, took.ns);
         self.keep(&mut state, failure);
-        let mut satisfied = Vec::new();
-        if state.failure.is_some() {
-            // Nothing is acknowledged any more. Whoever waits is told by all sides below. Of those that landed behind this one nobody is left
-            // who would take them away.
-            let keeps_landed = base::canary::is("log-waits-for-a-flight-that-landed");
-            let is_at_device = |round: &Round| round.round != flight.round && (!round.landed || keeps_landed);
-            state.flights.rounds.retain(is_at_device);
-        } else {
-            if let Some(round) = state.flights.rounds.iter_mut().find(|round| round.round == flight.round) {
-                round.landed = true;
-            }
-            let in_order = !base::canary::is("log-flights-land-out-of-order");
-            while let Some(at) = state.flights.rounds.iter().position(|round| round.landed)
-                && (at == 0 || !in_order)
-                && let Some(round) = state.flights.rounds.remove(at)
-            {
-                let end = round.end.max(self.frontier.written_end());
-                self.frontier.written_end.store(end, Ordering::Release);
-                self.frontier.durable_end.store(end, Ordering::Release);
-                satisfied.push(side_of(round.round));
-            }
-        }
+        let satisfied = self.take_landed(&mut state, flight.round);
         let answered = self.answered(&mut state);
+        let done = satisfied.iter().map(|round| round.threads).sum::<usize>() + answered.count();
+        state.served(took.until_ns, done);
         let next = side_of(state.round + 1);
         let failed = state.failure.is_some();
+        let satisfied: Vec<usize> = satisfied.iter().map(|round| side_of(round.round)).collect();
         satisfied.iter().for_each(|&side| state.sides[side].forget());
         let wakes_queued = state.queued > 0;
         let wakes_next = !state.busy && state.sides[next].threads > 0;
@@ -330,6 +347,45 @@ impl Commit {
             self.freed.notify_all();
         }
         answered
+    }
+
+    /// The rounds that are durable now that this one is at an end; after a failure none.
+    fn take_landed(&self, state: &mut State, landed: u64) -> Vec<Round> {
+        let mut satisfied = Vec::new();
+        if state.failure.is_some() {
+            // Nothing is acknowledged any more. Whoever waits is told by all sides. Of those that landed behind this one nobody is left
+            // who would take them away.
+            let keeps_landed = base::canary::is("log-waits-for-a-flight-that-landed");
+            let is_at_device = |round: &Round| round.round != landed && (!round.landed || keeps_landed);
+            state.flights.rounds.retain(is_at_device);
+            return satisfied;
+        }
+        if let Some(round) = state.flights.rounds.iter_mut().find(|round| round.round == landed) {
+            round.landed = true;
+        }
+        let in_order = !base::canary::is("log-flights-land-out-of-order");
+        while let Some(at) = state.flights.rounds.iter().position(|round| round.landed)
+            && (at == 0 || !in_order)
+            && let Some(round) = state.flights.rounds.remove(at)
+        {
+            let end = round.end.max(self.frontier.written_end());
+            self.frontier.written_end.store(end, Ordering::Release);
+            self.frontier.durable_end.store(end, Ordering::Release);
+            satisfied.push(round);
+        }
+        satisfied
+    }
+}
+
+impl State {
+    /// A round in flight has ended, and so many need not wait any more.
+    fn served(&mut self, at_ns: u64, done: usize) {
+        let Flights { rounds, without_thread, width, .. } = &mut self.flights;
+        if let Some(width) = width {
+            let in_flight: usize = rounds.iter().map(|round| round.threads).sum();
+            let waiting = in_flight + self.company.under_way() + *without_thread;
+            width.served(Served { at_ns, done, waiting });
+        }
     }
 }
 

@@ -2,6 +2,8 @@ use super::flights::Flight;
 use super::*;
 use base::completion;
 
+const TOOK: Took = Took { ns: 100, until_ns: 100 };
+
 fn lead(commit: &Commit, lpn: u64) -> Token<'_> {
     match commit.lead_or_wait(lpn).unwrap() {
         Turn::Lead(token) => token,
@@ -162,11 +164,11 @@ fn a_flight_that_lands_early_waits_for_those_before_it() {
     let (completer, mut waiting) = completion::pending();
     commit.when_durable(2, completer);
     let [first, second, third] = flights;
-    third.lands(Ok(()), 100).unwrap();
-    second.lands(Ok(()), 100).unwrap();
+    third.lands(Ok(()), TOOK).unwrap();
+    second.lands(Ok(()), TOOK).unwrap();
     assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (0, 0));
     assert!(waiting.take().is_none(), "behind a hole");
-    first.lands(Ok(()), 100).unwrap();
+    first.lands(Ok(()), TOOK).unwrap();
     assert_eq!((commit.frontier.durable_end(), commit.frontier.written_end()), (5, 5));
     assert!(matches!(waiting.take(), Some(Ok(()))));
 }
@@ -178,9 +180,9 @@ fn nothing_lands_after_a_failure() {
     let [first, second] = [2, 3].map(|end| takes_off(&commit, end));
     let (completer, mut waiting) = completion::pending();
     commit.when_durable(1, completer);
-    assert_eq!(kind(second.lands(Err(Error::new(ErrorKind::Io, "the first")), 100)), ErrorKind::Io);
+    assert_eq!(kind(second.lands(Err(Error::new(ErrorKind::Io, "the first")), TOOK)), ErrorKind::Io);
     assert_eq!(waiting.take().map(kind), Some(ErrorKind::Poisoned));
-    first.lands(Ok(()), 100).unwrap();
+    first.lands(Ok(()), TOOK).unwrap();
     assert_eq!(commit.frontier.durable_end(), 0);
     assert_eq!(kind(commit.lead_or_wait(0).map(drop)), ErrorKind::Poisoned);
     assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned, "nothing is in flight to wait for");
@@ -192,16 +194,16 @@ fn nobody_waits_for_a_flight_that_landed_before_a_failure() {
     for fails_in_flight in [true, false] {
         let commit = beside();
         let [first, second, third] = [2, 3, 5].map(|end| takes_off(&commit, end));
-        second.lands(Ok(()), 100).unwrap();
+        second.lands(Ok(()), TOOK).unwrap();
         let why = Error::new(ErrorKind::Io, "the first");
         if fails_in_flight {
-            assert_eq!(kind(first.lands(Err(why), 100)), ErrorKind::Io);
-            third.lands(Ok(()), 100).unwrap();
+            assert_eq!(kind(first.lands(Err(why), TOOK)), ErrorKind::Io);
+            third.lands(Ok(()), TOOK).unwrap();
         } else {
             commit.fail(why);
-            third.lands(Ok(()), 100).unwrap();
+            third.lands(Ok(()), TOOK).unwrap();
             assert!(!commit.lock().flights.is_empty(), "one is at the device still");
-            first.lands(Ok(()), 100).unwrap();
+            first.lands(Ok(()), TOOK).unwrap();
         }
         assert!(commit.lock().flights.is_empty(), "or who takes the token waits for ever");
         assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned);
@@ -228,7 +230,7 @@ fn pages_are_taken_once() {
     let of = |lpn| commit.lock().flights.of(lpn);
     let rounds = [0, 1, 2, 4].map(of);
     assert!(rounds[0] == rounds[1] && rounds[1] < rounds[2] && rounds[3].is_none(), "{rounds:?}");
-    first.lands(Ok(()), 1).unwrap();
-    second.lands(Ok(()), 1).unwrap();
+    first.lands(Ok(()), TOOK).unwrap();
+    second.lands(Ok(()), TOOK).unwrap();
     assert_eq!(lead(&commit, 4).taken_end(), 4);
 }

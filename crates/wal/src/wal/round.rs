@@ -5,7 +5,7 @@
 
 use super::Wal;
 use crate::Position;
-use crate::commit::Token;
+use crate::commit::{Token, Took};
 use crate::counters::add;
 use crate::groups::Segment;
 use crate::page::{self, Owner};
@@ -24,8 +24,8 @@ impl Wal {
             Some(segment) => self.write_beside(token, &segment),
             None => {
                 let mut token = token.settles()?;
-                let (outcome, took_ns) = self.timed(|| self.make_durable(&token, end));
-                token.took(took_ns);
+                let (outcome, took) = self.timed(|| self.make_durable(&token, end));
+                token.took(took);
                 token.finish(outcome)
             }
         }
@@ -52,18 +52,19 @@ impl Wal {
         self.fill(&mut buf, segment, segment.start, self.options.write_len_max);
         let flight = token.takes_off(segment.end, buf.len() as u64 / PAGE as u64);
         add(&self.counters.beside_writes, u64::from(flight.is_beside()));
-        let (outcome, took_ns) = self.timed(|| self.write_durable(segment, &buf, segment.start));
+        let (outcome, took) = self.timed(|| self.write_durable(segment, &buf, segment.start));
         self.give_buf(buf);
-        flight.lands(outcome, took_ns)
+        flight.lands(outcome, took)
     }
 
     /// Makes pages durable for those who sync, and how long that took.
-    fn timed(&self, sync: impl FnOnce() -> Result<()>) -> (Result<()>, u64) {
+    fn timed(&self, sync: impl FnOnce() -> Result<()>) -> (Result<()>, Took) {
         let begun_ns = self.clock.now_ns();
         let outcome = sync();
-        let took_ns = self.clock.now_ns().saturating_sub(begun_ns);
-        self.times.sync.record_ns(took_ns);
-        (outcome, took_ns)
+        let until_ns = self.clock.now_ns();
+        let took = Took { ns: until_ns.saturating_sub(begun_ns), until_ns };
+        self.times.sync.record_ns(took.ns);
+        (outcome, took)
     }
 
     /// Writes the buffer durably to where page `start` is in the group.

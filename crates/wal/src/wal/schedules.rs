@@ -38,10 +38,10 @@ fn lane_of(seed: u64) -> Lane {
     Lane::ALL[(seed / CRASHES_ONE_IN % 2) as usize]
 }
 
-/// In one of three runs a round is written beside others whenever it can be, and in one never.
+/// In some runs a round is written beside others whenever it can be, in some never, and in some it changes while they run.
 fn loggers_of(seed: u64) -> Loggers {
     let always = |writes_max| Loggers { writes_max, threads_min: 0 };
-    [always(3), always(2), Loggers::ONE][(seed % 3) as usize]
+    [always(3), always(2), Loggers::ONE, always(0), always(0)][(seed % 5) as usize]
 }
 
 /// A log with a ring of 5 pages and small groups, of which there are enough.
@@ -138,8 +138,8 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was written, how often somebody waited for others that would sync, and the writes beside others.
-type Done = (Vec<Written>, u64, u64);
+/// What was written, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried.
+type Done = (Vec<Written>, u64, (u64, u64));
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let sim = SimEnv::new(seed);
@@ -151,7 +151,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
             env: env.clone(),
             sim: machine.clone(),
             written: Lock::new(Vec::new()),
-            all_sync: loggers_of(seed).writes_max == 3,
+            all_sync: matches!(loggers_of(seed).writes_max, 0 | 3),
         });
         let spawner = env.spawner.clone().unwrap();
         let (clients, syncs) = (rng.range(2, 6), rng.range(2, 6));
@@ -168,7 +168,8 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
         if rng.one_in(2) {
             shared.wal.close().unwrap();
         }
-        let beside = shared.wal.stats().beside_writes;
+        let stats = shared.wal.stats();
+        let beside = (stats.beside_writes, stats.loggers_tried);
         (std::mem::take(&mut *take(&shared.written)), shared.wal.commit.watches(), beside)
     });
     (sim, ran)
@@ -202,13 +203,13 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
-    let (mut watches, mut beside) = (0, 0);
+    let (mut watches, mut beside, mut tried) = (0, 0, 0);
     for seed in seeds {
         let (sim, ran) = run(seed);
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let (written, watched, wrote_beside) = ran.value;
         watches += watched;
-        beside += wrote_beside;
+        (beside, tried) = (beside + wrote_beside.0, tried + wrote_beside.1);
         let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
         for _ in 0..if seed.is_multiple_of(CRASHES_ONE_IN) { 3 } else { 0 } {
             check_crash(&sim, lane_of(seed), &written, &mut rng);
@@ -216,4 +217,5 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     }
     assert!(count.is_some() || watches > SEEDS / 10, "{watches} rounds were waited for");
     assert!(count.is_some() || beside > SEEDS / 20, "{beside} writes were made beside others");
+    assert!(count.is_some() || tried > SEEDS / 20, "{tried} numbers were tried");
 }

@@ -40,6 +40,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "of two writes of the log at once the later one counts though the earlier one has not ended",
     ),
     test(
+        "log-width-kept-whatever-it-gave",
+        ("lavastore-wal", "--lib"),
+        "commit::width::tests::what_gains_nothing_is_hardly_ever_tried",
+        "another number of writes of the log at once is kept when it was tried, though it gave less",
+    ),
+    test(
         "log-waits-for-a-flight-that-landed",
         ("lavastore-wal", "--lib"),
         "commit::tests::nobody_waits_for_a_flight_that_landed_before_a_failure",
