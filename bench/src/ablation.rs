@@ -50,7 +50,8 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 4] = ["correlated", "quiet_compaction", "io_pacing", "subcompactions"];
+pub const OTHER_SWITCHES: [&str; 5] =
+    ["correlated", "quiet_compaction", "io_pacing", "subcompactions", "log_first"];
 
 type Figure = rounds::Figure<Report>;
 

@@ -9,6 +9,7 @@ mod compaction;
 pub(crate) mod facts;
 pub(crate) mod gc_pace;
 pub(crate) mod in_progress;
+pub(crate) mod log_load;
 pub(crate) mod next;
 pub(crate) mod quiet;
 mod relocation;

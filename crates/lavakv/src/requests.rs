@@ -21,6 +21,7 @@ pub(crate) mod admission;
 pub(crate) mod completion_queue;
 pub(crate) mod lane;
 pub(crate) mod operations;
+pub(crate) mod queues;
 pub(crate) mod reactor;
 pub(crate) mod reading;
 pub(crate) mod reads;

@@ -85,6 +85,11 @@ impl Pace {
         self.depth.writers_wait(self.clock.now_ns());
     }
 
+    /// True if a writer waited for background work a moment ago.
+    pub fn is_hurried(&self) -> bool {
+        self.depth.is_hurried(self.clock.now_ns())
+    }
+
     /// What was used, and what may be.
     pub fn report(&self) -> PaceReport {
         PaceReport {

@@ -43,12 +43,19 @@ pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
     pub durable_writes: AtomicU64,
     pub beside_writes: AtomicU64,
+    /// Nanoseconds of durable writes, in all.
+    pub durable_ns: AtomicU64,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
 }
 
 impl Counters {
+    /// Nanoseconds of durable writes.
+    pub fn durable_ns(&self) -> u64 {
+        self.durable_ns.load(Ordering::Relaxed)
+    }
+
     /// What of the statistics is counted here.
     pub fn read(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

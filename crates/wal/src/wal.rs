@@ -644,6 +644,11 @@ impl Wal {
         &self.times
     }
 
+    /// Nanoseconds that durable writes took, those of all who sync together; several at once count each.
+    pub fn durable_ns(&self) -> u64 {
+        self.counters.durable_ns()
+    }
+
     /// Counters.
     pub fn stats(&self) -> WalStats {
         let (at_once, width) = self.commit.width();

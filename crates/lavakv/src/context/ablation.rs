@@ -29,6 +29,8 @@ pub struct Ablation {
     /// Background work comes in pieces, and fewer of them at once where reads in the foreground become slow; off: as large and as many
     /// as it likes.
     pub io_pacing: bool,
+    /// While the log is written much, one job of compaction and collection less runs than there are threads; off: as many as ever.
+    pub log_first: bool,
     /// Wide compactions are merged in pieces by several threads; off: each by one.
     pub subcompactions: bool,
 }
@@ -45,6 +47,7 @@ impl Default for Ablation {
             lazy_read: true,
             hot_cold: true,
             io_pacing: true,
+            log_first: true,
             subcompactions: true,
         }
     }
@@ -52,7 +55,7 @@ impl Default for Ablation {
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 10] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 11] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -64,6 +67,8 @@ impl Ablation {
             ("hot_cold", &mut self.hot_cold),
             ("io_pacing", &mut self.io_pacing),
             ("subcompactions", &mut self.subcompactions),
+            // What comes later is at the end: campaigns draw in this order.
+            ("log_first", &mut self.log_first),
         ]
     }
 

@@ -126,6 +126,8 @@ counters! {
     io_gc_bytes,
     /// Bytes that other background work wrote and read: the scrub, clean-up.
     io_other_bytes,
+    /// Times that a thread found no work since the log was written much, and one job less runs then.
+    jobs_held_for_log,
     /// Times that background work waited for a place at the device.
     io_waits,
     /// Nanoseconds of these, together.

@@ -1,5 +1,6 @@
 //! What decisions come to: what was found out of each kind of work, and what else was learned.
 
+use super::log_load::LogLoad;
 use crate::tree::family::{Family, ReadState};
 use lsm::policy::{Compaction, Relocation};
 use memtable::MemTable;
@@ -36,6 +37,10 @@ pub(crate) struct Collection {
 pub(crate) struct Notes {
     /// How many collections the pressures allow.
     pub gc_slots: Option<usize>,
+    /// How much the log is written.
+    pub log_load: Option<LogLoad>,
+    /// Compaction below level 0 and collection were not looked for, since the log is written much.
+    pub leaves_room_for_log: bool,
     /// Versions in which no compaction pays.
     pub at_rest: Vec<(FamilyId, Weak<Version>)>,
     /// Walks that have begun, and those that have come to their end.

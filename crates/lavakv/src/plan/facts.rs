@@ -70,6 +70,10 @@ pub(crate) trait Facts {
     fn has_own_limit(&self) -> bool;
     /// Bytes that the store's files occupy.
     fn used_bytes(&self) -> u64;
+    /// Nanoseconds that durable writes of the log have taken in all, where it is on a disk with tables.
+    fn log_taken_ns(&self) -> u64;
+    /// A writer has waited for background work a moment ago.
+    fn is_hurried(&self) -> bool;
     /// How full the space is, in percent.
     fn fill_percent(&self) -> u64;
     /// There are snapshots.

@@ -3,6 +3,7 @@
 //! All of it is under one lock. A job claims what it works on when it is started and gives it back when it ends, however it
 //! ends: see `work::jobs::claim`.
 
+use super::log_load::LogLoad;
 use super::requests::Requests;
 use super::scrub::Turn;
 use base::{HashMap, SeqNo};
@@ -55,6 +56,8 @@ pub(crate) struct Learned {
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
     /// How many collections the pressures allowed when it was asked last (see `slots`).
     pub gc_slots: usize,
+    /// How much the log is written.
+    pub log_load: LogLoad,
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them: not tried again before it sees
     /// more.
     pub abandoned: HashMap<u64, u64>,

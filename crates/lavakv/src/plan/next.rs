@@ -89,6 +89,9 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
             return Some(plan);
         }
     }
+    if leaves_room_for_log(facts, notes) {
+        return compaction::pick(facts, notes, false).map(Plan::Compact);
+    }
     let has_slot = running.merges() < slots.compactions;
     if let Some(job) = to_help(has_slot) {
         return Some(Plan::Help(job));
@@ -115,6 +118,23 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
         return Some(Plan::Compact(compact));
     }
     if JobClass::Gc < below { relocation::pick(facts, notes).map(Plan::Compact) } else { None }
+}
+
+/// True if as many jobs run as may beside a log that is written much.
+fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
+    let options = facts.options();
+    if !options.ablation.log_first {
+        return false;
+    }
+    let load = facts.in_progress().learned.log_load.seen(facts.now_ns(), facts.log_taken_ns());
+    notes.log_load = Some(load);
+    let running = &facts.in_progress().running;
+    let all = load.jobs_max(options.background_threads);
+    let is_full = all.is_some_and(|max| running.merges() + running.collections >= max);
+    // Whoever waits for background work waits longer than the log saves.
+    let may_wait = !facts.is_hurried() && !facts.is_short_of_space();
+    notes.leaves_room_for_log = is_full && may_wait && !base::canary::is("jobs-leave-no-room-for-log");
+    notes.leaves_room_for_log
 }
 
 /// What may run at once.

@@ -20,6 +20,8 @@
 //! [`FILL_URGENT_PERCENT`] on all of them: then it also goes before deeper compactions, but for one thread, because a
 //! compaction needs room first and frees it later.
 //!
+//! **By the log.** While it is written much, one job less runs than there are threads, whatever the others say (`log_load`).
+//!
 //! These are bounds, not pools: a thread for which one class has no work serves the other (see `jobs::next_job`), and
 //! flush and the compaction of level 0 ask nobody.
 

@@ -5,6 +5,7 @@
 //! waits in line, or exactly one drives; and who drives takes the first out of it, so that it may wait for the device without the lock.
 
 use super::admission::Permit;
+use super::queues::Class;
 use super::reactor::{Next, Operation, Reactor};
 use super::request::closed;
 use crate::write::owned::{OwnedWrite, Stand};
@@ -189,6 +190,10 @@ impl Operation for Drive {
             }
         }
         Next::At(0, self)
+    }
+
+    fn class(&self) -> Class {
+        Class::Write
     }
 
     fn abandon(self: Box<Self>) {

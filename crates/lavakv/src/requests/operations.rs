@@ -1,5 +1,6 @@
 //! What is done on a thread of the reactor, since it blocks: scans, flushes, and of point reads what is no read of the device.
 
+use super::queues::Class;
 use super::reactor::{Next, Operation};
 use super::reading::{InFlight, Stepped};
 use super::reads::{Reads, Ticket};
@@ -31,6 +32,10 @@ impl Operation for Block {
             Stepped::Over => ticket.tell(),
         }
         Next::Done
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
     }
 }
 
@@ -69,6 +74,10 @@ impl Operation for Scan {
         drop((tree, family));
         done.resolve(page);
         Next::Done
+    }
+
+    fn class(&self) -> Class {
+        Class::Long
     }
 }
 
@@ -123,5 +132,9 @@ impl Operation for Flush {
             }
             None => Next::At(self.jobs.context.now_ns().saturating_add(LOOK_NS), self),
         }
+    }
+
+    fn class(&self) -> Class {
+        Class::Long
     }
 }

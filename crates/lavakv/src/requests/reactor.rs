@@ -1,5 +1,7 @@
 //! Who carries on what a caller could not finish: a few threads, or in simulation whoever waits.
 //!
+//! Which of several comes next, and that what takes long leaves a thread for the rest, is in [`super::queues`].
+//!
 //! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
 //! done. Point reads are not among them: one thread more, the driver of [`Reads`], has all of theirs in flight; what of them would block comes
 //! here. Scans wait for the device here, as a blocking call does on its caller's thread.
@@ -8,6 +10,7 @@
 //! told that the store was closed.
 
 use super::operations::Block;
+use super::queues::Class;
 use super::reading::{InFlight, guarded};
 use super::reads::{Reads, Ticket};
 use super::request::{self, closed};
@@ -32,6 +35,8 @@ pub(crate) type Logged = (wal::Lane, wal::Position);
 pub(crate) trait Operation: Send {
     /// Goes on as far as it can.
     fn step(self: Box<Self>) -> Next;
+    /// What it is, for the order in which threads come to it.
+    fn class(&self) -> Class;
     /// The store is closed: it goes on no more.
     fn abandon(self: Box<Self>) {}
 }
@@ -68,7 +73,7 @@ impl Reactor {
             tree: jobs.tree.clone(),
             writes: jobs.writes.clone(),
             jobs: jobs.clone(),
-            tasks: Tasks::default(),
+            tasks: Tasks::of_threads(jobs.context.options.async_threads),
             reads: Reads::new(&jobs.context),
             threads: Mutex::default(),
             choice: Mutex::default(),
@@ -122,14 +127,17 @@ impl Reactor {
     }
 
     fn run(&self) {
-        while let Some(operation) = self.tasks.wait(|| self.now_ns()) {
+        let mut before = None;
+        while let Some((class, operation)) = self.tasks.wait(|| self.now_ns(), before) {
+            let begun_ns = self.now_ns();
             self.advance(operation);
+            before = Some((class, self.now_ns().saturating_sub(begun_ns)));
         }
     }
 
     fn advance(&self, operation: Box<dyn Operation>) {
         if let Some(Next::At(at_ns, operation)) = guarded(&self.context, || operation.step())
-            && let Err(operation) = self.tasks.push(at_ns, operation)
+            && let Err(operation) = self.tasks.push(operation.class(), at_ns, operation)
         {
             operation.abandon();
         }
@@ -148,7 +156,7 @@ impl Reactor {
     /// # Errors
     /// `Closed`.
     pub fn push_at(&self, at_ns: u64, operation: impl Operation + 'static) -> Result<()> {
-        self.tasks.push(at_ns, Box::new(operation)).map_err(|_| closed())
+        self.tasks.push(operation.class(), at_ns, Box::new(operation)).map_err(|_| closed())
     }
 
     /// Resolves `done` when what was logged is durable.
@@ -240,6 +248,10 @@ impl Operation for Sync {
         let Sync { writes, logged: (lane, position), done } = *self;
         done.resolve(writes.sync_lane(lane, position));
         Next::Done
+    }
+
+    fn class(&self) -> Class {
+        Class::Write
     }
 
     fn abandon(self: Box<Self>) {

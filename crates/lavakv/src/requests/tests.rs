@@ -118,6 +118,9 @@ fn a_request_that_panics_poisons_the_store() {
         fn step(self: Box<Self>) -> reactor::Next {
             panic!("a bug")
         }
+        fn class(&self) -> queues::Class {
+            queues::Class::Write
+        }
     }
     let sim = SimEnv::new(6);
     let db = with_little_memory(&sim);

@@ -128,6 +128,7 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     } else {
         let mut notes = Notes::default();
         let plan = next(&Seen::new(jobs, &set), below, &mut notes);
+        jobs.context.stats.jobs_held_for_log.add(notes.leaves_room_for_log.into());
         take_note(&mut set, notes);
         plan.and_then(|plan| claim(jobs, &mut set, plan))
     };
@@ -151,6 +152,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
 fn take_note(set: &mut InProgressSet, notes: Notes) {
     let learned = &mut set.learned;
     learned.gc_slots = notes.gc_slots.unwrap_or(learned.gc_slots);
+    learned.log_load = notes.log_load.unwrap_or(learned.log_load);
     learned.at_rest.extend(notes.at_rest);
     for (family, walk) in notes.walks {
         match walk {

@@ -64,6 +64,7 @@ impl Wal {
         let until_ns = self.clock.now_ns();
         let took = Took { ns: until_ns.saturating_sub(begun_ns), until_ns };
         self.times.sync.record_ns(took.ns);
+        add(&self.counters.durable_ns, took.ns);
         (outcome, took)
     }
 

@@ -298,6 +298,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "a request is handed over, and no thread is woken for it",
     ),
     test(
+        "request-long-ones-take-all-threads",
+        ("lavastore-lavakv", "--lib"),
+        "requests::queues::tests::what_takes_long_leaves_a_thread",
+        "scans take all threads that carry requests on, and writes wait until one is over",
+    ),
+    test(
+        "jobs-leave-no-room-for-log",
+        ("lavastore-lavakv", "--lib"),
+        "plan::next::tests::beside_a_log_that_is_written_much_one_job_less_runs",
+        "as many compactions and collections run beside a log that is written all the time as beside an idle one",
+    ),
+    test(
         "request-over-without-a-wake-up",
         ("lavastore-lavakv", "--test api"),
         "requests::all_are_told_under_every_schedule",

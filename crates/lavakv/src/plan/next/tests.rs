@@ -26,6 +26,8 @@ struct MadeUp {
     grants: u64,
     room: Option<(u64, u64)>,
     fill_percent: u64,
+    log_taken_ns: u64,
+    hurried: bool,
 }
 
 impl Facts for MadeUp {
@@ -69,6 +71,12 @@ impl Facts for MadeUp {
     }
     fn used_bytes(&self) -> u64 {
         1 << 30
+    }
+    fn log_taken_ns(&self) -> u64 {
+        self.log_taken_ns
+    }
+    fn is_hurried(&self) -> bool {
+        self.hurried
     }
     fn fill_percent(&self) -> u64 {
         self.fill_percent
@@ -139,6 +147,8 @@ fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
         grants: u64::MAX,
         room: None,
         fill_percent: 0,
+        log_taken_ns: 0,
+        hurried: false,
     }
 }
 
@@ -313,4 +323,35 @@ fn asking_changes_nothing() {
     facts.in_progress.learned.at_rest.insert(1, version);
     let mut notes = Notes::default();
     assert!(next(&facts, JobClass::Idle, &mut notes).is_none() && notes.at_rest.is_empty());
+}
+
+/// Of four threads three have jobs while the log is written all the time; flush and level 0 ask nobody, nor does what writers wait for.
+#[test]
+fn beside_a_log_that_is_written_much_one_job_less_runs() {
+    let mut facts = at_rest(vec![family(1, 0, Some(1 << 18))]);
+    (facts.quiet, facts.options.scrub_bytes_per_s) = (true, 0);
+    (facts.now_ns, facts.log_taken_ns) = (1_000_000_000, 900_000_000);
+    facts.in_progress.running.collections = 2;
+    assert_eq!(told(&facts), "collect 1");
+    facts.in_progress.running.collections = 3;
+    let mut notes = Notes::default();
+    assert!(next(&facts, JobClass::Idle, &mut notes).is_none() && notes.leaves_room_for_log);
+    // What was learned holds on between the two bounds.
+    facts.in_progress.learned.log_load = notes.log_load.unwrap();
+    (facts.now_ns, facts.log_taken_ns) = (2_000_000_000, 1_200_000_000);
+    assert_eq!(told(&facts), "nothing");
+    facts.hurried = true;
+    assert_eq!(told(&facts), "collect 1");
+    facts.hurried = false;
+    facts.options.ablation.log_first = false;
+    assert_eq!(told(&facts), "collect 1");
+    facts.options.ablation.log_first = true;
+    facts.families.push(family(2, 5, None));
+    assert_eq!(told(&facts), "compact 2 from 0");
+    facts.frozen = vec![(9, facts.families[0].family.clone())];
+    assert_eq!(told(&facts), "flush [1]");
+    facts.frozen.clear();
+    facts.families.pop();
+    (facts.now_ns, facts.log_taken_ns) = (3_000_000_000, 1_200_000_000);
+    assert_eq!(told(&facts), "collect 1", "15 % of the time");
 }

@@ -94,6 +94,19 @@ impl Facts for Seen<'_> {
         self.jobs.space.used_bytes()
     }
 
+    fn log_taken_ns(&self) -> u64 {
+        let options = self.options();
+        if options.speed.is_some() && options.speed_levels == 0 {
+            return 0;
+        }
+        let lanes = [self.jobs.log.get(), self.jobs.log.records().and_then(|log| log.begun())];
+        lanes.into_iter().flatten().map(wal::Wal::durable_ns).sum()
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.jobs.context.pace().is_hurried()
+    }
+
     fn fill_percent(&self) -> u64 {
         self.jobs.space.fill_percent()
     }
