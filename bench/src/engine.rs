@@ -57,6 +57,8 @@ pub struct EngineSettings {
     pub compression: Codec,
     /// LavaStore: durable writes of the log at once.
     pub loggers: u64,
+    /// LavaStore: who waits for a write of the log that takes at most so many microseconds looks for its end before it sleeps.
+    pub spin_us: u64,
     /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
     /// LavaStore: so many levels are there as well.
@@ -84,6 +86,7 @@ impl EngineSettings {
         Ok(EngineSettings {
             sync: args.is_durable(),
             loggers: args.requests.loggers,
+            spin_us: args.requests.spin_us,
             log_dir: args.requests.log_dir.clone(),
             speed_levels: args.requests.speed_levels,
             speed_values: args.requests.speed_values,

@@ -80,7 +80,7 @@ fn options(settings: &EngineSettings) -> Options {
         },
         ablation: settings.ablation,
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
-        loggers: loggers_of(settings.loggers),
+        loggers: loggers_of(settings),
         speed: settings.log_dir.clone(),
         speed_levels: settings.speed_levels as usize,
         speed_values_bytes_max: settings.speed_values,
@@ -121,6 +121,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),
         ("loggers", options.loggers.writes_max.to_string()),
+        ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
@@ -129,10 +130,11 @@ fn described(options: &Options) -> Vec<(String, String)> {
 }
 
 /// 0: as many as are found to be best.
-fn loggers_of(writes_max: u64) -> Loggers {
-    match writes_max as usize {
-        0 => Loggers::AUTO,
-        writes_max => Loggers { writes_max, ..Loggers::ONE },
+fn loggers_of(settings: &EngineSettings) -> Loggers {
+    let spin_us_max = u32::try_from(settings.spin_us).unwrap_or(u32::MAX);
+    match settings.loggers as usize {
+        0 => Loggers { spin_us_max, ..Loggers::AUTO },
+        writes_max => Loggers { writes_max, spin_us_max, ..Loggers::ONE },
     }
 }
 

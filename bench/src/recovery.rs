@@ -127,6 +127,7 @@ impl RecoveryArgs {
             direct_io: !self.buffered_io,
             compression: crate::args::Codec::None,
             loggers: 1,
+            spin_us: 0,
             log_dir: None,
             speed_levels: 0,
             speed_values: 0,

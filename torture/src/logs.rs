@@ -60,7 +60,7 @@ fn options(rng: &mut Rng) -> Options {
     // Where it is more than one write of the log at once, it is so whether it pays or not.
     let writes_max = 1 + aside(rng, 0x6c6f_6767_6572).below(3) as usize;
     Options {
-        loggers: Loggers { writes_max, threads_min: 0 },
+        loggers: Loggers { writes_max, threads_min: 0, ..Loggers::ONE },
         garbage_percent: pick(rng, &[10, 30, 30, 50, 80]),
         recent_bytes: pick(rng, &[0, 20 << 10, 16 << 20]),
         open_files_max: pick(rng, &[8, 512]),

@@ -34,6 +34,9 @@ pub struct RequestArgs {
     /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3, or 0 for as many as are found to be best
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
+    /// LavaStore: one of those who wait for a write of the log that takes at most so many microseconds looks for its end before it sleeps; 0: nobody does
+    #[arg(long, value_name = "US", default_value_t = RequestArgs::default().spin_us)]
+    pub spin_us: u64,
     /// LavaStore, RocksDB: a directory on a second disk, for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
@@ -59,6 +62,7 @@ impl Default for RequestArgs {
             writers: 1,
             in_flight: false,
             loggers: 1,
+            spin_us: 0,
             log_dir: None,
             speed_levels: 0,
             speed_values: 0,
@@ -86,6 +90,8 @@ impl RequestArgs {
             Some("ycsb has no --batch: its operations are single ones")
         } else if self.loggers > 3 {
             Some("--loggers must be 0 to 3")
+        } else if self.spin_us > 1000 {
+            Some("--spin-us must be 0 to 1000")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
             Some("--spandb is of ablation alone, without --policy")
         } else if self.log_dir.is_some() && !(self.spandb || own || writes) {

@@ -560,6 +560,7 @@ mod tests {
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
             ("loggers.writes_max", |o| o.loggers.writes_max = 4),
+            ("loggers.spin_us_max", |o| o.loggers.spin_us_max = 1001),
             ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
             ("open_files_max", |o| o.open_files_max = 1),
             ("wal_bytes_max", |o| o.wal_bytes_max = 0),

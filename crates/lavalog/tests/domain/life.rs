@@ -16,7 +16,7 @@ use std::path::Path;
 pub const DIR: &str = "/db";
 
 /// Up to three writes of each lane are at the device at once, wherever there are so many to be made.
-const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0 };
+const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE };
 
 pub fn log_options() -> lavalog::Options {
     lavalog::Options {

@@ -198,7 +198,7 @@ struct Beside {
 
 impl Beside {
     fn with_pages(pages: u64) -> Arc<Beside> {
-        Beside::with_loggers(pages, Loggers { writes_max: 2, threads_min: 0 })
+        Beside::with_loggers(pages, Loggers { writes_max: 2, threads_min: 0, ..Loggers::ONE })
     }
 
     fn with_loggers(pages: u64, loggers: Loggers) -> Arc<Beside> {
@@ -252,7 +252,7 @@ fn loom_flights_land_in_order() {
 #[test]
 fn loom_the_number_of_flights_changes() {
     check(3, || {
-        let log = Beside::with_loggers(0, Loggers { writes_max: 0, threads_min: 0 });
+        let log = Beside::with_loggers(0, Loggers { writes_max: 0, threads_min: 0, ..Loggers::ONE });
         log.log.commit.lock().flights.tries();
         let others = [0, 1].map(|_| {
             let log = log.clone();
@@ -262,6 +262,27 @@ fn loom_the_number_of_flights_changes() {
         others.into_iter().for_each(|other| other.join().unwrap().unwrap());
         assert_eq!(log.log.commit.frontier.durable_end(), 3);
     });
+}
+
+/// Those who look for the end of a write before they sleep are not forgotten, and nor is anybody beside them; also where it fails.
+#[test]
+fn loom_who_looks_before_it_sleeps_is_told() {
+    for fails in [false, true] {
+        check(3, move || {
+            let log = Beside::with_loggers(0, Loggers { writes_max: 2, threads_min: 0, spin_us_max: 1 });
+            // A write took so long that others are looked for.
+            log.log.commit.lock().spin.took(1000);
+            let others = [0, 1].map(|_| {
+                let log = log.clone();
+                thread::spawn(move || log.append_and_sync())
+            });
+            let outcome = move || if fails { Err(Error::new(ErrorKind::Io, "x")) } else { Ok(()) };
+            let synced = log.sync(log.log.append(), &outcome);
+            let others = others.map(|other| other.join().unwrap());
+            assert!(fails || synced.is_ok() && others.iter().all(Result::is_ok));
+            assert_eq!(synced.is_err(), log.log.commit.check().is_err());
+        });
+    }
 }
 
 /// Other work with the token waits until nothing is in flight, and is not starved.
