@@ -101,6 +101,18 @@ impl Error {
         Error(Arc::new(Inner { kind, message, file: None, offset: None, source: None }))
     }
 
+    /// No failure: a move of a cursor that has to wait for bytes which somebody else reads, and is gone on with then
+    /// ([`crate::InternalIterator::resume`]). Whoever drives cursors that may wait tells it by [`Error::is_waiting`]; nobody else ever has one.
+    pub fn waiting() -> Self {
+        let (kind, message) = (ErrorKind::Busy, "waits for a read".to_owned());
+        Error(Arc::new(Inner { kind, message, file: None, offset: None, source: Some(Arc::new(Waiting)) }))
+    }
+
+    /// True of [`Error::waiting`] alone.
+    pub fn is_waiting(&self) -> bool {
+        self.cause().is_some_and(|cause| cause.is::<Waiting>())
+    }
+
     /// Stored bytes are damaged.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn corruption(message: impl Into<String>) -> Self {
@@ -219,6 +231,18 @@ impl Error {
         self
     }
 }
+
+/// What [`Error::waiting`] is known by.
+#[derive(Debug)]
+struct Waiting;
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is not there yet")
+    }
+}
+
+impl std::error::Error for Waiting {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

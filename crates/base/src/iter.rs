@@ -38,6 +38,14 @@ pub trait InternalIterator: Send {
     }
     /// Moves backward. Must be valid.
     fn prev(&mut self) -> Result<()>;
+    /// After a move that had to wait ([`Error::is_waiting`]): goes on with it. Moves that wait go forward. For who never waits
+    /// there is nothing to go on with.
+    ///
+    /// # Errors
+    /// Those of the move; that it has to wait still.
+    fn resume(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// After a move that failed: what it could not read, if that is known. Then everything between where the iterator
     /// stood (or was to go) and the gap was passed, and had nothing in it. `None`: nothing is known but the error.
     fn gap(&self) -> Option<Gap> {
@@ -73,6 +81,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn prev(&mut self) -> Result<()> {
         (**self).prev()
+    }
+    fn resume(&mut self) -> Result<()> {
+        (**self).resume()
     }
     fn gap(&self) -> Option<Gap> {
         (**self).gap()

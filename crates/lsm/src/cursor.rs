@@ -27,6 +27,26 @@ impl Cursor {
     }
 }
 
+impl Cursor {
+    /// Where somebody else does the reads: what each part of it wants, and is handed.
+    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+        match self {
+            Cursor::Any(_) => {}
+            Cursor::Table(table) => table.cursor.each_fetched(visit),
+            Cursor::Level(level) => level.each_fetched(visit),
+        }
+    }
+
+    /// Bytes it holds that somebody else has read.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Cursor::Any(_) => 0,
+            Cursor::Table(table) => table.cursor.held_bytes(),
+            Cursor::Level(level) => level.held_bytes(),
+        }
+    }
+}
+
 impl Deref for Cursor {
     type Target = dyn InternalIterator;
 

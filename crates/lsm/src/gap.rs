@@ -77,6 +77,9 @@ impl TableCursor {
 }
 
 impl InternalIterator for TableCursor {
+    fn resume(&mut self) -> Result<()> {
+        self.cursor.resume()
+    }
     #[inline]
     fn valid(&self) -> bool {
         self.cursor.valid()

@@ -7,7 +7,7 @@
 //! A file that ends with a range tombstone has an exclusive largest key, which sorts before every entry of its user
 //! key, so comparing internal keys is right for both kinds of ends.
 
-use base::{Gap, InternalIterator, Result, key};
+use base::{Error, Gap, InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Borders, Fetched, IterOptions, Ksst, KsstIter, Place};
@@ -59,7 +59,7 @@ impl Bounds<'_> {
     /// The same, owned.
     pub fn borders(&self) -> Borders {
         let (lower, upper) = (self.lower.map(<[u8]>::to_vec), self.upper.map(<[u8]>::to_vec));
-        Borders { lower, upper, queues: None }
+        Borders { lower, upper, queues: None, wants: false }
     }
 
     /// True if `file` may hold a key inside.
@@ -138,15 +138,17 @@ impl<S: CursorSource> LevelIterator<S> {
 
     /// Passes an error on; the iterator is not valid after one.
     fn settle(&mut self, result: Result<()>) -> Result<()> {
-        if result.is_err() {
-            self.fail();
+        if let Err(e) = &result {
+            self.fail(e);
         }
         result
     }
 
     #[cold]
-    fn fail(&mut self) {
-        let told = self.cursor.take().and_then(|cursor| cursor.gap());
+    fn fail(&mut self, e: &Error) {
+        let told = self.cursor.as_ref().and_then(|cursor| cursor.gap());
+        // One that waits goes on.
+        self.cursor.take_if(|_| !e.is_waiting());
         self.gap = self.files.get(self.at).map(|file| crate::gap::within_file(told, file));
     }
 
@@ -188,6 +190,16 @@ impl LevelIterator {
             cursor.prepare(place, fetched);
         }
     }
+
+    /// See [`KsstIter::each_fetched`].
+    pub(crate) fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+        self.cursor.iter_mut().for_each(|cursor| cursor.each_fetched(visit));
+    }
+
+    /// See [`KsstIter::held_bytes`].
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.cursor.as_ref().map_or(0, KsstIter::held_bytes)
+    }
 }
 
 impl<S: CursorSource> InternalIterator for LevelIterator<S> {
@@ -222,6 +234,11 @@ impl<S: CursorSource> InternalIterator for LevelIterator<S> {
         if moved.is_ok() && cursor.valid() {
             return Ok(());
         }
+        let moved = moved.and_then(|()| self.skip_forward());
+        self.settle(moved)
+    }
+    fn resume(&mut self) -> Result<()> {
+        let moved = self.cursor.as_mut().map_or(Ok(()), InternalIterator::resume);
         let moved = moved.and_then(|()| self.skip_forward());
         self.settle(moved)
     }

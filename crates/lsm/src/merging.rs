@@ -16,6 +16,10 @@
 //! all of them lack is one batch of reads, so a seek waits for two of them at most, however many tables there are. Then the cursors are moved
 //! as ever: what could not be read is read again there, and fails in its order.
 //!
+//! Where somebody else does the reads (`table::KsstIter::each_fetched`), a child that has to wait stands where what it waits for begins, as one that
+//! failed does, so the others go on up to there. The iterator waits when it comes to it; then all children that wait are gone on with together
+//! ([`InternalIterator::resume`]), each from where it stopped.
+//!
 //! Changing direction repositions every other child by a seek around the current key. That is as dear as a seek of
 //! the whole iterator, and it happens once for each turn, not for each step.
 
@@ -24,7 +28,7 @@ use crate::gap::meeting_point;
 use base::key::TRAILER_LEN;
 use base::{Error, Gap, InternalIterator, Result};
 use std::cmp::Ordering;
-use table::{Fetched, Place, Want};
+use table::{Extent, Fetched, Place, Want};
 
 /// Which way the iterator moved last, and so how its heap is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +134,8 @@ pub struct MergingIterator {
     together: Option<Together>,
     /// What stopped it last.
     gap: Option<Gap>,
+    /// What was wanted and is not there yet, and the part of a child that wants it.
+    wanted: Vec<(Extent, usize)>,
 }
 
 impl MergingIterator {
@@ -146,7 +152,40 @@ impl MergingIterator {
             .collect();
         let heap = Vec::with_capacity(children.len());
         let (current, direction) = (None, Direction::Forward);
-        MergingIterator { children, heap, current, direction, together: None, gap: None }
+        MergingIterator { children, heap, current, direction, together: None, gap: None, wanted: Vec::new() }
+    }
+
+    /// Where somebody else does the reads: what its cursors want since the last call.
+    pub fn take_wanted(&mut self) -> Vec<Want> {
+        let (mut wants, mut part) = (Vec::new(), 0);
+        let wanted = &mut self.wanted;
+        let mut visit = |fetched: &mut Fetched| {
+            let own = fetched.take_wanted();
+            wanted.extend(own.iter().map(|want| (want.extent, part)));
+            wants.extend(own);
+            part += 1;
+        };
+        self.children.iter_mut().for_each(|child| child.iter.each_fetched(&mut visit));
+        wants
+    }
+
+    /// Hands over what was wanted, by `give`, to the part that wants it. The cursors must not have moved since.
+    pub fn give(&mut self, extent: &Extent, give: &mut dyn FnMut(&mut Fetched)) {
+        let takers: Vec<usize> =
+            self.wanted.extract_if(.., |(e, _)| e == extent).map(|(_, part)| part).collect();
+        let mut part = 0;
+        let mut visit = |fetched: &mut Fetched| {
+            if takers.contains(&part) {
+                give(fetched);
+            }
+            part += 1;
+        };
+        self.children.iter_mut().for_each(|child| child.iter.each_fetched(&mut visit));
+    }
+
+    /// Bytes that its cursors hold and somebody else has read.
+    pub fn held_bytes(&self) -> u64 {
+        self.children.iter().map(|child| child.iter.held_bytes()).sum()
     }
 
     /// What its cursors read for a seek is read by `reads`, of all of them together.
@@ -339,6 +378,16 @@ impl InternalIterator for MergingIterator {
     }
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         self.reposition(Place::UpTo(target))
+    }
+    fn resume(&mut self) -> Result<()> {
+        (self.current, self.gap) = (None, None);
+        let waits = |child: &&mut Child| child.failed.as_ref().is_some_and(|failed| failed.0.is_waiting());
+        for child in self.children.iter_mut().filter(waits) {
+            let moved = child.iter.resume();
+            child.settle(moved, Direction::Forward)?;
+        }
+        self.relocation(Direction::Forward);
+        self.arrive()
     }
     #[inline]
     fn next(&mut self) -> Result<()> {

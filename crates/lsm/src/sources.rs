@@ -46,13 +46,29 @@ pub struct Sources {
     source: Arc<dyn TableSource>,
     options: IterOptions,
     queues: Option<Arc<ReadQueues>>,
+    /// Somebody else does the reads.
+    wants: bool,
 }
 
 impl Sources {
     /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
     pub fn new(readers: Visibility, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
         let (cursors, tombstones) = (Vec::new(), Vec::new());
-        Sources { cursors, tombstones, hidden_tables: 0, readers, source, options, queues: None }
+        Sources {
+            cursors,
+            tombstones,
+            hidden_tables: 0,
+            readers,
+            source,
+            options,
+            queues: None,
+            wants: false,
+        }
+    }
+
+    /// Cursors that are added read nothing: their moves wait for what they want ([`crate::MergingIterator::take_wanted`]). Tables are opened as ever.
+    pub fn waiting(self) -> Self {
+        Sources { wants: true, ..self }
     }
 
     /// Cursors that are added have blocks read ahead while they go on.
@@ -82,7 +98,8 @@ impl Sources {
                 }
             }
         }
-        let borders = Arc::new(Borders { queues: self.queues.clone(), ..bounds.borders() });
+        let borders =
+            Arc::new(Borders { queues: self.queues.clone(), wants: self.wants, ..bounds.borders() });
         for (level, files) in levels {
             if level == 0 {
                 self.add_level_0(files, bounds, &borders)?;

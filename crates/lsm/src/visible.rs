@@ -122,6 +122,8 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     deferred: Option<Error>,
     /// Where it last went on behind what it could not read, and in which direction.
     skipped: Option<(bool, Vec<u8>)>,
+    /// Going forward, it has left `key` behind: older versions of it are passed.
+    has_left: bool,
 }
 
 impl<I: InternalIterator> VisibleIterator<I> {
@@ -141,7 +143,23 @@ impl<I: InternalIterator> VisibleIterator<I> {
             hidden: 0,
             deferred: None,
             skipped: None,
+            has_left: false,
         }
+    }
+
+    /// The cursor beneath.
+    pub fn inner_mut(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
+    /// After a move forward that had to wait ([`Error::is_waiting`]): goes on with it. Only without an operator, since a fold begins anew.
+    pub fn resume(&mut self) -> Result<()> {
+        debug_assert!(self.options.operator.is_none() && self.state == State::Invalid, "a fold that waits");
+        self.inner.resume()?;
+        if self.has_left {
+            self.skip_older()?;
+        }
+        self.find_forward()
     }
 
     /// True while it stands on a user key.
@@ -240,6 +258,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// A seek begins anew: nothing was passed.
     fn restart(&mut self) {
         (self.state, self.deferred, self.skipped) = (State::Invalid, None, None);
+        self.has_left = false;
         self.key.clear();
     }
 
@@ -298,6 +317,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             State::Invalid => panic!("moved an iterator that is not valid"),
             State::Inner => {
                 save_user_key(&mut self.key, &self.inner);
+                self.has_left = true;
                 self.inner.next()?;
             }
             State::Folded => self.deferred.take().map_or(Ok(()), Err)?,
@@ -389,6 +409,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             }
             self.hidden += 1;
             save_user_key(&mut self.key, &self.inner);
+            self.has_left = true;
             self.inner.next()?;
             self.skip_older()?;
         }

@@ -399,6 +399,101 @@ fn a_batch_that_fails_is_no_error_of_the_seek() {
     }
 }
 
+/// Goes on with a move as long as it waits, with what is wanted read alone and handed over in any order.
+fn drive(rng: &mut Rng, iter: &mut VisibleIterator, mut moved: Result<()>, rounds: &mut usize) -> Result<()> {
+    while moved.as_ref().is_err_and(base::Error::is_waiting) {
+        assert!(!iter.valid());
+        *rounds += 1;
+        let mut wants = iter.inner_mut().take_wanted();
+        assert!(!wants.is_empty(), "it waits for something");
+        while !wants.is_empty() {
+            let want = wants.swap_remove(rng.below(wants.len() as u64) as usize);
+            let read = read_now(&want.file, want.extent);
+            iter.inner_mut().give(&want.extent, &mut |fetched| fetched.put(&want, read.clone()));
+        }
+        moved = iter.resume();
+    }
+    moved
+}
+
+/// Scans whose reads somebody else does, over all that there may be: level 0, levels below, deletions, range deletions, several snapshots. They see
+/// what is there, read what others read or less, and wait less often than they read.
+#[test]
+fn scans_that_wait_see_the_same_and_read_no_more() {
+    let (mut rounds, mut waited_reads, mut plain_reads_made) = (0, 0, 0);
+    for seed in 0..25 {
+        let (mut rng, mut store) = (Rng::new(seed), Store::new(seed));
+        for _ in 0..4 + rng.below(8) {
+            match rng.below(4) {
+                0 => store.compact(0),
+                1 => store.compact(1),
+                _ => store.flush(&mut rng),
+            }
+            if rng.one_in(3) {
+                store.snapshots.insert(store.seq, store.now.clone());
+            }
+        }
+        for _ in 0..20 {
+            let nth = rng.below(store.snapshots.len() as u64 + 1) as usize;
+            let (seq, view) = match store.snapshots.iter().nth(nth) {
+                Some((seq, view)) => (*seq, view.clone()),
+                None => (store.seq, store.now.clone()),
+            };
+            let mut key = || rng.one_in(2).then(|| format!("key{:04}", rng.below(450)).into_bytes());
+            let (lower, upper, target) = (key(), key(), key());
+            let scan = |reads: &Reads, wants: bool| {
+                let mut visible = VisibleOptions::at(seq);
+                (visible.lower, visible.upper) = (lower.clone(), upper.clone());
+                let readers = Visibility::At(seq);
+                let sources = Sources::new(readers, Opened::all(&store, reads), IterOptions::default());
+                let mut sources = if wants { sources.waiting() } else { sources };
+                let bounds = Bounds { lower: lower.as_deref(), upper: upper.as_deref() };
+                sources.add(store.version.levels.iter().enumerate(), bounds).expect("no faults");
+                reads.take();
+                VisibleIterator::new(MergingIterator::over(sources.cursors), sources.tombstones, visible)
+            };
+            let (plain_reads, reads) = (Reads::default(), Reads::default());
+            let (mut plain, mut iter) = (scan(&plain_reads, false), scan(&reads, true));
+            let from = |iter: &mut VisibleIterator| match &target {
+                None => iter.seek_to_first(),
+                Some(target) => iter.seek(target),
+            };
+            from(&mut plain).expect("no faults");
+            let moved = from(&mut iter);
+            drive(&mut rng, &mut iter, moved, &mut rounds).expect("no faults");
+            let inside = |k: &[u8]| {
+                [&lower, &target].iter().all(|border| border.as_ref().is_none_or(|b| &b[..] <= k))
+                    && upper.as_ref().is_none_or(|upper| k < &upper[..])
+            };
+            let mut expected = view.iter().filter(|(k, _)| inside(k));
+            for _ in 0..rng.below(200) {
+                let next = expected.next();
+                assert_eq!(
+                    iter.valid().then(|| (iter.key(), iter.value())),
+                    next.map(|(k, v)| (&k[..], &v[..]))
+                );
+                assert_eq!(iter.valid(), plain.valid());
+                if next.is_none() {
+                    break;
+                }
+                plain.next().expect("no faults");
+                let moved = iter.next();
+                drive(&mut rng, &mut iter, moved, &mut rounds).expect("no faults");
+            }
+            let (made, plain_made) = (reads.take().alone, plain_reads.take().alone);
+            assert!(made.iter().all(|read| plain_made.contains(read)), "seed {seed}");
+            assert!(made.len() <= plain_made.len());
+            (waited_reads, plain_reads_made) =
+                (waited_reads + made.len(), plain_reads_made + plain_made.len());
+        }
+    }
+    assert!(
+        waited_reads > 3000 && waited_reads * 10 > plain_reads_made * 9,
+        "{waited_reads}, {plain_reads_made}"
+    );
+    assert!(rounds * 3 < waited_reads * 2, "waited {rounds} times for {waited_reads} reads");
+}
+
 #[test]
 fn a_missing_table_is_an_error_and_not_the_end() {
     let mut rng = Rng::new(3);

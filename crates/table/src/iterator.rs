@@ -16,7 +16,7 @@ use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
 use crate::source::Fetched;
 use crate::stream_iter::StreamIter;
-use base::{Error, Gap, InternalIterator, Result, key};
+use base::{Error, Gap, InternalIterator, MAX_SEQ, Result, ValueKind, key};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ enum Current {
 
 /// What a stream could not read.
 struct Lost {
+    stream: Current,
     error: Error,
     gap: Gap,
 }
@@ -70,6 +71,14 @@ macro_rules! both {
     }};
 }
 
+/// The keys that there may be.
+fn everything() -> Gap {
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    key::encode_into(&mut first, &[], MAX_SEQ, ValueKind::Seek);
+    key::encode_into(&mut last, &[], 0, ValueKind::Deletion);
+    Gap { first, last }
+}
+
 impl KsstIter {
     pub(crate) fn new(
         table: Arc<Ksst>,
@@ -90,8 +99,8 @@ impl KsstIter {
     /// What the reads of this cursor have cost so far.
     pub fn counters(&self) -> ReadCounters {
         let mut sum = ReadCounters::default();
-        self.references.iter().for_each(|s| sum.add(&s.counters));
-        self.inline.iter().for_each(|s| sum.add(&s.counters));
+        self.references.iter().for_each(|s| sum.add(&s.cost()));
+        self.inline.iter().for_each(|s| sum.add(&s.cost()));
         sum
     }
 
@@ -117,8 +126,13 @@ impl KsstIter {
             Current::Inline => self.inline.as_mut().and_then(StreamIter::take_gap),
             Current::Neither => None,
         };
-        let Some(gap) = gap else { return Err(error) };
-        self.lost.push(Lost { error, gap });
+        let gap = match gap {
+            Some(gap) => gap,
+            // Nobody knows: it may be the next.
+            None if error.is_waiting() => everything(),
+            None => return Err(error),
+        };
+        self.lost.push(Lost { stream, error, gap });
         Ok(())
     }
 
@@ -136,9 +150,12 @@ impl KsstIter {
         if self.valid() && comes_first(self.key(), self.lost[first].end(forward)) {
             return Ok(());
         }
-        let lost = self.lost.swap_remove(first);
-        self.gap = Some(lost.gap);
-        Err(lost.error)
+        let (error, gap) = (self.lost[first].error.clone(), self.lost[first].gap.clone());
+        if !error.is_waiting() {
+            self.lost.swap_remove(first);
+        }
+        self.gap = Some(gap);
+        Err(error)
     }
 
     #[inline]
@@ -190,8 +207,11 @@ impl KsstIter {
     }
 
     fn guard(&mut self, result: Result<()>) -> Result<()> {
-        if result.is_err() {
+        if let Err(e) = &result {
             self.current = Current::Neither;
+            if e.is_waiting() {
+                return result;
+            }
             self.lost.clear();
             self.references.iter_mut().for_each(StreamIter::reset);
             self.inline.iter_mut().for_each(StreamIter::reset);
@@ -212,6 +232,36 @@ impl KsstIter {
             self.lose(self.current, e)?;
         }
         self.choose()
+    }
+
+    /// The streams that wait go on.
+    fn go_on(&mut self) -> Result<()> {
+        let lost = std::mem::take(&mut self.lost);
+        let (waiting, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|lost| lost.error.is_waiting());
+        self.lost = lost;
+        for Lost { stream, .. } in waiting {
+            let moved = match stream {
+                Current::References => self.references.as_mut().map_or(Ok(()), StreamIter::resume),
+                Current::Inline => self.inline.as_mut().map_or(Ok(()), StreamIter::resume),
+                Current::Neither => Ok(()),
+            };
+            if let Err(e) = moved {
+                self.lose(stream, e)?;
+            }
+        }
+        self.choose()
+    }
+
+    /// Where somebody else does the reads: what each part of it wants, and is handed.
+    pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
+        self.references.as_mut().and_then(StreamIter::fetched).into_iter().for_each(&mut *visit);
+        self.inline.as_mut().and_then(StreamIter::fetched).into_iter().for_each(visit);
+    }
+
+    /// Bytes it holds that somebody else has read.
+    pub fn held_bytes(&self) -> u64 {
+        self.references.as_ref().map_or(0, StreamIter::held_bytes)
+            + self.inline.as_ref().map_or(0, StreamIter::held_bytes)
     }
 
     fn position(&mut self, place: Place<'_>) -> Result<()> {
@@ -270,6 +320,11 @@ impl InternalIterator for KsstIter {
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid(), "prev on an iterator that is not valid");
         let done = self.step(false);
+        self.guard(done)
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        let done = self.go_on();
         self.guard(done)
     }
 

@@ -50,6 +50,7 @@ mod tail;
 pub mod tombstone_block;
 mod verify;
 pub mod vsst;
+mod waits;
 
 pub use base::Dependency;
 pub use builder::{FinishedTable, KsstBuilder};

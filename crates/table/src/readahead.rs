@@ -36,6 +36,8 @@ pub struct Borders {
     pub upper: Option<Vec<u8>>,
     /// What has reads of the next run go on while the scan goes through this one; `None`: each read is waited for.
     pub queues: Option<Arc<ReadQueues>>,
+    /// Somebody else does the reads: moves wait for them ([`crate::KsstIter::each_fetched`]).
+    pub wants: bool,
 }
 
 /// How much the next request reads beyond the block that is wanted.

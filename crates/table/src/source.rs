@@ -288,6 +288,32 @@ impl Fetched {
         self.share(want, read);
     }
 
+    /// Wants what nothing waits for yet, unless it is there.
+    pub(crate) fn want_ahead(&mut self, file: &Arc<dyn ReadFile>, extent: Extent, role: Role) {
+        if !self.has(&extent) && self.wanted.iter().all(|want| want.extent != extent) {
+            self.wanted.push(Want { file: file.clone(), extent, role });
+        }
+    }
+
+    /// Forgets what was handed over, but this.
+    pub(crate) fn forget_but(&mut self, kept: Option<&Extent>) {
+        self.known.retain(|extent, _| Some(extent) == kept);
+    }
+
+    /// What was counted so far.
+    pub(crate) fn cost(&self) -> &ReadCounters {
+        &self.counters
+    }
+
+    /// How many bytes it holds that were handed over.
+    pub fn held_bytes(&self) -> u64 {
+        let lens = self.known.iter().map(|(extent, known)| match known {
+            Known::Bytes(_) => extent.len,
+            Known::Block(_) | Known::Failed(_) => 0,
+        });
+        lens.sum()
+    }
+
     /// Lets go of files that were opened for steps that stopped. Those that are still to be opened are opened again.
     pub fn close_files(&mut self) {
         self.files.clear();

@@ -6,8 +6,9 @@ use crate::frame::BlockHandle;
 use crate::options::{IterOptions, Place, ReadCounters};
 use crate::readahead::{Beyond, Borders};
 use crate::reader::Ksst;
-use crate::source::{Fetched, Source, Stop};
+use crate::source::{Extent, Fetched, Source, Stop, Stopped};
 use crate::stream::{Partition, Stream};
+use crate::waits::{Await, Go, Waits};
 use base::key::{self, encode_into};
 use base::{Error, Gap, MAX_SEQ, Result, ValueKind};
 use cache::Block;
@@ -44,6 +45,17 @@ impl Prepared {
     }
 }
 
+/// Which block is loaded.
+#[derive(Clone, Copy)]
+enum Load<'k> {
+    /// That where a seek begins.
+    At(Place<'k>),
+    /// Of a row of the present partition; true: by a scan that goes backward.
+    Row(usize, bool),
+    /// The first of a partition, or the last for a scan that goes backward.
+    Partition(usize, bool),
+}
+
 /// A cursor over the blocks of one stream.
 pub(crate) struct StreamIter<C> {
     table: Arc<Ksst>,
@@ -68,6 +80,10 @@ pub(crate) struct StreamIter<C> {
     prepared: Prepared,
     cursor: C,
     window: Window,
+    /// Where somebody else does the reads: what the cursor waits for, and what it was given.
+    waits: Option<Box<Waits>>,
+    /// The run that it wanted before it comes to it.
+    ahead: Option<Extent>,
 }
 
 impl<C: BlockCursor> StreamIter<C> {
@@ -89,6 +105,8 @@ impl<C: BlockCursor> StreamIter<C> {
             caching,
             readahead: readahead as u64,
             beyond: Beyond::default(),
+            ahead: None,
+            waits: borders.as_deref().is_some_and(|borders| borders.wants).then(Box::default),
             borders,
             counters: ReadCounters::default(),
             partition: None,
@@ -113,12 +131,59 @@ impl<C: BlockCursor> StreamIter<C> {
         self.stream().partitions()
     }
 
-    /// Does something that may read, at once and counted.
-    fn reading<R>(&mut self, act: impl FnOnce(&mut Self, &mut ReadCounters) -> R) -> R {
-        let mut counters = self.counters;
-        let done = act(self, &mut counters);
-        self.counters = counters;
-        done
+    /// Loads a block, reading what that takes at once and counted, or waiting for it where somebody else does the reads.
+    fn reading(&mut self, load: Load<'_>) -> Result<bool> {
+        let Some(mut waits) = self.waits.take() else {
+            let mut counters = self.counters;
+            let done = self.load(load, &mut counters);
+            self.counters = counters;
+            return done;
+        };
+        let done = self.load(load, &mut waits.fetched);
+        match &done {
+            Ok(_) => {
+                let is_before = |ahead: &Extent| self.loaded.is_none_or(|block| block.end() <= ahead.offset);
+                self.ahead = self.ahead.filter(is_before);
+                waits.loaded(self.ahead.as_ref());
+            }
+            Err(Stopped::Wanting) => self.want_behind(&mut waits),
+            Err(Stopped::Failed(_)) => {}
+        }
+        self.waits = Some(waits);
+        done.map_err(|stop| stop.into_error().unwrap_or_else(|_| Error::waiting()))
+    }
+
+    fn load<S: Source>(&mut self, load: Load<'_>, source: &mut S) -> Result<bool, S::Stop> {
+        match load {
+            Load::At(place) => return self.open_at(place, source),
+            Load::Row(row, backward) => self.open_block(row, backward, source)?,
+            Load::Partition(p, backward) => {
+                self.open_partition(p, source)?;
+                let row = if backward { self.index.shape.rows().saturating_sub(1) } else { 0 };
+                self.open_block(row, backward, source)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The cursor waits for a run: a long scan wants the run behind it, too.
+    fn want_behind(&mut self, waits: &mut Waits) {
+        let (Some(borders), Some(_)) =
+            (self.borders.as_deref().filter(|_| self.readahead == 0), self.awaited)
+        else {
+            return;
+        };
+        let run = self.beyond.run(&self.index, self.row, false, Some(borders));
+        let mut beyond = self.beyond;
+        beyond.grow();
+        if let Some((start, end)) = beyond.behind(&self.index, self.row, run, false, borders)
+            && start < end
+            && end <= self.table.file.frames_end
+        {
+            let extent = Extent { file: self.table.file.number, offset: start, len: end - start };
+            waits.fetched.want_ahead(&self.table.file.file, extent, self.role);
+            self.ahead = Some(extent);
+        }
     }
 
     /// Loads an index partition, if it is not the present one.
@@ -176,7 +241,12 @@ impl<C: BlockCursor> StreamIter<C> {
         {
             return Ok(block);
         }
-        let run = || self.beyond.run(&self.index, row, backward, self.borders.as_deref());
+        let has = |run: &Extent| {
+            handle.offset >= run.offset && handle.end() <= run.offset + run.len && source.has(run)
+        };
+        let ahead = self.ahead.filter(has).map(|run| (run.offset, run.offset + run.len));
+        let run =
+            || ahead.unwrap_or_else(|| self.beyond.run(&self.index, row, backward, self.borders.as_deref()));
         let block = window.block(file, handle, self.role, source, run)?;
         if self.caching == Caching::Fill {
             file.fill(handle, self.role, &block);
@@ -219,21 +289,30 @@ impl<C: BlockCursor> StreamIter<C> {
     fn next_block(&mut self) -> Result<()> {
         while !self.cursor.valid() {
             let p = self.partition.unwrap_or(0);
-            let left = self.loaded;
-            if self.row + 1 < self.index.shape.rows() {
-                self.reading(|s, counters| s.open_block(s.row + 1, false, counters))?;
+            let go = if self.row + 1 < self.index.shape.rows() {
+                Go::Row(self.row + 1)
             } else if p + 1 < self.partitions() {
-                self.reading(|s, counters| {
-                    s.open_partition(p + 1, counters)?;
-                    s.open_block(0, false, counters)
-                })?;
+                Go::Partition(p + 1)
             } else {
                 return Ok(());
-            }
-            self.check_order(left, self.loaded)?;
-            self.within(C::seek_to_first)?;
+            };
+            self.enter_block(self.loaded, go)?;
         }
         Ok(())
+    }
+
+    /// Moves to the first entry of a block behind the one that it left.
+    fn enter_block(&mut self, left: Option<BlockHandle>, go: Go) -> Result<()> {
+        let done = self.reading(match go {
+            Go::Row(row) => Load::Row(row, false),
+            Go::Partition(p) => Load::Partition(p, false),
+        });
+        if let (Some(waits), Err(_)) = (&mut self.waits, &done) {
+            waits.stop(Await::Block { left, go });
+        }
+        done?;
+        self.check_order(left, self.loaded)?;
+        self.within(C::seek_to_first)
     }
 
     /// Moves to the last entry before the present block.
@@ -242,12 +321,9 @@ impl<C: BlockCursor> StreamIter<C> {
             let p = self.partition.unwrap_or(0);
             let left = self.loaded;
             if self.row > 0 {
-                self.reading(|s, counters| s.open_block(s.row - 1, true, counters))?;
+                self.reading(Load::Row(self.row - 1, true))?;
             } else if p > 0 {
-                self.reading(|s, counters| {
-                    s.open_partition(p - 1, counters)?;
-                    s.open_block(s.index.shape.rows().saturating_sub(1), true, counters)
-                })?;
+                self.reading(Load::Partition(p - 1, true))?;
             } else {
                 return Ok(());
             }
@@ -260,11 +336,22 @@ impl<C: BlockCursor> StreamIter<C> {
     /// After an error nothing loaded is trusted.
     #[inline(always)]
     fn guard(&mut self, result: Result<()>) -> Result<()> {
-        if result.is_err() {
-            self.gap = self.unread();
-            self.reset();
+        if let Err(e) = &result {
+            self.fail(e);
         }
         result
+    }
+
+    #[cold]
+    fn fail(&mut self, e: &Error) {
+        self.gap = self.unread();
+        if e.is_waiting() {
+            // It goes on from here.
+            self.cursor.clear();
+            self.loaded = None;
+        } else {
+            self.reset();
+        }
     }
 
     #[cold]
@@ -273,6 +360,50 @@ impl<C: BlockCursor> StreamIter<C> {
         (self.loaded, self.awaited) = (None, None);
         self.prepared.forget();
         (self.partition, self.asked) = (None, None);
+        self.ahead = None;
+        self.waits.iter_mut().for_each(|waits| waits.reset());
+    }
+
+    /// Goes on with a move that waits.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        let Some((at, sought)) = self.waits.as_mut().and_then(|waits| waits.take()) else { return Ok(()) };
+        let done = self.go_on(at, sought.as_deref());
+        let done = self.guard(done);
+        if let (Some(waits), Some(sought)) = (&mut self.waits, sought) {
+            self.gap.take_if(|gap| key::compare(&gap.last, &sought).is_lt());
+            waits.keep(Some(sought).filter(|_| done.is_err()));
+        }
+        done
+    }
+
+    fn go_on(&mut self, at: Await, sought: Option<&[u8]>) -> Result<()> {
+        match (at, sought) {
+            (Await::Seek, Some(target)) => return self.forward_to(target),
+            (Await::Seek, None) => return self.first(),
+            (Await::Block { left, go }, _) => {
+                self.enter_block(left, go)?;
+                self.next_block()?;
+            }
+        }
+        sought.map_or(Ok(()), |target| self.reach(target))
+    }
+
+    /// What is to be read for it, and was read, where somebody else does the reads.
+    pub(crate) fn fetched(&mut self) -> Option<&mut Fetched> {
+        self.waits.as_mut().map(|waits| &mut waits.fetched)
+    }
+
+    /// Bytes it holds that somebody else has read.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let (start, end) = self.window.span();
+        self.waits.as_ref().map_or(0, |waits| waits.fetched.held_bytes() + (end - start))
+    }
+
+    /// What its reads have cost.
+    pub(crate) fn cost(&self) -> ReadCounters {
+        let mut sum = self.counters;
+        self.waits.iter().for_each(|waits| sum.add(waits.fetched.cost()));
+        sum
     }
 
     /// What the move that failed could not read; `None`: nobody knows.
@@ -348,7 +479,11 @@ impl<C: BlockCursor> StreamIter<C> {
             self.prepared.forget();
             return Ok(true);
         }
-        self.reading(|s, counters| s.open_at(place, counters))
+        let done = self.reading(Load::At(place));
+        if let (Some(waits), Err(_)) = (&mut self.waits, &done) {
+            waits.stop(Await::Seek);
+        }
+        done
     }
 
     /// Loads the block where a seek begins; false if all blocks end before it.
@@ -398,6 +533,10 @@ impl<C: BlockCursor> StreamIter<C> {
         }
         self.within(|c| c.seek(target))?;
         self.next_block()?;
+        self.reach(target)
+    }
+
+    fn reach(&mut self, target: &[u8]) -> Result<()> {
         while self.cursor.valid() && key::compare(self.cursor.key(), target).is_lt() {
             self.forward()?;
         }
@@ -432,6 +571,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
+        self.waits.iter_mut().for_each(|waits| waits.begin(None));
         let done = self.first();
         self.guard(done)
     }
@@ -442,8 +582,12 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     pub(crate) fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.waits.iter_mut().for_each(|waits| waits.begin(Some(target)));
         let done = self.forward_to(target);
         let done = self.guard(done);
+        if let Some(waits) = self.waits.as_mut().filter(|_| done.is_ok()) {
+            waits.begin(None);
+        }
         // Separators that disagree may say that it ends before the key that was sought: then nobody knows where it ends.
         self.gap.take_if(|gap| key::compare(&gap.last, target).is_lt());
         done

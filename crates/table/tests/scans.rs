@@ -210,7 +210,7 @@ fn a_bad_neighbour_takes_only_itself_away() {
 /// Borders of a scan that has the next run read while it goes through this one, in simulation.
 fn ahead(lower: Option<u64>, upper: Option<u64>) -> Arc<Borders> {
     let queues = Some(Arc::new(ReadQueues::new(&SimEnv::new(1).env(), 2)));
-    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), queues })
+    Arc::new(Borders { lower: lower.map(user), upper: upper.map(user), queues, wants: false })
 }
 
 #[test]
