@@ -2,12 +2,12 @@
 //!
 //! * `request`: what resolves. `completion_queue`: the same for loops without futures.
 //! * `admission`: how many may be in flight. `lane`: writes, one after another. `reading`: a point read; `reads`: all of them that are in flight.
-//!   `operations`: scans, flushes, and what else blocks.
+//!   `scans`: those in flight. `operations`: their steps, flushes, and what blocks.
 //! * `reactor`: the threads that carry on what a caller could not finish. `tasks`: what they have to do, and how they sleep.
 //!
 //! **Who does what.** A request begins in the call that makes it. A point read that memory and cache answer ends there; so does a write but for
 //! its durability, if it has to wait for nothing. Whatever would wait goes to the reactor: point reads of the device, all of which one thread
-//! has in flight, scans, and writes that wait for their price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
+//! has in flight, scans, whose reads are among these, and writes that wait for their price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
 //! thread leads where no other does ([`wal::Wal::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
 //!
 //! **What holds what.** A request owns its bytes and what it has pinned; its future owns nothing but the answer. So who drops a future has
@@ -26,6 +26,7 @@ pub(crate) mod reactor;
 pub(crate) mod reading;
 pub(crate) mod reads;
 pub(crate) mod request;
+pub(crate) mod scans;
 pub(crate) mod tasks;
 
 use crate::batch::payload::OwnedPayload;
@@ -34,6 +35,7 @@ use crate::context::options::{Durability, WriteOptions};
 use crate::read::options::ReadOptions;
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{Value, pin};
+use crate::read::scan::PendingScan;
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
 use crate::write::owned::OwnedWrite;
@@ -43,10 +45,11 @@ use base::completion::pending;
 use base::{Error, Result, ValueKind};
 use completion_queue::RequestQueue;
 use lane::Lane;
-use operations::{Flush, Scan};
+use operations::Flush;
 use reactor::Reactor;
 use reading::{InFlight, PointRead, Reading, Stepped};
 use request::{Entry, Request, WriteRequest, closed};
+use scans::Scanning;
 use std::sync::Arc;
 
 /// How requests are made.
@@ -236,12 +239,12 @@ impl Requests {
         limit: usize,
     ) -> Result<Request<Vec<Entry>>> {
         let permit = self.admit()?;
-        let family = self.own(family)?.clone();
+        let family = self.own(family)?;
         let snapshot = options.snapshot.clone().or_else(|| self.snapshot.clone());
         let options = ReadOptions { snapshot, fill_cache: self.fill_cache, ..options };
+        let scan = PendingScan::new(&self.reactor.tree, family, options, limit)?;
         let (completer, completion) = pending();
-        let (tree, done) = (self.reactor.tree.clone(), permit.told(completer));
-        self.reactor.push(Scan { tree, family, options, limit, done })?;
+        self.reactor.scans.begin(Scanning::new(scan, family, permit.told(completer)))?;
         Ok(Request::new(completion))
     }
 

@@ -14,7 +14,8 @@ use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
 use base::{Error, Result, SeqNo};
 use lsm::{
-    Bounds, Cursor, MergingIterator, Sources, TableSource, Visibility, VisibleIterator, VisibleOptions,
+    Bounds, Cursor, MergingIterator, ReferenceResolver, Sources, TableSource, Visibility, VisibleIterator,
+    VisibleOptions,
 };
 use std::sync::Arc;
 use table::IterOptions;
@@ -75,40 +76,15 @@ impl DbIterator {
         };
         let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
         let reach = Reach::of(&options);
-        let iter_options =
-            IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
-        let mut visible = VisibleOptions::at(seq);
-        (visible.lower, visible.upper) = (options.lower_bound, options.upper_bound);
-        visible.keys_only = options.keys_only;
-        if let Some(prefix) = &options.prefix {
-            visible = visible.with_prefix(prefix);
-        }
-        let tables: Arc<dyn TableSource> = tree.files.tables.clone();
-        let sources = Sources::new(Visibility::At(seq), tables, iter_options);
-        let mut sources = sources.reading_ahead(&tree.context.read_queues);
-        for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
-            sources.cursors.push(Cursor::Any(Box::new(memtable.iter())));
-            if memtable.has_range_tombstones() {
-                sources.tombstones.push(memtable.range_tombstones());
-            }
-        }
-        let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
-        sources.add(read_state.version.levels.iter().enumerate(), bounds)?;
-        let merged = MergingIterator::over(sources.cursors);
-        let merged = merged.reading_together(Box::new(SeekReads(tree.clone())));
         let values = Arc::new(Values {
             tree: tree.clone(),
             read_state: read_state.clone(),
             fill_cache: options.fill_cache,
             demand: family.demand.clone(),
         });
-        visible.resolver = Some(values.clone());
+        let view = view(tree, (&read_state, seq), &options, Some(values.clone()), false)?;
         Ok(DbIterator {
-            inner: Some(Prefetch::new(
-                VisibleIterator::new(merged, sources.tombstones, visible),
-                values,
-                reach,
-            )),
+            inner: Some(Prefetch::new(view, values, reach)),
             keys_only: options.keys_only,
             family: family.id,
             seq,
@@ -241,6 +217,42 @@ impl DbIterator {
     pub fn entries(self) -> Entries {
         Entries { started: self.valid(), iterator: self, failed: false }
     }
+}
+
+/// What `options` show of a read state at a sequence. With `waits` somebody else does its reads (`read::scan`).
+///
+/// # Errors
+/// Those of opening tables.
+pub(crate) fn view(
+    tree: &Arc<Tree>,
+    (read_state, seq): (&Arc<ReadState>, SeqNo),
+    options: &ReadOptions,
+    resolver: Option<Arc<dyn ReferenceResolver>>,
+    waits: bool,
+) -> Result<VisibleIterator> {
+    let iter_options =
+        IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
+    let mut visible = VisibleOptions { resolver, ..VisibleOptions::at(seq) };
+    (visible.lower, visible.upper) = (options.lower_bound.clone(), options.upper_bound.clone());
+    visible.keys_only = options.keys_only;
+    if let Some(prefix) = &options.prefix {
+        visible = visible.with_prefix(prefix);
+    }
+    let tables: Arc<dyn TableSource> = tree.files.tables.clone();
+    let sources = Sources::new(Visibility::At(seq), tables, iter_options);
+    let mut sources =
+        if waits { sources.waiting() } else { sources.reading_ahead(&tree.context.read_queues) };
+    for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
+        sources.cursors.push(Cursor::Any(Box::new(memtable.iter())));
+        if memtable.has_range_tombstones() {
+            sources.tombstones.push(memtable.range_tombstones());
+        }
+    }
+    let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
+    sources.add(read_state.version.levels.iter().enumerate(), bounds)?;
+    let merged = MergingIterator::over(sources.cursors);
+    let merged = if waits { merged } else { merged.reading_together(Box::new(SeekReads(tree.clone()))) };
+    Ok(VisibleIterator::new(merged, sources.tombstones, visible))
 }
 
 impl std::fmt::Debug for DbIterator {

@@ -200,7 +200,7 @@ impl Cost {
         if want.role == Role::Tail { Cost::Along } else { Cost::Request(want.extent.len) }
     }
 
-    fn put(self, fetched: &mut Fetched, want: &Want, read: Result<Block>) {
+    pub fn put(self, fetched: &mut Fetched, want: &Want, read: Result<Block>) {
         match self {
             Cost::Shared => return fetched.share(want, read),
             Cost::Request(bytes) if read.is_ok() => fetched.counters().count_request(bytes),

@@ -1,24 +1,19 @@
-//! What is done on a thread of the reactor, since it blocks: scans, flushes, and of point reads what is no read of the device.
+//! What is done on a thread of the reactor: steps of scans, flushes, and of point reads what is no read of the device.
 
 use super::queues::Class;
 use super::reactor::{Next, Operation};
 use super::reading::{InFlight, Stepped};
 use super::reads::{Reads, Ticket};
-use super::request::Entry;
 use crate::admin::flush::freeze_all;
-use crate::read::iterator::DbIterator;
-use crate::read::options::ReadOptions;
 use crate::read::pending::Cost;
-use crate::tree::Tree;
-use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
+use base::SeqNo;
 use base::completion::Completer;
-use base::{Result, SeqNo};
 use std::sync::Arc;
 use table::Role;
 use table::source::read_now;
 
-/// The step of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
+/// The step of a scan, or one of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
 pub(crate) struct Block {
     pub ticket: Ticket,
     pub reads: Arc<Reads>,
@@ -28,14 +23,23 @@ impl Operation for Block {
     fn step(self: Box<Self>) -> Next {
         let Block { mut ticket, reads } = *self;
         match open(&mut *ticket.reading) {
-            Stepped::Wants(wants) => drop(reads.bring(ticket, wants)),
+            // Others have their turn first.
+            Stepped::Wants(wants) if wants.is_empty() => {
+                return Next::At(0, Box::new(Block { ticket, reads }));
+            }
+            Stepped::Wants(wants) => {
+                ticket.settle();
+                // If this is closed it is dropped, and so told.
+                reads.bring(ticket, wants);
+            }
             Stepped::Over => ticket.tell(),
         }
         Next::Done
     }
 
     fn class(&self) -> Class {
-        Class::Read
+        // Of a scan: it computes for longer than a point read, and may read large values.
+        if self.ticket.pass.is_some() { Class::Long } else { Class::Read }
     }
 }
 
@@ -55,45 +59,6 @@ fn open(reading: &mut dyn InFlight) -> Stepped {
             return Stepped::Wants(wanted);
         }
     }
-}
-
-/// A page of a scan.
-pub(crate) struct Scan {
-    pub tree: Arc<Tree>,
-    pub family: Arc<Family>,
-    pub options: ReadOptions,
-    pub limit: usize,
-    pub done: Completer<Vec<Entry>>,
-}
-
-impl Operation for Scan {
-    fn step(self: Box<Self>) -> Next {
-        let Scan { tree, family, options, limit, done } = *self;
-        let page = page(&tree, &family, options, limit);
-        // Before who is told may close the store.
-        drop((tree, family));
-        done.resolve(page);
-        Next::Done
-    }
-
-    fn class(&self) -> Class {
-        Class::Long
-    }
-}
-
-fn page(tree: &Arc<Tree>, family: &Arc<Family>, options: ReadOptions, limit: usize) -> Result<Vec<Entry>> {
-    let options = ReadOptions { expected_entries: limit, ..options };
-    let mut iterator = DbIterator::new(tree, family, options)?;
-    family.check_there()?;
-    let mut page = Vec::new();
-    iterator.seek_to_first()?;
-    while iterator.valid() && page.len() < limit {
-        page.push((iterator.key().to_vec(), iterator.value()?.to_vec()));
-        if page.len() < limit {
-            iterator.next()?;
-        }
-    }
-    Ok(page)
 }
 
 /// How long until it is looked again whether something was flushed.

@@ -4,7 +4,7 @@
 //!
 //! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
 //! done. Point reads are not among them: one thread more, the driver of [`Reads`], has all of theirs in flight; what of them would block comes
-//! here. Scans wait for the device here, as a blocking call does on its caller's thread.
+//! here. So do the steps of [`Scans`], whose reads are in flight there, too.
 //!
 //! The threads begin with the first [`super::Requests`] of a store, and end when it is closed: then what is still to be done is dropped, and so
 //! told that the store was closed.
@@ -14,6 +14,7 @@ use super::queues::Class;
 use super::reading::{InFlight, guarded};
 use super::reads::{Reads, Ticket};
 use super::request::{self, closed};
+use super::scans::Scans;
 use super::tasks::Tasks;
 use crate::context::Context;
 use crate::tree::Tree;
@@ -55,7 +56,8 @@ pub(crate) struct Reactor {
     pub tree: Arc<Tree>,
     pub writes: Arc<WritePath>,
     pub jobs: Arc<Jobs>,
-    tasks: Tasks<Box<dyn Operation>>,
+    pub scans: Arc<Scans>,
+    tasks: Arc<Tasks<Box<dyn Operation>>>,
     reads: Arc<Reads>,
     /// The threads, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
@@ -68,13 +70,16 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub fn new(jobs: &Arc<Jobs>) -> Arc<Reactor> {
+        let tasks = Arc::new(Tasks::of_threads(jobs.context.options.async_threads));
+        let reads = Reads::new(&jobs.context);
         Arc::new(Reactor {
             context: jobs.context.clone(),
             tree: jobs.tree.clone(),
             writes: jobs.writes.clone(),
             jobs: jobs.clone(),
-            tasks: Tasks::of_threads(jobs.context.options.async_threads),
-            reads: Reads::new(&jobs.context),
+            scans: Scans::new(&tasks, &reads),
+            tasks,
+            reads,
             threads: Mutex::default(),
             choice: Mutex::default(),
             stepping: AtomicUsize::new(0),
@@ -188,6 +193,7 @@ impl Reactor {
     /// Ends it: what is under way comes to the end of its step, the rest is told that the store was closed.
     pub fn stop(&self) {
         self.closed.store(true, Ordering::Release);
+        self.scans.close();
         self.tasks.close().into_iter().for_each(|operation| operation.abandon());
         self.reads.close();
         self.context.signals.notify_progress();

@@ -41,6 +41,10 @@ pub(crate) trait InFlight: Send {
     fn needs_all(&self) -> bool;
     /// Changes when it lets go of what was handed over.
     fn phase(&self) -> usize;
+    /// How many bytes it holds of what was handed over, if it may be anything but all of it.
+    fn held_bytes(&mut self) -> Option<u64> {
+        None
+    }
     /// Tells the answer, and lets go of everything before.
     fn tell(self: Box<Self>);
 }

@@ -1,4 +1,4 @@
-//! Point reads of the device in flight: hundreds, on one thread.
+//! Reads of the device in flight, for point reads and scans: hundreds, on one thread.
 //!
 //! A request whose first step (in the call that makes it) wanted bytes comes here by the [`inbox`]. One thread, the *driver*, has what it
 //! wants read by an [`io::ReadQueue`], which goes on with up to 256 reads while the thread does something else; as they complete, those
@@ -16,7 +16,7 @@ mod inbox;
 
 use super::reading::{InFlight, Stepped, guarded};
 use crate::context::Context;
-use base::sync::atomic::AtomicU64;
+use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use flights::Flights;
 pub(crate) use flights::Ticket;
@@ -78,11 +78,16 @@ impl Reads {
     pub fn bring(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
         debug_assert!(!wants.is_empty(), "who wants nothing would never be told");
         // The driver is behind: it looks again when it comes to it, and until then nothing is held for it.
-        if self.inbox.len() >= BROUGHT_MAX {
+        if ticket.has_line() && self.inbox.len() >= BROUGHT_MAX {
             ticket.reading.let_go();
             wants.clear();
         }
         self.inbox.push((ticket, wants), || self.wake()).is_ok()
+    }
+
+    /// True if what was read for requests that are not over leaves room for one that takes much.
+    pub fn has_room(&self) -> bool {
+        self.charged.load(Ordering::Acquire) <= flights::BYTES_MAX / 4
     }
 
     fn wake(&self) {

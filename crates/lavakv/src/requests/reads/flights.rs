@@ -11,6 +11,8 @@
 //! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
 //! its turn.
 //!
+//! Scans have a line of their own ([`super::super::scans`]), so they go past the room, and their flights do not keep others in it.
+//!
 //! A request that wants what is wanted already, by itself or an older one, waits for that flight: what a cold index is read for is
 //! read once. Not for a younger one's, which might be behind it in line.
 //!
@@ -20,6 +22,7 @@
 //! A flight that fails tells the error to who wanted it; if it was for several wants each is read alone first.
 
 use super::super::reading::InFlight;
+use super::super::scans::Pass;
 use crate::read::pending::Cost;
 use crate::read::runs::join;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -69,18 +72,36 @@ impl Drop for Charge {
 pub(crate) struct Ticket {
     pub reading: Box<dyn InFlight>,
     charge: Charge,
+    /// Its number, once it has begun: it keeps its age where it comes back.
+    number: Option<u64>,
+    /// Of a scan.
+    pub pass: Option<Pass>,
 }
 
 impl Ticket {
     /// Of a request for which nothing was read yet.
     pub fn new(reading: Box<dyn InFlight>, of_all: &Arc<AtomicU64>) -> Ticket {
-        Ticket { reading, charge: Charge { of_all: of_all.clone(), bytes: 0 } }
+        Ticket { reading, charge: Charge { of_all: of_all.clone(), bytes: 0 }, number: None, pass: None }
+    }
+
+    /// After a step that needs reads, with none in flight: what it let go of counts no more.
+    pub fn settle(&mut self) {
+        if let Some(held) = self.reading.held_bytes() {
+            self.charge.clear();
+            self.charge.add(held);
+        }
+    }
+
+    /// True if it may have to wait before it begins.
+    pub fn has_line(&self) -> bool {
+        self.pass.is_none()
     }
 
     /// Tells what it came to.
     pub fn tell(self) {
         // Who hears of it may look how much is charged.
         drop(self.charge);
+        drop(self.pass);
         self.reading.tell();
     }
 }
@@ -100,6 +121,7 @@ struct Flight {
     parts: Vec<Part>,
     /// It was charged already.
     is_charged: bool,
+    is_scan: bool,
 }
 
 impl Flight {
@@ -142,6 +164,8 @@ pub(crate) struct Flights {
     touched: BTreeSet<u64>,
     flying: usize,
     flying_bytes: u64,
+    /// Flights of scans.
+    of_scans: usize,
     charged: Arc<AtomicU64>,
     last_request: u64,
     last_flight: u64,
@@ -160,6 +184,7 @@ impl Flights {
             touched: BTreeSet::new(),
             flying: 0,
             flying_bytes: 0,
+            of_scans: 0,
             charged: charged.clone(),
             last_request: 0,
             last_flight: 0,
@@ -173,7 +198,7 @@ impl Flights {
 
     /// A request that wants this; nothing: it is to look again.
     pub fn add(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
-        if wants.is_empty() || self.is_full() || !self.room.is_empty() {
+        if ticket.has_line() && (wants.is_empty() || self.is_full() || !self.room.is_empty()) {
             ticket.reading.let_go();
             return self.room.push_back(ticket);
         }
@@ -181,13 +206,16 @@ impl Flights {
     }
 
     fn is_full(&self) -> bool {
-        self.flights.len() >= BEGUN_MAX
+        self.flights.len() - self.of_scans >= BEGUN_MAX
     }
 
-    fn begin_request(&mut self, ticket: Ticket, wants: Vec<Want>) {
-        self.last_request += 1;
-        self.waiting.insert(self.last_request, Waiting { ticket, missing: 0 });
-        self.want(self.last_request, wants);
+    fn begin_request(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
+        let number = *ticket.number.get_or_insert_with(|| {
+            self.last_request += 1;
+            self.last_request
+        });
+        self.waiting.insert(number, Waiting { ticket, missing: 0 });
+        self.want(number, wants);
     }
 
     /// Those in the room begin, as many as may, by `step`: `None` if they are over. Those that want nothing come back.
@@ -208,6 +236,7 @@ impl Flights {
     fn want(&mut self, of: u64, wants: Vec<Want>) {
         let Some(waiting) = self.waiting.get_mut(&of) else { return };
         waiting.missing += wants.len();
+        let is_scan = !waiting.ticket.has_line();
         let mut fresh = Vec::new();
         for want in wants {
             let number = self.wanted.get(&want.extent);
@@ -226,12 +255,13 @@ impl Flights {
         let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
         for run in runs {
             let parts = fresh.by_ref().take(run.places.len()).collect();
-            self.line_up(Flight { of, bytes: run.bytes, parts, is_charged: false });
+            self.line_up(Flight { of, bytes: run.bytes, parts, is_charged: false, is_scan });
         }
     }
 
     fn line_up(&mut self, flight: Flight) {
         self.last_flight += 1;
+        self.of_scans += usize::from(flight.is_scan);
         let number = self.last_flight;
         self.wanted.extend(flight.parts.iter().map(|part| (part.want.extent, number)));
         self.line.insert(number);
@@ -279,6 +309,7 @@ impl Flights {
         let Some(flight) = self.flights.remove(&number) else { return };
         self.flying -= 1;
         self.flying_bytes -= flight.len();
+        self.of_scans -= usize::from(flight.is_scan);
         for part in &flight.parts {
             if self.wanted.get(&part.want.extent) == Some(&number) {
                 self.wanted.remove(&part.want.extent);
@@ -303,10 +334,10 @@ impl Flights {
 
     /// Each of what a flight was for is read alone.
     fn part(&mut self, flight: Flight) {
-        let of = flight.of;
+        let (of, is_scan) = (flight.of, flight.is_scan);
         for part in flight.parts {
             let bytes = bytes_of(&part.want.extent);
-            self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true });
+            self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true, is_scan });
         }
     }
 

@@ -1,0 +1,332 @@
+//! A page of a scan whose reads somebody else does: the first entries within borders, with their values, by steps that never wait for a read.
+//!
+//! It goes on by *windows*. Of each the entries are gathered first: the merged cursors go on in memory, and where they lack bytes all that wait say what
+//! they want ([`lsm::MergingIterator::take_wanted`]); the step stops, and the next one goes on from there, with nothing read or looked up twice. Then the
+//! values of the window that are separated are looked up as those of point reads are, all together, so what they want is one batch. A window is what a
+//! blocking scan reads at once (`read::prefetch`): its entries and bytes are bounded, and what was handed over for it is let go of when it is over.
+//! A step ends with its window, so that others get their turn.
+//!
+//! Errors are told where they belong: one of keys behind the values of the entries before it, one of a value in the order of the entries, and only
+//! after the value was read again alone, as a blocking scan does.
+//!
+//! Tables are opened by the step that comes to them, which therefore needs a thread that may block.
+
+use crate::read::fetch;
+use crate::read::iterator::view;
+use crate::read::options::ReadOptions;
+use crate::read::pending::{Cost, Progress};
+use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
+use crate::read::read_path::pin;
+use crate::read::runs::{RUN_LEN_MAX, join};
+use crate::tree::Tree;
+use crate::tree::family::{Family, ReadState};
+use crate::tree::open_iterators::{Reader, Reading};
+use base::{Error, Result, SeqNo, ValueKind};
+use cache::Block;
+use lsm::VisibleIterator;
+use std::sync::Arc;
+use table::{Fetched, Reference, Source, Stopped, Want};
+
+/// A key and its value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// How the view comes to the next entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Seek,
+    Next,
+    /// The last move had to wait.
+    Resume,
+    /// It stands there: the last window had no room for it.
+    Stay,
+}
+
+/// A value that is still to be read: the number of its entry in the page, which has the reference.
+struct Separated {
+    nth: usize,
+    seq: SeqNo,
+    kind: ValueKind,
+    tried: Tried,
+}
+
+/// How often it could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    Never,
+    /// It is read once more, when the others of its window are there.
+    Once,
+    Again,
+}
+
+/// What a scan reads from, once it has begun.
+struct View {
+    entries: VisibleIterator,
+    next: Move,
+    read_state: Arc<ReadState>,
+    /// In the ledger it holds what the read state holds.
+    _reading: Reading,
+}
+
+/// The window under way.
+#[derive(Default)]
+struct Window {
+    /// All its entries are there.
+    is_gathered: bool,
+    entries: usize,
+    bytes: u64,
+    /// Values that are still to be read, in the order of the entries.
+    left: Vec<Separated>,
+    /// What is told behind its entries; of values that cannot be read, the first.
+    failed: Option<(usize, Error)>,
+}
+
+/// See the module.
+pub(crate) struct PendingScan {
+    view: Option<View>,
+    window: Window,
+    page: Vec<Entry>,
+    limit: usize,
+    /// There are no more entries.
+    has_ended: bool,
+    /// What values want, and were given.
+    values: Fetched,
+    options: ReadOptions,
+    snapshot: Option<SeqNo>,
+    family: Arc<Family>,
+    tree: Arc<Tree>,
+}
+
+impl PendingScan {
+    /// The first `limit` entries of what the options say, seen at their snapshot, or at the moment of the first step.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the snapshot is of another store.
+    pub fn new(
+        tree: &Arc<Tree>,
+        family: &Arc<Family>,
+        options: ReadOptions,
+        limit: usize,
+    ) -> Result<PendingScan> {
+        let snapshot = tree.sequence_of(options.snapshot.as_ref())?;
+        Ok(PendingScan {
+            view: None,
+            window: Window::default(),
+            page: Vec::new(),
+            limit,
+            has_ended: false,
+            values: Fetched::default(),
+            options,
+            snapshot,
+            family: family.clone(),
+            tree: tree.clone(),
+        })
+    }
+
+    /// Goes on as far as it comes without a read, to the end of a window at most, on a thread that may open files. Wants what is to be read, all of which
+    /// is handed over before the next step; nothing: the next step may follow at once.
+    pub fn step(&mut self) -> Progress<Result<Vec<Entry>>> {
+        match self.advance() {
+            Ok(false) => Progress::Wants(Vec::new()),
+            Err(Stopped::Wanting) => Progress::Wants(self.take_wanted()),
+            Ok(true) => Progress::Done(Ok(std::mem::take(&mut self.page))),
+            Err(Stopped::Failed(e)) => Progress::Done(Err(e)),
+        }
+    }
+
+    /// Goes on to the end of the window; true if it was the last.
+    fn advance(&mut self) -> Result<bool, Stopped> {
+        if !self.window.is_gathered {
+            self.gather()?;
+            self.window.is_gathered = true;
+        }
+        self.read_values()?;
+        let window = std::mem::take(&mut self.window);
+        self.values.clear();
+        window.failed.map_or(Ok(self.has_ended), |(_, e)| Err(e.into()))
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let tree = &self.tree;
+        tree.context.stats.iterators.add(1);
+        let (read_state, seq) = pin(tree, &self.family, self.snapshot);
+        let reader = Reader {
+            name: self.options.name.as_str().into(),
+            family: self.family.id,
+            seq,
+            since_ns: tree.context.now_ns(),
+            read_state: Arc::downgrade(&read_state),
+        };
+        let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
+        let entries = view(tree, (&read_state, seq), &self.options, None, true)?;
+        self.view = Some(View { entries, next: Move::Seek, read_state, _reading: reading });
+        Ok(())
+    }
+
+    /// Brings the entries of the window into the page, as far as that takes no read.
+    fn gather(&mut self) -> Result<(), Stopped> {
+        if self.view.is_none() {
+            self.begin()?;
+        }
+        loop {
+            let Some(view) = &mut self.view else { return Ok(()) };
+            let moved = match view.next {
+                Move::Seek => view.entries.seek_to_first(),
+                Move::Next => view.entries.next(),
+                Move::Resume => view.entries.resume(),
+                Move::Stay => Ok(()),
+            };
+            view.next = Move::Next;
+            if let Err(e) = moved {
+                if e.is_waiting() {
+                    view.next = Move::Resume;
+                    return Err(Stopped::Wanting);
+                }
+                self.has_ended = true;
+                self.window.failed = Some((usize::MAX, e));
+                return Ok(());
+            }
+            if !view.entries.valid() || self.page.len() >= self.limit {
+                self.has_ended = true;
+                return Ok(());
+            }
+            if !self.window.takes(&view.entries, self.page.len()) {
+                view.next = Move::Stay;
+                return Ok(());
+            }
+            self.page.push((view.entries.key().to_vec(), view.entries.value().to_vec()));
+            if self.page.len() >= self.limit {
+                self.has_ended = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the values of the window.
+    fn read_values(&mut self) -> Result<(), Stopped> {
+        loop {
+            if self.read_each() {
+                return Err(Stopped::Wanting);
+            }
+            if self.window.left.is_empty() {
+                return Ok(());
+            }
+            // The second look, with nothing at hand of the first.
+            self.values.clear();
+            self.window.left.iter_mut().for_each(|separated| separated.tried = Tried::Again);
+        }
+    }
+
+    /// Goes on with each value as far as it comes; true if one waits.
+    fn read_each(&mut self) -> bool {
+        let PendingScan { view: Some(view), window, page, values, tree, .. } = self else { return false };
+        let (version, fill_cache) = (&view.read_state.version, self.options.fill_cache);
+        let (mut waits, failed) = (false, &mut window.failed);
+        window.left.retain_mut(|separated| {
+            let Separated { nth, seq, kind, tried } = separated;
+            let Some((key, value)) = page.get_mut(*nth) else { return false };
+            if *tried == Tried::Once {
+                return true;
+            }
+            // A step that begins again counts again what it meets.
+            let before = *values.counters();
+            let found = fetch::content(tree, version, (key, *seq, *kind), value, fill_cache, values);
+            let found = match found {
+                Err(Stopped::Wanting) => {
+                    (*values.counters(), waits) = (before, true);
+                    return true;
+                }
+                Err(Stopped::Failed(e)) => Err(e),
+                Ok(content) => content.into_bytes(),
+            };
+            match found {
+                Ok(bytes) => *value = bytes.to_vec(),
+                Err(_) if *tried == Tried::Never => {
+                    *tried = Tried::Once;
+                    return true;
+                }
+                Err(e) if failed.as_ref().is_none_or(|(first, _)| *nth < *first) => *failed = Some((*nth, e)),
+                Err(_) => {}
+            }
+            false
+        });
+        waits
+    }
+
+    fn take_wanted(&mut self) -> Vec<Want> {
+        let mut wants = match &mut self.view {
+            Some(view) if !self.window.is_gathered => view.entries.inner_mut().take_wanted(),
+            _ => self.values.take_wanted(),
+        };
+        wants.sort_unstable_by_key(|want| want.extent);
+        wants.dedup_by_key(|want| want.extent);
+        if self.window.is_gathered {
+            let records =
+                wants.iter().filter(|want| want.role == table::Role::Record).map(|want| want.extent);
+            let bytes: u64 = records.clone().map(|extent| extent.len).sum();
+            let runs = join(records.map(|extent| (extent.file, extent.offset..extent.offset + extent.len)));
+            self.family.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
+        }
+        wants
+    }
+
+    /// Hands over the bytes of a want, or why they could not be read.
+    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+        match &mut self.view {
+            Some(view) if !self.window.is_gathered => {
+                let merged = view.entries.inner_mut();
+                merged.give(&want.extent, &mut |fetched| cost.put(fetched, want, read.clone()));
+            }
+            _ => cost.put(&mut self.values, want, read),
+        }
+    }
+
+    /// Lets go of files that were opened: see [`Fetched::close_files`].
+    pub fn close_files(&mut self) {
+        self.values.close_files();
+    }
+
+    /// Bytes it holds of what was handed over.
+    pub fn held_bytes(&mut self) -> u64 {
+        let view = self.view.as_mut().map_or(0, |view| view.entries.inner_mut().held_bytes());
+        view + self.values.held_bytes()
+    }
+}
+
+impl Window {
+    /// Takes the entry on which the view stands as the one with this number, if it has room for it.
+    fn takes(&mut self, view: &VisibleIterator, nth: usize) -> bool {
+        let (seq, kind, value) = (view.seq(), view.value_kind(), view.value());
+        let is_separated = matches!(kind, ValueKind::Reference | ValueKind::PlacedReference);
+        // Of keys alone nobody asks for values.
+        let is_separated = is_separated && !value.is_empty();
+        let bytes = match kind {
+            ValueKind::Reference => {
+                Reference::decode(value).map_or(0, |reference| reference.raw_len.max(reference.stored_len))
+            }
+            _ => value.len() as u64,
+        };
+        if self.entries >= WINDOW_MAX || self.entries > 0 && self.bytes.saturating_add(bytes) > BYTES_MAX {
+            return false;
+        }
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if is_separated {
+            self.left.push(Separated { nth, seq, kind, tried: Tried::Never });
+        }
+        true
+    }
+}
+
+impl Drop for PendingScan {
+    fn drop(&mut self) {
+        let stats = &self.tree.context.stats;
+        let counters = *self.values.counters();
+        stats.iter_values_read.add(counters.value_reads);
+        stats.iter_value_reads.add(counters.device_reads);
+        stats.iter_value_bytes.add(counters.device_read_bytes);
+        self.view = None;
+        if self.tree.files.obsolete.has_ready() {
+            self.tree.context.signals.notify_work();
+        }
+    }
+}
