@@ -16,8 +16,8 @@ use crate::tally;
 use io::Rng;
 use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv, block_on};
 use lavastore::{
-    Db, Durability, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Snapshot, Value,
-    WriteBatch, WriteOptions,
+    Db, Durability, Entry, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Snapshot,
+    Value, WriteBatch, WriteOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -25,6 +25,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 const KEYS: u64 = 16;
+/// Entries of a page, at most.
+const PAGE_LEN: usize = 7;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What a write does to its keys.
@@ -107,13 +109,22 @@ struct Reading {
 enum Reads {
     One(Request<Option<Value>>),
     Several(Request<Vec<Option<Value>>>),
+    /// The entries from the first key on.
+    Page(Request<Vec<Entry>>),
+}
+
+/// What a read found.
+enum Found {
+    Values(Vec<Option<Value>>),
+    Page(Vec<Entry>),
 }
 
 impl Reads {
-    fn take(&mut self) -> Option<Result<Vec<Option<Value>>>> {
+    fn take(&mut self) -> Option<Result<Found>> {
         match self {
-            Reads::One(one) => one.take().map(|found| found.map(|value| vec![value])),
-            Reads::Several(several) => several.take(),
+            Reads::One(one) => one.take().map(|found| found.map(|value| Found::Values(vec![value]))),
+            Reads::Several(several) => several.take().map(|found| found.map(Found::Values)),
+            Reads::Page(page) => page.take().map(|page| page.map(Found::Page)),
         }
     }
 }
@@ -274,7 +285,9 @@ impl Life {
         let held = self.held.as_ref().filter(|_| self.reads_made.is_multiple_of(2));
         let (from, to) = held.map_or_else(|| (self.visible(), None), |held| (held.from, Some(held.to)));
         let requests = held.map_or_else(|| requests.clone(), |held| requests.reading_at(&held.snapshot));
+        let scans = self.reads_made % 5 < 2;
         let submit = |keys: Vec<Vec<u8>>| match &keys[..] {
+            [key, ..] if scans => requests.scan(key.clone().., PAGE_LEN).map(Reads::Page),
             [key] => requests.get(&key[..]).map(Reads::One),
             several => requests.multi_get(several.iter().cloned()).map(Reads::Several),
         };
@@ -307,10 +320,18 @@ impl Life {
     }
 
     /// A read found what the store was after some of the writes.
-    fn judge(&self, read: &Reading, found: Vec<Option<Value>>) -> Check {
-        let found: Vec<Option<Vec<u8>>> = found.into_iter().map(|value| value.map(Value::into_vec)).collect();
-        let fits =
-            |state: &State| read.keys.iter().zip(&found).all(|(key, found)| state.get(key) == found.as_ref());
+    fn judge(&self, read: &Reading, found: Found) -> Check {
+        let fits = |state: &State| match &found {
+            Found::Values(values) => {
+                let keys = read.keys.iter().map(|key| state.get(key).map(|value| &value[..]));
+                keys.eq(values.iter().map(|value| value.as_deref()))
+            }
+            Found::Page(page) => {
+                let from = read.keys.first().cloned().unwrap_or_default();
+                let entries = state.range(from..).take(PAGE_LEN);
+                entries.eq(page.iter().map(|(key, value)| (key, value)))
+            }
+        };
         let to = read.to.unwrap_or(self.writes.len());
         ensure!(self.states(read.from, to).any(|state| fits(&state)), "a read found what never was");
         Ok(())

@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 21] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -20,6 +20,7 @@ const KINDS: [Kind; 20] = [
     ("bytes of large values", |s| s.segment_bytes_written),
     ("values read by iterators", |s| s.iter_values_read),
     ("reads together for seeks", |s| s.iter_seek_reads),
+    ("waits of asynchronous scans for reads", |s| s.scan_waits),
     ("reads of values ahead of iterators", |s| s.iter_value_reads_ahead),
     ("compactions", |s| s.compactions - s.compaction_moves),
     ("pieces of compactions beyond the first", |s| {

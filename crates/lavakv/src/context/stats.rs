@@ -194,6 +194,8 @@ counters! {
     iter_value_reads_ahead,
     /// Bytes of these requests.
     iter_value_bytes,
+    /// Times that asynchronous scans had reads in flight, and no thread waited for them.
+    scan_waits,
     /// Times a writer was slowed down or waited.
     stalls,
     /// Nanoseconds writers were slowed down or waited, together.

@@ -127,7 +127,10 @@ impl PendingScan {
     pub fn step(&mut self) -> Progress<Result<Vec<Entry>>> {
         match self.advance() {
             Ok(false) => Progress::Wants(Vec::new()),
-            Err(Stopped::Wanting) => Progress::Wants(self.take_wanted()),
+            Err(Stopped::Wanting) => {
+                self.tree.context.stats.scan_waits.add(1);
+                Progress::Wants(self.take_wanted())
+            }
             Ok(true) => Progress::Done(Ok(std::mem::take(&mut self.page))),
             Err(Stopped::Failed(e)) => Progress::Done(Err(e)),
         }

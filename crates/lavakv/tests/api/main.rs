@@ -30,6 +30,7 @@ mod reads_in_flight;
 mod repair;
 mod reports;
 mod requests;
+mod scans_in_flight;
 mod separated_scans;
 mod small_stores;
 mod snapshots;

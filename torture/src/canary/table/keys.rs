@@ -322,6 +322,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "an asynchronous read is handed over to who drives reads, and he is not woken for it",
     ),
     row(
+        "scan-that-waited-goes-on-behind-its-key",
+        "async",
+        Some(1),
+        "an asynchronous scan whose bytes have come goes on one entry too far",
+    ),
+    test(
+        "scan-that-is-over-leaves-nobody-in",
+        ("lavastore-lavakv", "--test api"),
+        "scans_in_flight::what_could_not_be_read_fails_those_that_needed_it_and_no_others",
+        "an asynchronous scan is over, and those that stand in line do not begin",
+    ),
+    row(
         "read-for-several-told-to-one",
         "async",
         Some(1),
