@@ -58,7 +58,7 @@ impl Scans {
     }
 
     fn start(self: &Arc<Self>, mut ticket: Ticket) -> Result<(), Box<dyn Operation>> {
-        ticket.pass = Some(Pass(self.clone()));
+        ticket.pass = Some(Box::new(Pass(self.clone())));
         let step = Block { ticket, reads: self.reads.clone() };
         self.tasks.push(step.class(), 0, Box::new(step))
     }
@@ -70,7 +70,7 @@ impl Scans {
 }
 
 /// Of a scan that is under way, until this is dropped.
-pub(crate) struct Pass(Arc<Scans>);
+struct Pass(Arc<Scans>);
 
 impl Drop for Pass {
     fn drop(&mut self) {

@@ -22,7 +22,6 @@
 //! A flight that fails tells the error to who wanted it; if it was for several wants each is read alone first.
 
 use super::super::reading::InFlight;
-use super::super::scans::Pass;
 use crate::read::pending::Cost;
 use crate::read::runs::join;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -74,8 +73,8 @@ pub(crate) struct Ticket {
     charge: Charge,
     /// Its number, once it has begun: it keeps its age where it comes back.
     number: Option<u64>,
-    /// Of a scan.
-    pub pass: Option<Pass>,
+    /// Of a scan: what lets in the next when this is dropped.
+    pub pass: Option<Box<dyn Send>>,
 }
 
 impl Ticket {
