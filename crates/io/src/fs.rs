@@ -55,6 +55,20 @@ pub struct CreateOptions {
     /// The file never takes more room than its bytes need, or than was expected, whatever that costs in pieces: for who counts what files
     /// occupy while they grow. A hint for file systems of our own; the kernel's know best.
     pub exact: bool,
+    /// Which of two devices it should lie on, where the file system has two.
+    pub placement: Placement,
+}
+
+/// A hint at which of two devices a file should lie on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// As the file system decides, by the name.
+    #[default]
+    ByName,
+    /// The fast one.
+    Speed,
+    /// The large one.
+    Capacity,
 }
 
 impl Default for CreateOptions {
@@ -65,6 +79,7 @@ impl Default for CreateOptions {
             write_buffer_len: 64 << 10,
             sync_every: 0,
             exact: false,
+            placement: Placement::ByName,
         }
     }
 }

@@ -18,6 +18,7 @@
 //! not: so below its size a file never shows what its blocks held before.
 
 use crate::core::Live;
+use crate::geometry::Role;
 use crate::layout::{self, BLOCK, blocks_for};
 use crate::op::{CLAIM_LEN_MAX, Op};
 use crate::volume::{Volume, count};
@@ -49,6 +50,8 @@ pub(crate) struct LavaAppendFile {
     expected: u64,
     /// It gets no more blocks than it needs.
     exact: bool,
+    /// Where its blocks should be.
+    role: Role,
     /// The last operation on this file.
     position: u64,
     /// How far the sync goes that runs beside the writes, and whether it writes the journal.
@@ -74,6 +77,7 @@ impl LavaAppendFile {
         let buffer_len_max =
             options.write_buffer_len.max(volume.options.write_buffer_len).max(BLOCK as usize);
         let buffer_len_max = buffer_len_max.next_multiple_of(BLOCK as usize);
+        let role = volume.role_of(&path, options.placement);
         LavaAppendFile {
             volume,
             live,
@@ -88,6 +92,7 @@ impl LavaAppendFile {
             allocated: 0,
             expected: blocks_for(options.expected_len),
             exact: options.exact,
+            role,
             position,
             beside: None,
             poison: None,
@@ -121,19 +126,23 @@ impl LavaAppendFile {
         }
         let hinted = self.expected > needed;
         let grown = match hinted {
-            true => self.volume.grow(&self.live, self.allocated, self.expected, true),
-            false => self.volume.grow(&self.live, self.allocated, needed, self.exact),
+            true => self.grow(self.expected, true),
+            false => self.grow(needed, self.exact),
         };
         let grown = match grown {
             // A hint: where there is no room for all of it, it is forgotten.
             Err(e) if hinted && e.kind() == ErrorKind::NoSpace => {
                 self.expected = 0;
-                self.volume.grow(&self.live, self.allocated, needed, self.exact)
+                self.grow(needed, self.exact)
             }
             grown => grown,
         };
         self.grew(grown?);
         Ok(())
+    }
+
+    fn grow(&self, needed: u64, exact: bool) -> Result<Option<u64>> {
+        self.volume.grow(&self.live, (self.allocated, needed), exact, self.role)
     }
 
     /// The file got blocks; where that is recorded.
@@ -165,7 +174,7 @@ impl LavaAppendFile {
         count(&self.volume.counters.data_bytes, padded as u64);
         if reach == Reach::Media {
             if !alone {
-                self.volume.sync_device()?;
+                self.volume.sync_devices_of(&self.live.extents())?;
             }
             self.synced = len;
         }
@@ -202,7 +211,7 @@ impl LavaAppendFile {
             return self.write_buffer(Reach::Media);
         }
         if self.synced < self.on_device {
-            self.volume.sync_device()?;
+            self.volume.sync_devices_of(&self.live.extents())?;
             self.synced = self.on_device;
         }
         Ok(())
@@ -258,7 +267,7 @@ impl LavaAppendFile {
     /// What is left to do when the file will not grow any more.
     fn close(&mut self) -> Result<()> {
         if self.synced < self.on_device {
-            self.volume.sync_device()?;
+            self.volume.sync_devices_of(&self.live.extents())?;
             self.synced = self.on_device;
         }
         self.record_size(true)?;
@@ -286,7 +295,7 @@ impl AppendFile for LavaAppendFile {
             return Ok(());
         }
         // A refusal changes nothing, so it does not poison.
-        let grown = self.volume.grow(&self.live, self.allocated, needed, true);
+        let grown = self.grow(needed, true);
         self.grew(grown.map_err(|e| e.at_file(&self.path))?);
         Ok(())
     }
@@ -327,9 +336,10 @@ impl AppendFile for LavaAppendFile {
         }
         self.flush()?;
         let (volume, position) = (self.volume.clone(), self.position);
+        let roles = volume.device.roles_of(&self.live.extents());
         self.beside = Some((self.len(), !volume.is_durable(position)));
         // The blocks of these bytes were in line when they were written.
-        Ok(Some(Box::new(move || volume.sync_device().and_then(|()| volume.commit(position)))))
+        Ok(Some(Box::new(move || volume.sync_devices(roles).and_then(|()| volume.commit(position)))))
     }
 
     fn end_sync(&mut self, ran: Result<()>) -> Result<()> {

@@ -182,7 +182,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
     };
     let switched = {
         let mut journal = lock(&volume.journal);
-        journal.switch(&*volume.device, &volume.core, |core: &Core| meta = Some(core.meta.clone()))
+        journal.switch(&volume.device, &volume.core, |core: &Core| meta = Some(core.meta.clone()))
     };
     let switched = match switched {
         Ok(switched) => switched,
@@ -233,7 +233,9 @@ impl Dump {
     /// Makes the superblock lead to the dump, and gives the old blocks back.
     fn replace(self, volume: &Volume) -> Result<()> {
         if !base::canary::is("lavafs-dump-not-synced") {
-            volume.device.sync()?;
+            // The dump, and what is left of the old journal.
+            let on = lock(&volume.journal).unsynced().and(volume.device.roles_of(&self.extents));
+            volume.device.sync_of(on)?;
         }
         let mut superblock = lock(&volume.superblock);
         let sequence = self.switched.sequence;

@@ -19,11 +19,12 @@
 //! the reserve, what is removed would only make up for that; so whoever finds no room then has the journal compacted first
 //! ([`crate::volume::Volume::allocate`]).
 
-use crate::alloc::FreeMap;
 use crate::discard::Discards;
+use crate::geometry::{Role, Roles, role_of, roles_of};
 use crate::layout::{self, BLOCK, Extent};
 use crate::meta::{Freed, Meta};
 use crate::op::{Ino, Op};
+use crate::space::{FreeSpace, Wish};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
@@ -152,11 +153,11 @@ impl Freeing {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub meta: Meta,
-    pub free: FreeMap,
+    pub free: FreeSpace,
     /// Operations in line for the journal, encoded.
     pub pending: Vec<u8>,
-    /// Some of them are claims: the device must be synced with the transaction that they go into.
-    pub claims: bool,
+    /// Where the bytes are that claims among them speak of: these devices must be synced with the transaction that they go into.
+    pub claims: Roles,
     /// How many operations have been in line.
     pub position: u64,
     /// Units of allocation.
@@ -167,17 +168,24 @@ pub(crate) struct Core {
     pub locks: BTreeMap<Ino, String>,
     open: HashMap<Ino, Weak<Live>>,
     freeing: Vec<Freeing>,
+    /// Blocks that files got on each device because there were too few on the other one.
+    pub fallen_over: [u64; 2],
     /// Free blocks that the device has not been told of yet.
     pub discards: Option<Discards>,
 }
 
 impl Core {
-    pub(crate) fn new(meta: Meta, free: FreeMap, units: (u32, u32, u32), discards: Option<Discards>) -> Self {
+    pub(crate) fn new(
+        meta: Meta,
+        free: FreeSpace,
+        units: (u32, u32, u32),
+        discards: Option<Discards>,
+    ) -> Self {
         Core {
             meta,
             free,
             pending: Vec::new(),
-            claims: false,
+            claims: Roles::default(),
             position: 0,
             unit_blocks: units.0,
             small_unit_blocks: units.1,
@@ -185,6 +193,7 @@ impl Core {
             locks: BTreeMap::new(),
             open: HashMap::default(),
             freeing: Vec::new(),
+            fallen_over: [0; 2],
             discards,
         }
     }
@@ -221,6 +230,12 @@ impl Core {
         self.freeing.iter().any(|f| !f.is_held())
     }
 
+    /// True if that could make room on one of two devices.
+    pub(crate) fn has_freeing_on(&self, role: Role) -> bool {
+        let on = |f: &Freeing| roles_of(true, &f.all_extents()).has(role);
+        self.freeing.iter().any(|f| !f.is_held() && on(f))
+    }
+
     /// Applies an operation and puts it in line; its position.
     ///
     /// # Errors
@@ -228,7 +243,7 @@ impl Core {
     pub(crate) fn queue(&mut self, op: &Op) -> Result<u64> {
         let Freed { extents, gone } = self.meta.apply(op)?;
         op.encode(&mut self.pending);
-        self.claims |= matches!(op, Op::Claim { .. }) && !base::canary::is("lavafs-claim-not-synced");
+        self.note_claim(op);
         self.position += 1;
         if let Some(live) = self.live_of(op)
             && let Some(node) = self.meta.node(live.ino)
@@ -252,6 +267,16 @@ impl Core {
         };
         self.freeing.push(Freeing { position: self.position, extents, reads, orphan });
         Ok(self.position)
+    }
+
+    fn note_claim(&mut self, op: &Op) {
+        if let Op::Claim { ino, .. } = op
+            && let Some(node) = self.meta.node(*ino)
+            && !base::canary::is("lavafs-claim-not-synced")
+        {
+            let on = roles_of(self.meta.geometry().is_two(), node.extents.as_slice());
+            self.claims = self.claims.and(on);
+        }
     }
 
     /// The open file whose blocks an operation changes.
@@ -287,11 +312,15 @@ impl Core {
     }
 
     /// Takes blocks for a file. `None` if there are not as many; nothing has changed then.
-    pub(crate) fn allocate(&mut self, blocks: u32, goal: Option<u32>) -> Option<Vec<Extent>> {
-        if u64::from(blocks) > self.available() {
-            return None;
+    pub(crate) fn allocate(&mut self, blocks: u32, goal: Option<u32>, wish: Wish) -> Option<Vec<Extent>> {
+        let reserve = self.reserve();
+        let taken = self.free.allocate(blocks, goal, wish, reserve)?;
+        if self.meta.geometry().is_two() {
+            let other = wish.role.other();
+            let there = taken.iter().filter(|e| role_of(true, **e) == other);
+            self.fallen_over[other as usize] += there.map(|e| u64::from(e.blocks)).sum::<u64>();
         }
-        self.take(blocks, goal)
+        Some(self.taken(taken))
     }
 
     /// Takes blocks for the journal, also from the reserve.
@@ -301,11 +330,6 @@ impl Core {
             no_space(format!("the journal needs {blocks} blocks and {free} are free; remove files"))
         })?;
         Ok(self.taken(taken))
-    }
-
-    fn take(&mut self, blocks: u32, goal: Option<u32>) -> Option<Vec<Extent>> {
-        let taken = self.free.allocate(blocks, goal)?;
-        Some(self.taken(taken))
     }
 
     /// The device is not told of these blocks any more.
@@ -336,13 +360,15 @@ impl Core {
         Ok(())
     }
 
-    /// The volume has so many blocks from now on; those that it gets are free.
-    pub(crate) fn grow(&mut self, volume_blocks: u64) {
-        let (old, new) = (self.meta.volume_blocks(), volume_blocks.min(layout::VOLUME_BLOCKS_MAX));
-        self.meta.grow(new);
-        let blocks = new.saturating_sub(old) as u32;
-        let released = self.free.release(Extent::new(old as u32, blocks));
-        debug_assert!(released, "nothing behind the volume was free");
+    /// A device has so many blocks from now on; those that the volume gets are free.
+    pub(crate) fn grow(&mut self, role: Role, blocks: u64) {
+        let before = self.meta.geometry();
+        self.meta.grow(role, blocks);
+        for (old, new) in before.areas().zip(self.meta.geometry().areas()) {
+            let more = Extent::new(old.end() as u32, new.blocks - old.blocks);
+            let released = self.free.release(more);
+            debug_assert!(released, "nothing behind the volume was free");
+        }
     }
 
     /// Gives back what may be handed out again, now that the journal is durable up to `position`.
@@ -359,6 +385,14 @@ impl Core {
     pub(crate) fn begin_discard(&mut self, now_ns: u64) -> Option<Extent> {
         let extent = self.discards.as_mut()?.take(now_ns)?;
         if self.free.claim(extent) { Some(extent) } else { None }
+    }
+
+    /// A device does not take what it is told.
+    pub(crate) fn refuse_discards(&mut self, role: Role) {
+        match &mut self.discards {
+            Some(discards) if self.meta.geometry().is_two() => discards.refuse(role),
+            discards => *discards = None,
+        }
     }
 
     /// The device has been told.

@@ -7,6 +7,7 @@
 //! Which blocks are told of is a hint, and is forgotten where the volume is unmounted before it was told.
 
 use crate::alloc::FreeMap;
+use crate::geometry::{Role, Roles, SECOND, role_of};
 use crate::layout::{BLOCK, Extent};
 
 /// The most blocks told to the device at once.
@@ -22,12 +23,19 @@ pub(crate) struct Discards {
     bytes_per_second: u64,
     /// When all that the device was told of would have been told at the rate, one after the other.
     told_ns: u64,
+    /// Devices of a volume of two that are not told.
+    refused: Roles,
 }
 
 impl Discards {
     /// None yet.
     pub(crate) fn new(bytes_per_second: u64) -> Discards {
-        Discards { runs: FreeMap::default(), bytes_per_second: bytes_per_second.max(1), told_ns: 0 }
+        Discards {
+            runs: FreeMap::default(),
+            bytes_per_second: bytes_per_second.max(1),
+            told_ns: 0,
+            refused: Roles::default(),
+        }
     }
 
     /// True if there is none.
@@ -38,6 +46,9 @@ impl Discards {
     /// Blocks are free.
     pub(crate) fn note(&mut self, extent: Extent) {
         self.forget(extent);
+        if self.refused.has(role_of(true, extent)) {
+            return;
+        }
         let noted = self.runs.release(extent);
         debug_assert!(noted, "it was forgotten a moment ago");
     }
@@ -48,6 +59,15 @@ impl Discards {
             let claimed = self.runs.claim(run);
             debug_assert!(claimed, "the run was found in the map");
         }
+    }
+
+    /// A device of a volume of two is not told of anything any more.
+    pub(crate) fn refuse(&mut self, role: Role) {
+        self.refused = self.refused.and(Roles::only(role));
+        self.forget(match role {
+            Role::Speed => Extent::new(0, SECOND),
+            Role::Capacity => Extent::new(SECOND, u32::MAX - SECOND),
+        });
     }
 
     /// How long nothing may be told yet.

@@ -1,12 +1,15 @@
 //! Making a volume.
 
+use crate::bond;
 use crate::compaction::{Encoded, dump_parts, encode_dump};
+use crate::devices::{Devices, Ground};
+use crate::geometry::{DEVICE_BLOCKS_MAX, Geometry, Role};
 use crate::layout::{self, BLOCK, Extent, HEAD_BLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::meta::Meta;
 use crate::op::Op;
-use crate::superblock::{self, DeviceRecord, Superblock};
+use crate::superblock::{self, Bond, DeviceRecord, DeviceTable, Superblock, VERSION_OF_ONE, VERSION_OF_TWO};
 use crate::transaction::Owner;
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, Result, Uid};
 use io::{AlignedBuf, BlockDevice, Env};
 
 /// How a volume is made.
@@ -85,43 +88,114 @@ fn blocks(len: u64, what: &str, least: u32) -> Result<u32> {
 /// # Errors
 /// `AlreadyExists` if something is there already; `InvalidArgument` for sizes that do not fit; those of the device.
 pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> Result<()> {
-    let volume_blocks = (device.len() / BLOCK).min(VOLUME_BLOCKS_MAX);
-    let unit_blocks = blocks(options.unit_len, "the unit of files", 1)?;
-    let small_unit_blocks = blocks(options.small_unit_len, "the small unit", 1)?;
-    let journal_blocks = blocks(options.journal_len, "the unit of the journal", 4)?;
-    let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + 8 * u64::from(journal_blocks));
-    if volume_blocks < least || small_unit_blocks > unit_blocks || u64::from(unit_blocks) > volume_blocks / 4
-    {
-        let why = format!(
-            "a volume of {} bytes is too small for these units; it needs {} bytes at least",
-            volume_blocks * BLOCK,
-            least.max(4 * u64::from(unit_blocks)) * BLOCK
-        );
-        return Err(Error::invalid(why).at_file(device.path()));
+    let units = Units::of(options)?;
+    let blocks = (device.len() / BLOCK).min(VOLUME_BLOCKS_MAX);
+    units.check_room(device, blocks, true)?;
+    vacate(device, options.force)?;
+    let superblock = units.superblock(env, options, |env| DeviceTable {
+        records: vec![DeviceRecord { uid: env.new_uid(), blocks }],
+        bond: None,
+    });
+    write_journal(env, device, superblock, &Meta::new(blocks), &[], 0)
+}
+
+/// Makes an empty volume on a device, or on two.
+///
+/// # Errors
+/// Those of [`format()`].
+pub fn format_on(env: &Env, devices: &Devices, options: &FormatOptions) -> Result<()> {
+    let Some(second) = &devices.second else { return format(env, &*devices.first, options) };
+    let units = Units::of(options)?;
+    let blocks = |device: &dyn BlockDevice| (device.len() / BLOCK).min(DEVICE_BLOCKS_MAX);
+    let (speed, capacity) = (blocks(&*devices.first), blocks(&**second));
+    units.check_room(&*devices.first, speed, true)?;
+    units.check_room(&**second, capacity, false)?;
+    for device in [&**second, &*devices.first] {
+        check_vacant(device, options.force)?;
     }
-    if !options.force
-        && let Some(name) = occupant(device)?
-    {
+    for device in [&*devices.first, &**second] {
+        vacate(device, true)?;
+    }
+    let superblock = units.superblock(env, options, |env| DeviceTable {
+        records: [speed, capacity].map(|blocks| DeviceRecord { uid: env.new_uid(), blocks }).to_vec(),
+        bond: Some(Bond { role: Role::Speed, session: env.new_uid(), previous: Uid::default(), mounts: 1 }),
+    });
+    // The one that leads to the volume comes last.
+    superblock::write(&**second, &bond::of_capacity(&superblock, 1))?;
+    let ground = Ground::two(devices.first.clone(), second.clone());
+    write_journal(env, &*ground, superblock, &Meta::new(Geometry::two(speed, capacity)), &[], 0)
+}
+
+/// Refuses a device on which there is something.
+fn check_vacant(device: &dyn BlockDevice, force: bool) -> Result<()> {
+    if !force && let Some(name) = occupant(device)? {
         let why = format!("the device holds {name}; force it to make a volume all the same");
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(device.path()));
     }
-    // The old head goes first: a crash in the middle leaves no volume, rather than half of two.
-    device.write_durable(AlignedBuf::zeroed((u64::from(HEAD_BLOCKS) * BLOCK) as usize).as_slice(), 0)?;
-    let superblock = Superblock {
-        version: superblock::VERSION,
-        uid: env.new_uid(),
-        generation: 1,
-        key: env.new_uid(),
-        unit_blocks,
-        small_unit_blocks,
-        journal_blocks,
-        sparse: options.sparse,
-        checkpoint: 0,
-        reached: 0,
-        dump: Vec::new(),
-        devices: vec![DeviceRecord { uid: env.new_uid(), blocks: volume_blocks }],
-    };
-    write_journal(env, device, superblock, &Meta::new(volume_blocks), &[], 0)
+    Ok(())
+}
+
+/// The old head goes first: a crash in the middle leaves no volume, rather than half of two.
+fn vacate(device: &dyn BlockDevice, force: bool) -> Result<()> {
+    check_vacant(device, force)?;
+    device.write_durable(AlignedBuf::zeroed((u64::from(HEAD_BLOCKS) * BLOCK) as usize).as_slice(), 0)
+}
+
+/// Blocks by which things grow.
+struct Units {
+    files: u32,
+    small: u32,
+    journal: u32,
+}
+
+impl Units {
+    fn of(options: &FormatOptions) -> Result<Units> {
+        Ok(Units {
+            files: blocks(options.unit_len, "the unit of files", 1)?,
+            small: blocks(options.small_unit_len, "the small unit", 1)?,
+            journal: blocks(options.journal_len, "the unit of the journal", 4)?,
+        })
+    }
+
+    /// Refuses a device of so many blocks that is too small.
+    fn check_room(&self, device: &dyn BlockDevice, blocks: u64, has_journal: bool) -> Result<()> {
+        let journal = if has_journal { 8 * u64::from(self.journal) } else { 0 };
+        let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + journal);
+        if blocks >= least && self.small <= self.files && u64::from(self.files) <= blocks / 4 {
+            return Ok(());
+        }
+        let why = format!(
+            "a volume of {} bytes is too small for these units; it needs {} bytes at least",
+            blocks * BLOCK,
+            least.max(4 * u64::from(self.files)) * BLOCK
+        );
+        Err(Error::invalid(why).at_file(device.path()))
+    }
+
+    /// The first superblock, which leads nowhere yet.
+    fn superblock(
+        &self,
+        env: &Env,
+        options: &FormatOptions,
+        devices: impl FnOnce(&Env) -> DeviceTable,
+    ) -> Superblock {
+        let (uid, key) = (env.new_uid(), env.new_uid());
+        let devices = devices(env);
+        Superblock {
+            version: if devices.bond.is_some() { VERSION_OF_TWO } else { VERSION_OF_ONE },
+            uid,
+            generation: 1,
+            key,
+            unit_blocks: self.files,
+            small_unit_blocks: self.small,
+            journal_blocks: self.journal,
+            sparse: options.sparse,
+            checkpoint: 0,
+            reached: 0,
+            dump: Vec::new(),
+            devices,
+        }
+    }
 }
 
 /// Writes the dump of a state as that of transaction `sequence`, an empty journal behind it, and the superblock that

@@ -2,19 +2,20 @@
 
 use crate::append::LavaAppendFile;
 use crate::core::{Core, Live};
+use crate::geometry::Role;
 use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaScratchFile};
 use crate::layout::{self, BLOCK, Extent, blocks_for};
 use crate::meta::joined;
 use crate::op::{FileRecord, Ino, Op};
 use crate::path::{dir_of, file_of};
 use crate::read::LavaReadFile;
-use crate::stats::Statistics;
+use crate::stats::{DeviceStatistics, Statistics};
 use crate::volume::Volume;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{
     Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Env, FileLock, FileSystem, FsSpace, InPlaceFile,
-    Metadata, ReadFile, ScratchFile,
+    Metadata, Placement, ReadFile, ScratchFile,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl LavaFs {
         self.volume.compact()
     }
 
-    /// Takes in what the device has become longer by: all of it, or as much that the volume has `len` bytes. Files go on meanwhile. How many bytes
+    /// Takes in what the device (of two: the speed device) has become longer by: all of it, or as much that the volume has `len` bytes. Files go on meanwhile. How many bytes
     /// the volume has afterwards; if that is what it had, nothing has happened. Cut off anywhere, it has the old size or the new one.
     ///
     /// ```
@@ -142,7 +143,25 @@ impl LavaFs {
     /// `InvalidArgument` for a length that the device does not have, or that is less than the volume has; `Corruption` if the device has become
     /// shorter than the volume; `ReadOnly`; those of the device, which have poisoned the volume.
     pub fn grow(&self, len: Option<u64>) -> Result<u64> {
-        crate::grow::grow(&self.volume, len)
+        self.grow_device(Role::Speed, len)
+    }
+
+    /// The same for a device of a volume of two, of whose bytes it tells how many the volume has.
+    ///
+    /// # Errors
+    /// Those of [`LavaFs::grow`]; `InvalidArgument` if there is no such device.
+    pub fn grow_device(&self, role: Role, len: Option<u64>) -> Result<u64> {
+        crate::grow::grow(&self.volume, role, len)
+    }
+
+    /// Takes in all that the devices have become longer by.
+    pub(crate) fn grow_all(&self) -> Result<()> {
+        self.volume.device.roles().try_for_each(|role| self.grow_device(role, None).map(|_| ()))
+    }
+
+    /// What the devices hold: one, or first the speed device and then the capacity device.
+    pub fn devices(&self) -> Vec<DeviceStatistics> {
+        DeviceStatistics::of(&self.volume)
     }
 
     /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
@@ -180,7 +199,10 @@ impl LavaFs {
         self.volume.check_room().map_err(|e| e.at_file(path))?;
         let extents = match len {
             0 => Vec::new(),
-            _ => self.volume.allocate(blocks_for(len), None).map_err(|e| e.at_file(path))?,
+            _ => {
+                let role = self.volume.role_of(path, Placement::ByName);
+                self.volume.allocate(blocks_for(len), None, role).map_err(|e| e.at_file(path))?
+            }
         };
         // The first page is never somebody else's: by it one sees whether a file was written under its name.
         let (first, _) = layout::split_at(&extents, 1);
@@ -238,7 +260,7 @@ impl LavaFs {
         }
         line.push('\n');
         if live.extents().is_empty() {
-            self.volume.grow(live, 0, 1, true)?;
+            self.volume.grow(live, (0, 1), true, Role::Speed)?;
         }
         let mut block = AlignedBuf::zeroed(BLOCK as usize);
         block.as_mut_slice()[..line.len()].copy_from_slice(line.as_bytes());
@@ -411,7 +433,7 @@ impl FileSystem for LavaFs {
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
         self.volume.check_writable(path)?;
         let mut core = lock(&self.volume.core);
-        while core.claims && !base::canary::is("lavafs-hole-does-not-wait-for-claims") {
+        while !core.claims.is_empty() && !base::canary::is("lavafs-hole-does-not-wait-for-claims") {
             // A claim speaks of bytes that must be there as long as it may be asked for.
             drop(core);
             self.volume.commit_all().map_err(|e| e.at_file(path))?;

@@ -7,12 +7,16 @@
 //! contradictions taken out, to free blocks, and then makes the superblock lead there. What it gives up is in the
 //! report.
 
+use crate::bond;
+use crate::devices::{Devices, Ground};
 use crate::format::write_journal;
-use crate::layout::{BLOCK, Extent, HEAD_BLOCKS, SLOTS};
+use crate::geometry::Role;
+use crate::layout::{BLOCK, Extent, SLOTS};
 use crate::meta::Meta;
 use crate::mount::{check_len, free_map};
 use crate::op::{Ino, Op};
 use crate::replay::{Replayed, replay_as_far_as_possible};
+use crate::space::FreeSpace;
 use crate::superblock::{self, Slots, Superblock};
 use base::{ErrorKind, Result};
 use io::{BlockDevice, Env};
@@ -64,33 +68,90 @@ impl Report {
 /// `NotFound` if there is no volume; `Unsupported` if a newer release made it; those of the device. What is damaged is in
 /// the report.
 pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report> {
+    check(env, device, None, repair)
+}
+
+/// The same on a device, or on two.
+///
+/// # Errors
+/// Those of [`fsck()`]; `InvalidArgument` for two that do not belong together, or are not of the same time.
+pub fn fsck_on(env: &Env, devices: &Devices, repair: bool) -> Result<Report> {
+    match &devices.second {
+        None => check(env, &*devices.first, None, repair),
+        Some(_) => {
+            let ground = bond::ground(devices)?;
+            check(env, &*ground, Some(&ground), repair)
+        }
+    }
+}
+
+/// Tells of the slots of a device that cannot be read, or differ.
+fn check_slots(slots: &Slots, of: &str, report: &mut Report) {
+    for (slot, found) in slots.found.iter().enumerate() {
+        if let Err(e) = found {
+            report.add(format!("slot {slot} of the superblock{of} (block {}): {e}", SLOTS[slot]));
+        }
+    }
+    if let [Ok(a), Ok(b)] = &slots.found
+        && a != b
+        && a.uid == b.uid
+    {
+        report.add(format!(
+            "the two slots of the superblock{of} differ: a crash came between them (a mount puts that right)"
+        ));
+    }
+}
+
+/// Checks the slots of the capacity device; what they should say, if that is to be written.
+fn check_second(ground: &Ground, report: &mut Report) -> Result<Option<Superblock>> {
+    let Some(second) = ground.second() else { return Ok(None) };
+    let (slots, before) = (Slots::read(second)?, report.findings.len());
+    check_slots(&slots, " of the capacity device", report);
+    let chosen = slots.choose()?.0;
+    Ok((report.findings.len() > before).then_some(chosen))
+}
+
+/// Checks that the devices are long enough; how many bytes they have that are no part of the volume.
+fn check_lens(device: &dyn BlockDevice, ground: Option<&Ground>, superblock: &Superblock) -> Result<u64> {
+    let mut beyond = 0;
+    for role in Role::ALL {
+        let device = match ground {
+            Some(ground) => ground.device(role),
+            None if role == Role::Speed => device,
+            None => continue,
+        };
+        let blocks = superblock.blocks_of(role);
+        check_len(device.path(), device.len(), blocks)?;
+        beyond += device.len() - blocks * BLOCK;
+    }
+    Ok(beyond)
+}
+
+fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: bool) -> Result<Report> {
     let mut report = Report::default();
     let slots = Slots::read(device)?;
     slots.require_one(device)?;
-    for (slot, found) in slots.found.iter().enumerate() {
-        if let Err(e) = found {
-            report.add(format!("slot {slot} of the superblock (block {}): {e}", SLOTS[slot]));
-        }
-    }
+    check_slots(&slots, "", &mut report);
+    let second = ground.map_or(Ok(None), |ground| check_second(ground, &mut report))?;
     let generations = slots.found.iter().flatten().map(|s| s.generation).max();
-    let (superblock, agree) = match slots.choose() {
-        Ok(chosen) => chosen,
+    let superblock = match slots.choose() {
+        Ok((superblock, _)) => superblock,
         Err(e) if e.kind() == ErrorKind::Unsupported => return Err(e.at_file(device.path())),
         Err(e) => {
             report.add(format!("the superblock: {e}"));
             return Ok(report);
         }
     };
-    if !agree && report.findings.is_empty() {
-        report.add(
-            "the two slots of the superblock differ: a crash came between them (a mount puts that right)",
-        );
+    if ground.is_none() {
+        bond::check_alone(device, &superblock)?;
     }
-    if let Err(e) = check_len(device.path(), device.len(), superblock.blocks()) {
-        report.add(e.to_string());
-        return Ok(report);
-    }
-    report.beyond_bytes = device.len().saturating_sub(superblock.blocks() * BLOCK);
+    report.beyond_bytes = match check_lens(device, ground, &superblock) {
+        Ok(beyond) => beyond,
+        Err(e) => {
+            report.add(e.to_string());
+            return Ok(report);
+        }
+    };
     let (replayed, damage) = match replay_as_far_as_possible(device, &superblock, &mut |_| {}) {
         Ok(replayed) => replayed,
         Err(e) if e.is_corruption() => {
@@ -116,6 +177,9 @@ pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report>
             generations,
             rewrite.then_some((&meta, &replayed, &journal[..])),
         )?;
+        if let Some((ground, chosen)) = ground.zip(second) {
+            superblock::heal(ground.device(Role::Capacity), &chosen)?;
+        }
         report.findings.iter_mut().for_each(|f| f.repaired = true);
     }
     Ok(report)
@@ -135,10 +199,7 @@ impl Report {
 
 /// Finds blocks with two owners. The journal keeps its own; of two files the older does; the other goes.
 fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report) -> bool {
-    let mut free = crate::alloc::FreeMap::default();
-    let volume_blocks = u32::try_from(meta.volume_blocks()).unwrap_or(u32::MAX);
-    let whole = free.release(Extent::new(HEAD_BLOCKS, volume_blocks.saturating_sub(HEAD_BLOCKS)));
-    debug_assert!(whole, "nothing was free before");
+    let mut free = FreeSpace::all_of(meta.geometry());
     let mut expelled = false;
     // What is left of the list names each block once.
     for extent in std::mem::take(journal) {
@@ -219,20 +280,7 @@ fn put_right(
 pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Result<()> {
     let slots = Slots::read(device)?;
     slots.require_one(device)?;
-    for (slot, found) in slots.found.iter().enumerate() {
-        match found {
-            Ok(s) => emit(&format!(
-                "slot {slot}: volume {:?}, generation {}, {} blocks, dump of transaction {} in {} runs, reached {}",
-                s.uid,
-                s.generation,
-                s.blocks(),
-                s.checkpoint,
-                s.dump.len(),
-                s.reached
-            )),
-            Err(e) => emit(&format!("slot {slot}: {e}")),
-        }
-    }
+    show_slots(&slots, "", emit);
     let superblock = match slots.choose() {
         Ok((superblock, _)) => superblock,
         Err(e) => {
@@ -240,7 +288,57 @@ pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Res
             return Ok(());
         }
     };
-    let replayed = replay_as_far_as_possible(device, &superblock, &mut |seen| {
+    // Of a volume of two this needs both.
+    bond::check_alone(device, &superblock)?;
+    show_journal(device, &superblock, emit)
+}
+
+/// The same of a device, or of two.
+///
+/// # Errors
+/// Those of [`dump_journal()`]; `InvalidArgument` for two that do not belong together, or are not of the same time.
+pub fn dump_journal_on(devices: &Devices, emit: &mut dyn FnMut(&str)) -> Result<()> {
+    if devices.second.is_none() {
+        return dump_journal(&*devices.first, emit);
+    }
+    let ground = bond::ground(devices)?;
+    let slots = Slots::read(&*ground)?;
+    show_slots(&slots, " of the speed device", emit);
+    if let Some(second) = ground.second() {
+        show_slots(&Slots::read(second)?, " of the capacity device", emit);
+    }
+    let superblock = slots.choose()?.0;
+    show_journal(&*ground, &superblock, emit)
+}
+
+fn show_slots(slots: &Slots, of: &str, emit: &mut dyn FnMut(&str)) {
+    for (slot, found) in slots.found.iter().enumerate() {
+        let s = match found {
+            Ok(s) => s,
+            Err(e) => {
+                emit(&format!("slot {slot}{of}: {e}"));
+                continue;
+            }
+        };
+        let blocks: Vec<String> = s.devices.records.iter().map(|d| d.blocks.to_string()).collect();
+        let mut line = format!(
+            "slot {slot}{of}: volume {:?}, generation {}, {} blocks, dump of transaction {} in {} runs, reached {}",
+            s.uid,
+            s.generation,
+            blocks.join(" and "),
+            s.checkpoint,
+            s.dump.len(),
+            s.reached
+        );
+        if let Some(bond) = &s.devices.bond {
+            line += &format!(", session {:?} of mount {}", bond.session, bond.mounts);
+        }
+        emit(&line);
+    }
+}
+
+fn show_journal(device: &dyn BlockDevice, superblock: &Superblock, emit: &mut dyn FnMut(&str)) -> Result<()> {
+    let replayed = replay_as_far_as_possible(device, superblock, &mut |seen| {
         let h = seen.header;
         let what = match h.kind {
             crate::transaction::Kind::Change => format!("transaction {}", h.sequence),

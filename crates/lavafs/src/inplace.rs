@@ -39,7 +39,7 @@ pub(crate) fn write_zeros(volume: &Volume, extents: &[Extent]) -> Result<()> {
             done += n;
         }
     }
-    volume.sync_device()
+    volume.sync_devices_of(extents)
 }
 
 impl LavaInPlaceFile {
@@ -115,7 +115,7 @@ impl InPlaceFile for LavaInPlaceFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.guarded(|| self.volume.sync_device())
+        self.guarded(|| self.volume.sync_devices_of(&self.live.extents()))
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {

@@ -15,13 +15,15 @@
 //! can hold a claim that is not true.
 
 use crate::core::Core;
+use crate::devices::Ground;
+use crate::geometry::Roles;
 use crate::layout::{self, BLOCK, Extent};
 use crate::op::Op;
 use crate::replay::Replayed;
 use crate::transaction::{self, Header, Kind, Owner};
 use base::Result;
 use base::sync::{Mutex, lock, rank};
-use io::{AlignedBuf, BlockDevice, Rng};
+use io::{AlignedBuf, Rng};
 
 /// Blocks that are kept for the transaction that says where the journal goes on.
 pub(crate) const SPARE_BLOCKS: u64 = 1;
@@ -44,6 +46,8 @@ pub(crate) struct Journal {
     chain: u64,
     /// The last transaction known to be durable.
     durable: u64,
+    /// The devices to which transactions were written that are not.
+    unsynced: Roles,
     /// Blocks of transactions since the dump.
     since_dump: u64,
     salt: Rng,
@@ -59,8 +63,8 @@ enum Reach {
     Device,
     /// To the media, with all transactions before it.
     Alone,
-    /// To the media, with everything else that was written.
-    Everything,
+    /// To the media, with what else was written to these devices.
+    With(Roles),
 }
 
 /// What a commit did.
@@ -93,6 +97,7 @@ impl Journal {
             sequence: replayed.sequence,
             chain: replayed.chain,
             durable: if synced { replayed.sequence } else { 0 },
+            unsynced: Roles::default(),
             since_dump: replayed.since_dump,
             salt,
             buf: AlignedBuf::zeroed(BLOCK as usize),
@@ -103,6 +108,11 @@ impl Journal {
     /// The last transaction known to be durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
+    }
+
+    /// The devices to which transactions were written that are not durable.
+    pub(crate) fn unsynced(&self) -> Roles {
+        self.unsynced
     }
 
     /// The last transaction written.
@@ -121,7 +131,7 @@ impl Journal {
     }
 
     /// Writes one transaction behind the last.
-    fn write(&mut self, device: &dyn BlockDevice, ops: &[u8], reach: Reach) -> Result<()> {
+    fn write(&mut self, device: &Ground, ops: &[u8], reach: Reach) -> Result<()> {
         let durable = reach != Reach::Device;
         let header = Header {
             kind: Kind::Change,
@@ -152,12 +162,15 @@ impl Journal {
                 false => device.write_at(now, offset)?,
             }
         }
-        if durable && !alone && !base::canary::is("lavafs-journal-not-synced") {
-            device.sync()?;
+        if !alone {
+            self.unsynced = self.unsynced.and(device.roles_of(&self.runs));
+        }
+        if let Reach::With(others) = reach {
+            self.unsynced = self.unsynced.and(others);
         }
         (self.sequence, self.chain) = (header.sequence, hash);
         if durable {
-            self.durable = self.sequence;
+            self.sync(device)?;
         }
         self.at += blocks;
         self.since_dump += blocks;
@@ -165,13 +178,18 @@ impl Journal {
         Ok(())
     }
 
+    /// Makes all transactions durable, and what claims in them speak of.
+    fn sync(&mut self, device: &Ground) -> Result<()> {
+        if !self.unsynced.is_empty() && !base::canary::is("lavafs-journal-not-synced") {
+            device.sync_of(self.unsynced)?;
+        }
+        self.unsynced = Roles::default();
+        self.durable = self.sequence;
+        Ok(())
+    }
+
     /// Makes room for `blocks` blocks and the spare ones. The core stays as it is if that is not possible.
-    fn make_room(
-        &mut self,
-        device: &dyn BlockDevice,
-        core: &Mutex<Core, rank::FsCore>,
-        blocks: u64,
-    ) -> Result<()> {
+    fn make_room(&mut self, device: &Ground, core: &Mutex<Core, rank::FsCore>, blocks: u64) -> Result<()> {
         if self.room - self.at >= blocks + SPARE_BLOCKS {
             return Ok(());
         }
@@ -195,7 +213,7 @@ impl Journal {
     /// nobody knows.
     pub(crate) fn commit(
         &mut self,
-        device: &dyn BlockDevice,
+        device: &Ground,
         core: &Mutex<Core, rank::FsCore>,
         durable: bool,
     ) -> Result<Committed> {
@@ -211,17 +229,16 @@ impl Journal {
                 (std::mem::take(&mut core.pending), std::mem::take(&mut core.claims), core.position)
             };
             if !ops.is_empty() {
-                let reach = match (claims, durable) {
-                    (true, _) => Reach::Everything,
-                    (false, true) => Reach::Alone,
-                    (false, false) => Reach::Device,
+                let reach = match durable {
+                    _ if !claims.is_empty() => Reach::With(claims),
+                    true => Reach::Alone,
+                    false => Reach::Device,
                 };
                 self.write(device, &ops, reach)?;
             } else if durable && self.durable < self.sequence {
-                device.sync()?;
-                self.durable = self.sequence;
+                self.sync(device)?;
             }
-            return Ok(Committed { position, durable: durable || claims });
+            return Ok(Committed { position, durable: durable || !claims.is_empty() });
         }
     }
 
@@ -229,7 +246,7 @@ impl Journal {
     /// core holds exactly what has been written.
     pub(crate) fn switch(
         &mut self,
-        device: &dyn BlockDevice,
+        device: &Ground,
         shared: &Mutex<Core, rank::FsCore>,
         dump: impl FnOnce(&Core),
     ) -> Result<Switched> {
@@ -240,7 +257,7 @@ impl Journal {
             if transaction::blocks_of(core.pending.len() + BLOCK as usize) > self.room - self.at {
                 continue;
             }
-            if core.claims {
+            if !core.claims.is_empty() {
                 // A transaction that ends in a switch makes none: whoever makes one waits for our lock, so there are few.
                 drop(core);
                 self.commit(device, shared, true)?;
@@ -273,6 +290,9 @@ impl Journal {
     /// Transactions up to this one are known to be durable.
     pub(crate) fn note_durable(&mut self, sequence: u64) {
         self.durable = self.durable.max(sequence);
+        if self.durable == self.sequence {
+            self.unsynced = Roles::default();
+        }
     }
 }
 
@@ -291,13 +311,13 @@ fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::FreeMap;
     use crate::meta::Meta;
+    use crate::space::FreeSpace;
 
     /// One operation names all blocks that the journal gets: they must lie in few runs.
     #[test]
     fn a_journal_does_not_grow_into_blocks_that_are_too_scattered() {
-        let mut core = Core::new(Meta::new(10_000), FreeMap::default(), (8, 2, 4), None);
+        let mut core = Core::new(Meta::new(10_000), FreeSpace::default(), (8, 2, 4), None);
         let blocks = GROWTH_RUNS_MAX as u64 + 1;
         let scattered: Vec<Extent> = (0..blocks as u32).map(|n| Extent::new(100 + 2 * n, 1)).collect();
         core.release(&scattered).unwrap();

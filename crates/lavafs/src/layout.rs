@@ -2,7 +2,7 @@
 //!
 //! A block has 4,096 bytes and a 32-bit number, so a volume has at most 16 TiB. The first [`HEAD_BLOCKS`] blocks hold
 //! the two slots of the superblock and otherwise zeros; everything behind them is handed out in [`Extent`]s, to files and
-//! to the journal alike.
+//! to the journal alike. Where a volume has two devices: [`crate::geometry`].
 
 use base::codec::{Reader, put_varint};
 use base::{Error, Result};
@@ -73,18 +73,6 @@ impl Extent {
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Extent> {
         Ok(Extent { start: decode_u32(r)?, blocks: decode_u32(r)? })
-    }
-
-    /// Checks numbers from the device: a run of at least one block behind the head of a volume of so many blocks.
-    pub(crate) fn check(self, volume_blocks: u64) -> Result<()> {
-        let inside = self.start >= HEAD_BLOCKS && self.end() <= volume_blocks;
-        if self.blocks > 0 && inside {
-            return Ok(());
-        }
-        let (start, blocks) = (self.start, self.blocks);
-        Err(Error::corruption(format!(
-            "{blocks} blocks at {start} are not on a volume of {volume_blocks} blocks"
-        )))
     }
 }
 
@@ -219,19 +207,5 @@ mod tests {
         );
         assert_eq!(at(8 * BLOCK, 9 * BLOCK), [piece(Some(53 * BLOCK), BLOCK)], "the list ends early");
         assert_eq!(at(9 * BLOCK, 1), []);
-    }
-
-    #[test]
-    fn runs_outside_the_volume_are_refused() {
-        for (start, blocks, sound) in [
-            (HEAD_BLOCKS, 1, true),
-            (0, 1, false),
-            (99, 1, true),
-            (99, 2, false),
-            (50, 0, false),
-            (u32::MAX, 9, false),
-        ] {
-            assert_eq!(Extent::new(start, blocks).check(100).is_ok(), sound, "{start}+{blocks}");
-        }
     }
 }

@@ -8,6 +8,7 @@
 //! is cheap, because copies share what they have in common ([`crate::chunks`]).
 
 use crate::chunks::ChunkMap;
+use crate::geometry::{Geometry, Role};
 use crate::layout::{self, Extent};
 use crate::op::{FileRecord, Ino, Op};
 use base::{Error, Result};
@@ -71,7 +72,7 @@ pub(crate) struct Freed {
 /// All of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
-    volume_blocks: u64,
+    geometry: Geometry,
     dirs: BTreeMap<Box<str>, Names>,
     nodes: ChunkMap<Ino, Node>,
     next_ino: Ino,
@@ -106,18 +107,24 @@ const FILE_COST: u64 = 32;
 
 impl Meta {
     /// No files, on a volume of so many blocks.
-    pub(crate) fn new(volume_blocks: u64) -> Self {
+    pub(crate) fn new(geometry: impl Into<Geometry>) -> Self {
         let dirs = BTreeMap::from([(Box::from(""), Names::default())]);
-        Meta { volume_blocks, dirs, nodes: ChunkMap::default(), next_ino: 1, file_blocks: 0, dump_len: 64 }
+        let geometry = geometry.into();
+        Meta { geometry, dirs, nodes: ChunkMap::default(), next_ino: 1, file_blocks: 0, dump_len: 64 }
+    }
+
+    /// How many blocks the devices have.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     pub(crate) fn volume_blocks(&self) -> u64 {
-        self.volume_blocks
+        self.geometry.blocks()
     }
 
-    /// The volume has so many blocks from now on.
-    pub(crate) fn grow(&mut self, volume_blocks: u64) {
-        self.volume_blocks = self.volume_blocks.max(volume_blocks);
+    /// A device has so many blocks from now on.
+    pub(crate) fn grow(&mut self, role: Role, blocks: u64) {
+        self.geometry = self.geometry.grown(role, blocks);
     }
 
     pub(crate) fn next_ino(&self) -> Ino {
@@ -251,13 +258,13 @@ impl Meta {
 
     fn check_extents(&self, extents: &[Extent]) -> Result<()> {
         let blocks = layout::allocated_of(extents);
-        if self.file_blocks + blocks > self.volume_blocks {
+        if self.file_blocks + blocks > self.volume_blocks() {
             return Err(contradiction("files have more blocks than the volume".into()));
         }
         extents.iter().try_for_each(|e| match e.is_hole() {
             true if e.blocks > 0 => Ok(()),
             true => Err(contradiction("an empty hole".into())),
-            false => e.check(self.volume_blocks),
+            false => self.geometry.check(*e),
         })
     }
 

@@ -7,14 +7,16 @@
 //! sync writes it. So transactions of which nothing says that they were durable (mostly the last one) are written again.
 //! Besides them the slots of the superblock are written if they differ: a crash came between the two, or one is damaged.
 
-use crate::alloc::FreeMap;
+use crate::bond;
 use crate::core::Core;
+use crate::devices::{Devices, Ground};
 use crate::discard::Discards;
 use crate::fs::LavaFs;
 use crate::journal::Journal;
-use crate::layout::{Extent, HEAD_BLOCKS};
+use crate::layout::Extent;
 use crate::meta::Meta;
 use crate::replay::{Replayed, replay};
+use crate::space::FreeSpace;
 use crate::superblock::{self, Slots, Superblock};
 use crate::transaction::Owner;
 use crate::volume::{MountOptions, Volume};
@@ -27,11 +29,9 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// `Corruption` if a block has two owners.
-pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeMap> {
-    let mut free = FreeMap::default();
-    let volume_blocks = u32::try_from(meta.volume_blocks()).unwrap_or(u32::MAX);
-    let all = Extent::new(HEAD_BLOCKS, volume_blocks.saturating_sub(HEAD_BLOCKS));
-    let mut sound = free.release(all);
+pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeSpace> {
+    let mut free = FreeSpace::all_of(meta.geometry());
+    let mut sound = true;
     let of_files = meta.nodes().flat_map(|(_, node)| node.extents.as_slice());
     for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
         sound &= free.claim(extent);
@@ -49,14 +49,21 @@ pub(crate) struct Loaded {
     pub superblock: Superblock,
     pub slots_agree: bool,
     pub replayed: Replayed,
-    pub free: FreeMap,
+    pub free: FreeSpace,
 }
 
 /// Reads everything; writes nothing.
-pub(crate) fn load(device: &dyn BlockDevice) -> Result<Loaded> {
+fn load(ground: &Ground) -> Result<Loaded> {
+    let device = &**ground;
     let located = |e: Error| e.at_file(device.path());
     let (superblock, slots_agree) = Slots::read(device)?.choose().map_err(located)?;
-    check_len(device.path(), device.len(), superblock.blocks())?;
+    if ground.second().is_none() {
+        bond::check_alone(device, &superblock)?;
+    }
+    for role in ground.roles() {
+        let device = ground.device(role);
+        check_len(device.path(), device.len(), superblock.blocks_of(role))?;
+    }
     let replayed = replay(device, &superblock, &mut |_| {})?;
     let free = free_map(&replayed.meta, &replayed.journal()).map_err(located)?;
     Ok(Loaded { superblock, slots_agree, replayed, free })
@@ -86,15 +93,25 @@ fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
 ///
 /// # Errors
 /// `NotFound` if there is none; `Unsupported` if a newer release made it; `Corruption`, naming the place, if it is
-/// damaged; those of the device.
+/// damaged; `InvalidArgument` if the device is one of two; those of the device.
 pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
-    let Loaded { superblock, slots_agree, replayed, free } = load(&*device)?;
+    mount_on(env, Devices::one(device), options)
+}
+
+/// Mounts the volume on a device, or on two.
+///
+/// # Errors
+/// Those of [`mount()`]; `InvalidArgument` for devices that do not belong together, and for one that is an older copy.
+pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<LavaFs> {
+    let device = bond::ground(&devices)?;
+    let Loaded { mut superblock, slots_agree, replayed, free } = load(&device)?;
     if !options.read_only {
         write_again(&*device, &replayed)?;
         device.sync()?;
         if !slots_agree {
             superblock::heal(&*device, &superblock)?;
         }
+        bond::begin_session(env, &device, &mut superblock)?;
     }
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let journal = Journal::new(owner, &replayed, !options.read_only, env.rng());
@@ -104,7 +121,7 @@ pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> 
     let core = Core::new(replayed.meta, free, units, discards);
     let fs = LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal));
     if options.grow && !options.read_only {
-        fs.grow(None)?;
+        fs.grow_all()?;
     }
     Ok(fs)
 }

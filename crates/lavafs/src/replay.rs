@@ -123,7 +123,8 @@ fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
     if runs.is_empty() {
         return Err(Error::corruption("the journal goes on in no blocks"));
     }
-    runs.iter().try_for_each(|e| e.check(superblock.blocks()))
+    let geometry = superblock.geometry();
+    runs.iter().try_for_each(|&e| geometry.check(e))
 }
 
 /// Replays the journal; `see` is shown every transaction and every part of the dump.
@@ -197,7 +198,7 @@ fn read_dump(
     superblock: &Superblock,
     see: &mut dyn FnMut(&Seen<'_>),
 ) -> Result<(Meta, Jump)> {
-    let mut meta = Meta::new(superblock.blocks());
+    let mut meta = Meta::new(superblock.geometry());
     let mut stream = Stream::new(device, superblock.dump.clone());
     let (mut at, mut chain, mut part) = (0, 0, 0u32);
     loop {

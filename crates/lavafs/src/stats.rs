@@ -1,6 +1,7 @@
 //! What a volume holds and has done.
 
-use crate::layout::BLOCK;
+use crate::geometry::{Role, role_of};
+use crate::layout::{BLOCK, Extent};
 use crate::volume::Volume;
 use base::sync::lock;
 use base::sync::statistic::{AtomicU64, Ordering};
@@ -44,6 +45,44 @@ pub struct Statistics {
     pub dump_bytes_written: u64,
     /// Bytes of free blocks of which the device was told.
     pub discarded_bytes: u64,
+}
+
+/// What one device of a volume holds now, and a counter since the volume was mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceStatistics {
+    /// What it is for; of a volume of one device [`Role::Speed`].
+    pub role: Role,
+    /// Bytes of the device that the volume has.
+    pub total_bytes: u64,
+    /// Bytes that belong to nobody.
+    pub free_bytes: u64,
+    /// Bytes of those that files may get.
+    pub available_bytes: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// Bytes that files got here which should be on the other device, but had too little room there.
+    pub fallen_over_bytes: u64,
+}
+
+impl DeviceStatistics {
+    pub(crate) fn of(volume: &Volume) -> Vec<DeviceStatistics> {
+        let core = lock(&volume.core);
+        let (geometry, reserve) = (core.meta.geometry(), core.reserve());
+        let mut file_blocks = [0; 2];
+        let of_files = core.meta.nodes().flat_map(|(_, node)| node.extents.as_slice());
+        for &extent in of_files.filter(|e: &&Extent| !e.is_hole()) {
+            file_blocks[role_of(geometry.is_two(), extent) as usize] += u64::from(extent.blocks);
+        }
+        let of = |role: Role| DeviceStatistics {
+            role,
+            total_bytes: geometry.blocks_of(role) * BLOCK,
+            free_bytes: core.free.blocks_of(role) * BLOCK,
+            available_bytes: core.free.available(role, reserve) * BLOCK,
+            file_bytes: file_blocks[role as usize] * BLOCK,
+            fallen_over_bytes: core.fallen_over[role as usize] * BLOCK,
+        };
+        volume.device.roles().map(of).collect()
+    }
 }
 
 impl Statistics {

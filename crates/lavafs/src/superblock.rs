@@ -6,8 +6,13 @@
 //!
 //! `reached` is the number of a transaction that is durable: a journal that ends before it was damaged.
 //!
+//! On a volume of two devices both have slots. Those of the speed device are the superblock; those of the capacity device say which volume it
+//! belongs to, and lead nowhere. Each says which device holds it, who the other one is, and by the session of the last mount
+//! whether both are of the same time ([`crate::bond`]).
+//!
 //! The byte map is in `docs/format/lavafs.md`.
 
+use crate::geometry::{DEVICE_BLOCKS_MAX, Geometry, Role};
 use crate::layout::{BLOCK, Extent, HEAD_BLOCKS, SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, ErrorKind, Result, Uid, checksum};
@@ -15,9 +20,13 @@ use io::{AlignedBuf, BlockDevice};
 
 /// The first bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
-/// The version of the format that this release makes. It reads and writes those before, too, and leaves them what they
-/// are.
-pub const VERSION: u32 = 2;
+/// The newest version of the format, that of volumes of two devices. This release reads and writes those before, too, and leaves them what
+/// they are.
+pub const VERSION: u32 = 3;
+/// The version of a volume of one device that this release makes.
+pub const VERSION_OF_ONE: u32 = 2;
+/// The version of all volumes of two devices, and of no other.
+pub const VERSION_OF_TWO: u32 = 3;
 /// The first version whose journal may hold claims.
 pub const VERSION_WITH_CLAIMS: u32 = 2;
 /// The first version whose dump may be in more runs than the superblock names; an older volume that needs that becomes one
@@ -31,6 +40,8 @@ pub const DEVICES_MAX: usize = 2;
 /// The image gives discarded blocks back.
 const FLAG_SPARSE: u32 = 1;
 const CHECKSUM_AT: usize = 12;
+/// Behind the longest list of runs.
+const BOND_AT: usize = 704;
 
 /// A device of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +50,28 @@ pub struct DeviceRecord {
     pub uid: Uid,
     /// Its size.
     pub blocks: u64,
+}
+
+/// What holds two devices together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bond {
+    /// What the device is that holds this slot.
+    pub role: Role,
+    /// Drawn at the last mount that wrote.
+    pub session: Uid,
+    /// The one before.
+    pub previous: Uid,
+    /// How many there have been.
+    pub mounts: u64,
+}
+
+/// The devices of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceTable {
+    /// The one, or the speed device and the capacity device.
+    pub records: Vec<DeviceRecord>,
+    /// Of two.
+    pub bond: Option<Bond>,
 }
 
 /// What a slot holds.
@@ -64,16 +97,29 @@ pub struct Superblock {
     pub checkpoint: u64,
     /// A transaction that is durable.
     pub reached: u64,
-    /// Where the dump of metadata is.
+    /// Where the dump of metadata is; nowhere in the slots of a capacity device.
     pub dump: Vec<Extent>,
-    /// The devices, the one that holds this slot first.
-    pub devices: Vec<DeviceRecord>,
+    /// The devices.
+    pub devices: DeviceTable,
 }
 
 impl Superblock {
-    /// Blocks of the volume (its one device).
+    /// Blocks of the volume.
     pub fn blocks(&self) -> u64 {
-        self.devices.first().map_or(0, |d| d.blocks)
+        self.geometry().blocks()
+    }
+
+    /// Blocks of one of its devices.
+    pub fn blocks_of(&self, role: Role) -> u64 {
+        self.geometry().blocks_of(role)
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        match self.devices.records[..] {
+            [] => Geometry::from(0),
+            [one] => Geometry::from(one.blocks),
+            [speed, capacity, ..] => Geometry::two(speed.blocks, capacity.blocks),
+        }
     }
 
     /// The same volume with a dump as of transaction `sequence` in the runs `extents`, of which the superblock names `named`.
@@ -102,10 +148,10 @@ impl Superblock {
         put_u32(&mut out, self.small_unit_blocks);
         put_u32(&mut out, self.journal_blocks);
         put_u32(&mut out, if self.sparse { FLAG_SPARSE } else { 0 });
-        put_u32(&mut out, self.devices.len() as u32);
+        put_u32(&mut out, self.devices.records.len() as u32);
         for n in 0..DEVICES_MAX {
-            let device =
-                self.devices.get(n).copied().unwrap_or(DeviceRecord { uid: Uid::default(), blocks: 0 });
+            let none = DeviceRecord { uid: Uid::default(), blocks: 0 };
+            let device = self.devices.records.get(n).copied().unwrap_or(none);
             out.extend_from_slice(&device.uid.0);
             put_u64(&mut out, device.blocks);
         }
@@ -116,10 +162,10 @@ impl Superblock {
             put_u32(&mut out, extent.start);
             put_u32(&mut out, extent.blocks);
         }
-        assert!(
-            self.dump.len() <= DUMP_EXTENTS_MAX && out.len() <= BLOCK as usize,
-            "a superblock fits its block"
-        );
+        assert!(self.dump.len() <= DUMP_EXTENTS_MAX && out.len() <= BOND_AT, "a superblock fits its block");
+        if let Some(bond) = &self.devices.bond {
+            bond.encode(&mut out);
+        }
         out.resize(BLOCK as usize, 0);
         let sum = checksum::stored(&out, self.uid, slot_offset(slot));
         out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
@@ -152,12 +198,12 @@ impl Superblock {
             );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let found = Self::decode_fields(&mut r, version, uid)?;
+        let found = Self::decode_fields(&mut r, bytes, (version, uid))?;
         found.check()?;
         Ok(found)
     }
 
-    fn decode_fields(r: &mut Reader<'_>, version: u32, uid: Uid) -> Result<Superblock> {
+    fn decode_fields(r: &mut Reader<'_>, bytes: &[u8], (version, uid): (u32, Uid)) -> Result<Superblock> {
         let generation = r.u64()?;
         let key = Uid(r.array()?);
         let block = r.u32()?;
@@ -168,18 +214,18 @@ impl Superblock {
         let (unit_blocks, small_unit_blocks, journal_blocks) = (r.u32()?, r.u32()?, r.u32()?);
         let flags = r.u32()?;
         let device_count = r.u32()? as usize;
-        let mut devices = Vec::new();
+        let mut records = Vec::new();
         for _ in 0..DEVICES_MAX {
-            devices.push(DeviceRecord { uid: Uid(r.array()?), blocks: r.u64()? });
+            records.push(DeviceRecord { uid: Uid(r.array()?), blocks: r.u64()? });
         }
         if device_count == 0 || device_count > DEVICES_MAX {
             return Err(Error::corruption(format!("a volume of {device_count} devices")));
         }
-        if device_count > 1 {
-            let why = "the volume has two devices, which this release cannot read: use a newer one";
-            return Err(Error::new(ErrorKind::Unsupported, why));
+        if (device_count == 2) != (version >= VERSION_OF_TWO) {
+            let why = format!("a volume of format {version} with {device_count} devices");
+            return Err(Error::corruption(why));
         }
-        devices.truncate(device_count);
+        records.truncate(device_count);
         let (checkpoint, reached) = (r.u64()?, r.u64()?);
         let extent_count = r.u32()? as usize;
         if extent_count > DUMP_EXTENTS_MAX {
@@ -190,6 +236,8 @@ impl Superblock {
             dump.push(Extent::new(r.u32()?, r.u32()?));
         }
         let sparse = flags & FLAG_SPARSE != 0;
+        let bond = if device_count == 2 { Some(Bond::decode(bytes)?) } else { None };
+        let devices = DeviceTable { records, bond };
         Ok(Superblock {
             version,
             uid,
@@ -207,19 +255,45 @@ impl Superblock {
     }
 
     fn check(&self) -> Result<()> {
-        let blocks = self.blocks();
-        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&blocks) {
-            return Err(Error::corruption(format!("a volume of {blocks} blocks")));
+        let geometry = self.geometry();
+        let most = if geometry.is_two() { DEVICE_BLOCKS_MAX } else { VOLUME_BLOCKS_MAX };
+        for blocks in self.devices.records.iter().map(|device| device.blocks) {
+            if !(VOLUME_BLOCKS_MIN..=most).contains(&blocks) {
+                return Err(Error::corruption(format!("a volume of {blocks} blocks")));
+            }
         }
+        let blocks = geometry.blocks();
         let units = [self.unit_blocks, self.small_unit_blocks, self.journal_blocks];
         if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks
         {
             return Err(Error::corruption("units of allocation that do not fit the volume"));
         }
-        if self.dump.is_empty() || self.generation == 0 || self.reached >= u64::MAX / 2 {
+        let leads = self.devices.bond.is_none_or(|bond| bond.role == Role::Speed);
+        if self.dump.is_empty() == leads || self.generation == 0 || self.reached >= u64::MAX / 2 {
             return Err(Error::corruption("a superblock that no release writes"));
         }
-        self.dump.iter().try_for_each(|e| e.check(blocks))
+        self.dump.iter().try_for_each(|&e| geometry.check(e))
+    }
+}
+
+impl Bond {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.resize(BOND_AT, 0);
+        put_u32(out, self.role as u32);
+        out.extend_from_slice(&self.session.0);
+        out.extend_from_slice(&self.previous.0);
+        put_u64(out, self.mounts);
+    }
+
+    /// From the bytes of a slot.
+    fn decode(bytes: &[u8]) -> Result<Bond> {
+        let mut r = Reader::new(bytes.get(BOND_AT..).unwrap_or_default());
+        let role = match r.u32()? {
+            0 => Role::Speed,
+            1 => Role::Capacity,
+            n => return Err(Error::corruption(format!("a device of the unknown role {n}"))),
+        };
+        Ok(Bond { role, session: Uid(r.array()?), previous: Uid(r.array()?), mounts: r.u64()? })
     }
 }
 

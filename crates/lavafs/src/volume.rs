@@ -9,14 +9,18 @@
 
 use crate::compaction::Compaction;
 use crate::core::{Core, Live, is_no_space};
+use crate::devices::Ground;
+use crate::geometry::{Role, Roles};
 use crate::journal::Journal;
 use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
+use crate::placement;
+use crate::space::Wish;
 use crate::superblock::{self, Superblock};
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank, statistic, try_lock};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{BlockDevice, Env, ThreadHandle};
+use io::{Env, Placement, ThreadHandle};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -121,7 +125,7 @@ impl Upkeep {
 
 /// See the module.
 pub(crate) struct Volume {
-    pub device: Arc<dyn BlockDevice>,
+    pub device: Ground,
     pub env: Env,
     pub options: MountOptions,
     pub identity: Identity,
@@ -144,7 +148,7 @@ impl std::fmt::Debug for Volume {
 
 impl Volume {
     pub(crate) fn new(
-        device: Arc<dyn BlockDevice>,
+        device: Ground,
         env: Env,
         options: MountOptions,
         superblock: Superblock,
@@ -205,11 +209,18 @@ impl Volume {
         })
     }
 
-    /// Makes all data written so far durable.
-    pub(crate) fn sync_device(&self) -> Result<()> {
+    /// Makes all data written so far to the devices of a file durable.
+    pub(crate) fn sync_devices_of(&self, extents: &[Extent]) -> Result<()> {
+        self.sync_devices(self.device.roles_of(extents))
+    }
+
+    pub(crate) fn sync_devices(&self, roles: Roles) -> Result<()> {
         self.check_sound()?;
+        if roles.is_empty() {
+            return Ok(());
+        }
         count(&self.counters.data_syncs, 1);
-        self.poisoned_by(self.device.sync())
+        self.poisoned_by(self.device.sync_of(roles))
     }
 
     // The journal.
@@ -253,7 +264,7 @@ impl Volume {
     }
 
     fn commit_locked(&self, journal: &mut Journal, durable: bool) -> Result<()> {
-        let result = journal.commit(&*self.device, &self.core, durable);
+        let result = journal.commit(&self.device, &self.core, durable);
         let committed = match result {
             // Refused before anything was written.
             Err(e) if is_no_space(&e) => return Err(e),
@@ -310,16 +321,59 @@ impl Volume {
 
     // Room.
 
+    /// Which device a file of a name should be on, where its creator has no wish of his own.
+    pub(crate) fn role_of(&self, path: &Path, placement: Placement) -> Role {
+        match placement {
+            Placement::Speed => Role::Speed,
+            Placement::Capacity => Role::Capacity,
+            Placement::ByName => placement::by_name(path),
+        }
+    }
+
     /// Blocks for a file. If there are not enough, but some would be free were the journal durable, or shorter, it is made so.
-    pub(crate) fn allocate(self: &Arc<Self>, blocks: u64, goal: Option<u32>) -> Result<Vec<Extent>> {
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        blocks: u64,
+        goal: Option<u32>,
+        role: Role,
+    ) -> Result<Vec<Extent>> {
         let wanted = u32::try_from(blocks).ok();
-        let extents = self.make_room_for(|core| wanted.and_then(|blocks| core.allocate(blocks, goal)))?;
+        if self.device.second().is_some()
+            && let Some(extents) = self.allocate_there(wanted, goal, role)?
+        {
+            return Ok(extents);
+        }
+        let take = |core: &mut Core| wanted.and_then(|blocks| core.allocate(blocks, goal, Wish::on(role)));
+        let extents = self.make_room_for(take)?;
         extents.ok_or_else(|| {
             let (wanted, free) = (blocks.saturating_mul(BLOCK), lock(&self.core).available() * BLOCK);
             crate::core::no_space(format!(
                 "{wanted} bytes are needed and {free} are free on the volume; remove files, or use a larger one"
             ))
         })
+    }
+
+    /// Blocks on the device that the file should be on, if those are enough that are free, or would be were the journal durable: a
+    /// log that falls over because its predecessor is not quite gone would be on the slow device for as long as it lives.
+    fn allocate_there(
+        self: &Arc<Self>,
+        blocks: Option<u32>,
+        goal: Option<u32>,
+        role: Role,
+    ) -> Result<Option<Vec<Extent>>> {
+        let Some(blocks) = blocks else { return Ok(None) };
+        let wish = Wish { role, falls_over: false };
+        let take = || {
+            let mut core = lock(&self.core);
+            (core.allocate(blocks, goal, wish), core.has_freeing_on(role))
+        };
+        match take() {
+            (None, true) => {
+                self.commit_all()?;
+                Ok(take().0)
+            }
+            (taken, _) => Ok(taken),
+        }
     }
 
     /// Refuses new names when there is no room to record them.
@@ -368,16 +422,16 @@ impl Volume {
     pub(crate) fn grow(
         self: &Arc<Self>,
         live: &Live,
-        allocated: u64,
-        needed: u64,
+        (allocated, needed): (u64, u64),
         exact: bool,
+        role: Role,
     ) -> Result<Option<u64>> {
         let goal = live.extents().last().filter(|e| !e.is_hole()).and_then(|e| u32::try_from(e.end()).ok());
         let generous = lock(&self.core).growth(allocated, needed);
         let least = needed - allocated;
         let wanted = if exact { least } else { generous };
-        let extents = match self.allocate(wanted, goal) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && wanted > least => self.allocate(least, goal)?,
+        let extents = match self.allocate(wanted, goal, role) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && wanted > least => self.allocate(least, goal, role)?,
             result => result?,
         };
         let mut core = lock(&self.core);
@@ -470,7 +524,7 @@ impl Volume {
         match told {
             Ok(()) => count(&self.counters.discarded_bytes, extent.len()),
             // A hint: a device that does not take it is not told again.
-            Err(_) => core.discards = None,
+            Err(_) => core.refuse_discards(self.device.role_of(extent)),
         }
         Ok(())
     }

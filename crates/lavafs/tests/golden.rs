@@ -5,7 +5,10 @@
 
 use io::sim::SimEnv;
 use io::{Access, CreateOptions, FileSystem, SyncKind};
-use lavastore_lavafs::{FormatOptions, MountOptions, dump_journal, format, fsck, mount};
+use lavastore_lavafs::{
+    Devices, FormatOptions, MountOptions, dump_journal, dump_journal_on, format, format_on, fsck, fsck_on,
+    mount, mount_on,
+};
 use std::path::Path;
 
 #[path = "../../io/tests/golden_files/mod.rs"]
@@ -18,6 +21,10 @@ const TEXT: &str = include_str!("golden/volume-v2.txt");
 /// The same volume, after its device became longer.
 const GROWN: &[u8] = include_bytes!("golden/volume-v2-grown.bin");
 const GROWN_TEXT: &str = include_str!("golden/volume-v2-grown.txt");
+/// A volume of two devices.
+const SPEED: &[u8] = include_bytes!("golden/volume-v3-speed.bin");
+const CAPACITY: &[u8] = include_bytes!("golden/volume-v3-capacity.bin");
+const TWO_TEXT: &str = include_str!("golden/volume-v3.txt");
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 160;
 const GROWN_BLOCKS: usize = 256;
@@ -79,8 +86,62 @@ fn write_grown() -> SimEnv {
     sim.fork(0)
 }
 
+fn two(sim: &SimEnv) -> Devices {
+    let device = |name| sim.device(name, (BLOCKS * BLOCK) as u64).unwrap();
+    Devices::two(device("/fast"), device("/large"))
+}
+
+/// A volume of two devices, with files on either and on both.
+fn write_two() -> SimEnv {
+    let sim = SimEnv::new(12);
+    let options = FormatOptions {
+        unit_len: 8 * BLOCK as u64,
+        small_unit_len: 2 * BLOCK as u64,
+        journal_len: 4 * BLOCK as u64,
+        ..FormatOptions::default()
+    };
+    let env = sim.env();
+    format_on(&env, &two(&sim), &options).unwrap();
+    let fs = mount_on(&env, two(&sim), MountOptions::default()).unwrap();
+    for (path, len) in [("/1.log", 3 * BLOCK), ("/2.ksst", 2 * BLOCK), ("/large", 140 * BLOCK)] {
+        let mut file = fs.create(Path::new(path), &CreateOptions::default()).unwrap();
+        let mut bytes = vec![0; len];
+        bytes[len - 10..].fill(path.as_bytes()[1]);
+        file.append(&bytes).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+    }
+    sim.fork(0)
+}
+
+fn described_two(sim: &SimEnv) -> String {
+    let mut text = String::new();
+    dump_journal_on(&two(sim), &mut |line| text += &format!("{line}\n")).unwrap();
+    text
+}
+
+#[test]
+fn a_volume_of_two_devices_is_read() {
+    let sim = SimEnv::new(1);
+    sim.write_file("/fast", &unpacked(SPEED, BLOCKS)).unwrap();
+    sim.write_file("/large", &unpacked(CAPACITY, BLOCKS)).unwrap();
+    let report = fsck_on(&sim.env(), &two(&sim), false).unwrap();
+    assert!(report.findings.is_empty() && report.files == 3, "{report:?}");
+    assert_eq!(described_two(&sim), TWO_TEXT);
+    let fs = mount_on(&sim.env(), two(&sim), MountOptions::default()).unwrap();
+    for (path, len, end) in [("/1.log", 3, b'1'), ("/2.ksst", 2, b'2'), ("/large", 140, b'l')] {
+        let bytes = fs.read_all(Path::new(path), 1 << 20).unwrap();
+        let (zeros, last) = bytes.split_at(len * BLOCK - 10);
+        assert!(zeros.iter().all(|&b| b == 0) && last == [end; 10], "{path}");
+    }
+    assert!(fs.devices().iter().all(|device| device.file_bytes > 0));
+}
+
 fn packed(sim: &SimEnv) -> Vec<u8> {
-    let bytes = sim.read_file("/device").unwrap();
+    packed_from(sim, "/device")
+}
+
+fn packed_from(sim: &SimEnv, device: &str) -> Vec<u8> {
+    let bytes = sim.read_file(device).unwrap();
     let mut out = Vec::new();
     for (n, block) in bytes.chunks(BLOCK).enumerate().filter(|(_, b)| b.iter().any(|&x| x != 0)) {
         out.extend_from_slice(&(n as u32).to_le_bytes());
@@ -106,8 +167,11 @@ fn described(sim: &SimEnv) -> String {
 
 #[test]
 fn a_volume_is_written_byte_for_byte() {
-    let (sim, grown) = (write(), write_grown());
+    let (sim, grown, two) = (write(), write_grown(), write_two());
     let now = [
+        ("volume-v3-capacity.bin", packed_from(&two, "/large"), CAPACITY),
+        ("volume-v3-speed.bin", packed_from(&two, "/fast"), SPEED),
+        ("volume-v3.txt", described_two(&two).into_bytes(), TWO_TEXT.as_bytes()),
         ("volume-v2-grown.bin", packed(&grown), GROWN),
         ("volume-v2-grown.txt", described(&grown).into_bytes(), GROWN_TEXT.as_bytes()),
         ("volume-v2.bin", packed(&sim), IMAGE),

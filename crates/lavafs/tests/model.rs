@@ -1,12 +1,14 @@
 //! Random lists of operations on a volume and on a model of it, which must agree after every one of them.
 //!
-//! The volume is small, so that it fills up, and its journal is compacted all the time. `LAVAFS_LISTS` says how many
+//! The volume is small, so that it fills up, and its journal is compacted all the time. Half of them are on two devices. `LAVAFS_LISTS` says how many
 //! lists are tried (10,000 in the campaign).
 
 use base::ErrorKind;
 use io::sim::SimEnv;
-use io::{Access, AlignedBuf, AppendFile, CreateOptions, Env, InPlaceFile, ReadFile, Rng, SyncKind};
-use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, format, fsck, mount};
+use io::{
+    Access, AlignedBuf, AppendFile, CreateOptions, Env, InPlaceFile, Placement, ReadFile, Rng, SyncKind,
+};
+use lavastore_lavafs::{Devices, FormatOptions, LavaFs, MountOptions, format_on, fsck_on, mount_on};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -30,6 +32,10 @@ struct World {
     /// The file system of `env`.
     volume: Weak<LavaFs>,
     rng: Rng,
+    /// What is drawn for volumes of two devices, aside: the other lists are what they always were.
+    aside: Rng,
+    /// Names of the devices.
+    devices: &'static [&'static str],
     options: MountOptions,
     names: BTreeMap<String, Bytes>,
     dirs: BTreeMap<String, ()>,
@@ -38,9 +44,17 @@ struct World {
     in_place: Vec<(Arc<dyn InPlaceFile>, Bytes)>,
 }
 
-fn open(sim: &SimEnv, options: MountOptions) -> (Weak<LavaFs>, Env) {
+fn devices(sim: &SimEnv, names: &[&str], len: u64) -> Devices {
+    let device = |name: &str| sim.device(name, len).unwrap();
+    match names {
+        [one] => Devices::one(device(one)),
+        _ => Devices::two(device(names[0]), device(names[1])),
+    }
+}
+
+fn open(sim: &SimEnv, names: &[&str], options: MountOptions) -> (Weak<LavaFs>, Env) {
     let env = sim.env();
-    let volume = Arc::new(mount(&env, sim.device("/device", 0).unwrap(), options).unwrap());
+    let volume = Arc::new(mount_on(&env, devices(sim, names, 0), options).unwrap());
     (Arc::downgrade(&volume), Env { fs: volume, ..env })
 }
 
@@ -48,24 +62,26 @@ impl World {
     fn new(seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let sim = SimEnv::new(seed);
-        let device = sim.device("/device", [160, 400, 2000][rng.below(3) as usize] * BLOCK as u64).unwrap();
+        let mut aside = Rng::new(seed ^ 0x7477_6f00);
+        let names: &[&str] = if aside.one_in(2) { &["/device", "/second"] } else { &["/device"] };
+        let on = devices(&sim, names, [160, 400, 2000][rng.below(3) as usize] * BLOCK as u64);
         let format_options = FormatOptions {
             unit_len: 8 * BLOCK as u64,
             small_unit_len: 2 * BLOCK as u64,
             journal_len: 4 * BLOCK as u64,
             ..FormatOptions::default()
         };
-        format(&sim.env(), &*device, &format_options).unwrap();
+        format_on(&sim.env(), &on, &format_options).unwrap();
         let options = MountOptions {
             write_buffer_len: [BLOCK, 4 * BLOCK, 64 * BLOCK][rng.below(3) as usize],
             compact_journal_at: [4, 16, 64][rng.below(3) as usize] * BLOCK as u64,
             discard: rng.one_in(2),
             ..MountOptions::default()
         };
-        let (volume, env) = open(&sim, options);
-        let dirs = BTreeMap::from([("/".to_owned(), ())]);
+        let (volume, env) = open(&sim, names, options);
+        let (dirs, devices) = (BTreeMap::from([("/".to_owned(), ())]), names);
         let (names, appenders, readers, in_place) = Default::default();
-        World { sim, env, volume, rng, options, names, dirs, appenders, readers, in_place }
+        World { sim, env, volume, rng, aside, devices, options, names, dirs, appenders, readers, in_place }
     }
 
     fn volume(&self) -> Arc<LavaFs> {
@@ -142,6 +158,8 @@ impl World {
             expected_len: [0, 0, 30_000, 1 << 40][self.rng.below(4) as usize],
             write_buffer_len: BLOCK,
             exact: self.rng.one_in(3),
+            placement: [Placement::ByName, Placement::Speed, Placement::Capacity]
+                [self.aside.below(3) as usize],
             ..CreateOptions::default()
         };
         let made = self.env.fs.create(Path::new(&path), &options);
@@ -381,32 +399,38 @@ impl World {
         self.appenders.clear();
         self.readers.clear();
         self.in_place.clear();
-        let len = self.volume().statistics().total_bytes;
+        let before = self.volume().devices();
         self.env = self.sim.env();
-        let report = fsck::fsck(&self.env, &*self.sim.device("/device", 0).unwrap(), false).unwrap();
+        let report = fsck_on(&self.env, &devices(&self.sim, self.devices, 0), false).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
         assert_eq!(report.dirs, self.dirs.len() as u64);
         let grows = self.rng.one_in(2);
+        let nth = self.aside.below(self.devices.len() as u64) as usize;
         if grows && self.rng.one_in(2) {
-            self.sim.lengthen_device("/device", len + self.rng.range(1, 50) * BLOCK as u64).unwrap();
+            let len = before[nth].total_bytes + self.rng.range(1, 50) * BLOCK as u64;
+            self.sim.lengthen_device(self.devices[nth], len).unwrap();
         }
         let options = MountOptions { grow: grows, ..self.options };
-        (self.volume, self.env) = open(&self.sim, options);
-        let there = self.sim.device("/device", 0).unwrap().len();
-        assert_eq!(self.volume().statistics().total_bytes, if grows { there } else { len });
+        (self.volume, self.env) = open(&self.sim, self.devices, options);
+        for (nth, now) in self.volume().devices().iter().enumerate() {
+            let there = self.sim.device(self.devices[nth], 0).unwrap().len();
+            assert_eq!(now.total_bytes, if grows { there } else { before[nth].total_bytes });
+        }
         self.check();
     }
 
     /// The device becomes longer, and the volume takes all of that, or some, while its files are open.
     fn grow(&mut self) {
-        let len = self.volume().statistics();
+        let nth = self.aside.below(self.devices.len() as u64) as usize;
+        let len = self.volume().devices()[nth];
         let more = self.rng.range(1, 50);
-        self.sim.lengthen_device("/device", len.total_bytes + more * BLOCK as u64).unwrap();
-        let there = self.sim.device("/device", 0).unwrap().len();
+        self.sim.lengthen_device(self.devices[nth], len.total_bytes + more * BLOCK as u64).unwrap();
+        let there = self.sim.device(self.devices[nth], 0).unwrap().len();
         let wanted = len.total_bytes + self.rng.range(0, more + 1) * BLOCK as u64;
         let part = self.rng.one_in(2);
-        assert_eq!(self.volume().grow(part.then_some(wanted)).unwrap(), if part { wanted } else { there });
-        let after = self.volume().statistics();
+        let grown = self.volume().grow_device(len.role, part.then_some(wanted)).unwrap();
+        assert_eq!(grown, if part { wanted } else { there });
+        let after = self.volume().devices()[nth];
         assert_eq!(after.free_bytes - len.free_bytes, after.total_bytes - len.total_bytes);
     }
 

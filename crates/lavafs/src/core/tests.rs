@@ -7,7 +7,7 @@ fn core() -> Core {
     let extents = vec![Extent::new(40, 8)];
     meta.apply(&Op::File(FileRecord { ino: 1, size: 8 * BLOCK, closed: true, extents })).unwrap();
     meta.apply(&Op::Link { dir: String::new(), name: "a".into(), ino: 1 }).unwrap();
-    Core::new(meta, FreeMap::default(), (8, 2, 4), None)
+    Core::new(meta, FreeSpace::default(), (8, 2, 4), None)
 }
 
 fn unlink() -> Op {

@@ -33,7 +33,7 @@ fn make_dir(dir: &str) -> Op {
 fn check_dump(meta: &Meta) {
     let mut ops = Vec::new();
     meta.dump(|op| ops.push(op.clone()));
-    let mut again = Meta::new(meta.volume_blocks);
+    let mut again = Meta::new(meta.geometry);
     let mut len = 0;
     for op in &ops {
         let mut bytes = Vec::new();

@@ -2,7 +2,7 @@ use super::*;
 
 fn sample() -> Superblock {
     Superblock {
-        version: VERSION,
+        version: VERSION_OF_ONE,
         uid: Uid::from_words(1, 2),
         generation: 7,
         key: Uid::from_words(3, 4),
@@ -13,8 +13,23 @@ fn sample() -> Superblock {
         checkpoint: 40,
         reached: 44,
         dump: vec![Extent::new(32, 5), Extent::new(100, 1)],
-        devices: vec![DeviceRecord { uid: Uid::from_words(5, 6), blocks: 1000 }],
+        devices: DeviceTable {
+            records: vec![DeviceRecord { uid: Uid::from_words(5, 6), blocks: 1000 }],
+            bond: None,
+        },
     }
+}
+
+/// The same of two devices, as the device of a role has it.
+fn sample_of(role: Role) -> Superblock {
+    let mut two = Superblock { version: VERSION_OF_TWO, ..sample() };
+    two.devices.records.push(DeviceRecord { uid: Uid::from_words(7, 7), blocks: 500 });
+    let (session, previous) = (Uid::from_words(8, 9), Uid::from_words(10, 11));
+    two.devices.bond = Some(Bond { role, session, previous, mounts: 77 });
+    if role == Role::Capacity {
+        two.dump.clear();
+    }
+    two
 }
 
 #[test]
@@ -42,7 +57,7 @@ fn numbers_that_no_release_writes_are_refused() {
         |s| s.generation = 0,
         |s| s.unit_blocks = 0,
         |s| s.small_unit_blocks = s.unit_blocks + 1,
-        |s| s.devices[0].blocks = 10,
+        |s| s.devices.records[0].blocks = 10,
         |s| s.dump[0] = Extent::new(3, 1),
         |s| s.dump[0] = Extent::new(999, 2),
     ];
@@ -51,9 +66,33 @@ fn numbers_that_no_release_writes_are_refused() {
         edit(&mut s);
         assert!(Superblock::decode(&s.encode(0), 0).unwrap_err().is_corruption(), "edit {n}");
     }
-    let mut two = sample();
-    two.devices.push(DeviceRecord { uid: Uid::from_words(7, 7), blocks: 500 });
-    assert_eq!(Superblock::decode(&two.encode(0), 0).unwrap_err().kind(), ErrorKind::Unsupported);
+    let edits: [fn(&mut Superblock); 6] = [
+        |s| s.version = VERSION_OF_ONE,
+        |s| s.devices.records.truncate(1),
+        |s| s.devices.records[1].blocks = 10,
+        |s| s.devices.records[1].blocks = DEVICE_BLOCKS_MAX + 1,
+        |s| s.dump.clear(),
+        |s| s.dump[0] = Extent::new(1 << 31, 1),
+    ];
+    for (n, edit) in edits.into_iter().enumerate() {
+        let mut s = sample_of(Role::Speed);
+        edit(&mut s);
+        assert!(Superblock::decode(&s.encode(0), 0).unwrap_err().is_corruption(), "edit {n} of two");
+    }
+}
+
+#[test]
+fn the_slots_of_two_devices_say_which_one_holds_them() {
+    for role in Role::ALL {
+        let s = sample_of(role);
+        assert_eq!(Superblock::decode(&s.encode(1), 1).unwrap(), s);
+        assert_eq!((s.blocks(), s.blocks_of(Role::Capacity)), (1500, 500));
+    }
+    let leads = Superblock { dump: sample().dump, ..sample_of(Role::Capacity) };
+    assert!(
+        Superblock::decode(&leads.encode(0), 0).unwrap_err().is_corruption(),
+        "a capacity device leads nowhere"
+    );
 }
 
 #[test]
@@ -83,9 +122,9 @@ fn a_volume_becomes_one_of_a_version_that_knows_its_dump() {
     assert_eq!((chained.version, &chained.dump[..]), (VERSION_WITH_CHAINS, &runs[..1]));
 }
 
-/// The bytes of slot 0 with a field changed, under a checksum that fits.
-fn resealed(at: usize, field: &[u8]) -> Vec<u8> {
-    let mut bytes = sample().encode(0);
+/// The bytes of a slot 0 with a field changed, under a checksum that fits.
+fn resealed(of: &Superblock, at: usize, field: &[u8]) -> Vec<u8> {
+    let mut bytes = of.encode(0);
     bytes[at..at + field.len()].copy_from_slice(field);
     bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
     let sum = checksum::stored(&bytes, sample().uid, slot_offset(0));
@@ -101,8 +140,11 @@ fn each_field_that_cannot_be_is_told() {
         (76, 9, "a volume of 9 devices"),
         (144, 9999, "a dump of 9999 runs of blocks"),
     ];
-    for (at, field, told) in cases {
-        let e = Superblock::decode(&resealed(at, &field.to_le_bytes()), 0).unwrap_err();
+    let one = cases.map(|(at, field, told)| (sample(), at, field, told));
+    let two = [(76, 1u32, "a volume of format 3 with 1 devices"), (704, 2, "a device of the unknown role 2")]
+        .map(|(at, field, told)| (sample_of(Role::Speed), at, field, told));
+    for (of, at, field, told) in one.into_iter().chain(two) {
+        let e = Superblock::decode(&resealed(&of, at, &field.to_le_bytes()), 0).unwrap_err();
         assert!(e.message().starts_with(told), "{told}: {e}");
         let unsupported = told.contains("this release");
         assert_eq!(e.kind() == ErrorKind::Unsupported, unsupported, "{e}");
