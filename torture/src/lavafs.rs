@@ -12,6 +12,9 @@
 //! * of files written in place, sector by sector, a version not older than the last durable one;
 //! * a journal in which `fsck` finds nothing wrong.
 //!
+//! Half of the volumes are on two devices, each of which loses by itself what it had not synced, and grows by itself; files are on either, and on both
+//! where one is full.
+//!
 //! Then it goes on: more operations, another death or a clean end, and the same again. The journal is so short that most
 //! deaths come during its compaction or extension.
 
@@ -23,9 +26,9 @@ use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind_of_sectors};
 use files::Files;
 use io::Rng;
-use lavastore::lavafs::fsck::fsck;
+use lavastore::lavafs::fsck_on;
 use lavastore::testing::{CrashKind, SimEnv};
-use volume::{DEVICE, Volume};
+use volume::{Volume, devices};
 
 /// Crash states tried of one run.
 const STATES: u64 = 24;
@@ -53,6 +56,10 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome.note("journal transactions", statistics.journal_transactions);
     outcome.note("calls that found the volume full", volume.full);
     outcome.note("times that the volume grew", volume.grown);
+    let devices = volume.fs.devices();
+    outcome.note("volumes of two devices", u64::from(devices.len() == 2));
+    let fallen = devices.iter().filter(|device| device.fallen_over_bytes > 0).count() as u64;
+    outcome.note("devices that files fell over to", fallen);
     let record = volume.sim.record();
     let ops = record.mutations();
     for state in 0..STATES {
@@ -115,8 +122,8 @@ fn end_cleanly(volume: Volume, rng: &mut Rng) -> Check {
     drop(open);
     fs.unmount().doing(|| "unmount".into())?;
     drop(fs);
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
-    let report = fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    let on = devices(&sim).doing(|| "open the devices".into())?;
+    let report = fsck_on(&sim.env(), &on, false).doing(|| "fsck".into())?;
     ensure!(report.findings.is_empty(), "fsck after a clean end: {:?}", report.findings);
     let after = sim.crash(CrashKind::PowerLoss, rng.next_u64());
     let volume = Volume::mount(&after, rng.next_u64(), rng).doing(|| "mount after a clean end".into())?;
@@ -126,8 +133,8 @@ fn end_cleanly(volume: Volume, rng: &mut Rng) -> Check {
 /// Nothing is wrong with an image that a crash could not leave: the slots of the superblock may differ, a mount heals
 /// them.
 fn check_image(sim: &SimEnv) -> Check {
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
-    let report = fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    let on = devices(sim).doing(|| "open the devices".into())?;
+    let report = fsck_on(&sim.env(), &on, false).doing(|| "fsck".into())?;
     let harmless = |what: &str| what.contains("slot");
     let wrong: Vec<_> = report.findings.iter().filter(|f| !harmless(&f.what)).collect();
     ensure!(wrong.is_empty() && report.findings.len() <= 1, "fsck found {:?}", report.findings);

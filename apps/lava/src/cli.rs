@@ -16,6 +16,9 @@ pub struct Cli {
     /// it is opened for writing, and is named with it from then on; lava speed give-back takes it away again
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED")]
     pub speed: Option<PathBuf>,
+    /// Memory for pages of files on a LavaFS volume: a number of bytes with K, M, G or T. A store has a cache of its own
+    #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size)]
+    pub page_cache: Option<u64>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -84,6 +87,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> crate::Result<()> {
     let db = cli.db;
     commands::place::set_speed(db.as_deref(), cli.speed);
+    commands::place::set_page_cache(cli.page_cache);
     match cli.command {
         Command::Put(args) => commands::keys::put(db, args),
         Command::Get(args) => commands::keys::get(db, &args),

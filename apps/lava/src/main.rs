@@ -81,7 +81,7 @@ fn hint(all: &[OsString]) -> String {
                 command = found;
             }
             // The options that stand before a command and have a value.
-            None if word == "--db" || word == "--speed" => drop(words.next()),
+            None if ["--db", "--speed", "--page-cache"].contains(&word) => drop(words.next()),
             None if word.starts_with('-') => {}
             None => break,
         }

@@ -280,6 +280,55 @@ fn no_command_makes_a_volume_but_mkfs() {
 }
 
 #[test]
+fn a_volume_may_be_on_two_devices() {
+    let s = Scratch::new("fs-two");
+    assert!(fails(&s, 2, "mkfs large --size 64M --sparse --speed fast").contains("--speed-size"));
+    assert!(!s.path("large").exists() && !s.path("fast").exists(), "nothing is left of it");
+    let made = fs(&s, "mkfs large --size 64M --sparse --speed fast --speed-size 32M");
+    assert!(made.contains("it is large+fast from now on"), "{made}");
+    s.file("in", &bytes(100_000));
+    fs(&s, "cp large+fast in :/table");
+    fs(&s, "cp fast+large in :/1.log");
+    assert!(fs(&s, "stat large+fast /table").contains("capacity:"));
+    assert!(fs(&s, "stat large+fast /1.log").contains("speed:"));
+    fs(&s, "cp large+fast :/table out");
+    assert_eq!(std::fs::read(s.path("out")).unwrap(), bytes(100_000));
+    let df = fs(&s, "df large+fast");
+    assert!(df.contains("the speed device has") && df.contains("the capacity device has"), "{df}");
+    assert_eq!(json(&fs(&s, "df large+fast --json"))["devices"].as_array().unwrap().len(), 2);
+    fs(&s, "fsck large+fast");
+    assert!(fs(&s, "dump-journal large+fast").contains("of the capacity device"));
+    for (line, more) in [("96M", 32), ("48M --device speed", 16)] {
+        let grown = json(&fs(&s, &format!("grow large+fast {line} --json")));
+        assert_eq!(grown["grown_bytes"], more << 20, "{line}");
+    }
+    assert_eq!(json(&fs(&s, "grow large+fast --json"))["grown_bytes"], 0);
+    // With a page cache, and one that is too small.
+    assert_eq!(fs(&s, "--page-cache 1M ls large+fast"), fs(&s, "ls large+fast"));
+    assert!(fails(&s, 2, "--page-cache 5K ls large+fast").contains("65536 at least"));
+    // A store on it, and what is told of one device without the other.
+    let on = Path::new("lavafs:large+fast");
+    assert!(run(on, &["put", "k", "v"], &s.0).status.success());
+    assert_eq!(run(on, &["get", "k"], &s.0).stdout, b"v\n");
+    assert!(run(on, &["verify"], &s.0).status.success());
+    let log = json(fs(&s, "ls large+fast /db --json").lines().find(|line| line.contains(".log")).unwrap());
+    let log = log["name"].as_str().unwrap();
+    assert!(fs(&s, &format!("stat large+fast /db/{log}")).contains("speed:"));
+    for (line, told) in [
+        ("df large", "it is the capacity device of a volume of two: name its speed device as well"),
+        ("fsck fast", "it is the speed device of a volume of two: name its capacity device as well"),
+        ("grow large 200M", "it is the capacity device of a volume of two"),
+    ] {
+        assert!(fails(&s, 2, line).contains(told), "{line}");
+    }
+    assert_eq!(std::fs::metadata(s.path("large")).unwrap().len(), 96 << 20, "it did not become longer");
+    std::fs::rename(s.path("fast"), s.path("gone")).unwrap();
+    let missing = fails(&s, 8, "df large+fast");
+    assert!(missing.contains("there is no device at fast, and the volume on large needs both"), "{missing}");
+    fs(&s, "df large+gone");
+}
+
+#[test]
 fn a_checkpoint_of_a_store_on_a_volume_is_found_there() {
     let s = Scratch::new("fs-checkpoint");
     fs(&s, "mkfs image --size 256M --sparse");

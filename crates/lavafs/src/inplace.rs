@@ -79,14 +79,16 @@ impl LavaInPlaceFile {
     fn each_run(&self, data: &[u8], offset: u64, write: impl Fn(&[u8], u64) -> Result<()>) -> Result<()> {
         let view = self.live.view();
         let pieces = layout::pieces(&view.extents, offset, data.len() as u64);
-        for (now, at) in layout::cut(&pieces, data) {
+        let written = layout::cut(&pieces, data).try_for_each(|(now, at)| {
             let at = at.ok_or_else(|| {
                 Error::invalid(
                     "the range was punched out of the file, which cannot be written there any more",
                 )
             })?;
-            write(now, at)?;
-        }
+            write(now, at)
+        });
+        self.volume.forget_pages(&self.live, offset, data.len() as u64);
+        written?;
         count(&self.volume.counters.data_bytes, data.len() as u64);
         Ok(())
     }
@@ -159,6 +161,7 @@ impl ScratchFile for LavaScratchFile {
         for (now, at) in layout::cut(&pieces, data) {
             let at = at.ok_or_else(|| fail(stored_bytes, Error::invalid("a scratch file has a hole")))?;
             let written = self.volume.device.write_scratch(now, at);
+            self.volume.forget_pages(&self.live, offset as u64, data.len() as u64);
             written.map_err(|e| fail(stored_bytes + e.stored_bytes, e.error))?;
             stored_bytes += now.len();
         }

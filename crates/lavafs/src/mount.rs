@@ -103,6 +103,7 @@ pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> 
 /// # Errors
 /// Those of [`mount()`]; `InvalidArgument` for devices that do not belong together, and for one that is an older copy.
 pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<LavaFs> {
+    options.check()?;
     let device = bond::ground(&devices)?;
     let Loaded { mut superblock, slots_agree, replayed, free } = load(&device)?;
     if !options.read_only {
@@ -119,7 +120,7 @@ pub fn mount_on(env: &Env, devices: Devices, options: MountOptions) -> Result<La
     let discards =
         (options.discard && !options.read_only).then(|| Discards::new(options.discard_bytes_per_second));
     let core = Core::new(replayed.meta, free, units, discards);
-    let fs = LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal));
+    let fs = LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal)?);
     if options.grow && !options.read_only {
         fs.grow_all()?;
     }

@@ -1,12 +1,14 @@
 //! Files read at offsets.
 //!
-//! Where the bytes are is looked up in memory; a read is as many requests to the device as it meets runs of blocks.
+//! Where the bytes are is looked up in memory; a read is as many requests to the device as it meets runs of blocks. With a page
+//! cache ([`crate::pages`]) short reads are served from that, and what it has not is read in whole blocks, neighbours in one request.
 
-use crate::core::Live;
-use crate::layout;
+use crate::core::{Live, ReadView};
+use crate::layout::{self, BLOCK};
+use crate::pages::{LONG, PageCache, PageKey, Ticket};
 use crate::volume::{Volume, count};
 use base::{Error, Result};
-use io::{ReadFile, ReadRequest};
+use io::{AlignedBuf, ReadFile, ReadRequest};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +17,19 @@ pub(crate) struct LavaReadFile {
     pub volume: Arc<Volume>,
     pub live: Arc<Live>,
     pub path: PathBuf,
+}
+
+/// Refuses a range that the file does not have.
+fn check_range(live: &Live, view: &ReadView, path: &Path, (offset, len): (u64, u64)) -> Result<()> {
+    if offset.checked_add(len).is_some_and(|end| end <= view.readable) {
+        return Ok(());
+    }
+    let (size, readable) = (live.size(), view.readable);
+    let why = format!(
+        "the file has {size} bytes (blocks for {readable}), which end before the {len} bytes to be read; \
+         it was cut off"
+    );
+    Err(Error::corruption(why).at_file(path).at_offset(offset))
 }
 
 /// Fills buffers from an open file.
@@ -28,14 +43,7 @@ pub(crate) fn read(
     let mut wanted = Vec::with_capacity(requests.len());
     for request in requests.iter_mut() {
         let (offset, len) = (request.offset, request.buf.len() as u64);
-        if offset.checked_add(len).is_none_or(|end| end > view.readable) {
-            let (size, readable) = (live.size(), view.readable);
-            let why = format!(
-                "the file has {size} bytes (blocks for {readable}), which end before the {len} bytes to be read; \
-                 it was cut off"
-            );
-            return Err(Error::corruption(why).at_file(path).at_offset(offset));
-        }
+        check_range(live, &view, path, (offset, len))?;
         let pieces = layout::pieces(&view.extents, offset, len);
         for (now, offset) in layout::cut_mut(&pieces, request.buf) {
             match offset {
@@ -45,12 +53,98 @@ pub(crate) fn read(
         }
         count(&volume.counters.read_bytes, len);
     }
-    match &mut wanted[..] {
+    read_device(volume, path, &mut wanted)
+}
+
+fn read_device(volume: &Volume, path: &Path, wanted: &mut [ReadRequest<'_>]) -> Result<()> {
+    match wanted {
         [] => Ok(()),
         [one] => volume.device.read_at(one.buf, one.offset),
         many => volume.device.read_batch(many),
     }
     .map_err(|e| e.context(format!("while reading {}", path.display())))
+}
+
+/// A page that was asked for and is not in the cache.
+struct Missing<'b> {
+    key: PageKey,
+    ticket: Ticket,
+    /// Where the block is on the device, bytes.
+    offset: u64,
+    /// Where in it the bytes begin that are asked for, and where they go.
+    skip: usize,
+    into: &'b mut [u8],
+}
+
+/// The same through a page cache.
+fn read_through(
+    (volume, pages): (&Volume, &PageCache),
+    live: &Live,
+    path: &Path,
+    requests: &mut [ReadRequest<'_>],
+) -> Result<()> {
+    // Keeps the blocks in it from being handed out again until the pages are in the cache.
+    let view = live.view();
+    let mut missing = Vec::new();
+    for request in requests.iter_mut() {
+        let (mut at, len) = (request.offset, request.buf.len() as u64);
+        check_range(live, &view, path, (at, len))?;
+        let pieces = layout::pieces(&view.extents, at, len);
+        for (now, place) in layout::cut_mut(&pieces, request.buf) {
+            let end = at + now.len() as u64;
+            match place {
+                Some(place) => look_up(pages, (live.ino, at), (place, now), &mut missing),
+                None => now.fill(0),
+            }
+            at = end;
+        }
+        count(&volume.counters.read_bytes, len);
+    }
+    read_missing((volume, pages), path, missing)
+}
+
+/// Takes the pages of a piece that are in the cache, and notes those that are not. The piece begins at `at` of the file and at `place` of the device.
+fn look_up<'b>(
+    pages: &PageCache,
+    (ino, mut at): (u64, u64),
+    (mut place, mut left): (u64, &'b mut [u8]),
+    missing: &mut Vec<Missing<'b>>,
+) {
+    while !left.is_empty() {
+        let skip = (at % BLOCK) as usize;
+        let (into, rest) = left.split_at_mut(left.len().min(BLOCK as usize - skip));
+        let (n, offset) = (into.len() as u64, place - skip as u64);
+        let key = match base::canary::is("lavafs-pages-known-by-their-blocks") {
+            true => PageKey { ino: 0, block: offset / BLOCK },
+            false => PageKey { ino, block: at / BLOCK },
+        };
+        match pages.look_up(key) {
+            Ok(page) => into.copy_from_slice(&page[skip..skip + into.len()]),
+            Err(ticket) => missing.push(Missing { key, ticket, offset, skip, into }),
+        }
+        (at, place, left) = (at + n, place + n, rest);
+    }
+}
+
+/// Reads pages from the device, neighbours together, and puts them into the cache.
+fn read_missing(
+    (volume, pages): (&Volume, &PageCache),
+    path: &Path,
+    mut missing: Vec<Missing<'_>>,
+) -> Result<()> {
+    let mut all = AlignedBuf::zeroed(missing.len() * BLOCK as usize);
+    let (mut wanted, mut rest) = (Vec::new(), all.as_mut_slice());
+    for run in missing.chunk_by(|a, b| a.offset + BLOCK == b.offset) {
+        let (buf, later) = rest.split_at_mut(run.len() * BLOCK as usize);
+        wanted.push(ReadRequest { offset: run[0].offset, buf });
+        rest = later;
+    }
+    read_device(volume, path, &mut wanted)?;
+    for (page, m) in all.as_slice().chunks_exact(BLOCK as usize).zip(&mut missing) {
+        m.into.copy_from_slice(&page[m.skip..m.skip + m.into.len()]);
+        pages.put(m.key, page, m.ticket);
+    }
+    Ok(())
 }
 
 impl ReadFile for LavaReadFile {
@@ -67,7 +161,12 @@ impl ReadFile for LavaReadFile {
     }
 
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
-        read(&self.volume, &self.live, &self.path, requests)
+        match &self.volume.pages {
+            Some(pages) if requests.iter().all(|request| request.buf.len() <= LONG) => {
+                read_through((&self.volume, pages), &self.live, &self.path, requests)
+            }
+            _ => read(&self.volume, &self.live, &self.path, requests),
+        }
     }
 
     fn path(&self) -> &Path {

@@ -14,6 +14,7 @@ use crate::geometry::{Role, Roles};
 use crate::journal::Journal;
 use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
+use crate::pages::PageCache;
 use crate::placement;
 use crate::space::Wish;
 use crate::superblock::{self, Superblock};
@@ -48,6 +49,8 @@ pub struct MountOptions {
     pub discard_bytes_per_second: u64,
     /// Take in what the device has become longer by ([`LavaFs::grow`](crate::LavaFs::grow)).
     pub grow: bool,
+    /// Bytes of a page cache for reads of up to 64 KiB; 0 for none, which is right for a store with a cache of its own, or 64 KiB at least.
+    pub page_cache_bytes: u64,
 }
 
 impl Default for MountOptions {
@@ -59,7 +62,15 @@ impl Default for MountOptions {
             discard: false,
             discard_bytes_per_second: 256 << 20,
             grow: false,
+            page_cache_bytes: 0,
         }
+    }
+}
+
+impl MountOptions {
+    /// Refuses what cannot be, before anything is written.
+    pub(crate) fn check(&self) -> Result<()> {
+        PageCache::new(self.page_cache_bytes).map(|_| ())
     }
 }
 
@@ -135,6 +146,8 @@ pub(crate) struct Volume {
     pub journal: Mutex<Journal, rank::FsJournal>,
     /// The superblock as it is on the device.
     pub superblock: Mutex<Superblock, rank::FsSuperblock>,
+    /// Blocks of files in memory, if that was asked for.
+    pub pages: Option<PageCache>,
     pub counters: Counters,
     durable: Durable,
     upkeep: Upkeep,
@@ -154,8 +167,9 @@ impl Volume {
         superblock: Superblock,
         core: Core,
         journal: Journal,
-    ) -> Self {
-        Volume {
+    ) -> Result<Self> {
+        Ok(Volume {
+            pages: PageCache::new(options.page_cache_bytes)?,
             device,
             env,
             options,
@@ -170,7 +184,7 @@ impl Volume {
             durable: Durable::default(),
             upkeep: Upkeep::new(journal.since_dump()),
             journal: Mutex::new(journal),
-        }
+        })
     }
 
     // Poison.
@@ -221,6 +235,14 @@ impl Volume {
         }
         count(&self.counters.data_syncs, 1);
         self.poisoned_by(self.device.sync_of(roles))
+    }
+
+    /// Bytes of a file were written.
+    pub(crate) fn forget_pages(&self, live: &Live, offset: u64, len: u64) {
+        if let Some(pages) = &self.pages {
+            let first = offset / BLOCK;
+            pages.forget(live.ino, first, offset.saturating_add(len).div_ceil(BLOCK) - first);
+        }
     }
 
     // The journal.

@@ -1,6 +1,6 @@
 //! Random lists of operations on a volume and on a model of it, which must agree after every one of them.
 //!
-//! The volume is small, so that it fills up, and its journal is compacted all the time. Half of them are on two devices. `LAVAFS_LISTS` says how many
+//! The volume is small, so that it fills up, and its journal is compacted all the time. Half of them are on two devices, and two thirds have a page cache. `LAVAFS_LISTS` says how many
 //! lists are tried (10,000 in the campaign).
 
 use base::ErrorKind;
@@ -76,6 +76,7 @@ impl World {
             write_buffer_len: [BLOCK, 4 * BLOCK, 64 * BLOCK][rng.below(3) as usize],
             compact_journal_at: [4, 16, 64][rng.below(3) as usize] * BLOCK as u64,
             discard: rng.one_in(2),
+            page_cache_bytes: [0, 64 << 10, 1 << 20][aside.below(3) as usize],
             ..MountOptions::default()
         };
         let (volume, env) = open(&sim, names, options);

@@ -6,18 +6,36 @@ use super::files::{
 use crate::check::{Check, Doing, ensure};
 use crate::crash::TRACE;
 use io::{
-    Access, AlignedBuf, AppendFile, CreateOptions, FileSystem, InPlaceFile, Rng, ScratchFile, SyncKind,
+    Access, AlignedBuf, AppendFile, BlockDevice, CreateOptions, FileSystem, InPlaceFile, Placement, Rng,
+    ScratchFile, SyncKind,
 };
-use lavastore::lavafs::superblock::Slots;
-use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, mount};
+use lavastore::lavafs::superblock::{Slots, Superblock};
+use lavastore::lavafs::{
+    Devices, FormatOptions, LavaFs, MountOptions, Role, Statistics, format_on, mount_on,
+};
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) const DEVICE: &str = "/device";
+const DEVICE: &str = "/device";
+/// The capacity device of a volume of two.
+const SECOND: &str = "/second";
 const BLOCK: u64 = 4096;
 const DIRS: [&str; 3] = ["/", "/a", "/b"];
+
+/// The device of a volume that is there, or its two.
+pub(crate) fn devices(sim: &SimEnv) -> Result<Devices, Error> {
+    let first = sim.device(DEVICE, 0)?;
+    Ok(match superblock(&*first)?.devices.bond {
+        None => Devices::one(first),
+        Some(_) => Devices::two(first, sim.device(SECOND, 0)?),
+    })
+}
+
+fn superblock(device: &dyn BlockDevice) -> Result<Superblock, Error> {
+    Ok(Slots::read(device)?.choose()?.0)
+}
 
 pub(crate) enum Handle {
     Append(Box<dyn AppendFile>),
@@ -34,11 +52,14 @@ pub(crate) struct Volume {
     pub full: u64,
     /// Times that it took in what its device had become longer by.
     pub grown: u64,
-    /// Bytes that it had before it was mounted, and the mount, which may have made it grow.
-    mounted: (u64, Span),
+    /// Bytes that it had before it was mounted, of these those of the first device, and the mount, which may have made it grow.
+    mounted: (u64, u64, Span),
     rng: Rng,
     /// When it grows: apart, so that the lists of other calls are those they always were.
     growth: Rng,
+    /// What else came later, such as on which of two devices a file should be.
+    aside: Rng,
+    is_two: bool,
 }
 
 impl Volume {
@@ -46,15 +67,24 @@ impl Volume {
     pub fn make(seed: u64, rng: &mut Rng) -> Check<Volume> {
         let sim = SimEnv::new(seed);
         let blocks = [192, 400, 1500][rng.below(3) as usize];
-        let device = sim.device(DEVICE, blocks * BLOCK).doing(|| "make a device".into())?;
+        let device =
+            |name: &str, blocks: u64| sim.device(name, blocks * BLOCK).doing(|| "make a device".into());
+        let mut aside = Rng::new(seed ^ 0x7477_6f00);
+        let on = match aside.one_in(2) {
+            true => {
+                let second = [192, 400, 1500][aside.below(3) as usize];
+                Devices::two(device(DEVICE, blocks)?, device(SECOND, second)?)
+            }
+            false => Devices::one(device(DEVICE, blocks)?),
+        };
         let options = FormatOptions {
             unit_len: 8 * BLOCK,
             small_unit_len: 2 * BLOCK,
             journal_len: [4, 8][rng.below(2) as usize] * BLOCK,
             ..FormatOptions::default()
         };
-        format(&sim.env(), &*device, &options).doing(|| "format".into())?;
-        drop(device);
+        format_on(&sim.env(), &on, &options).doing(|| "format".into())?;
+        drop(on);
         // The crashes begin where the volume is: what came before is no part of the record.
         let sim = sim.fork(rng.next_u64());
         let mut volume = Volume::mount(&sim, rng.next_u64(), rng).doing(|| "the first mount".into())?;
@@ -71,13 +101,16 @@ impl Volume {
             compact_journal_at: [2, 6, 20][rng.below(3) as usize] * BLOCK,
             discard: rng.one_in(2),
             grow: Rng::new(seed).one_in(3),
+            page_cache_bytes: [0, 64 << 10, 1 << 20][Rng::new(seed ^ 0x7061_6765).below(3) as usize],
             ..MountOptions::default()
         };
-        let device = sim.device(DEVICE, 0)?;
-        let had = Slots::read(&*device)?.choose()?.0.blocks() * BLOCK;
+        let found = superblock(&*sim.device(DEVICE, 0)?)?;
+        let (had, is_two) = (found.blocks() * BLOCK, found.devices.bond.is_some());
+        let on = devices(sim)?;
         let begin = sim.op_count();
-        let fs = mount(&sim.env(), device, options)?;
-        let mounted = (had, Span { begin, end: sim.op_count() });
+        let fs = mount_on(&sim.env(), on, options)?;
+        let first = found.blocks_of(Role::Speed) * BLOCK;
+        let mounted = (had, first, Span { begin, end: sim.op_count() });
         Ok(Volume {
             sim: sim.clone(),
             fs,
@@ -88,6 +121,8 @@ impl Volume {
             mounted,
             rng: Rng::new(seed),
             growth: Rng::new(seed ^ 0x6772_6f77),
+            aside: Rng::new(seed ^ 0x6173_6964),
+            is_two,
         })
     }
 
@@ -133,7 +168,10 @@ impl Volume {
 
     fn free_path(&mut self) -> Option<String> {
         let dir = DIRS[self.rng.below(3) as usize];
-        let path = format!("{}/f{}", dir.trim_end_matches('/'), self.rng.below(6));
+        let nth = self.rng.below(6);
+        // Half of the names are those of logs.
+        let ending = if self.is_two && nth % 2 == 1 { ".log" } else { "" };
+        let path = format!("{}/f{nth}{ending}", dir.trim_end_matches('/'));
         let names = self.files.names();
         (names.contains_key(dir) && !names.contains_key(&path)).then_some(path)
     }
@@ -164,26 +202,31 @@ impl Volume {
         }
     }
 
-    /// The device becomes longer, and the volume takes in all of that, a part, or nothing yet.
+    /// The device, or one of two, becomes longer, and the volume takes in all of that, a part, or nothing yet.
     fn grow(&mut self) -> Check {
-        let has = self.statistics().total_bytes;
+        let devices = self.fs.devices();
+        let nth = self.aside.below(devices.len() as u64) as usize;
+        let (has, role, name) = (devices[nth].total_bytes, devices[nth].role, [DEVICE, SECOND][nth]);
         let more = self.growth.range(1, 60);
-        self.sim.lengthen_device(DEVICE, has + more * BLOCK).doing(|| "make the device longer".into())?;
+        self.sim.lengthen_device(name, has + more * BLOCK).doing(|| "make the device longer".into())?;
         let len = match self.growth.below(4) {
             0 => return Ok(()),
             1 => Some(has + self.growth.below(more + 1) * BLOCK),
             _ => None,
         };
-        let Some((bytes, span)) = self.call("grow", |v| v.fs.grow(len))? else { return Ok(()) };
+        let grown = self.call("grow", |v| v.fs.grow_device(role, len))?;
+        let Some((bytes, span)) = grown else { return Ok(()) };
         self.grown += u64::from(bytes > has);
-        self.files.sizes.push((span, bytes));
+        self.files.sizes.push((span, self.statistics().total_bytes));
         Ok(())
     }
 
     fn create(&mut self) -> Check {
         let Some(path) = self.free_path() else { return Ok(()) };
         let expected_len = [0, 50_000][self.rng.below(2) as usize];
-        let options = CreateOptions { expected_len, ..CreateOptions::default() };
+        let placement =
+            [Placement::ByName, Placement::Speed, Placement::Capacity][self.aside.below(3) as usize];
+        let options = CreateOptions { expected_len, placement, ..CreateOptions::default() };
         let made = self.call("create", |v| v.fs.create(Path::new(&path), &options))?;
         let Some((file, span)) = made else { return Ok(()) };
         let id = self.new_file(Contents::Appended {
@@ -570,8 +613,10 @@ impl Volume {
             }
         }
         known.moments = moments;
-        let (had, mounted) = self.mounted;
+        let (had, first, mounted) = self.mounted;
         known.sizes = if killed { files.sizes_after_a_kill(op) } else { vec![(span, had)] };
+        // Of two devices one grows after the other.
+        known.sizes.push((mounted, had + self.fs.devices()[0].total_bytes - first));
         known.sizes.push((mounted, self.statistics().total_bytes));
         Ok(known)
     }

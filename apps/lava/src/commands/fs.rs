@@ -1,21 +1,25 @@
 //! `fs`: volumes of LavaFS, looked at from outside of any store.
 //!
+//! A volume of two devices is named by both: `LARGE+FAST`.
+//!
 //! Where a file may be on the volume or on the machine, one on the volume begins with a colon: `:/db/CURRENT`.
 
 #[cfg(feature = "fuse")]
 mod mount;
 
-use super::place::{open_device, open_volume};
+use super::place::{open_devices, open_volume, parts};
 use crate::formats::jsonl;
 use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
-use io::{Access, AppendFile, CreateOptions, FileSystem, ReadFile, SyncKind};
+use io::{Access, AppendFile, BlockDevice, CreateOptions, FileSystem, ReadFile, SyncKind};
 use lavastore::Env;
+use lavastore::lavafs::geometry::SECOND;
+use lavastore::lavafs::layout::Extent;
 use lavastore::lavafs::superblock::Slots;
-use lavastore::lavafs::{self, FormatOptions, LavaFs};
+use lavastore::lavafs::{self, DeviceStatistics, Devices, FormatOptions, LavaFs, Role};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -28,7 +32,7 @@ const COPY_LEN: usize = 1 << 20;
 /// What is done with a volume.
 #[derive(Subcommand)]
 pub enum FsCommand {
-    /// Make a volume on a device, or in an image file, which is made too
+    /// Make a volume on a device, or in an image file, which is made too; or on two, a large one and a fast one
     Mkfs(MkfsArgs),
     /// List a directory
     Ls(LsArgs),
@@ -59,6 +63,12 @@ pub struct MkfsArgs {
     /// Bytes of the image: a number with K, M, G or T. Devices are taken as they are
     #[arg(long, value_parser = size)]
     size: Option<u64>,
+    /// A second, faster device or image of the volume, for its journal, logs and manifests. From then on the volume is named PATH+SPEED
+    #[arg(long)]
+    speed: Option<PathBuf>,
+    /// Bytes of the image that is the second device
+    #[arg(long, value_parser = size, requires = "speed")]
+    speed_size: Option<u64>,
     /// Let the image take room as it is written, in place of writing it once from end to end: made sooner, small at first, and
     /// slower when files are synced. When the file system that it is on is full, writes fail that the volume had room for, and
     /// the store in it stops until room was made and it is opened again
@@ -82,9 +92,21 @@ pub struct GrowArgs {
     /// it the volume gets all that the device or image has
     #[arg(value_parser = size)]
     size: Option<u64>,
+    /// Which device of a volume of two SIZE is of
+    #[arg(long, value_enum, requires = "size", default_value_t = Of::Capacity)]
+    device: Of,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A device of a volume of two.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Of {
+    /// The fast one
+    Speed,
+    /// The large one
+    Capacity,
 }
 
 /// Options of `ls`.
@@ -192,55 +214,111 @@ pub fn run(command: FsCommand) -> Result<()> {
     }
 }
 
-fn mkfs(args: &MkfsArgs) -> Result<()> {
-    let env = Env::kernel();
-    let exists = env.fs.exists(&args.path)?;
-    match (exists, args.size) {
+/// A device or image on which a volume is to be made.
+struct Made {
+    path: PathBuf,
+    kind: DeviceKind,
+    device: Arc<dyn BlockDevice>,
+    /// It was not there before.
+    is_new: bool,
+}
+
+/// Opens a device or an image, which is made if it is not there.
+fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Result<Made> {
+    let exists = Env::kernel().fs.exists(path)?;
+    match (exists, size) {
         (false, Some(len)) => {
-            let room = if args.sparse { ImageRoom::Sparse } else { ImageRoom::Written };
-            device::create_image(&args.path, len, room)?;
+            let room = if sparse { ImageRoom::Sparse } else { ImageRoom::Written };
+            device::create_image(path, len, room)?;
         }
         (false, None) => {
-            let path = args.path.display();
+            let path = path.display();
             return output::usage(format!(
-                "{path} is not there: say how large an image is to be with --size"
+                "{path} is not there: say how large an image is to be with {option}"
             ));
         }
         (true, _) => {}
     }
-    let kind = device::kind(&args.path)?;
-    let device = device::open(&args.path, &DeviceOptions::default())?;
-    if exists && args.size.is_some_and(|len| len != device.len()) {
+    let kind = device::kind(path)?;
+    let device = device::open(path, &DeviceOptions::default())?;
+    if exists && size.is_some_and(|len| len != device.len()) {
         let (name, len) = (kind.name(), device.len());
-        return output::usage(format!("the {name} is there already and has {len} bytes: leave --size out"));
+        return output::usage(format!("the {name} is there already and has {len} bytes: leave {option} out"));
     }
-    let sparse = args.sparse && kind == DeviceKind::Image;
+    Ok(Made { path: path.to_owned(), kind, device, is_new: !exists })
+}
+
+fn mkfs(args: &MkfsArgs) -> Result<()> {
+    let env = Env::kernel();
+    let capacity = make_device(&args.path, args.size, args.sparse, "--size")?;
+    let speed = match &args.speed {
+        Some(path) => Some(make_device(path, args.speed_size, args.sparse, "--speed-size")),
+        None => None,
+    };
+    let speed = speed.transpose().inspect_err(|_| forget(&env, [&capacity]))?;
+    let made: Vec<&Made> = std::iter::once(&capacity).chain(&speed).collect();
+    let devices = match &speed {
+        Some(speed) => Devices::two(speed.device.clone(), capacity.device.clone()),
+        None => Devices::one(capacity.device.clone()),
+    };
+    let sparse = args.sparse && made.iter().all(|made| made.kind == DeviceKind::Image);
     let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
-    if let Err(e) = lavafs::format(&env, &*device, &options) {
-        if !exists {
-            // An image without a volume in it would only be in the way; the first error is the one to report.
-            let _ = env.fs.remove(&args.path);
-        }
+    if let Err(e) = lavafs::format_on(&env, &devices, &options) {
+        forget(&env, made);
         return Err(e.into());
     }
-    let (len, kind, path) = (device.len(), kind.name(), args.path.display().to_string());
-    output::report(args.json, &json!({ "path": path, "kind": kind, "total_bytes": len }), || {
-        format!("made a volume of {} on the {kind} {path}\n", human_bytes(len))
-    })
+    let len = made.iter().map(|made| made.device.len()).sum::<u64>();
+    let (kind, path) = (capacity.kind.name(), args.path.display().to_string());
+    let mut report = json!({ "path": path, "kind": kind, "total_bytes": len });
+    let mut text = format!("made a volume of {} on the {kind} {path}", human_bytes(len));
+    if let Some(speed) = &speed {
+        let (kind, fast) = (speed.kind.name(), speed.path.display());
+        report["speed"] = json!({ "path": fast.to_string(), "kind": kind, "bytes": speed.device.len() });
+        let _ = write!(text, " and the {kind} {fast}; it is {path}+{fast} from now on");
+    }
+    output::report(args.json, &report, || text + "\n")
+}
+
+/// An image without a volume in it would only be in the way; what went wrong is the error to report.
+fn forget<'a>(env: &Env, made: impl IntoIterator<Item = &'a Made>) {
+    for made in made.into_iter().filter(|made| made.is_new) {
+        let _ = env.fs.remove(&made.path);
+    }
 }
 
 fn grow(args: &GrowArgs) -> Result<()> {
-    let device = open_device(&args.path, true)?;
-    let (superblock, _) = Slots::read(&*device)?.choose().map_err(|e| e.at_file(&args.path))?;
-    let (before, there) = (superblock.blocks() * io::BLOCK as u64, device.len());
-    drop(device);
-    let kind = device::kind(&args.path)?;
+    let paths = parts(&args.path);
+    // Nothing becomes longer if something is wrong.
+    drop(open_volume(&args.path, true)?);
+    let of = if args.device == Of::Capacity { Role::Capacity } else { Role::Speed };
+    let mut grown = None;
+    for path in &paths {
+        let device = device::open(path, &DeviceOptions { read_only: true, ..DeviceOptions::default() })?;
+        let (superblock, _) = Slots::read(&*device)?.choose().map_err(|e| e.at_file(path))?;
+        let role = superblock.devices.bond.map_or(Role::Speed, |bond| bond.role);
+        if paths.len() == 1 || role == of {
+            grown = Some((*path, role, superblock.sparse, device.len()));
+        }
+    }
+    let Some((path, role, sparse, there)) = grown else {
+        return output::usage("the two devices are not those of one volume");
+    };
+    let kind = device::kind(path)?;
     if let (DeviceKind::Image, Some(len)) = (kind, args.size.filter(|len| *len > there)) {
-        let room = if superblock.sparse { ImageRoom::Sparse } else { ImageRoom::Written };
-        device::extend_image(&args.path, len, room)?;
+        let room = if sparse { ImageRoom::Sparse } else { ImageRoom::Written };
+        device::extend_image(path, len, room)?;
     }
     let volume = open_volume(&args.path, false)?;
-    let after = volume.grow(args.size)?;
+    let before = volume.statistics().total_bytes;
+    match args.size {
+        Some(_) => drop(volume.grow_device(role, args.size)?),
+        None => {
+            for device in volume.devices() {
+                volume.grow_device(device.role, None)?;
+            }
+        }
+    }
+    let after = volume.statistics().total_bytes;
     volume.unmount()?;
     let (kind, path) = (kind.name(), args.path.display().to_string());
     let report = json!({ "path": path, "kind": kind, "total_bytes": after, "grown_bytes": after - before });
@@ -343,7 +421,8 @@ fn stat(args: &FileArgs) -> Result<()> {
         return output::report(args.json, &json!({ "directory": true }), || "directory\n".to_owned());
     }
     let readable = volume.scan_extent_tail(&args.file)?;
-    let runs: Vec<String> = volume.extents(&args.file)?.iter().map(ToString::to_string).collect();
+    let is_two = volume.devices().len() == 2;
+    let runs: Vec<String> = volume.extents(&args.file)?.into_iter().map(|run| shown(run, is_two)).collect();
     let report = json!({
         "directory": false, "bytes": found.len, "allocated_bytes": found.allocated, "names": found.links,
         "readable_bytes": readable, "blocks": runs,
@@ -357,14 +436,35 @@ fn stat(args: &FileArgs) -> Result<()> {
     })
 }
 
+/// A run of blocks: on a volume of two devices with the device, and the numbers there.
+fn shown(run: Extent, is_two: bool) -> String {
+    if !is_two || run.is_hole() {
+        return run.to_string();
+    }
+    match run.start.checked_sub(SECOND) {
+        Some(start) => format!("capacity:{}", Extent::new(start, run.blocks)),
+        None => format!("speed:{run}"),
+    }
+}
+
 fn df(args: &VolumeArgs) -> Result<()> {
     let volume: LavaFs = open_volume(&args.path, true)?;
     let s = volume.statistics();
-    let report = json!({
+    let devices = volume.devices();
+    let mut report = json!({
         "total_bytes": s.total_bytes, "free_bytes": s.free_bytes, "available_bytes": s.available_bytes,
         "file_bytes": s.file_bytes, "journal_bytes": s.journal_bytes, "files": s.files, "free_runs": s.free_runs,
         "longest_free_run_bytes": s.longest_free_run_bytes,
     });
+    if devices.len() == 2 {
+        let of = |d: &DeviceStatistics| {
+            json!({
+                "device": d.role.name(), "total_bytes": d.total_bytes, "free_bytes": d.free_bytes,
+                "available_bytes": d.available_bytes, "file_bytes": d.file_bytes,
+            })
+        };
+        report["devices"] = devices.iter().map(of).collect();
+    }
     output::report(args.json, &report, || {
         let mut text = String::new();
         let parts = [
@@ -383,14 +483,18 @@ fn df(args: &VolumeArgs) -> Result<()> {
             human_count(s.files),
             human_count(s.free_runs)
         );
+        for d in devices.iter().filter(|_| devices.len() == 2) {
+            let [total, files, free] = [d.total_bytes, d.file_bytes, d.available_bytes].map(human_bytes);
+            let name = d.role.name();
+            let _ = writeln!(text, "the {name} device has {total}, {files} of files, {free} free for files");
+        }
         text
     })
 }
 
 fn fsck(args: &FsckArgs) -> Result<()> {
-    let options = DeviceOptions { read_only: !args.repair, ..DeviceOptions::default() };
-    let device = device::open(&args.path, &options)?;
-    let found = lavafs::fsck(&Env::kernel(), &*device, args.repair)?;
+    let devices = open_devices(&args.path, !args.repair)?;
+    let found = lavafs::fsck_on(&Env::kernel(), &devices, args.repair)?;
     let findings: Vec<String> = found
         .findings
         .iter()
@@ -428,10 +532,10 @@ fn fsck(args: &FsckArgs) -> Result<()> {
 }
 
 fn dump_journal(args: &VolumeArgs) -> Result<()> {
-    let device = device::open(&args.path, &DeviceOptions { read_only: true, ..DeviceOptions::default() })?;
+    let devices = open_devices(&args.path, true)?;
     let mut out = output::stdout();
     let mut failed = None;
-    lavafs::dump_journal(&*device, &mut |line| {
+    lavafs::dump_journal_on(&devices, &mut |line| {
         let text = if args.json { json!({ "text": line }).to_string() } else { line.to_owned() };
         if let (None, Err(e)) = (&failed, writeln!(out, "{text}")) {
             failed = Some(e);

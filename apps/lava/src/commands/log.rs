@@ -5,7 +5,7 @@
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
 use super::log_repair::{self, LogRepairArgs};
-use super::place::{Place, volume_of};
+use super::place::{Place, parts, volume_of};
 use super::{directory, is_whole};
 use crate::formats::{escape, jsonl};
 use crate::status::{Status, about, failure};
@@ -355,8 +355,7 @@ fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
     let path = volume_of(db).unwrap_or(db);
     let files: Vec<PathBuf> = match std::fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(_) if path.is_file() => vec![path.to_owned()],
-        Err(_) => Vec::new(),
+        Err(_) => parts(path).into_iter().filter(|path| path.is_file()).map(Path::to_owned).collect(),
     };
     let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|found| found.modified()).ok();
     let mut all: Vec<_> =

@@ -1,7 +1,8 @@
 //! Where a store is: in a directory of the machine, or on a LavaFS volume.
 //!
 //! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`;
-//! `lavafs:PATH:/DIR` is a store in another directory of it, as a checkpoint or a repair makes it. A volume is made by
+//! `lavafs:PATH:/DIR` is a store in another directory of it, as a checkpoint or a repair makes it. A volume of two devices is both of
+//! them with a plus between, in any order: `lavafs:LARGE+FAST`. A volume is made by
 //! `lava fs mkfs` and by nothing else: how large it is to be, and whether it takes its room at once, only its user knows.
 //! The store of the command line may have its log on a second disk (`--speed`), which is either as well.
 
@@ -9,7 +10,7 @@ use crate::status::{Status, failure};
 use crate::{Error, Result};
 use io::BlockDevice;
 use io::kernel::device::{self, DeviceOptions};
-use lavastore::lavafs::{LavaFs, MountOptions, mount};
+use lavastore::lavafs::{Devices, LavaFs, MountOptions, mount_on};
 use lavastore::{Env, ErrorKind, Volumes};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,16 @@ static SPEED: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
 pub fn set_speed(db: Option<&Path>, speed: Option<PathBuf>) {
     if let Some((db, speed)) = db.zip(speed) {
         let _ = SPEED.set((db.to_owned(), speed));
+    }
+}
+
+/// Bytes of the page cache of volumes.
+static PAGE_CACHE_BYTES: OnceLock<u64> = OnceLock::new();
+
+/// Says how much memory volumes have for pages of files.
+pub fn set_page_cache(bytes: Option<u64>) {
+    if let Some(bytes) = bytes {
+        let _ = PAGE_CACHE_BYTES.set(bytes);
     }
 }
 
@@ -105,25 +116,49 @@ impl Place {
     }
 }
 
-/// Mounts the volume on a device or in an image.
+/// Mounts the volume on a device or in an image, or on two.
 pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
-    let device = open_device(path, read_only)?;
-    Ok(mount(&Env::kernel(), device, MountOptions { read_only, ..MountOptions::default() })?)
+    let devices = open_devices(path, read_only)?;
+    let page_cache_bytes = PAGE_CACHE_BYTES.get().copied().unwrap_or(0);
+    let options = MountOptions { read_only, page_cache_bytes, ..MountOptions::default() };
+    Ok(mount_on(&Env::kernel(), devices, options)?)
 }
 
-/// Opens the device or image of a volume.
-pub fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
-    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() });
-    device.map_err(|e| absent(path, e))
+/// The one device or image that a path names, or the two: `LARGE+FAST`. A path may hold a plus itself: then it is one that is there.
+pub fn parts(path: &Path) -> Vec<&Path> {
+    let Some(all) = path.to_str().filter(|_| !path.exists()) else { return vec![path] };
+    let halves = || all.match_indices('+').map(|(at, _)| [&all[..at], &all[at + 1..]].map(Path::new));
+    let there = |least: usize| halves().find(|two| two.iter().filter(|path| path.exists()).count() >= least);
+    match there(2).or_else(|| there(1)) {
+        Some(two) => two.to_vec(),
+        None => vec![path],
+    }
+}
+
+/// Opens the device or image of a volume, or its two.
+pub fn open_devices(path: &Path, read_only: bool) -> Result<Devices> {
+    let open = |path: &Path, other: Option<&Path>| -> Result<Arc<dyn BlockDevice>> {
+        let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() });
+        device.map_err(|e| absent(path, other, e))
+    };
+    Ok(match parts(path)[..] {
+        [large, fast] => Devices::two(open(fast, Some(large))?, open(large, Some(fast))?),
+        _ => Devices::one(open(path, None)?),
+    })
 }
 
 /// The error, with what to do if there is no volume.
-fn absent(path: &Path, error: lavastore::Error) -> Error {
+fn absent(path: &Path, other: Option<&Path>, error: lavastore::Error) -> Error {
     if error.kind() != ErrorKind::NotFound {
         return error.into();
     }
     let path = path.display();
-    let what = format!("there is no volume at {path}: lava fs mkfs {path} --size 4G makes one of that size");
+    let what = match other.map(Path::display) {
+        Some(other) => format!(
+            "there is no device at {path}, and the volume on {other} needs both that it was made with: connect it, or name where it is"
+        ),
+        None => format!("there is no volume at {path}: lava fs mkfs {path} --size 4G makes one of that size"),
+    };
     failure(Status::NotFound, what)
 }
 
@@ -138,5 +173,17 @@ mod tests {
         assert_eq!(of("lavafs:image"), Some((Path::new("image"), None)));
         assert_eq!(of("lavafs:image:/copy/of"), Some((Path::new("image"), Some("/copy/of".into()))));
         assert_eq!(of("lavafs:a:b:/c"), Some((Path::new("a:b"), Some("/c".into()))));
+        assert_eq!(of("lavafs:a+b:/c"), Some((Path::new("a+b"), Some("/c".into()))));
+    }
+
+    #[test]
+    fn a_plus_is_between_two_devices_where_it_can_be() {
+        let dir = env!("CARGO_MANIFEST_DIR");
+        let two = |a: &str, b: &str| format!("{dir}/{a}+{dir}/{b}");
+        let names = |path: &str| parts(Path::new(path)).len();
+        assert_eq!(names(&two("Cargo.toml", "src")), 2);
+        assert_eq!(names(&two("Cargo.toml", "missing")), 2, "one is there");
+        assert_eq!(names(&two("missing", "missing-too")), 1, "nothing says that it is two");
+        assert_eq!((names("image"), names("a+b")), (1, 1));
     }
 }

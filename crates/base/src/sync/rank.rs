@@ -221,6 +221,8 @@ ranks! {
     Noted,
 
     leaves:
+    /// LavaFS: one part of the page cache.
+    FsPages,
     /// Cache: how much of the budget is for indexes.
     CacheShare,
     /// Cache: what was evicted not long ago.

@@ -42,6 +42,11 @@ fn bytes_are_where_their_numbers_say() {
     ground.measure().unwrap();
     assert_eq!(ground.device(Role::Speed).len(), 99 * BLOCK as u64);
     assert_eq!(ground.roles().collect::<Vec<_>>(), Role::ALL);
+    let e = ground.all.clone().queue(Completions::Simulated).unwrap_err();
+    assert_eq!(
+        (e.kind(), e.message()),
+        (ErrorKind::Unsupported, "two devices have no queue together; each has its own")
+    );
 }
 
 #[test]

@@ -113,6 +113,36 @@ pub(super) const CANARIES: &[Canary] = &[
         Some(1),
         "a volume says that it has grown while a loss of power can still take the new length of its device back",
     ),
+    row(
+        "lavafs-second-device-not-synced",
+        "lavafs",
+        Some(1),
+        "a sync of a volume of two devices leaves the capacity device out",
+    ),
+    test(
+        "lavafs-older-device-mounted",
+        ("lavastore-lavafs", "--lib"),
+        "bond::tests::a_device_of_another_time_is_refused",
+        "a volume is mounted with a copy of one of its devices that is older than the other",
+    ),
+    test(
+        "lavafs-pages-known-by-their-blocks",
+        ("lavastore-lavafs", "--lib"),
+        "pages::tests::a_block_that_is_used_again_shows_the_new_file",
+        "the page cache shows a file what a block of it held when it was another file's",
+    ),
+    test(
+        "lavafs-pages-are-not-forgotten",
+        ("lavastore-lavafs", "--lib"),
+        "pages::tests::a_file_shows_what_was_written_last",
+        "the page cache keeps a page that was written over",
+    ),
+    test(
+        "lavafs-pages-without-tickets",
+        ("lavastore-lavafs", "--lib"),
+        "pages::tests::under_every_schedule_readers_see_what_was_written",
+        "a read that began before a write puts its page into the cache after it",
+    ),
     test(
         "lavafs-discards-without-a-rate",
         ("lavastore-lavafs", "--lib"),
