@@ -213,3 +213,21 @@ fn older_releases_refuse_both_devices() {
         }
     }
 }
+
+/// A slot of the capacity device that a death has left damaged is written before the other one.
+#[test]
+fn a_death_while_a_damaged_slot_is_healed_leaves_the_other_one() {
+    let sound = made(1);
+    session(&sound, "a");
+    for slot in [1, 16] {
+        let mut bytes = sound.read_file("/large").unwrap();
+        bytes[slot * BLOCK as usize + 100] ^= 1;
+        let sim = put_back(&sound, "/large", &bytes).fork(7);
+        drop(mounted(&sim, DEVICES).unwrap());
+        let record = sim.record();
+        for (op, seed) in record.mutations().into_iter().flat_map(|op| (0..20).map(move |seed| (op, seed))) {
+            let left = record.crash_at(op, CrashKind::PowerLossWith(Policy::Torn), seed);
+            session(&left, "after");
+        }
+    }
+}
