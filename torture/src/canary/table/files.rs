@@ -140,7 +140,7 @@ pub(super) const CANARIES: &[Canary] = &[
     test(
         "lavafs-pages-without-tickets",
         ("lavastore-lavafs", "--lib"),
-        "pages::tests::under_every_schedule_readers_see_what_was_written",
+        "pages::tests::what_was_read_before_a_write_is_not_put_in_after_it",
         "a read that began before a write puts its page into the cache after it",
     ),
     test(
