@@ -143,7 +143,8 @@ fn a_cursor_that_waits_sees_reads_and_asks_as_one_that_reads() {
         for _ in 0..100 {
             let target = rng.below(8).gt(&0).then(|| &all[rng.below(all.len() as u64) as usize].0[..]);
             let steps = rng.below(60) as usize;
-            (plain_file.take(), file.take());
+            plain_file.take();
+            file.take();
             let (mut plain, mut iter) = (plain(), waiting());
             let expected = walk(&mut plain, target, steps, &mut 0);
             assert_eq!(walk(&mut iter, target, steps, &mut waited), expected, "seed {seed}");

@@ -251,10 +251,8 @@ fn make_device(path: &Path, size: Option<u64>, sparse: bool, option: &str) -> Re
 fn mkfs(args: &MkfsArgs) -> Result<()> {
     let env = Env::kernel();
     let capacity = make_device(&args.path, args.size, args.sparse, "--size")?;
-    let speed = match &args.speed {
-        Some(path) => Some(make_device(path, args.speed_size, args.sparse, "--speed-size")),
-        None => None,
-    };
+    let speed =
+        args.speed.as_ref().map(|path| make_device(path, args.speed_size, args.sparse, "--speed-size"));
     let speed = speed.transpose().inspect_err(|_| forget(&env, [&capacity]))?;
     let made: Vec<&Made> = std::iter::once(&capacity).chain(&speed).collect();
     let devices = match &speed {

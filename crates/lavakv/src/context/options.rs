@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 22] = [
+        let cases: [(&str, Change); 23] = [
             ("background_threads", |o| o.background_threads = 0),
             ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
