@@ -11,6 +11,7 @@ use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
 use lavastore::{Ablation, OverlapOf, PolicyChoice, VlsmOptions};
 use requests::RequestArgs;
+pub use requests::SpeedLevels;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use sweep::Sweep;

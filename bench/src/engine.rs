@@ -1,7 +1,7 @@
 //! What an engine must offer to be measured.
 
 use crate::Result;
-use crate::args::{BenchArgs, Codec, Placement};
+use crate::args::{BenchArgs, Codec, Placement, SpeedLevels};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{Ablation, Histograms, PolicyChoice};
@@ -62,7 +62,7 @@ pub struct EngineSettings {
     /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
     /// LavaStore: so many levels are there as well.
-    pub speed_levels: u64,
+    pub speed_levels: SpeedLevels,
     /// LavaStore: so many bytes of hot values are there as well.
     pub speed_values: u64,
     /// A log that is longer has memory flushed; none: the engine's own bound.

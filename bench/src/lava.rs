@@ -1,7 +1,7 @@
 //! LavaStore under the benchmark.
 
 use crate::Result;
-use crate::args::{Codec, Placement};
+use crate::args::{Codec, Placement, SpeedLevels};
 use crate::engine::{Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
@@ -82,8 +82,9 @@ fn options(settings: &EngineSettings) -> Options {
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
         loggers: loggers_of(settings),
         speed: settings.log_dir.clone(),
-        speed_levels: settings.speed_levels as usize,
         speed_values_bytes_max: settings.speed_values,
+        speed_levels: settings.speed_levels.most() as usize,
+        speed_moving: settings.speed_levels == SpeedLevels::Moving,
         wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
         ..defaults
     }
@@ -124,6 +125,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
+        ("speed_moving", options.speed_moving.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -80,6 +80,12 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     let limited =
         Options { speed_levels: pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]), ..limited };
     let limited = Options { speed_values_bytes_max: speed_values(rng), ..limited };
+    // Where they move they do so quickly: a life is short.
+    let limited = Options {
+        speed_moving: aside(rng, 0x6d6f_7665_7321).one_in(2),
+        speed_look: Duration::from_millis(2),
+        ..limited
+    };
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
@@ -207,7 +213,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} ({} fast, {} B of values) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} ({} fast, {} B of values, moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -228,6 +234,7 @@ pub(crate) fn describe(options: &Options) -> String {
         f.levels,
         options.speed_levels,
         options.speed_values_bytes_max,
+        options.speed_moving,
         f.l0_compaction_files,
         f.l0_slowdown_files,
         f.l0_stop_files,

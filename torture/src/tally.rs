@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 21] = [
+const KINDS: [Kind; 22] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -35,6 +35,7 @@ const KINDS: [Kind; 21] = [
     ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
     (VALUES_ON_SPEED, |s| s.speed_values),
     ("files of hot values without room on the second disk", |s| s.speed_values_elsewhere),
+    (MOVED, |s| s.speed_tables_moved_up + s.speed_tables_moved_down),
 ];
 
 /// Rows of requests count these themselves.
@@ -49,6 +50,7 @@ const PLACED: &str = "values placed in the log";
 const NOT_PLACED: &str = "writes without room to place their values";
 const ON_SPEED: &str = "tables on the second disk";
 const VALUES_ON_SPEED: &str = "files of hot values on the second disk";
+const MOVED: &str = "tables moved between two disks";
 const SCRUBBED: &str = "passes of the scrub";
 
 thread_local! {

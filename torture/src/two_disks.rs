@@ -1,7 +1,8 @@
 //! Row `two-disks`: stores that get a second disk for their log and for tables, give it back, and are shown disks that are not theirs.
 //!
 //! A life is some sessions of durable writes. Between them the log moves to the other disk and back, and tables and hot values with it. How many levels are there is
-//! drawn at each opening; in every fifth life a few keys are written most of the time, so that their values are hot. At any operation, of a session or of a
+//! drawn at each opening, and whether that moves: then tables change their disk while the store is open. In every fifth life a few keys are written
+//! most of the time, so that their values are hot. At any operation, of a session or of a
 //! move, the machine dies; then the store opens with its two disks, and without the second one only if that is right; it holds what was
 //! acknowledged, and dies once more on the way. The life goes on from what one of these deaths left.
 //!
@@ -22,6 +23,7 @@ use lavastore::testing::SimEnv;
 use lavastore::{Db, Durability, ErrorKind, FamilyOptions, Options, Volumes};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Deaths tried of each session.
 const DEATHS: u64 = 6;
@@ -114,7 +116,10 @@ impl Life {
         let speed_levels = if self.has_fast_tables { [1, 0, 2, 7][(sim.op_count() % 4) as usize] } else { 0 };
         let has_values = on_two && self.has_hot_values && !sim.op_count().is_multiple_of(5);
         let speed_values_bytes_max = if has_values { 1 << 40 } else { 0 };
-        Db::open_in(&env, DIR, &Options { speed_levels, speed_values_bytes_max, ..options() })
+        let speed_moving = self.has_fast_tables && (sim.op_count() / 4).is_multiple_of(2);
+        let speed_look = Duration::from_millis(1);
+        let options = Options { speed_levels, speed_values_bytes_max, speed_moving, speed_look, ..options() };
+        Db::open_in(&env, DIR, &options)
     }
 
     /// How many writes a session has.

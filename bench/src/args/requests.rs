@@ -40,16 +40,90 @@ pub struct RequestArgs {
     /// LavaStore, RocksDB: a directory on a second disk, for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well
-    #[arg(long, value_name = "N", default_value_t = RequestArgs::default().speed_levels)]
-    pub speed_levels: u64,
     /// LavaStore: bytes of hot values that may be on that disk as well
     #[arg(long, value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
+    /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well, or `moving`: as many as what is measured says
+    #[arg(long, value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
+    pub speed_levels: SpeedLevels,
     /// ablation: what each part of the durable write path is worth, in place of the mechanisms of Scavenger+; with --log-dir also what a
     /// second disk for the log is
     #[arg(long)]
     pub spandb: bool,
+}
+
+/// How many levels have their tables on the second disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum SpeedLevels {
+    /// So many.
+    Fixed(u64),
+    /// As many as what is measured says.
+    Moving,
+}
+
+/// How reports have it: a number, or a word.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Levels(u64),
+    Word(String),
+}
+
+impl From<SpeedLevels> for Written {
+    fn from(levels: SpeedLevels) -> Written {
+        match levels {
+            SpeedLevels::Fixed(levels) => Written::Levels(levels),
+            SpeedLevels::Moving => Written::Word(levels.to_string()),
+        }
+    }
+}
+
+impl TryFrom<Written> for SpeedLevels {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        match written {
+            Written::Levels(levels) => Ok(SpeedLevels::Fixed(levels)),
+            Written::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl SpeedLevels {
+    /// The most that it may be.
+    pub fn most(self) -> u64 {
+        match self {
+            SpeedLevels::Fixed(levels) => levels,
+            SpeedLevels::Moving => 7,
+        }
+    }
+}
+
+impl Default for SpeedLevels {
+    fn default() -> Self {
+        SpeedLevels::Fixed(0)
+    }
+}
+
+impl std::fmt::Display for SpeedLevels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SpeedLevels::Fixed(levels) => levels.fmt(f),
+            SpeedLevels::Moving => f.write_str("moving"),
+        }
+    }
+}
+
+impl std::str::FromStr for SpeedLevels {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "moving" => Ok(SpeedLevels::Moving),
+            levels => levels.parse().map(SpeedLevels::Fixed),
+        }
+    }
 }
 
 impl Default for RequestArgs {
@@ -64,7 +138,7 @@ impl Default for RequestArgs {
             loggers: 1,
             spin_us: 0,
             log_dir: None,
-            speed_levels: 0,
+            speed_levels: SpeedLevels::default(),
             speed_values: 0,
             spandb: false,
         }
@@ -98,8 +172,8 @@ impl RequestArgs {
             Some(
                 "--log-dir is of async, sync, overwrite, ycsb and ablation --spandb alone: a store of its own is made there",
             )
-        } else if self.speed_levels > 7 || (self.speed_levels > 0 && self.log_dir.is_none()) {
-            Some("--speed-levels is 0 to 7, of the disk that --log-dir names")
+        } else if self.speed_levels.most() > 7 || (self.speed_levels.most() > 0 && self.log_dir.is_none()) {
+            Some("--speed-levels is 0 to 7 or moving, of the disk that --log-dir names")
         } else if self.speed_values > 0 && self.log_dir.is_none() {
             Some("--speed-values is of the disk that --log-dir names")
         } else {

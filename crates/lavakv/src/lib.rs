@@ -49,7 +49,7 @@ pub use base::{Compression, Error, ErrorKind, Result, SeqNo, limits};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
-pub use context::event::{DamagedFile, Event, EventListener, StallCause};
+pub use context::event::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 pub use context::options::{
     DamagedFiles, Durability, FamilyOptions, Loggers, Options, SpaceLimit, SpacePolicy, ValuePlacement,
     WriteOptions,

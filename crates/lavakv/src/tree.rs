@@ -3,7 +3,7 @@
 //! * `family`: read states. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
-//! * `output`: the files that jobs write; `disk`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
+//! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
 pub(crate) mod chain;
 pub(crate) mod damage;
@@ -17,6 +17,7 @@ pub(crate) mod output;
 pub(crate) mod retained;
 pub(crate) mod snapshot;
 pub(crate) mod space_sums;
+pub(crate) mod speed_tables;
 pub(crate) mod speed_values;
 pub(crate) mod summary;
 
@@ -30,7 +31,7 @@ use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::{Snapshot, Snapshots};
 use space_sums::SpaceSums;
-use speed_values::Refusals;
+use speed_tables::SpeedTables;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -50,10 +51,9 @@ pub(crate) struct Tree {
     /// The iterators that are open.
     pub readers: Arc<OpenIterators>,
     pub together: Together,
+    pub speed: SpeedTables,
     /// What the families ask of the space.
     space_sums: Arc<SpaceSums>,
-    /// When the speed disk had no room.
-    pub speed_refusals: Refusals,
 }
 
 /// So many families are listed under their lock at once.
@@ -125,8 +125,8 @@ impl Tree {
             kept: Arc::default(),
             readers: Arc::default(),
             together: Together::new(),
+            speed: SpeedTables::default(),
             space_sums,
-            speed_refusals: Refusals::default(),
         }
     }
 

@@ -344,7 +344,7 @@ pub use lavakv::Value;
 /// # let _: Option<(DamagedFile, StallCause)> = None;
 /// ```
 #[doc(inline)]
-pub use lavakv::{DamagedFile, Event, EventListener, StallCause};
+pub use lavakv::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 
 /// ```
 /// use lavastore::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};

@@ -4,26 +4,32 @@
 //! * `depth`: how many pieces of background work may be at the device at once. It follows how long reads in the foreground take
 //!   (`foreground`).
 //! * `budget`: how many bytes background work may read and write in a second, whatever for.
+//! * `load`: what was done on a disk, and how long it was waited for.
 //! * `paced_fs`: the file system through which a store reaches its files of data, and where both are kept.
 //!
 //! What is asked of the device in one go delays whoever comes behind it, so background work is written in pieces of [`WRITE_PIECE_BYTES`], and
 //! read in pieces of [`PIECE_BYTES`] as long as somebody reads. Who has to wait sleeps and looks again: there is nothing to be woken by, so no wake-up can be lost.
+//! A store on two disks has a pace for each: what makes reads slow on one says nothing of the other; the budget is one. On the disk that carries the log who writes
+//! that is in the foreground as well, and what background work writes there comes in pieces of [`PIECE_BYTES`].
 //! A flush never waits: writers wait for it. Nobody waits who holds what others wait for, which debug builds check.
 
 mod budget;
 mod depth;
 mod foreground;
+mod load;
 mod paced_fs;
 mod traffic;
 
 pub use budget::Budget;
 pub use depth::DEPTH_MAX;
+pub use load::DiskLoad;
 pub use paced_fs::PacedFs;
 pub use traffic::{During, Traffic, during};
 
 use base::sync::statistic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use depth::Depth;
-use io::Clock;
+use io::{AlignedBuf, Clock, InPlaceFile, ReadPace};
+use load::Load;
 use std::sync::Arc;
 
 /// What background work reads at once, bytes.
@@ -53,8 +59,11 @@ pub struct PaceReport {
 pub struct Pace {
     clock: Arc<dyn Clock>,
     /// What background work may read and write in a second.
-    pub budget: Budget,
+    pub budget: Arc<Budget>,
     depth: Depth,
+    load: Load,
+    /// That of the second disk.
+    beside: Option<Arc<Pace>>,
     is_off: AtomicBool,
     bytes: [AtomicU64; Traffic::ALL.len()],
     waits: AtomicU64,
@@ -66,8 +75,10 @@ impl Pace {
     pub fn new(clock: &Arc<dyn Clock>) -> Pace {
         Pace {
             clock: clock.clone(),
-            budget: Budget::default(),
+            budget: Arc::default(),
             depth: Depth::new(),
+            load: Load::default(),
+            beside: None,
             is_off: AtomicBool::new(false),
             bytes: Default::default(),
             waits: AtomicU64::new(0),
@@ -75,14 +86,33 @@ impl Pace {
         }
     }
 
+    /// The same for a store on two disks: what is on the second one has a pace of its own ([`Pace::of_speed_disk`]), with the same budget.
+    pub fn of_two(clock: &Arc<dyn Clock>) -> Pace {
+        let first = Pace::new(clock);
+        let speed = Pace { budget: first.budget.clone(), ..Pace::new(clock) };
+        Pace { beside: Some(Arc::new(speed)), ..first }
+    }
+
+    /// That of the second disk; `None`: there is none.
+    pub fn of_speed_disk(&self) -> Option<&Arc<Pace>> {
+        self.beside.as_ref()
+    }
+
+    /// What was done on the disk, without that of the second one.
+    pub fn load(&self) -> DiskLoad {
+        self.load.get()
+    }
+
     /// From now on nothing comes in pieces and no read is timed. To be said before anything is read; the budget is kept all the same.
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
+        self.beside.iter().for_each(|speed| speed.switch_off());
     }
 
     /// A writer waits for background work: it is not to be held back for a moment.
     pub fn writers_wait(&self) {
         self.depth.writers_wait(self.clock.now_ns());
+        self.beside.iter().for_each(|speed| speed.writers_wait());
     }
 
     /// True if a writer waited for background work a moment ago.
@@ -90,8 +120,19 @@ impl Pace {
         self.depth.is_hurried(self.clock.now_ns())
     }
 
-    /// What was used, and what may be.
+    /// What was used, and what may be: of both disks together, but for depth and reads, which are those of the first.
     pub fn report(&self) -> PaceReport {
+        let own = self.report_alone();
+        let Some(speed) = self.beside.as_ref().map(|speed| speed.report_alone()) else { return own };
+        PaceReport {
+            bytes: std::array::from_fn(|i| own.bytes[i] + speed.bytes[i]),
+            waits: own.waits + speed.waits,
+            wait_ns: own.wait_ns + speed.wait_ns,
+            ..own
+        }
+    }
+
+    fn report_alone(&self) -> PaceReport {
         PaceReport {
             budget_bytes_per_s: self.budget.get(),
             depth_milli: self.depth.get().into(),
@@ -112,7 +153,8 @@ impl Pace {
             return false;
         }
         let now_ns = self.clock.now_ns();
-        self.depth.foreground.is_reading(now_ns) && !self.depth.is_hurried(now_ns)
+        (self.depth.foreground.is_reading(now_ns) || self.depth.log.is_reading(now_ns))
+            && !self.depth.is_hurried(now_ns)
     }
 
     /// Books bytes of background work.
@@ -121,6 +163,24 @@ impl Pace {
         let now_ns = self.clock.now_ns();
         self.depth.works(now_ns);
         self.budget.charge(now_ns, bytes);
+    }
+
+    /// Does what background work waits for, and books how long that took.
+    fn waited<T>(&self, bytes: u64, work: impl FnOnce() -> T) -> T {
+        let begun_ns = self.clock.now_ns();
+        let out = work();
+        self.load.worked(bytes, self.clock.now_ns().saturating_sub(begun_ns));
+        out
+    }
+
+    /// Writes to the log on this disk, durably: background work there makes room for that, as it does for reads.
+    fn logs(&self, file: &dyn InPlaceFile, data: &AlignedBuf, offset: u64) -> base::Result<()> {
+        // What is long takes longer, and says nothing.
+        let begun = self.read_begins().filter(|_| data.len() <= PIECE_BYTES);
+        let written = file.write_durable(data, offset);
+        let late_ns = begun.map_or(0, |begun| self.depth.log_ends(begun, self.clock.now_ns()));
+        self.load.logged(data.len() as u64, late_ns);
+        written
     }
 
     /// Does as many of `wanted` pieces as may be at the device at once, at least one, as soon as they may.

@@ -58,7 +58,8 @@ impl Location {
     pub fn metered(env: &Env, dir: &Path) -> Location {
         let meter = Arc::new(Meter::new(dir));
         let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
-        let pace = Arc::new(Pace::new(&env.clock));
+        let on_two = env.fs.disks(dir).is_some();
+        let pace = Arc::new(if on_two { Pace::of_two(&env.clock) } else { Pace::new(&env.clock) });
         let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone() });
         Location { fs, dir: dir.to_owned(), meter, pace }
     }

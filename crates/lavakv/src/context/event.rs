@@ -78,6 +78,17 @@ pub struct DamagedFile {
     pub error: Error,
 }
 
+/// Why other levels than before are to be on the speed disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeedMove {
+    /// Work waits longer on the capacity disk than it would on the speed disk.
+    CapacityIsBusy,
+    /// Work waits longer on the speed disk than it would on the capacity disk, or the log waits for it.
+    SpeedIsBusy,
+    /// There is no room on the speed disk beside what the log needs.
+    NoRoom,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -140,6 +151,13 @@ pub enum Event {
     ReadUpToDamage {
         /// What is wrong, and where.
         errors: Vec<Error>,
+    },
+    /// Other levels than before are to be on the speed disk (`Options::speed_moving`).
+    SpeedLevels {
+        /// How many, from level 0 on, in thousandths: 2,500 are the first two levels and half of the tables of the next one.
+        milli: u32,
+        /// Why.
+        why: SpeedMove,
     },
     /// A background job failed.
     BackgroundError {

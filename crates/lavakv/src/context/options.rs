@@ -76,6 +76,13 @@ pub struct Options {
     /// ([`crate::Statistics::speed_values_elsewhere`]); what survives their collection is in the directory. More than 0 is refused for a store without a
     /// second disk. What is on either disk stays there until it is collected. Default: 0, none.
     pub speed_values_bytes_max: u64,
+    /// How many levels are on the second disk follows what is measured, up to [`Options::speed_levels`]: it begins with the log alone, and tables go up and down while
+    /// the store is open, where they wait less, and so that the log has its room. With `speed_levels` 0 whatever is there goes to the directory. Default:
+    /// false, new tables of all these levels are made there.
+    pub speed_moving: bool,
+    /// How often it is looked whether it should move. Default: 1 s; less is for tests.
+    #[doc(hidden)]
+    pub speed_look: Duration,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -137,6 +144,8 @@ impl Default for Options {
             speed: None,
             speed_levels: 0,
             speed_values_bytes_max: 0,
+            speed_moving: false,
+            speed_look: Duration::from_secs(1),
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,

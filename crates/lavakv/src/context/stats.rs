@@ -86,6 +86,18 @@ counters! {
     speed_values,
     /// Those that belong there and were made in the directory, since the speed disk had no room for them, or as many as it may have.
     speed_values_elsewhere,
+    /// Times that the speed disk refused a file for which it had said that it had room: for ten seconds nothing but the log goes there.
+    speed_refusals,
+    /// Levels whose tables are to be on the speed disk now, in thousandths.
+    speed_levels_milli,
+    /// Times that this was changed by what was measured (`speed_moving`).
+    speed_pointer_moves,
+    /// Tables that went to the speed disk, as they are.
+    speed_tables_moved_up,
+    /// Tables that went from there to the directory.
+    speed_tables_moved_down,
+    /// Bytes of both.
+    speed_bytes_moved,
     /// Pieces that compactions were merged in, at least one each; moves have none. More than one are merged by several threads.
     compaction_pieces,
     /// Compactions that level 0 waited for, because the levels below it were full (compaction policy `vlsm`).

@@ -103,13 +103,19 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
 
 /// What the file is, if it is one of the store's: in its directory, or on its second disk, where errors name what lies there.
 pub(crate) fn kind_of(context: &Context, path: &Path) -> Option<FileKind> {
-    let (parent, kind) = (path.parent()?, names::parse(path.file_name()?.to_str()?)?);
+    let (kind, parent) = (names::parse(path.file_name()?.to_str()?)?, path.parent()?);
     let is_there = || {
-        let disks = context.env.fs.disks(&context.dir);
-        let is_of_it = kind.is_of_speed_disk() && disks.is_some_and(|disks| disks.speed_dir == parent);
-        is_of_it && !base::canary::is("damage-on-the-speed-disk-stops-the-store")
+        kind.is_of_speed_disk()
+            && is_on_speed_disk(context, path)
+            && !base::canary::is("damage-on-the-speed-disk-stops-the-store")
     };
     (parent == context.dir || is_there()).then_some(kind)
+}
+
+/// True if the path is one of the second disk's own.
+pub(crate) fn is_on_speed_disk(context: &Context, path: &Path) -> bool {
+    let disks = context.env.fs.disks(&context.dir);
+    disks.is_some_and(|disks| path == disks.speed_dir || path.parent() == Some(&disks.speed_dir))
 }
 
 /// The number of a file of data of the store.

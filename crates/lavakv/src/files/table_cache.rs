@@ -39,9 +39,14 @@ impl TableCache {
 
     /// Forgets a file that is about to be removed.
     pub fn forget(&self, number: u64) {
-        self.open.forget(number);
+        [Volume::DIRECTORY, Volume::SPEED].iter().for_each(|volume| self.open.forget(key(*volume, number)));
         self.quarantine.forget(number);
         self.cache.remove_file(number);
+    }
+
+    /// Closes the file of a table that has gone to another disk: who reads it from now on reads it there.
+    pub fn close(&self, file: &FileMeta) {
+        self.open.forget(key(file.volume, file.number));
     }
 
     fn open_file(&self, volume: Volume, name: &str) -> Result<Arc<dyn ReadFile>> {
@@ -98,7 +103,7 @@ impl TableCache {
 
     /// The open table of `file`, with bytes from a source.
     pub fn table_from<S: Source>(&self, file: &FileMeta, source: &mut S) -> Result<Arc<Ksst>, S::Stop> {
-        match self.open.find(file.number, || self.open_table(file, source))? {
+        match self.open.find(key(file.volume, file.number), || self.open_table(file, source))? {
             OpenFile::Table(table) => Ok(table),
             _ => Err(another_kind(&self.context.dir, file.number).into()),
         }
@@ -109,6 +114,13 @@ impl TableSource for TableCache {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         self.table_from(file, &mut ReadCounters::default())
     }
+}
+
+/// What a file is open under. A table that has gone to another disk has two files for a while, one for readers of older versions; all others are
+/// of the directory.
+fn key(volume: Volume, number: u64) -> u64 {
+    const { assert!(version::NUMBER_MAX < 1 << 62) };
+    number | (u64::from(volume.0) & 3) << 62
 }
 
 /// File numbers are never used twice, so one of the references to this file is wrong.

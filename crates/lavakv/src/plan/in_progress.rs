@@ -4,6 +4,7 @@
 //! ends: see `work::jobs::claim`.
 
 use super::log_load::LogLoad;
+use super::moves::Moving;
 use super::requests::Requests;
 use super::scrub::Turn;
 use base::{HashMap, SeqNo};
@@ -28,6 +29,8 @@ pub(crate) struct Running {
     pub relocation: bool,
     /// Collections of vSSTs, all families.
     pub collections: usize,
+    /// A table goes to the other disk.
+    pub moves: bool,
 }
 
 impl Running {
@@ -43,7 +46,7 @@ impl Running {
 
     /// True if a job runs, but for the scrub.
     pub fn is_any(&self) -> bool {
-        self.log || self.makes_room()
+        self.log || self.moves || self.makes_room()
     }
 }
 
@@ -63,6 +66,8 @@ pub(crate) struct Learned {
     pub abandoned: HashMap<u64, u64>,
     /// Tables in which a compaction may have kept entries for snapshots, with their sequences.
     pub retained: HashMap<u64, Vec<SeqNo>>,
+    /// Which tables are to be on which of two disks.
+    pub moving: Moving,
 }
 
 /// A compaction in pieces, which several threads may merge.

@@ -6,11 +6,15 @@
 
 use super::answer::{Collection, Compact, Flushed, Notes};
 use super::facts::Facts;
+use super::moves::{self, Wanted};
 use super::slots::Slots;
 use super::{collection, compaction, relocation};
+use crate::tree::family::Family;
 use crate::tree::summary::Pressure;
 use base::SeqNo;
+use std::sync::Arc;
 use store::run::JobClass;
+use version::FileMeta;
 
 /// What is to be done.
 pub(crate) enum Plan {
@@ -24,6 +28,8 @@ pub(crate) enum Plan {
     Help(u64),
     /// A collection.
     Collect(Box<Collection>),
+    /// A table goes to the other disk.
+    Move(Arc<Family>, Arc<FileMeta>, Wanted),
     /// A pass of the scrub.
     Scrub,
 }
@@ -45,6 +51,11 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     }
     if let Some(plan) = within_slots(facts, below, notes) {
         return Some(plan);
+    }
+    if JobClass::Move < below
+        && let Some((family, table, wanted)) = moves::pick(facts)
+    {
+        return Some(Plan::Move(family, table, wanted));
     }
     let scrubs = JobClass::Scrub < below && facts.options().scrub_bytes_per_s > 0;
     (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)

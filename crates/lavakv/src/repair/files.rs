@@ -6,6 +6,7 @@
 
 use base::{HashMap, Result, Uid};
 use io::{Access, Env, ReadFile};
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use table::salvage::{self, Kind};
@@ -35,6 +36,8 @@ impl Place {
 pub(super) struct Files {
     /// Those that say what they are.
     pub known: HashMap<Uid, (Kind, Place)>,
+    /// Of those that are there twice, since they were on their way to another disk, the other one.
+    copies: HashMap<Uid, Place>,
     /// Those that do not, and all others too, by their names.
     pub named: HashMap<FileKind, Place>,
     /// Of those in `named` the ones that say nothing.
@@ -46,6 +49,14 @@ impl Files {
     pub fn have_keys(&self) -> bool {
         let is_of_keys = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Tail(_));
         self.named.keys().any(is_of_keys)
+    }
+
+    /// Where a file is that a manifest names: of two copies the one that has this name, since the other one may not be whole.
+    pub fn place_of(&self, uid: Uid, kind: FileKind) -> Option<&Place> {
+        let (_, first) = self.known.get(&uid)?;
+        let name = kind.to_string();
+        let is_named = |place: &&Place| place.path.file_name().is_some_and(|file| file == name.as_str());
+        Some(self.copies.get(&uid).filter(is_named).unwrap_or(first))
     }
 }
 
@@ -63,7 +74,10 @@ pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
             match end_of(env, &place)? {
                 Some((what, uid, len)) => {
                     let place = Place { len, ..place.clone() };
-                    files.known.entry(uid).or_insert((what, place));
+                    match files.known.entry(uid) {
+                        Entry::Vacant(entry) => drop(entry.insert((what, place))),
+                        Entry::Occupied(_) => drop(files.copies.insert(uid, place)),
+                    }
                 }
                 None => files.silent.push(kind),
             }

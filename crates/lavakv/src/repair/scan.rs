@@ -134,8 +134,8 @@ impl Found {
     /// A table that the manifest names.
     fn take_listed(&mut self, env: &Env, dir: &Path, family: FamilyId, meta: &FileMeta) {
         let path = dir.join(meta.kind().to_string());
-        let place = match self.files.known.get(&meta.uid) {
-            Some((_, place)) => Ok(place.clone()),
+        let place = match self.files.place_of(meta.uid, meta.kind()) {
+            Some(place) => Ok(place.clone()),
             None => match self.files.named.get(&meta.kind()) {
                 Some(place) => Ok(Place { len: place.len.min(meta.len), ..place.clone() }),
                 None => Err(Error::corruption("a table that the manifest names is missing").at_file(&path)),

@@ -38,12 +38,14 @@ pub(crate) struct Part {
     pub retired: Vec<DataFile>,
     /// The files that were made for it.
     pub created: Vec<(u64, PathBuf)>,
+    /// Copies of tables that go on under their numbers, if they are not the family's after all.
+    pub copied: Vec<PathBuf>,
 }
 
 impl Part {
     pub fn new(family: &Arc<Family>) -> Part {
-        let (flushed, retired, created) = (Vec::new(), Vec::new(), Vec::new());
-        Part { family: family.clone(), flushed, flushed_bytes: 0, retired, created }
+        let (flushed, retired, created, copied) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Part { family: family.clone(), flushed, flushed_bytes: 0, retired, created, copied }
     }
 }
 
@@ -109,7 +111,10 @@ impl Tree {
         for (part, outcome) in parts.into_iter().zip(&outcomes) {
             match outcome {
                 Installed::Whole => self.files.obsolete.add(part.retired),
-                Installed::Overtaken | Installed::Dropped => self.remove_outputs(&part.created),
+                Installed::Overtaken | Installed::Dropped => {
+                    self.remove_outputs(&part.created);
+                    part.copied.iter().for_each(|path| drop(self.context.env.fs.remove(path)));
+                }
             }
         }
         Ok(outcomes)
@@ -220,8 +225,13 @@ impl Tree {
     /// list.
     pub fn remove_obsolete(&self) -> Result<()> {
         let mut outcome = Ok(());
+        let living = self.files.manifest.state();
         for file in self.files.obsolete.take_ready() {
-            self.forget(file.number());
+            match &file {
+                // The table is on the other disk now, under its number.
+                DataFile::Table(meta) if living.table(meta.number).is_some() => self.files.tables.close(meta),
+                _ => self.forget(file.number()),
+            }
             if let Err(e) = self.files.remove(&file.kind().to_string()) {
                 self.files.obsolete.add([file]);
                 outcome = outcome.and(Err(e));

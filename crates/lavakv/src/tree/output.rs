@@ -4,8 +4,8 @@ use super::{Tree, disk, speed_values};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting};
-use base::Result;
 use base::range_del::FragmentedRangeTombstones;
+use base::{ErrorKind, Result};
 use io::{AppendFile, CreateOptions};
 use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
 use std::path::PathBuf;
@@ -36,7 +36,8 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let tree = self.tree;
         let options = self.family.options();
         let number = tree.files.manifest.allocate_file_number();
-        let volume = disk::of_new_table(tree, self.level, self.expected_len.max(options.file_bytes));
+        let volume =
+            disk::of_new_table(tree, (self.level, number), self.expected_len.max(options.file_bytes));
         let path = tree.context.path(&FileKind::of_table(number, volume == Volume::SPEED).to_string());
         let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
         let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
@@ -85,7 +86,7 @@ impl VsstFiles {
     /// The file, on the disk that is the one for its class, or in the directory.
     fn begin(&self, number: u64, class: VsstClass) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
         let (tree, stats) = (&*self.tree, &self.tree.context.stats);
-        let create = |volume| {
+        let create = |volume| -> Result<_> {
             let kind = FileKind::of_values(number, volume == Volume::SPEED);
             let path = tree.context.path(&kind.to_string());
             let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
@@ -96,9 +97,7 @@ impl VsstFiles {
         let volume = speed_values::of_new_file(tree, class, expected_len, options.file_bytes);
         if volume == Volume::SPEED {
             match create(volume) {
-                Err(e) if speed_values::is_refusal(tree, &e) => {
-                    tree.speed_refusals.refused_at(tree.context.now_ns());
-                }
+                Err(e) if e.kind() == ErrorKind::NoSpace => tree.speed.refused(&tree.context),
                 created => {
                     stats.speed_values.add(u64::from(created.is_ok()));
                     return created;
@@ -152,7 +151,11 @@ pub(crate) fn identity(
 
 /// The tables that were given up last and wait for their readers, ascending.
 fn gone(tree: &Tree) -> Vec<u64> {
-    let table = |file: &DataFile| matches!(file, DataFile::Table(_)).then(|| file.number());
+    // One that has gone to another disk is not gone.
+    let living = tree.files.manifest.state();
+    let is_gone =
+        |file: &DataFile| matches!(file, DataFile::Table(_)) && living.table(file.number()).is_none();
+    let table = |file: &DataFile| is_gone(file).then(|| file.number());
     let mut numbers = tree.files.obsolete.latest(NOTED_GONE_MAX, table);
     numbers.sort_unstable();
     numbers

@@ -9,39 +9,13 @@
 //! What is there is not counted along the way: the directory of the disk is listed before each file is begun, with files of jobs under way and
 //! those that readers still hold. The manifest says of each file where it is, and nothing moves it.
 //!
-//! A disk may refuse what it has told room for: a quota, or somebody else who writes there. Then the job fails that met it, and [`Refusals`] has what
-//! it writes the next time made in the directory.
+//! A disk may refuse what it has told room for: a quota, or somebody else who writes there. Then the job fails that met it, and for a
+//! while nothing is made there ([`super::speed_tables`]).
 
 use super::{Tree, disk};
-use base::{Error, ErrorKind};
-use std::path::Path;
-use store::commit::Lane;
-use store::context::Counter;
 use store::speed::SpeedSpace;
 use store::volumes::Volume;
 use version::VsstClass;
-
-/// For so long nothing is made on a disk that has refused something for want of room.
-const REFUSAL_NS: u64 = 30_000_000_000;
-
-/// When the speed disk last had no room for a file in spite of what it told.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    /// In clock nanoseconds: from then on the disk is asked again. A hint, and no more: one who reads what was before makes a file that may be refused as well.
-    until_ns: Counter,
-}
-
-impl Refusals {
-    /// There was no room.
-    pub fn refused_at(&self, now_ns: u64) {
-        self.until_ns.max(now_ns.saturating_add(REFUSAL_NS));
-    }
-
-    /// True for some time after that.
-    pub fn are_recent(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns.get()
-    }
-}
 
 /// Where a file of values of this class is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
 pub(crate) fn of_new_file(tree: &Tree, class: VsstClass, expected_len: u64, table_bytes: u64) -> Volume {
@@ -58,40 +32,13 @@ pub(crate) fn of_new_file(tree: &Tree, class: VsstClass, expected_len: u64, tabl
 
 fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64) -> bool {
     let (context, options) = (&tree.context, &tree.context.options);
-    if tree.speed_refusals.are_recent(context.now_ns()) {
+    if tree.speed.is_refusing(context.now_ns()) {
         return false;
     }
     // A disk that does not say what it has is about to say worse.
     let Ok(Some(space)) = SpeedSpace::of(&context.env, &context.dir) else { return false };
-    let log_bytes = tree.space.gauges.log_bytes(Lane::FIRST);
     let table_bytes = if options.speed_levels > 0 { table_bytes } else { 0 };
-    let wanted = disk::wanted_bytes(options, log_bytes, table_bytes).saturating_add(expected_len);
+    let wanted = disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len);
     space.available_bytes >= wanted
         && space.value_bytes.saturating_add(expected_len) <= options.speed_values_bytes_max
-}
-
-/// True if an error is that of the speed disk, which had no room for a file of values.
-pub(crate) fn is_refusal(tree: &Tree, error: &Error) -> bool {
-    let Some(disks) = tree.context.env.fs.disks(&tree.context.dir) else { return false };
-    let is_there = |path: &Path| {
-        let kind = crate::files::damaged::kind_of(&tree.context, path);
-        path.parent() == Some(&disks.speed_dir) && kind.is_some_and(|kind| kind.values().is_some())
-    };
-    error.kind() == ErrorKind::NoSpace && error.file().is_some_and(is_there)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_remembered_for_a_time() {
-        let refusals = Refusals::default();
-        assert!(!refusals.are_recent(0));
-        refusals.refused_at(7);
-        assert!(refusals.are_recent(7) && refusals.are_recent(REFUSAL_NS + 6));
-        assert!(!refusals.are_recent(REFUSAL_NS + 7));
-        refusals.refused_at(u64::MAX);
-        assert!(refusals.are_recent(u64::MAX - 1));
-    }
 }

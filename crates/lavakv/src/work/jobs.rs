@@ -6,11 +6,13 @@
 pub(crate) mod claim;
 pub(crate) mod cleanup;
 pub(crate) mod compaction;
+mod disks;
 pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_cold;
 pub(crate) mod log;
 pub(crate) mod metrics_file;
+pub(crate) mod moves;
 pub(crate) mod relocation;
 pub(crate) mod scrub;
 pub(crate) mod seen;
@@ -19,12 +21,14 @@ mod verdict;
 
 use crate::context::Context;
 use crate::context::drain::Drain;
+use crate::context::event::Event;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
 use crate::plan::answer::Notes;
 use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::InProgressSet;
+use crate::plan::moves as moving;
 use crate::plan::next::{Plan, next};
 use crate::plan::quiet::Quiet;
 use crate::plan::room::output_bytes;
@@ -116,7 +120,9 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     if duty != Duty::Log {
         jobs.tree.look_for_space();
     }
+    let seen_now = if duty == Duty::Log { None } else { disks::look(jobs) };
     let mut set = lock(&jobs.in_progress);
+    let moved = seen_now.and_then(|seen| see_disks(jobs, &mut set, seen));
     let log = duty.includes(JobClass::Log) && JobClass::Log < below && !set.running.log && log::wanted(jobs);
     let claimed = if log && !jobs.log.gives_way() {
         Some(log::claim(jobs, &mut set))
@@ -133,7 +139,18 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
         plan.and_then(|plan| claim(jobs, &mut set, plan))
     };
     drop(set);
+    moved.iter().for_each(|event| jobs.context.tell(event));
     claimed.map(|start| start())
+}
+
+/// Takes in what was seen of two disks. What is to be told of it.
+fn see_disks(jobs: &Jobs, set: &mut InProgressSet, seen: moving::Seen) -> Option<Event> {
+    let moving = &mut set.learned.moving;
+    let why = moving.see(seen);
+    jobs.tree.speed.set_pointer(&jobs.context, moving.pointer());
+    let why = why?;
+    jobs.context.stats.speed_pointer_moves.add(1);
+    Some(Event::SpeedLevels { milli: moving.pointer(), why })
 }
 
 /// Claims what a plan works on. `None` if it cannot be had after all.
@@ -144,6 +161,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
         Plan::Compact(compact) => compaction::claim(jobs, set, compact),
         Plan::Help(job) => compaction::help(set, job),
         Plan::Collect(collection) => gc::claim(jobs, set, *collection),
+        Plan::Move(family, table, wanted) => Some(moves::claim(jobs, set, (family, table, wanted))),
         Plan::Scrub => Some(scrub::claim(jobs, set)),
     }
 }
@@ -184,7 +202,7 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     if let Some(compaction) = set.manual.take_if(|compaction| nobody && !fits(jobs, family, compaction)) {
         // Nobody is about to make room for it: the caller is told, and it is given up.
         set.give_back(&compaction);
-        jobs.context.health.no_space_at(jobs.context.now_ns());
+        jobs.context.health.no_space_at(jobs.context.now_ns(), None);
         return false;
     }
     // One at a time: the walk asks where things are only when its last step is done.
@@ -210,17 +228,26 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while. Nor is the
 /// scrub.)
 pub(crate) fn is_idle(jobs: &Jobs) -> bool {
+    let seen_now = disks::look(jobs);
     let mut set = lock(&jobs.in_progress);
+    let moved = seen_now.and_then(|seen| see_disks(jobs, &mut set, seen));
+    let is_idle = is_idle_under(jobs, &mut set);
+    drop(set);
+    moved.iter().for_each(|event| jobs.context.tell(event));
+    is_idle
+}
+
+fn is_idle_under(jobs: &Jobs, set: &mut InProgressSet) -> bool {
     if set.running.is_any() || set.manual.is_some() || log::wanted(jobs) {
         return false;
     }
     let mut notes = Notes::default();
-    let seen = Seen::new(jobs, &set);
+    let seen = Seen::new(jobs, set);
     let plan = next(&seen, JobClass::Scrub, &mut notes);
     // What a checkpoint holds back is still to be flushed.
     let idle = plan.is_none() && seen.is_flushed();
     // Nothing is started: how many may run is not moved by being asked.
-    take_note(&mut set, Notes { gc_slots: None, ..notes });
+    take_note(set, Notes { gc_slots: None, ..notes });
     idle
 }
 

@@ -18,6 +18,7 @@ mod handles;
 mod held_sync;
 mod iterators;
 mod large_values;
+mod moving_tables;
 mod multi_get;
 mod open_files;
 mod other_engines;

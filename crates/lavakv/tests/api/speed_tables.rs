@@ -296,18 +296,74 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     assert!(before.speed_tables > 0 && before.speed_tables_elsewhere == 0, "{before:?}");
     fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(".ksst-1").sticky());
     fill(&db, &mut model, 200..220, 1);
-    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::NoSpace);
-    assert_eq!(contents(&db), model);
-    fast.set_capacity(Some(small().wal_bytes_max));
-    sim.advance_ns(500_000_000);
+    // The disk still says that it has room.
     db.flush().unwrap();
-    assert!(db.stats().speed_tables_elsewhere > 0, "{:?}", db.stats());
-    fill(&db, &mut model, 0..100, 2);
+    let stats = db.stats();
+    assert!(stats.speed_refusals == 1 && stats.speed_tables_elsewhere > 0, "{stats:?}");
+    assert_eq!((stats.background_errors, before.background_errors), (1, 0), "it is told");
     assert_eq!(contents(&db), model);
+    fill(&db, &mut model, 0..100, 2);
+    db.flush().unwrap();
+    assert_eq!(contents(&db), model);
+    assert_eq!(db.stats().speed_refusals, 1, "it is not asked again");
+    // Nothing was taken of what is kept for jobs in the directory.
+    assert!(sim.env().fs.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.ends_with(".room")));
+    // After a while it is asked, and refuses, and is asked again when it has room.
+    sim.advance_ns(11_000_000_000);
+    fill(&db, &mut model, 0..100, 3);
+    db.flush().unwrap();
+    assert_eq!(db.stats().speed_refusals, 2);
+    fast.clear_faults();
+    sim.advance_ns(11_000_000_000);
+    let tables = db.stats().speed_tables;
+    fill(&db, &mut model, 0..100, 4);
+    db.flush().unwrap();
+    assert!(db.stats().speed_tables > tables && db.stats().speed_refusals == 2);
     assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
     let db = Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap();
     assert_eq!(contents(&db), model);
+}
+
+/// A flush for which there is no room anywhere says which disk refused it.
+#[test]
+fn a_flush_that_finds_no_room_names_the_disk() {
+    let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    let append = |part| FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(part).sticky();
+    fast.inject(append(".ksst-1"));
+    sim.inject(append(".ksst"));
+    fill(&db, &mut model, 0..20, 0);
+    let refusal = db.flush().unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::NoSpace, "{refusal}");
+    assert!(
+        refusal.file().is_some_and(|file| file.starts_with(DIR) && file.extension().is_some()),
+        "{refusal}"
+    );
+    assert!(refusal.cause().is_some(), "{refusal}");
+    sim.clear_faults();
+    sim.advance_ns(500_000_000);
+    db.flush().unwrap();
+    assert_eq!(contents(&db), model);
+}
+
+/// A table there that a job cannot read is set aside like any other, and the store goes on.
+#[test]
+fn a_table_that_a_job_cannot_read_is_set_aside() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, _) = store(16);
+    let name = tables(&sim.env(), SPEED).remove(0);
+    let db = open(&sim, 1);
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path(&name).sticky());
+    // The walk ends where a table is set aside.
+    let _ = db.compact_range(db.default_column_family(), None, None);
+    let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+    assert_eq!(told, [name]);
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
 }
 
 /// A bit of a table there that has flipped is damage like any other, named with its disk.

@@ -88,6 +88,16 @@ impl InProgress {
         self.vssts.contains(&number)
     }
 
+    /// A table is about to change its disk; false if a running compaction reads it. It must not last: whatever meets the table waits.
+    pub fn claim_table(&mut self, number: u64) -> bool {
+        self.files.insert(number) || base::canary::is("moves-tables-that-are-compacted")
+    }
+
+    /// It has.
+    pub fn release_table(&mut self, number: u64) {
+        self.files.remove(&number);
+    }
+
     /// Garbage collection begins to rewrite a vSST; false if a running job does already.
     pub fn claim_vsst(&mut self, number: u64) -> bool {
         self.vssts.insert(number)

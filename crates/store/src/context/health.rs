@@ -21,8 +21,17 @@ pub struct Health {
     no_space: AtomicBool,
     /// When jobs are tried again, in clock nanoseconds.
     retry_at_ns: AtomicU64,
-    /// Since a job last wrote successfully: how often jobs met what passes, and what it was.
-    busy: Mutex<Option<(u32, Error)>, rank::HealthBusy>,
+    /// What jobs met since one of them last wrote successfully.
+    met: Mutex<Met, rank::HealthBusy>,
+}
+
+/// What jobs met that passes.
+#[derive(Debug, Default)]
+struct Met {
+    /// How often it was what passes by itself, and what it was the last time.
+    busy: Option<(u32, Error)>,
+    /// Where there was no room, the last time.
+    no_space: Option<Error>,
 }
 
 /// How long jobs wait after one of them found no room, or no descriptor, or the like.
@@ -100,9 +109,9 @@ impl Health {
 
     /// A job met what passes.
     pub fn busy_at(&self, now_ns: u64, error: &Error) {
-        let mut busy = lock(&self.busy);
-        let tries = busy.as_ref().map_or(0, |(tries, _)| *tries);
-        *busy = Some((tries.saturating_add(1), error.clone()));
+        let mut met = lock(&self.met);
+        let tries = met.busy.as_ref().map_or(0, |(tries, _)| *tries);
+        met.busy = Some((tries.saturating_add(1), error.clone()));
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
     }
 
@@ -111,8 +120,8 @@ impl Health {
         if !self.must_wait(now_ns) {
             return None;
         }
-        let busy = lock(&self.busy);
-        busy.as_ref().filter(|(tries, _)| *tries >= BUSY_TRIES).map(|(_, error)| error.clone())
+        let met = lock(&self.met);
+        met.busy.as_ref().filter(|(tries, _)| *tries >= BUSY_TRIES).map(|(_, error)| error.clone())
     }
 
     /// True if jobs cannot write: for want of room, or of what should have passed by now.
@@ -120,10 +129,16 @@ impl Health {
         self.out_of_space() || self.held_up(now_ns).is_some()
     }
 
-    /// A job found no room: jobs that write wait a while.
-    pub fn no_space_at(&self, now_ns: u64) {
+    /// A job found no room: jobs that write wait a while. `why`: what refused it, if something did.
+    pub fn no_space_at(&self, now_ns: u64, why: Option<&Error>) {
+        lock(&self.met).no_space = why.cloned();
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
         self.no_space.store(true, Ordering::Release);
+    }
+
+    /// What refused a job for want of room, the last time, if jobs still wait for that.
+    pub fn no_space_error(&self) -> Option<Error> {
+        lock(&self.met).no_space.clone().filter(|_| self.out_of_space())
     }
 
     /// There may be room for the next try.
@@ -134,7 +149,7 @@ impl Health {
     /// A job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);
-        *lock(&self.busy) = None;
+        *lock(&self.met) = Met::default();
         self.retry_at_ns.store(0, Ordering::Release);
     }
 }

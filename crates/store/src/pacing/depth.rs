@@ -53,6 +53,8 @@ pub struct Depth {
     hurry_until_ns: AtomicU64,
     /// How long reads in the foreground take.
     pub foreground: Foreground,
+    /// How long writes of the log take, on the disk that carries it beside other things.
+    pub log: Foreground,
 }
 
 impl Depth {
@@ -64,6 +66,7 @@ impl Depth {
             worked_ns: AtomicU64::new(0),
             hurry_until_ns: AtomicU64::new(0),
             foreground: Foreground::default(),
+            log: Foreground::default(),
         }
     }
 
@@ -129,9 +132,19 @@ impl Depth {
 
     /// It has ended.
     pub fn read_ends(&self, read: ReadBegun, now_ns: u64) {
-        let was_alone = read.idle == Some(self.worked_ns.load(Relaxed));
-        let took_ns = now_ns.saturating_sub(read.at_ns);
-        if let Some(judgement) = self.foreground.took(took_ns, now_ns, was_alone) {
+        self.ends(&self.foreground, read, now_ns);
+    }
+
+    /// A write of the log has ended, which began as a read does. By how much it was later than one that is alone, nanoseconds.
+    pub fn log_ends(&self, write: ReadBegun, now_ns: u64) -> u64 {
+        let (usual_ns, took_ns) = (self.log.usual_ns(), now_ns.saturating_sub(write.at_ns));
+        self.ends(&self.log, write, now_ns);
+        if usual_ns == 0 { 0 } else { took_ns.saturating_sub(usual_ns) }
+    }
+
+    fn ends(&self, of: &Foreground, begun: ReadBegun, now_ns: u64) {
+        let was_alone = begun.idle == Some(self.worked_ns.load(Relaxed));
+        if let Some(judgement) = of.took(now_ns.saturating_sub(begun.at_ns), now_ns, was_alone) {
             self.follow(judgement);
         }
     }

@@ -2,15 +2,17 @@
 //! foreground are timed.
 //!
 //! Files of data are tables, files of values, and those of other engines. Everything else passes as it is: who writes the log or the
-//! manifest has others waiting for him, and writes little.
+//! manifest has others waiting for him, and writes little. Of two disks each has its own pace; on the second one the durable writes of the log are timed like
+//! reads of the foreground, since there is other work beside them.
 
 use super::traffic;
 use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem, FsSpace, InPlaceFile,
-    Metadata, PacedFile, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+    Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem, FsSpace,
+    InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest, ScratchFile,
+    SyncKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -24,37 +26,57 @@ pub struct PacedFs {
     pub pace: Arc<Pace>,
 }
 
-/// True for tables, files of values, and what other engines keep.
-fn is_data(path: &Path) -> bool {
-    let kind = path.file_name().and_then(|name| name.to_str()).and_then(names::parse);
-    kind.is_some_and(|kind| kind.data().is_some() || matches!(kind, FileKind::Engine { .. }))
+fn kind_of(path: &Path) -> Option<FileKind> {
+    path.file_name().and_then(|name| name.to_str()).and_then(names::parse)
+}
+
+impl PacedFs {
+    /// The pace of the disk that a file of data is on: tables, files of values, and what other engines keep. `None`: it is none.
+    fn pace_of(&self, path: &Path) -> Option<Arc<Pace>> {
+        let is_data = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Engine { .. });
+        let kind = kind_of(path).filter(is_data)?;
+        let speed = self.pace.of_speed_disk().filter(|_| kind.is_of_speed_disk());
+        Some(speed.unwrap_or(&self.pace).clone())
+    }
+
+    /// A group of the log, timed if it lies beside other work on the second disk.
+    fn timed(&self, path: &Path, inner: Arc<dyn InPlaceFile>) -> Arc<dyn InPlaceFile> {
+        match self.pace.of_speed_disk() {
+            Some(pace) if matches!(kind_of(path), Some(FileKind::Log(_))) => {
+                Arc::new(TimedLog { inner, pace: pace.clone() })
+            }
+            _ => inner,
+        }
+    }
 }
 
 impl FileSystem for PacedFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        if !is_data(path) {
-            return self.inner.create(path, options);
-        }
+        let Some(pace) = self.pace_of(path) else { return self.inner.create(path, options) };
         let mut options = *options;
-        if traffic::now().is_some() && !self.pace.is_off() {
-            options.write_buffer_len = options.write_buffer_len.min(WRITE_PIECE_BYTES);
+        // Beside the log pieces are short, whether it is written now or while the file is.
+        let beside_log = self.pace.of_speed_disk().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
+        let is_short = beside_log && !base::canary::is("long-pieces-beside-the-log");
+        let piece_len = if is_short { PIECE_BYTES } else { WRITE_PIECE_BYTES };
+        if traffic::now().is_some() && !pace.is_off() {
+            options.write_buffer_len = options.write_buffer_len.min(piece_len);
             // What the page cache writes back comes in pieces, too.
-            options.sync_every = options.sync_every.min(WRITE_PIECE_BYTES as u64);
+            options.sync_every = options.sync_every.min(piece_len as u64);
         }
         let inner = self.inner.create(path, &options)?;
-        Ok(Box::new(PacedAppend { inner, pace: self.pace.clone(), unbooked: None }))
+        Ok(Box::new(PacedAppend { inner, pace, piece_len, unbooked: None }))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
         let inner = self.inner.open(path, access)?;
-        if !is_data(path) {
-            return Ok(inner);
-        }
-        Ok(Arc::new(PacedRead { inner, pace: self.pace.clone() }))
+        Ok(match self.pace_of(path) {
+            Some(pace) => Arc::new(PacedRead { inner, pace }),
+            None => inner,
+        })
     }
 
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        self.inner.create_in_place(path, len, access)
+        Ok(self.timed(path, self.inner.create_in_place(path, len, access)?))
     }
 
     fn create_in_place_unzeroed(
@@ -63,11 +85,11 @@ impl FileSystem for PacedFs {
         len: u64,
         access: Access,
     ) -> Result<Arc<dyn InPlaceFile>> {
-        self.inner.create_in_place_unzeroed(path, len, access)
+        Ok(self.timed(path, self.inner.create_in_place_unzeroed(path, len, access)?))
     }
 
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        self.inner.open_in_place(path, access)
+        Ok(self.timed(path, self.inner.open_in_place(path, access)?))
     }
 
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
@@ -143,6 +165,7 @@ impl FileSystem for PacedFs {
 struct PacedAppend {
     inner: Box<dyn AppendFile>,
     pace: Arc<Pace>,
+    piece_len: usize,
     /// What background work has appended and was not booked yet.
     unbooked: Option<(Traffic, u64)>,
 }
@@ -159,12 +182,15 @@ impl AppendFile for PacedAppend {
     fn append(&mut self, mut data: &[u8]) -> Result<()> {
         let Some(traffic) = traffic::now() else { return self.inner.append(data) };
         while !data.is_empty() {
-            let room = WRITE_PIECE_BYTES - (self.inner.len() % WRITE_PIECE_BYTES as u64) as usize;
+            let room = self.piece_len - (self.inner.len() % self.piece_len as u64) as usize;
             let (now, later) = data.split_at(room.min(data.len()));
-            let inner = &mut self.inner;
+            let (inner, pace, piece_len) = (&mut self.inner, &self.pace, self.piece_len as u64);
             // What fills a piece has it written.
-            match now.len() == room && self.pace.in_pieces() {
-                true => self.pace.pass(traffic, 1, |_| inner.append(now))?,
+            match now.len() == room {
+                true if pace.in_pieces() => {
+                    pace.pass(traffic, 1, |_| pace.waited(piece_len, || inner.append(now)))?
+                }
+                true => pace.waited(piece_len, || inner.append(now))?,
                 false => inner.append(now)?,
             }
             let before = self.unbooked.map_or(0, |(_, bytes)| bytes);
@@ -190,7 +216,11 @@ impl AppendFile for PacedAppend {
     }
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
-        self.inner.sync(kind)
+        if traffic::now().is_none() {
+            return self.inner.sync(kind);
+        }
+        let (rest, inner) = (self.inner.len() % self.piece_len as u64, &mut self.inner);
+        self.pace.waited(rest, || inner.sync(kind))
     }
 
     fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
@@ -233,12 +263,13 @@ impl ReadFile for PacedRead {
                 false => inner.read_at(buf, offset),
             };
         };
-        self.pace.book(traffic, buf.len() as u64);
+        let len = buf.len() as u64;
+        self.pace.book(traffic, len);
         if !self.pace.in_pieces() {
-            return inner.read_at(buf, offset);
+            return self.pace.waited(len, || inner.read_at(buf, offset));
         }
         if buf.len() <= PIECE_BYTES {
-            return self.pace.pass(traffic, 1, |_| inner.read_at(buf, offset));
+            return self.pace.pass(traffic, 1, |_| self.pace.waited(len, || inner.read_at(buf, offset)));
         }
         let mut pieces = Pieces::default();
         pieces.cut(offset, buf, |offset, buf| ReadRequest { offset, buf });
@@ -247,9 +278,10 @@ impl ReadFile for PacedRead {
 
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         let Some(traffic) = traffic::now() else { return self.inner.read_batch(requests) };
-        self.pace.book(traffic, requests.iter().map(|r| r.buf.len() as u64).sum());
+        let len = requests.iter().map(|r| r.buf.len() as u64).sum();
+        self.pace.book(traffic, len);
         if !self.pace.in_pieces() {
-            return self.inner.read_batch(requests);
+            return self.pace.waited(len, || self.inner.read_batch(requests));
         }
         let mut pieces = Pieces::default();
         for request in requests {
@@ -278,9 +310,10 @@ impl ReadPace for Pace {
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()> {
         let Some(traffic) = traffic::now() else { return read(reads) };
-        self.book(traffic, reads.iter().map(|r| r.buf.len() as u64).sum());
+        let len = reads.iter().map(|r| r.buf.len() as u64).sum();
+        self.book(traffic, len);
         if !self.in_pieces() {
-            return read(reads);
+            return self.waited(len, || read(reads));
         }
         let mut pieces = Pieces::default();
         for one in reads {
@@ -295,7 +328,63 @@ impl ReadPace for Pace {
     }
 
     fn read_ends(&self, read: ReadBegun) {
-        self.depth.read_ends(read, self.clock.now_ns());
+        let now_ns = self.clock.now_ns();
+        self.load.read(now_ns.saturating_sub(read.at_ns));
+        self.depth.read_ends(read, now_ns);
+    }
+}
+
+/// A read of so many bytes.
+trait Piece {
+    fn len(&self) -> u64;
+}
+
+impl Piece for ReadRequest<'_> {
+    fn len(&self) -> u64 {
+        self.buf.len() as u64
+    }
+}
+
+impl Piece for FileRead<'_> {
+    fn len(&self) -> u64 {
+        self.buf.len() as u64
+    }
+}
+
+/// A group of the log beside other work.
+#[derive(Debug)]
+struct TimedLog {
+    inner: Arc<dyn InPlaceFile>,
+    pace: Arc<Pace>,
+}
+
+impl InPlaceFile for TimedLog {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn block_len(&self) -> usize {
+        self.inner.block_len()
+    }
+
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.inner.write_at(data, offset)
+    }
+
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.pace.logs(&*self.inner, data, offset)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
     }
 }
 
@@ -334,13 +423,16 @@ impl Pace {
         traffic: Traffic,
         mut pieces: &mut [R],
         read: impl Fn(&mut [R]) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<()>
+    where
+        R: Piece,
+    {
         while !pieces.is_empty() {
             let rest = std::mem::take(&mut pieces);
             let done = self.pass(traffic, rest.len(), |n| {
                 let (now, later) = rest.split_at_mut(n.min(rest.len()));
                 pieces = later;
-                read(now)
+                self.waited(now.iter().map(Piece::len).sum(), || read(now))
             });
             done?;
         }

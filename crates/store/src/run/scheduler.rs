@@ -47,6 +47,8 @@ pub enum JobClass {
     Compaction,
     /// Garbage collection.
     Gc,
+    /// Files go from one disk to the other.
+    Move,
     /// Reading everything again, to find what is damaged.
     Scrub,
     /// No work.
@@ -61,7 +63,9 @@ impl JobClass {
             JobClass::Flush => Some(Traffic::Flush),
             JobClass::L0 | JobClass::Compaction => Some(Traffic::Compaction),
             JobClass::UrgentGc | JobClass::Gc => Some(Traffic::Collection),
-            JobClass::Cleanup | JobClass::Metrics | JobClass::Scrub | JobClass::Idle => Some(Traffic::Other),
+            JobClass::Cleanup | JobClass::Metrics | JobClass::Move | JobClass::Scrub | JobClass::Idle => {
+                Some(Traffic::Other)
+            }
         }
     }
 

@@ -41,7 +41,7 @@ fn lane_of(seed: u64) -> Lane {
 /// In some runs a round is written beside others whenever it can be, in some never, and in some it changes while they run.
 fn loggers_of(seed: u64) -> Loggers {
     // In every other run one of those who wait looks for the end of a write before it sleeps, however long that takes.
-    let spin_us_max = if seed % 2 == 0 { 1000 } else { 0 };
+    let spin_us_max = if seed.is_multiple_of(2) { 1000 } else { 0 };
     let always = |writes_max| Loggers { writes_max, threads_min: 0, spin_us_max };
     [always(3), always(2), Loggers::ONE, always(0), always(0)][(seed % 5) as usize]
 }

@@ -618,6 +618,42 @@ pub(super) const CANARIES: &[Canary] = &[
         "speed_tables::a_full_speed_disk_has_the_tables_made_in_the_directory",
         "tables take the room on the speed disk that the log will need",
     ),
+    test(
+        "refusal-of-the-speed-disk-forgotten",
+        ("lavastore-lavakv", "--test api"),
+        "speed_tables::a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else",
+        "a speed disk that says that it has room and refuses a table is asked again at once, and no flush comes to its end",
+    ),
+    test(
+        "moved-table-not-synced",
+        ("lavastore-lavakv", "--test api"),
+        "moving_tables::a_crash_leaves_a_moved_table_on_one_disk",
+        "the manifest says that a table is on the other disk before its copy there is durable",
+    ),
+    test(
+        "moved-table-removed-before-its-edit",
+        ("lavastore-lavakv", "--test api"),
+        "moving_tables::a_crash_leaves_a_moved_table_on_one_disk",
+        "a table that goes to the other disk is removed from the first before the manifest says where it is",
+    ),
+    test(
+        "moves-into-the-room-of-the-log",
+        ("lavastore-lavakv", "--test api"),
+        "moving_tables::a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room",
+        "tables go to the speed disk and take the room that the log will need",
+    ),
+    test(
+        "moves-tables-that-are-compacted",
+        ("lavastore-lavakv", "--lib"),
+        "work::jobs::tests::a_table_that_is_compacted_meanwhile_does_not_move",
+        "a table changes its disk while a compaction has it as its input, which leaves the copy behind",
+    ),
+    test(
+        "long-pieces-beside-the-log",
+        ("lavastore-store", "--lib"),
+        "pacing::paced_fs::tests::each_disk_has_a_pace_of_its_own",
+        "background work writes in long pieces to the disk that carries the log, whose writes wait behind them",
+    ),
     row(
         "tables-given-back-unsynced",
         "two-disks",
@@ -647,12 +683,6 @@ pub(super) const CANARIES: &[Canary] = &[
         ("lavastore-lavakv", "--test separated"),
         "speed_values::hot_values_are_on_the_speed_disk_and_what_survives_them_is_not",
         "what survives a collection is written to the speed disk, and fills it",
-    ),
-    test(
-        "refusals-of-the-speed-disk-forgotten",
-        ("lavastore-lavakv", "--test separated"),
-        "speed_values::a_refusal_of_the_disk_stops_no_flush",
-        "a flush goes to a speed disk again and again that has refused it",
     ),
     test(
         "damage-on-the-speed-disk-stops-the-store",

@@ -168,6 +168,7 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
         Some(Plan::Collect(c)) => {
             format!("collect {}{}", c.family.id, if c.urgent { " at once" } else { "" })
         }
+        Some(Plan::Move(_, table, _)) => format!("move {}", table.number),
         Some(Plan::Scrub) => "scrub".into(),
     }
 }

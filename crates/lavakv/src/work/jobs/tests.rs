@@ -164,3 +164,41 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
     drop(held);
     db.collect_garbage(GcRequest { until_percent: Some(5) }).unwrap();
 }
+
+/// A table that a compaction took while it was copied stays where it is, and the copy goes: else the compaction would leave it behind.
+#[test]
+fn a_table_that_is_compacted_meanwhile_does_not_move() {
+    let sim = SimEnv::new(5);
+    let options = || Options { speed: Some("/fast".into()), speed_levels: 7, ..options() };
+    let db = Db::open_in(sim.env(), "/store", options()).unwrap();
+    (0..2000).for_each(|i| db.put(&key(i), &[7; 100]).unwrap());
+    db.close().unwrap();
+    let db = Db::open_in(sim.env(), "/store", Options { speed_levels: 0, speed_moving: true, ..options() })
+        .unwrap();
+    let jobs = &db.engine().jobs;
+    let mut found = None;
+    for _ in 0..100 {
+        sim.advance_ns(2_000_000_000);
+        match next_job(jobs, Duty::AllButLog, JobClass::Idle) {
+            Some(job) if job.class() == JobClass::Move => {
+                found = Some(job);
+                break;
+            }
+            Some(mut job) => while job.step().unwrap() != store::run::Progress::Done {},
+            None => {}
+        }
+    }
+    let mut job = found.expect("a table that is to go down");
+    let number = job.inputs()[0];
+    let copy = std::path::PathBuf::from(format!("/store/{}", version::names::ksst(number)));
+    job.step().unwrap();
+    assert!(sim.env().fs.exists(&copy).unwrap());
+    let family = db.default_column_family().id();
+    assert!(lock(&jobs.in_progress).of_mut(family).claim_table(number));
+    while job.step().unwrap() != store::run::Progress::Done {}
+    lock(&jobs.in_progress).of_mut(family).release_table(number);
+    assert!(!sim.env().fs.exists(&copy).unwrap() && db.stats().speed_tables_moved_down == 0);
+    drop(job);
+    assert!(db.wait_idle(std::time::Duration::from_secs(10)));
+    assert!(db.stats().speed_tables_moved_down > 0);
+}

@@ -5,14 +5,13 @@
 //!   is in doubt.
 //! * It comes from reading a file that the manifest lists: the file is set aside (`files::damaged`). A failure that says that
 //!   stored bytes are wrong and names no file sets all of the job's inputs aside.
-//! * The speed disk had no room for a file of values: the job is made again, and writes it in the directory (`tree::speed_values`).
-//! * There was no room: jobs are tried again, and what was kept for them is given up.
+//! * There was no room: jobs are tried again, and what was kept for them is given up. Where it was a file of data of the second disk, such
+//!   files are made in the directory for a while (`tree::disk`, `tree::speed_values`), and nobody waits.
 //! * Anything else poisons the store, as what was written is in doubt.
 
 use super::Jobs;
 use crate::context::event::Event;
-use crate::files::damaged::{is_of_reading, kind_of, number_of};
-use crate::tree::speed_values;
+use crate::files::damaged::{is_of_reading, is_on_speed_disk, kind_of, number_of};
 use base::{Error, ErrorKind};
 use std::path::Path;
 use store::commit::Ballast;
@@ -23,10 +22,6 @@ impl Jobs {
     pub fn job_failed(&self, error: Error, inputs: &[u64]) {
         if error.is_passing() && error.file().is_some_and(|path| self.is_thrown_away(path)) {
             self.context.health.busy_at(self.context.now_ns(), &error);
-        } else if speed_values::is_refusal(&self.tree, &error)
-            && !base::canary::is("refusals-of-the-speed-disk-forgotten")
-        {
-            self.tree.speed_refusals.refused_at(self.context.now_ns());
         } else if !self.sets_aside(&error, inputs) {
             self.judge(&error);
         }
@@ -39,7 +34,20 @@ impl Jobs {
     fn judge(&self, error: &Error) {
         match error.kind() {
             ErrorKind::NoSpace => {
-                self.context.health.no_space_at(self.context.now_ns());
+                let file = error.file();
+                let is_data = |path| {
+                    let kind = kind_of(&self.context, path);
+                    matches!(kind, Some(FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_)))
+                };
+                if file.is_some_and(is_data) {
+                    // There is another disk for what was to be there: the next try is made at once, and not there.
+                    return self.tree.speed.refused(&self.context);
+                }
+                self.context.health.no_space_at(self.context.now_ns(), Some(error));
+                if file.is_some_and(|path| is_on_speed_disk(&self.context, path)) {
+                    // What is kept for jobs is on the other disk, and would not help.
+                    return;
+                }
                 self.space.volume_is_full();
                 // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
                 self.log.files().give_ballast(Ballast::Jobs);
@@ -62,12 +70,22 @@ impl Jobs {
         }
     }
 
+    /// True if this was a table that is on the other disk now.
+    fn is_left(&self, path: &Path) -> bool {
+        let kind = kind_of(&self.context, path);
+        let number = kind.and_then(FileKind::table);
+        let table = number.and_then(|number| self.files.manifest.state().table(number).cloned());
+        table.is_some_and(|table| Some(table.kind()) != kind)
+    }
+
     /// Sets the files aside that a job's error concerns. False if there are none: then it is not damage.
     fn sets_aside(&self, error: &Error, inputs: &[u64]) -> bool {
         if !is_of_reading(error) {
             return false;
         }
         match error.file() {
+            // A file that a table has left, by a job that still read it there. It is tried again, and reads the other one.
+            Some(path) if self.is_left(path) => true,
             Some(path) => {
                 let number = number_of(&self.context, path);
                 number.is_some_and(|number| self.tree.set_aside(number, error))

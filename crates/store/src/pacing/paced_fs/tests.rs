@@ -179,3 +179,51 @@ fn under_every_schedule_all_come_to_their_end() {
     }
     assert!(waits > 20, "{waits}");
 }
+
+/// Each disk has its pace: on the one beside the log pieces are short, its writes count as somebody who is there, and what is slow on one is not on the other.
+#[test]
+fn each_disk_has_a_pace_of_its_own() {
+    let sim = SimEnv::new(9);
+    let pace = Arc::new(Pace::of_two(&sim.env().clock));
+    let speed = pace.of_speed_disk().unwrap().clone();
+    sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
+    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone() };
+    let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
+    let log = fs.create_in_place(&Path::new("/s").join(names::log(7)), 1 << 20, Access::Direct).unwrap();
+    let page = AlignedBuf::zeroed(io::PAGE);
+    log.write_durable(&page, 0).unwrap();
+    assert!(speed.in_pieces() && !pace.in_pieces(), "the log is written there");
+    assert_eq!((speed.load().log_bytes, pace.load().log_bytes), (io::PAGE as u64, 0));
+    assert_eq!(speed.load().log_late_ns, 0);
+    let data = bytes(1 << 20, 3);
+    let operations: Vec<u64> = [path(1), of_speed(2)]
+        .iter()
+        .map(|path| {
+            let _during = during(COMPACTION);
+            let before = sim.op_count();
+            write(&fs, path, &data);
+            sim.op_count() - before
+        })
+        .collect();
+    assert!(operations[0] >= 4 && operations[1] >= operations[0] + 12, "pieces of 64 KiB: {operations:?}");
+    let [slow, fast] = [pace.load(), speed.load()];
+    assert!(
+        slow.bytes == data.len() as u64 && fast.bytes == slow.bytes && fast.bytes_ns > 0,
+        "{slow:?} {fast:?}"
+    );
+    assert_eq!(pace.report().bytes, [0, 2 * data.len() as u64, 0, 0], "both together");
+    // A late write of the log is late by so much; background work there makes room, and elsewhere it does not.
+    sim.set_costs(io::sim::Costs { sync_ns: 20_000_000, ..Default::default() });
+    for _ in 0..200 {
+        log.write_durable(&page, 0).unwrap();
+        let _during = during(COMPACTION);
+        fs.open(&of_speed(2), Access::Direct).unwrap().read_at(&mut [0; 100], 0).unwrap();
+    }
+    assert!(speed.load().log_late_ns > 100 * 10_000_000, "{:?}", speed.load());
+    assert!(speed.report_alone().depth_milli < pace.report().depth_milli);
+    assert!(fs.read_all(&of_speed(2), 2 << 20).unwrap() == data);
+    // Who reads in the foreground is timed where he reads.
+    let before = pace.load().reads;
+    read_a_little(&fs, &of_speed(2));
+    assert_eq!((pace.load().reads, speed.load().reads), (before, 1));
+}

@@ -1,0 +1,238 @@
+//! A table goes to the other disk while the store is open.
+//!
+//! ```text
+//! copy a piece at a time -> sync the copy -> sync both directories -> one edit: out and in again, with its new place -> the old file is obsolete
+//! ```
+//!
+//! The table keeps its number, and is what it was, byte for byte; only its name says another disk. Until the edit is durable the old file is the
+//! table and the copy is rubbish, from then on it is the other way round, so a crash at any moment leaves one of each at most. Who reads an older
+//! version holds the old file until it is done, as with every obsolete file.
+//!
+//! Nobody waits for a move, so it stands in nobody's way: the table is not claimed while it is copied. Compactions may take it meanwhile; then it is
+//! overtaken, and the copy goes. Only for the edit it is claimed: a compaction that had it as its input would leave the copy behind.
+//!
+//! Where there is no room after all the move is given up, and nothing is said of the store: it was not short of room before.
+
+use super::claim::Claim;
+use super::{Claimed, Jobs};
+use crate::files::data_file::DataFile;
+use crate::plan::in_progress::InProgressSet;
+use crate::plan::moves::Wanted;
+use crate::tree::disk;
+use crate::tree::family::Family;
+use crate::tree::install::{Installed, Part};
+use base::sync::lock;
+use base::{ErrorKind, Result};
+use io::{AppendFile, CreateOptions, ReadFile, SyncKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
+use store::space::Grant;
+use store::volumes::Volume;
+use version::names::FileKind;
+use version::{FileMeta, Record, State};
+
+/// What is copied in a step.
+const STEP_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub(crate) struct MoveJob {
+    jobs: Arc<Jobs>,
+    family: Arc<Family>,
+    /// The table as it was picked; it is held, and with it its file.
+    table: Arc<FileMeta>,
+    wanted: Wanted,
+    path: PathBuf,
+    copy: Option<Under>,
+    grant: Option<Grant>,
+    /// The copy is there.
+    is_made: bool,
+    /// Dropped last.
+    _claim: Claim,
+}
+
+/// A copy that is being made.
+struct Under {
+    source: Arc<dyn ReadFile>,
+    target: Box<dyn AppendFile>,
+    buf: Vec<u8>,
+}
+
+/// Claims a move.
+pub(super) fn claim(
+    jobs: &Arc<Jobs>,
+    set: &mut InProgressSet,
+    (family, table, wanted): (Arc<Family>, Arc<FileMeta>, Wanted),
+) -> Claimed {
+    set.running.moves = true;
+    let claim = Claim::new(jobs, |set| set.running.moves = false);
+    let grant = jobs.space.grant(table.len);
+    let kind = FileKind::of_table(table.number, wanted.to == Volume::SPEED);
+    let (jobs, path) = (jobs.clone(), jobs.context.path(&kind.to_string()));
+    Box::new(move || {
+        Box::new(MoveJob {
+            jobs,
+            family,
+            table,
+            wanted,
+            path,
+            copy: None,
+            grant,
+            is_made: false,
+            _claim: claim,
+        })
+    })
+}
+
+impl MoveJob {
+    /// False: there is no room for it any more.
+    fn begin(&mut self) -> Result<bool> {
+        let (context, table) = (&self.jobs.context, &self.table);
+        if self.wanted.to == Volume::SPEED && !disk::has_room_for_move(&self.jobs.tree, table.len) {
+            return Ok(false);
+        }
+        let source = context.open(table.volume, &table.kind().to_string(), context.options.access)?;
+        match context.env.fs.remove(&self.path) {
+            // Left by a move that was cut off and is not cleared away yet.
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let options = CreateOptions {
+            access: context.options.access,
+            expected_len: if self.jobs.space.is_limited() { 0 } else { table.len },
+            write_buffer_len: STEP_BYTES,
+            sync_every: 1 << 20,
+            ..CreateOptions::default()
+        };
+        let target = context.env.fs.create(&self.path, &options)?;
+        self.is_made = true;
+        self.copy = Some(Under { source, target, buf: vec![0; STEP_BYTES] });
+        Ok(true)
+    }
+
+    /// Another piece. True when the copy is whole, and durable but for its name.
+    fn copy(&mut self) -> Result<bool> {
+        let Some(Under { source, target, buf }) = &mut self.copy else { return Ok(true) };
+        let left = self.table.len.saturating_sub(target.len());
+        let piece = buf.get_mut(..left.min(STEP_BYTES as u64) as usize).unwrap_or_default();
+        if !piece.is_empty() {
+            source.read_at(piece, target.len())?;
+            target.append(piece)?;
+            if let Some(grant) = &self.grant {
+                grant.wrote(|| vec![(self.table.number, self.path.clone())]);
+            }
+            return Ok(false);
+        }
+        if !base::canary::is("moved-table-not-synced") {
+            target.sync(SyncKind::Full)?;
+        }
+        self.copy = None;
+        Ok(true)
+    }
+
+    /// Makes the copy the table.
+    fn install(&mut self) -> Result<()> {
+        let jobs = &self.jobs.clone();
+        jobs.files.sync_dir()?;
+        let (family, number) = (self.wanted.family, self.wanted.number);
+        // A compaction that begins from here on finds what the edit makes.
+        if !lock(&jobs.in_progress).of_mut(family).claim_table(number) {
+            self.remove_copy();
+            return Ok(());
+        }
+        if base::canary::is("moved-table-removed-before-its-edit") {
+            let _ = jobs.files.remove(&self.table.kind().to_string());
+        }
+        let installed = self.edit();
+        lock(&jobs.in_progress).of_mut(family).release_table(number);
+        let bytes = self.table.len;
+        match installed? {
+            Installed::Whole if self.wanted.to == Volume::SPEED => {
+                jobs.context.stats.speed_tables_moved_up.add(1);
+                jobs.context.stats.speed_bytes_moved.add(bytes);
+            }
+            Installed::Whole => {
+                jobs.context.stats.speed_tables_moved_down.add(1);
+                jobs.context.stats.speed_bytes_moved.add(bytes);
+            }
+            // The outputs are gone.
+            Installed::Overtaken | Installed::Dropped => {}
+        }
+        self.is_made = false;
+        jobs.tree.refresh_space();
+        Ok(())
+    }
+
+    fn edit(&self) -> Result<Installed> {
+        let Wanted { family, level, number, to } = self.wanted;
+        let mut part = Part::new(&self.family);
+        part.copied = vec![self.path.clone()];
+        part.retired = vec![DataFile::Table(self.table.clone())];
+        let records = |state: &State, _| {
+            let known =
+                state.families.get(&family)?.version.files(level).iter().find(|f| f.number == number)?;
+            // Nobody has linked the copy.
+            let meta =
+                FileMeta { volume: to, shared: false, copies: Arc::default(), ..FileMeta::clone(known) };
+            let level = u32::try_from(level).ok()?;
+            (known.volume != to).then(|| {
+                vec![Record::RemoveFile { family, level, number }, Record::AddFile { family, level, meta }]
+            })
+        };
+        let published = || self.grant.iter().for_each(Grant::installed);
+        let installed = self.jobs.tree.install(vec![part], records, published)?;
+        Ok(installed.first().copied().unwrap_or(Installed::Dropped))
+    }
+
+    /// It was no table yet.
+    fn remove_copy(&mut self) {
+        self.copy = None;
+        if std::mem::take(&mut self.is_made) {
+            let _ = self.jobs.context.env.fs.remove(&self.path);
+        }
+    }
+
+    fn advance(&mut self) -> Result<Progress> {
+        if !self.is_made && !self.begin()? {
+            lock(&self.jobs.in_progress).learned.moving.give_up();
+            return Ok(Progress::Done);
+        }
+        if !self.copy()? {
+            return Ok(Progress::More);
+        }
+        self.install()?;
+        Ok(Progress::Done)
+    }
+}
+
+impl Job for MoveJob {
+    fn class(&self) -> JobClass {
+        JobClass::Move
+    }
+
+    fn step(&mut self) -> Result<Progress> {
+        match self.advance() {
+            // What is not the store's yet was being made: nothing is in doubt.
+            Err(e) if e.kind() == ErrorKind::NoSpace && !self.jobs.context.health.outcome_unknown() => {
+                if self.wanted.to == Volume::SPEED {
+                    self.jobs.tree.speed.refused(&self.jobs.context);
+                }
+                self.remove_copy();
+                lock(&self.jobs.in_progress).learned.moving.give_up();
+                Ok(Progress::Done)
+            }
+            advanced => advanced,
+        }
+    }
+
+    fn inputs(&self) -> Vec<u64> {
+        vec![self.table.number]
+    }
+
+    fn abandon(&mut self) {
+        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        if !self.jobs.context.health.outcome_unknown() {
+            self.remove_copy();
+        }
+    }
+}

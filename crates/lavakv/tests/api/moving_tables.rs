@@ -1,0 +1,243 @@
+//! Tables that go from one disk to the other while the store is open, as what is measured says.
+
+use crate::common::{DIR, Model, because, contents, fill, key, settle, skipped_on_lavafs, small};
+use crate::two_disks::SPEED;
+use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
+use lavastore_lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::speed::joined;
+use lavastore_lavakv::{Db, Env, Options, ReadOptions, RepairOptions, Statistics};
+use std::path::{Path, PathBuf};
+
+fn options(levels: usize) -> Options {
+    Options { speed: Some(PathBuf::from(SPEED)), speed_levels: levels, speed_moving: true, ..small() }
+}
+
+/// The tables that are in a directory, by their names there.
+fn tables(env: &Env, dir: &str) -> Vec<String> {
+    let listed = env.fs.list(Path::new(dir)).unwrap_or_default();
+    listed.into_iter().map(|entry| entry.name).filter(|name| name.contains(".ksst")).collect()
+}
+
+/// Tables on both disks, by the fixed rule.
+fn store(seed: u64) -> (SimEnv, Model) {
+    let (sim, mut model) = (SimEnv::new(seed), Model::new());
+    let db = Db::open_in(sim.env(), DIR, Options { speed_moving: false, ..options(7) }).unwrap();
+    fill(&db, &mut model, 0..1500, 0);
+    settle(&db);
+    db.close().unwrap();
+    let db = Db::open_in(sim.env(), DIR, Options { speed_moving: false, ..options(0) }).unwrap();
+    fill(&db, &mut model, 100..400, 1);
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert!(!tables(&sim.env(), SPEED).is_empty() && !tables(&sim.env(), DIR).is_empty());
+    (sim, model)
+}
+
+/// What is told of the disks.
+fn told(stats: &Statistics) -> String {
+    let fields = stats.fields().into_iter();
+    format!("{:?}", fields.filter(|(name, _)| name.starts_with("speed")).collect::<Vec<_>>())
+}
+
+/// Lets so many seconds pass, in which jobs do what they find.
+fn pass(db: &Db, sim: &SimEnv, seconds: u64) {
+    for _ in 0..seconds {
+        sim.advance_ns(1_000_000_000);
+        settle(db);
+    }
+}
+
+/// With no level for the disk all that is there goes down, one table at a time, and readers keep what they read.
+#[test]
+fn tables_go_down_while_they_are_read() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(1);
+    let there = tables(&sim.env(), SPEED);
+    let db = Db::open_in(sim.env(), DIR, options(0)).unwrap();
+    let mut iterator = db.iter(ReadOptions::default()).unwrap();
+    iterator.seek_to_first().unwrap();
+    pass(&db, &sim, 20);
+    let stats = db.stats();
+    assert!(stats.speed_tables_moved_down >= there.len() as u64, "{}", told(&stats));
+    assert_eq!(stats.speed_tables_moved_up, 0);
+    assert!(contents(&db) == model);
+    assert!(!tables(&sim.env(), SPEED).is_empty(), "the iterator holds them");
+    let mut seen = 0;
+    while iterator.valid() {
+        assert_eq!(model.get(iterator.key()).map(|v| &v[..]), Some(iterator.value().unwrap()));
+        iterator.next().unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, model.len());
+    drop(iterator);
+    settle(&db);
+    assert_eq!(tables(&sim.env(), SPEED), Vec::<String>::new());
+    assert!(db.verify().unwrap().errors.is_empty());
+    let listed = crate::two_disks::both(&sim).fs.list(Path::new(DIR)).unwrap();
+    crate::common::ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
+    db.close().unwrap();
+    let db = Db::open_in(sim.env(), DIR, options(0)).unwrap();
+    assert!(contents(&db) == model && tables(&sim.env(), SPEED).is_empty());
+}
+
+/// At every operation of a session in which tables go down the store is whole, and each table is on one disk.
+#[test]
+fn a_crash_leaves_a_moved_table_on_one_disk() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(2);
+    let begun = sim.op_count();
+    let db = Db::open_in(sim.env(), DIR, options(0)).unwrap();
+    pass(&db, &sim, 8);
+    assert!(db.stats().speed_tables_moved_down > 0);
+    db.close().unwrap();
+    let record = sim.record();
+    let mut tried = 0;
+    for op in record.mutations().into_iter().filter(|op| *op >= begun) {
+        for (kind, salt) in
+            [(CrashKind::ProcessKill, 0), (CrashKind::PowerLoss, 1), (CrashKind::PowerLoss, 2)]
+        {
+            let after = record.crash_at(op, kind, op * 3 + salt);
+            let say = format!("{kind:?} at operation {op}");
+            let db = Db::open_in(after.env(), DIR, options(7)).unwrap_or_else(|e| panic!("{say}: {e}"));
+            assert!(db.damaged_files().is_empty(), "{say}: {:?}", db.damaged_files());
+            assert!(contents(&db) == model, "{say}");
+            assert!(db.verify().unwrap().errors.is_empty(), "{say}");
+            let [fast, slow] = [SPEED, DIR].map(|dir| tables(&after.env(), dir));
+            let twice =
+                fast.iter().filter(|name| slow.iter().any(|other| other == name.trim_end_matches("-1")));
+            assert_eq!(twice.count(), 0, "{say}: {fast:?} {slow:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+/// Two machines, of which each has a clock: what is done on the second costs the first no time, but what is charged here.
+fn two(slow: Costs) -> (SimEnv, SimEnv, Env) {
+    let (sim, fast) = (SimEnv::new(3), SimEnv::new(4));
+    sim.set_costs(slow);
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    (sim, fast, env)
+}
+
+/// Work waits for the capacity disk: flushes go to the other one, then deeper levels, and what is in the way follows. When that has no room, all go back.
+#[test]
+fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
+    let (sim, fast, env) =
+        two(Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() });
+    let mut model = Model::new();
+    let db = Db::open_in(env.clone(), DIR, Options { speed: None, ..options(7) }).unwrap();
+    fill(&db, &mut model, 0..300, 0);
+    db.flush().unwrap();
+    assert_eq!(db.stats().speed_tables, 0, "it begins with the log alone");
+    for round in 1..12 {
+        fill(&db, &mut model, 0..2000, round);
+        settle(&db);
+    }
+    let stats = db.stats();
+    assert!(stats.speed_pointer_moves > 0 && stats.speed_levels_milli >= 1000, "{}", told(&stats));
+    assert!(stats.speed_tables > 0 && !tables(&fast.env(), SPEED).is_empty(), "{}", told(&stats));
+    pass(&db, &sim, 30);
+    assert!(contents(&db) == model);
+    // Somebody else has filled the disk up to what the log needs.
+    let before = db.stats().speed_tables_moved_down;
+    fast.set_capacity(Some(small().wal_bytes_max));
+    pass(&db, &sim, 60);
+    let stats = db.stats();
+    assert!(stats.speed_tables_moved_down > before, "{}", told(&stats));
+    assert!(tables(&fast.env(), SPEED).is_empty(), "{:?}", tables(&fast.env(), SPEED));
+    assert_eq!(stats.speed_levels_milli, 0);
+    assert!(contents(&db) == model);
+    assert!(db.verify().unwrap().errors.is_empty() && db.damaged_files().is_empty());
+    db.close().unwrap();
+    let db = Db::open_in(env, DIR, Options { speed: None, ..options(7) }).unwrap();
+    assert!(contents(&db) == model);
+}
+
+/// A move that finds no room, or cannot read, disturbs nobody.
+#[test]
+fn a_move_that_fails_is_given_up() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, model) = store(5);
+    let db = Db::open_in(sim.env(), DIR, options(0)).unwrap();
+    sim.inject(FaultPlan::nth(1, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(".ksst"));
+    sim.inject(FaultPlan::nth(2, FaultEffect::NoSpace).kinds(&[OpKind::Create]).path(".ksst"));
+    pass(&db, &sim, 20);
+    assert!(contents(&db) == model && tables(&sim.env(), SPEED).is_empty());
+    db.put(&key(1), b"value").unwrap();
+    db.flush().unwrap();
+}
+
+/// What is there already goes up in a store that is only read, and leaves the log its room.
+#[test]
+fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
+    for room in [true, false] {
+        let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
+        let mut model = Model::new();
+        let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
+        let db = Db::open_in(env.clone(), DIR, Options { speed_moving: false, speed_levels: 0, ..options() })
+            .unwrap();
+        fill(&db, &mut model, 0..1500, 0);
+        settle(&db);
+        db.close().unwrap();
+        if !room {
+            // All of the log, and nothing beside it.
+            fast.set_capacity(Some(small().wal_bytes_max + small().wal_bytes_max / 4));
+        }
+        let db = Db::open_in(env, DIR, options()).unwrap();
+        for round in 0..30 {
+            for i in 0..300 {
+                assert_eq!(
+                    db.get(&key(i * 5 + round % 5)).unwrap().as_deref(),
+                    model.get(&key(i * 5 + round % 5)).map(|v| &v[..])
+                );
+            }
+            pass(&db, &sim, 1);
+        }
+        let stats = db.stats();
+        assert_eq!(stats.speed_tables_moved_up > 0, room, "{}", told(&stats));
+        assert_eq!(tables(&fast.env(), SPEED).is_empty(), !room);
+        assert!(contents(&db) == model);
+    }
+}
+
+/// A store that died while tables moved has some of them on both disks. A repair takes each once, and of the two the one that the manifest names.
+#[test]
+fn a_repair_takes_a_table_that_is_on_both_disks_once() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    for has_manifest in [true, false] {
+        let (sim, model) = store(6);
+        for name in tables(&sim.env(), SPEED) {
+            let mut bytes = sim.read_file(Path::new(SPEED).join(&name)).unwrap();
+            if has_manifest {
+                // What was not synced may be torn in the middle.
+                let middle = bytes.len() / 3;
+                bytes[middle..middle + 512].fill(0);
+            }
+            let mut copy = sim
+                .env()
+                .fs
+                .create(&Path::new(DIR).join(name.trim_end_matches("-1")), &CreateOptions::default())
+                .unwrap();
+            copy.append(&bytes).unwrap();
+            copy.sync(SyncKind::Full).unwrap();
+        }
+        for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
+            if !has_manifest && (entry.name.starts_with("MANIFEST") || entry.name == "CURRENT") {
+                sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
+            }
+        }
+        let both = crate::two_disks::both(&sim);
+        let report = Db::repair_in(&both, DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
+        assert!(!has_manifest || report.lost.is_empty(), "{report:?}");
+        assert!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()) == model);
+    }
+}
