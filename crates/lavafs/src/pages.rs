@@ -22,9 +22,8 @@
 use crate::layout::BLOCK;
 use crate::op::Ino;
 use base::hash::FixedHasher;
-use base::sync::leaf::{Mutex, MutexGuard, lock};
-use base::sync::rank;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
+use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, Result};
 use quick_cache::UnitWeighter;
 use quick_cache::unsync::{Cache, DefaultLifecycle};

@@ -12,6 +12,7 @@ pub(crate) mod in_progress;
 pub(crate) mod log_load;
 pub(crate) mod moves;
 pub(crate) mod next;
+pub(crate) mod placement;
 pub(crate) mod pointer;
 pub(crate) mod quiet;
 mod relocation;

@@ -416,6 +416,20 @@ fn drive(rng: &mut Rng, iter: &mut VisibleIterator, mut moved: Result<()>, round
     moved
 }
 
+/// Flushes and compactions in any order, with snapshots in between.
+fn shuffled(rng: &mut Rng, store: &mut Store) {
+    for _ in 0..4 + rng.below(8) {
+        match rng.below(4) {
+            0 => store.compact(0),
+            1 => store.compact(1),
+            _ => store.flush(rng),
+        }
+        if rng.one_in(3) {
+            store.snapshots.insert(store.seq, store.now.clone());
+        }
+    }
+}
+
 /// Scans whose reads somebody else does, over all that there may be: level 0, levels below, deletions, range deletions, several snapshots. They see
 /// what is there, read what others read or less, and wait less often than they read.
 #[test]
@@ -423,16 +437,7 @@ fn scans_that_wait_see_the_same_and_read_no_more() {
     let (mut rounds, mut waited_reads, mut plain_reads_made) = (0, 0, 0);
     for seed in 0..25 {
         let (mut rng, mut store) = (Rng::new(seed), Store::new(seed));
-        for _ in 0..4 + rng.below(8) {
-            match rng.below(4) {
-                0 => store.compact(0),
-                1 => store.compact(1),
-                _ => store.flush(&mut rng),
-            }
-            if rng.one_in(3) {
-                store.snapshots.insert(store.seq, store.now.clone());
-            }
-        }
+        shuffled(&mut rng, &mut store);
         for _ in 0..20 {
             let nth = rng.below(store.snapshots.len() as u64 + 1) as usize;
             let (seq, view) = match store.snapshots.iter().nth(nth) {

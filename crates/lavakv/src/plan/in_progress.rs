@@ -4,7 +4,7 @@
 //! ends: see `work::jobs::claim`.
 
 use super::log_load::LogLoad;
-use super::moves::Moving;
+use super::placement::Moving;
 use super::requests::Requests;
 use super::scrub::Turn;
 use base::{HashMap, SeqNo};

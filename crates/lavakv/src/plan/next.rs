@@ -6,7 +6,8 @@
 
 use super::answer::{Collection, Compact, Flushed, Notes};
 use super::facts::Facts;
-use super::moves::{self, Wanted};
+use super::moves;
+use super::placement::Wanted;
 use super::slots::Slots;
 use super::{collection, compaction, relocation};
 use crate::tree::family::Family;

@@ -28,8 +28,8 @@ use crate::large::Large;
 use crate::plan::answer::Notes;
 use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::InProgressSet;
-use crate::plan::moves as moving;
 use crate::plan::next::{Plan, next};
+use crate::plan::placement;
 use crate::plan::quiet::Quiet;
 use crate::plan::room::output_bytes;
 use crate::tree::Tree;
@@ -144,7 +144,7 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
 }
 
 /// Takes in what was seen of two disks. What is to be told of it.
-fn see_disks(jobs: &Jobs, set: &mut InProgressSet, seen: moving::Seen) -> Option<Event> {
+fn see_disks(jobs: &Jobs, set: &mut InProgressSet, seen: placement::Seen) -> Option<Event> {
     let moving = &mut set.learned.moving;
     let why = moving.see(seen);
     jobs.tree.speed.set_pointer(&jobs.context, moving.pointer());

@@ -147,6 +147,16 @@ struct Part {
     others: Vec<u64>,
 }
 
+/// Of flights, how many there are.
+#[derive(Debug, Default)]
+struct Begun {
+    /// At the device, and their bytes.
+    flying: usize,
+    flying_bytes: u64,
+    /// Those of scans, at the device or in line.
+    of_scans: usize,
+}
+
 /// See the module.
 pub(crate) struct Flights {
     /// Requests that have not begun, the first to begin first.
@@ -161,10 +171,7 @@ pub(crate) struct Flights {
     wanted: HashMap<Extent, u64>,
     /// Requests to which something was handed over since they last went on.
     touched: BTreeSet<u64>,
-    flying: usize,
-    flying_bytes: u64,
-    /// Flights of scans.
-    of_scans: usize,
+    begun: Begun,
     charged: Arc<AtomicU64>,
     last_request: u64,
     last_flight: u64,
@@ -181,9 +188,7 @@ impl Flights {
             line_by_request: BTreeSet::new(),
             wanted: HashMap::default(),
             touched: BTreeSet::new(),
-            flying: 0,
-            flying_bytes: 0,
-            of_scans: 0,
+            begun: Begun::default(),
             charged: charged.clone(),
             last_request: 0,
             last_flight: 0,
@@ -205,7 +210,7 @@ impl Flights {
     }
 
     fn is_full(&self) -> bool {
-        self.flights.len() - self.of_scans >= BEGUN_MAX
+        self.flights.len() - self.begun.of_scans >= BEGUN_MAX
     }
 
     fn begin_request(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
@@ -260,7 +265,7 @@ impl Flights {
 
     fn line_up(&mut self, flight: Flight) {
         self.last_flight += 1;
-        self.of_scans += usize::from(flight.is_scan);
+        self.begun.of_scans += usize::from(flight.is_scan);
         let number = self.last_flight;
         self.wanted.extend(flight.parts.iter().map(|part| (part.want.extent, number)));
         self.line.insert(number);
@@ -275,8 +280,8 @@ impl Flights {
         {
             self.line.remove(&number);
             self.line_by_request.remove(&(flight.of, number));
-            self.flying += 1;
-            self.flying_bytes += flight.len();
+            self.begun.flying += 1;
+            self.begun.flying_bytes += flight.len();
             if let Some(waiting) = self.waiting.get_mut(&flight.of).filter(|_| !flight.is_charged) {
                 waiting.ticket.charge.add(flight.len());
             }
@@ -289,7 +294,7 @@ impl Flights {
     /// The flight for which there is room next.
     fn next(&self) -> Option<u64> {
         let &first = self.line.first()?;
-        if self.flying >= FLYING_MAX {
+        if self.begun.flying >= FLYING_MAX {
             return None;
         }
         let is_unbounded = base::canary::is("buffers-of-reads-unbounded");
@@ -300,15 +305,16 @@ impl Flights {
         let &(of, number) = self.line_by_request.first()?;
         let is_oldest = self.waiting.first_key_value().is_none_or(|(&oldest, _)| of <= oldest);
         let len = self.flights.get(&number)?.len();
-        (is_oldest && (self.flying == 0 || self.flying_bytes + len <= OLDEST_BYTES_MAX)).then_some(number)
+        (is_oldest && (self.begun.flying == 0 || self.begun.flying_bytes + len <= OLDEST_BYTES_MAX))
+            .then_some(number)
     }
 
     /// A flight is over.
     pub fn land(&mut self, number: u64, read: Result<Block>) {
         let Some(flight) = self.flights.remove(&number) else { return };
-        self.flying -= 1;
-        self.flying_bytes -= flight.len();
-        self.of_scans -= usize::from(flight.is_scan);
+        self.begun.flying -= 1;
+        self.begun.flying_bytes -= flight.len();
+        self.begun.of_scans -= usize::from(flight.is_scan);
         for part in &flight.parts {
             if self.wanted.get(&part.want.extent) == Some(&number) {
                 self.wanted.remove(&part.want.extent);

@@ -1,7 +1,8 @@
 //! What is seen of two disks where placement moves, once in a while, under no lock.
 
 use super::Jobs;
-use crate::plan::moves::{self, NOTED_MAX, Seen};
+use crate::plan::moves::{self, NOTED_MAX};
+use crate::plan::placement::Seen;
 use crate::tree::disk;
 use crate::tree::speed_tables::LEVEL;
 

@@ -17,7 +17,7 @@ use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::files::data_file::DataFile;
 use crate::plan::in_progress::InProgressSet;
-use crate::plan::moves::Wanted;
+use crate::plan::placement::Wanted;
 use crate::tree::disk;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};

@@ -164,7 +164,7 @@ impl Rig {
         assert!(
             self.flights.flights.is_empty() && self.flights.wanted.is_empty() && self.flights.line.is_empty()
         );
-        assert_eq!((self.flights.flying, self.flights.flying_bytes), (0, 0));
+        assert_eq!((self.flights.begun.flying, self.flights.begun.flying_bytes), (0, 0));
         told.into_iter().map(|(_, failed)| failed).collect()
     }
 }
