@@ -38,7 +38,7 @@ pub trait InternalIterator: Send {
     }
     /// Moves backward. Must be valid.
     fn prev(&mut self) -> Result<()>;
-    /// After a move that had to wait ([`Error::is_waiting`]): goes on with it. Moves that wait go forward. For who never waits
+    /// After a move that had to wait ([`crate::Error::is_waiting`]): goes on with it. Moves that wait go forward. For who never waits
     /// there is nothing to go on with.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //!
 //! On a volume of two devices both have slots. Those of the speed device are the superblock; those of the capacity device say which volume it
 //! belongs to, and lead nowhere. Each says which device holds it, who the other one is, and by the session of the last mount
-//! whether both are of the same time ([`crate::bond`]).
+//! whether both are of the same time (`bond`).
 //!
 //! The byte map is in `docs/format/lavafs.md`.
 
