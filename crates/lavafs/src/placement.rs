@@ -12,8 +12,8 @@ use std::path::Path;
 
 /// How names begin that go to the speed device: groups of records in memory, the manifest, which manifest counts, locks.
 const BEGINNINGS: [&str; 4] = ["STAGING", "MANIFEST-", "CURRENT", "LOCK"];
-/// How they end: groups of the log, tables that a store keeps on its second disk.
-const ENDS: [&str; 2] = ["log", "ksst-1"];
+/// How they end: groups of the log, tables and values that a store keeps on its second disk.
+const ENDS: [&str; 3] = ["log", "ksst-1", "vsst-1"];
 
 /// The device for a file of this name.
 pub(crate) fn by_name(path: &Path) -> Role {
@@ -38,6 +38,7 @@ mod tests {
             ("/db/MANIFEST-000000000001", Role::Speed),
             ("/db/CURRENT.tmp", Role::Speed),
             ("/db/000000000007.ksst-1", Role::Speed),
+            ("/db/000000000007.vsst-1", Role::Speed),
             ("/db/000000000007.ksst", Role::Capacity),
             ("/db/000000000007.vsst", Role::Capacity),
             ("/log/catalog", Role::Capacity),
