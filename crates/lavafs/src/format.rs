@@ -27,6 +27,15 @@ pub struct FormatOptions {
     pub force: bool,
 }
 
+#[cfg(test)]
+impl FormatOptions {
+    /// Of volumes of a few hundred blocks.
+    pub(crate) fn small() -> FormatOptions {
+        let (unit_len, small_unit_len, journal_len) = (8 * BLOCK, 2 * BLOCK, 4 * BLOCK);
+        FormatOptions { unit_len, small_unit_len, journal_len, ..FormatOptions::default() }
+    }
+}
+
 impl Default for FormatOptions {
     fn default() -> Self {
         FormatOptions {

@@ -29,15 +29,19 @@ const BLOCK: usize = 4096;
 const BLOCKS: usize = 160;
 const GROWN_BLOCKS: usize = 256;
 
-/// A volume with a bit of everything.
-fn write() -> SimEnv {
-    let sim = SimEnv::new(11);
-    let options = FormatOptions {
+fn small() -> FormatOptions {
+    FormatOptions {
         unit_len: 8 * BLOCK as u64,
         small_unit_len: 2 * BLOCK as u64,
         journal_len: 4 * BLOCK as u64,
         ..FormatOptions::default()
-    };
+    }
+}
+
+/// A volume with a bit of everything.
+fn write() -> SimEnv {
+    let sim = SimEnv::new(11);
+    let options = small();
     let env = sim.env();
     format(&env, &*sim.device("/device", (BLOCKS * BLOCK) as u64).unwrap(), &options).unwrap();
     let options = MountOptions { compact_journal_at: 3 * BLOCK as u64, ..MountOptions::default() };
@@ -94,12 +98,7 @@ fn two(sim: &SimEnv) -> Devices {
 /// A volume of two devices, with files on either and on both.
 fn write_two() -> SimEnv {
     let sim = SimEnv::new(12);
-    let options = FormatOptions {
-        unit_len: 8 * BLOCK as u64,
-        small_unit_len: 2 * BLOCK as u64,
-        journal_len: 4 * BLOCK as u64,
-        ..FormatOptions::default()
-    };
+    let options = small();
     let env = sim.env();
     format_on(&env, &two(&sim), &options).unwrap();
     let fs = mount_on(&env, two(&sim), MountOptions::default()).unwrap();

@@ -11,15 +11,6 @@ const BLOCK: u64 = 4096;
 const LEN: u64 = 200 * BLOCK;
 const DEVICES: [&str; 2] = ["/fast", "/large"];
 
-fn small() -> FormatOptions {
-    FormatOptions {
-        unit_len: 8 * BLOCK,
-        small_unit_len: 2 * BLOCK,
-        journal_len: 4 * BLOCK,
-        ..FormatOptions::default()
-    }
-}
-
 fn devices(sim: &SimEnv, names: [&str; 2]) -> Devices {
     let [speed, capacity] = names.map(|name| sim.device(name, LEN).unwrap());
     Devices::two(speed, capacity)
@@ -28,7 +19,7 @@ fn devices(sim: &SimEnv, names: [&str; 2]) -> Devices {
 /// A volume of two devices.
 fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
-    format_on(&sim.env(), &devices(&sim, DEVICES), &small()).unwrap();
+    format_on(&sim.env(), &devices(&sim, DEVICES), &FormatOptions::small()).unwrap();
     sim
 }
 
@@ -106,12 +97,12 @@ fn devices_that_do_not_belong_together_are_refused() {
     let told = "it should be the speed device of the volume on /large, which is the capacity device";
     refused(mounted(&sim, ["/large", "/empty"]), ErrorKind::NotFound, told);
     refused(mounted(&sim, ["/empty", "/empty-too"]), ErrorKind::NotFound, "there is no LavaFS on it");
-    format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &small()).unwrap();
+    format(&sim.env(), &*sim.device("/one", LEN).unwrap(), &FormatOptions::small()).unwrap();
     let told = "it holds a volume of one device: name it alone";
     refused(mounted(&sim, ["/one", "/large"]), ErrorKind::InvalidArgument, told);
     // What is there is not overwritten, on neither device.
     for names in [["/new", "/large"], ["/one", "/new"]] {
-        let e = format_on(&sim.env(), &devices(&sim, names), &small()).unwrap_err();
+        let e = format_on(&sim.env(), &devices(&sim, names), &FormatOptions::small()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::AlreadyExists);
         assert!(sim.read_file("/new").unwrap().iter().all(|&b| b == 0), "nothing was written");
     }

@@ -13,18 +13,9 @@ const DEVICE: &str = "/device";
 const OLD: u64 = 200 * BLOCK;
 const NEW: u64 = 331 * BLOCK;
 
-fn small() -> FormatOptions {
-    FormatOptions {
-        unit_len: 8 * BLOCK,
-        small_unit_len: 2 * BLOCK,
-        journal_len: 4 * BLOCK,
-        ..FormatOptions::default()
-    }
-}
-
 fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
-    format(&sim.env(), &*sim.device(DEVICE, OLD).unwrap(), &small()).unwrap();
+    format(&sim.env(), &*sim.device(DEVICE, OLD).unwrap(), &FormatOptions::small()).unwrap();
     sim
 }
 

@@ -17,18 +17,9 @@ fn cache(bytes: u64) -> PageCache {
     PageCache::new(bytes).unwrap().unwrap()
 }
 
-fn small() -> FormatOptions {
-    FormatOptions {
-        unit_len: 8 * BLOCK,
-        small_unit_len: 2 * BLOCK,
-        journal_len: 4 * BLOCK,
-        ..FormatOptions::default()
-    }
-}
-
 fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
-    format(&sim.env(), &*sim.device("/device", LEN).unwrap(), &small()).unwrap();
+    format(&sim.env(), &*sim.device("/device", LEN).unwrap(), &FormatOptions::small()).unwrap();
     sim
 }
 

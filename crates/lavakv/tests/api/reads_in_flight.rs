@@ -41,7 +41,7 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng, count: u64) {
     }
 }
 
-fn requests(db: &Db) -> Requests {
+pub(crate) fn requests(db: &Db) -> Requests {
     db.requests(&RequestOptions { depth: 5000, ..Default::default() }).unwrap()
 }
 
@@ -98,7 +98,7 @@ impl Asked {
     }
 }
 
-fn go_on(db: &Db, steps: u64) {
+pub(crate) fn go_on(db: &Db, steps: u64) {
     for _ in 0..steps {
         if !db.run_background_step() {
             break;
@@ -107,7 +107,7 @@ fn go_on(db: &Db, steps: u64) {
 }
 
 /// Until all are told.
-fn finish(db: &Db, requests: &Requests) {
+pub(crate) fn finish(db: &Db, requests: &Requests) {
     db.block_on(std::future::poll_fn(|_| match requests.in_flight() {
         0 => std::task::Poll::Ready(()),
         _ => std::task::Poll::Pending,

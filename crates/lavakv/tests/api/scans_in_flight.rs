@@ -2,9 +2,10 @@
 //! while files are replaced, reads fail, and the store closes.
 
 use crate::common::*;
+use crate::reads_in_flight::{finish, go_on, requests};
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{
-    Db, ErrorKind, FamilyOptions, Options, ReadOptions, Request, RequestOptions, Requests,
+    Db, ErrorKind, FamilyOptions, Options, ReadOptions, Request, Requests,
     sim::{FaultEffect, FaultPlan, OpKind, SimEnv},
 };
 
@@ -51,10 +52,6 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng, count: u64) {
     }
 }
 
-fn requests(db: &Db) -> Requests {
-    db.requests(&RequestOptions { depth: 5000, ..Default::default() }).unwrap()
-}
-
 /// What is asked for.
 #[derive(Clone)]
 struct Asked {
@@ -99,22 +96,6 @@ impl Asked {
         }
         Ok(page)
     }
-}
-
-fn go_on(db: &Db, steps: u64) {
-    for _ in 0..steps {
-        if !db.run_background_step() {
-            break;
-        }
-    }
-}
-
-/// Until all are told.
-fn finish(db: &Db, requests: &Requests) {
-    db.block_on(std::future::poll_fn(|_| match requests.in_flight() {
-        0 => std::task::Poll::Ready(()),
-        _ => std::task::Poll::Pending,
-    }));
 }
 
 /// A life; returns the order in which pages came.

@@ -232,18 +232,23 @@ impl Beside {
     }
 }
 
+/// Three threads append a page each and make it durable.
+fn three_append(log: &Arc<Beside>) {
+    let others = [0, 1].map(|_| {
+        let log = log.clone();
+        thread::spawn(move || log.append_and_sync())
+    });
+    log.append_and_sync().unwrap();
+    others.into_iter().for_each(|other| other.join().unwrap().unwrap());
+    assert_eq!(log.log.commit.frontier.durable_end(), 3);
+}
+
 /// Rounds beside each other, that land in any order: what is acknowledged is a prefix, and nobody is forgotten.
 #[test]
 fn loom_flights_land_in_order() {
     check(3, || {
         let log = Beside::with_pages(0);
-        let others = [0, 1].map(|_| {
-            let log = log.clone();
-            thread::spawn(move || log.append_and_sync())
-        });
-        log.append_and_sync().unwrap();
-        others.into_iter().for_each(|other| other.join().unwrap().unwrap());
-        assert_eq!(log.log.commit.frontier.durable_end(), 3);
+        three_append(&log);
     });
 }
 
@@ -254,13 +259,7 @@ fn loom_the_number_of_flights_changes() {
     check(3, || {
         let log = Beside::with_loggers(0, Loggers { writes_max: 0, threads_min: 0, ..Loggers::ONE });
         log.log.commit.lock().flights.tries();
-        let others = [0, 1].map(|_| {
-            let log = log.clone();
-            thread::spawn(move || log.append_and_sync())
-        });
-        log.append_and_sync().unwrap();
-        others.into_iter().for_each(|other| other.join().unwrap().unwrap());
-        assert_eq!(log.log.commit.frontier.durable_end(), 3);
+        three_append(&log);
     });
 }
 
