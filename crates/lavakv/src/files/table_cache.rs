@@ -116,8 +116,8 @@ impl TableSource for TableCache {
     }
 }
 
-/// What a file is open under. A table that has gone to another disk has two files for a while, one for readers of older versions; all others are
-/// of the directory.
+/// What a table is open under. One that has gone to another disk has two files for a while, one for readers of older versions. Files of values never go,
+/// and are open under their numbers alone.
 fn key(volume: Volume, number: u64) -> u64 {
     const { assert!(version::NUMBER_MAX < 1 << 62) };
     number | (u64::from(volume.0) & 3) << 62

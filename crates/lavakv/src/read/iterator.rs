@@ -66,15 +66,7 @@ impl DbIterator {
         (read_state, seq): (Arc<ReadState>, SeqNo),
         options: ReadOptions,
     ) -> Result<Self> {
-        tree.context.stats.iterators.add(1);
-        let reader = Reader {
-            name: options.name.as_str().into(),
-            family: family.id,
-            seq,
-            since_ns: tree.context.now_ns(),
-            read_state: Arc::downgrade(&read_state),
-        };
-        let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
+        let reading = listed(tree, family, &options.name, (&read_state, seq));
         let reach = Reach::of(&options);
         let values = Arc::new(Values {
             tree: tree.clone(),
@@ -219,6 +211,24 @@ impl DbIterator {
     }
 }
 
+/// Counts an iterator over a read state, and lists it until what is returned is dropped.
+pub(crate) fn listed(
+    tree: &Tree,
+    family: &Family,
+    name: &str,
+    (read_state, seq): (&Arc<ReadState>, SeqNo),
+) -> Reading {
+    tree.context.stats.iterators.add(1);
+    let reader = Reader {
+        name: name.into(),
+        family: family.id,
+        seq,
+        since_ns: tree.context.now_ns(),
+        read_state: Arc::downgrade(read_state),
+    };
+    Reading::begin(&tree.readers, tree.snapshots.new_id(), reader)
+}
+
 /// What `options` show of a read state at a sequence. With `waits` somebody else does its reads (`read::scan`).
 ///
 /// # Errors
@@ -268,9 +278,7 @@ impl Drop for DbIterator {
     fn drop(&mut self) {
         self.inner = None;
         self.read_state = None;
-        if self.tree.files.obsolete.has_ready() {
-            self.tree.context.signals.notify_work();
-        }
+        self.tree.was_let_go();
     }
 }
 

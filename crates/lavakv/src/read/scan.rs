@@ -12,7 +12,7 @@
 //! Tables are opened by the step that comes to them, which therefore needs a thread that may block.
 
 use crate::read::fetch;
-use crate::read::iterator::view;
+use crate::read::iterator::{listed, view};
 use crate::read::options::ReadOptions;
 use crate::read::pending::{Cost, Progress};
 use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
@@ -20,7 +20,7 @@ use crate::read::read_path::pin;
 use crate::read::runs::{RUN_LEN_MAX, join};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState};
-use crate::tree::open_iterators::{Reader, Reading};
+use crate::tree::open_iterators::Reading;
 use base::{Error, Result, SeqNo, ValueKind};
 use cache::Block;
 use lsm::VisibleIterator;
@@ -150,16 +150,8 @@ impl PendingScan {
 
     fn begin(&mut self) -> Result<()> {
         let tree = &self.tree;
-        tree.context.stats.iterators.add(1);
         let (read_state, seq) = pin(tree, &self.family, self.snapshot);
-        let reader = Reader {
-            name: self.options.name.as_str().into(),
-            family: self.family.id,
-            seq,
-            since_ns: tree.context.now_ns(),
-            read_state: Arc::downgrade(&read_state),
-        };
-        let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
+        let reading = listed(tree, &self.family, &self.options.name, (&read_state, seq));
         let entries = view(tree, (&read_state, seq), &self.options, None, true)?;
         self.view = Some(View { entries, next: Move::Seek, read_state, _reading: reading });
         Ok(())
@@ -328,8 +320,6 @@ impl Drop for PendingScan {
         stats.iter_value_reads.add(counters.device_reads);
         stats.iter_value_bytes.add(counters.device_read_bytes);
         self.view = None;
-        if self.tree.files.obsolete.has_ready() {
-            self.tree.context.signals.notify_work();
-        }
+        self.tree.was_let_go();
     }
 }

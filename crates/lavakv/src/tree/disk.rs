@@ -60,6 +60,7 @@ fn free_bytes(disks: &Disks) -> u64 {
     disks.speed.space(&disks.speed_dir).map_or(0, |space| space.available)
 }
 
+/// Bytes that are to be free on the speed disk for a file of tables more: see [`room_bytes`].
 pub(super) fn wanted_bytes(tree: &Tree, expected_len: u64) -> u64 {
     room_bytes(&tree.context.options, tree.space.gauges.log_bytes(Lane::FIRST), expected_len)
 }

@@ -64,6 +64,13 @@ struct Prepared {
 }
 
 impl Tree {
+    /// A read state was let go of: files may have waited for that.
+    pub fn was_let_go(&self) {
+        if self.files.obsolete.has_ready() {
+            self.context.signals.notify_work();
+        }
+    }
+
     /// Makes a change durable and publishes it. `records`: what the manifest is to say for a part, by its place in the list;
     /// `None`: it is overtaken. It is called twice. `published` is called once the change is the store's, under the manifest's
     /// lock.

@@ -21,7 +21,6 @@ mod verdict;
 
 use crate::context::Context;
 use crate::context::drain::Drain;
-use crate::context::event::Event;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
@@ -29,7 +28,6 @@ use crate::plan::answer::Notes;
 use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::{Plan, next};
-use crate::plan::placement;
 use crate::plan::quiet::Quiet;
 use crate::plan::room::output_bytes;
 use crate::tree::Tree;
@@ -119,10 +117,9 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     // The sums behind a limit are not for the thread of the log, on which writers wait.
     if duty != Duty::Log {
         jobs.tree.look_for_space();
+        disks::see(jobs);
     }
-    let seen_now = if duty == Duty::Log { None } else { disks::look(jobs) };
     let mut set = lock(&jobs.in_progress);
-    let moved = seen_now.and_then(|seen| see_disks(jobs, &mut set, seen));
     let log = duty.includes(JobClass::Log) && JobClass::Log < below && !set.running.log && log::wanted(jobs);
     let claimed = if log && !jobs.log.gives_way() {
         Some(log::claim(jobs, &mut set))
@@ -139,18 +136,7 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
         plan.and_then(|plan| claim(jobs, &mut set, plan))
     };
     drop(set);
-    moved.iter().for_each(|event| jobs.context.tell(event));
     claimed.map(|start| start())
-}
-
-/// Takes in what was seen of two disks. What is to be told of it.
-fn see_disks(jobs: &Jobs, set: &mut InProgressSet, seen: placement::Seen) -> Option<Event> {
-    let moving = &mut set.learned.moving;
-    let why = moving.see(seen);
-    jobs.tree.speed.set_pointer(&jobs.context, moving.pointer());
-    let why = why?;
-    jobs.context.stats.speed_pointer_moves.add(1);
-    Some(Event::SpeedLevels { milli: moving.pointer(), why })
 }
 
 /// Claims what a plan works on. `None` if it cannot be had after all.
@@ -228,26 +214,18 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while. Nor is the
 /// scrub.)
 pub(crate) fn is_idle(jobs: &Jobs) -> bool {
-    let seen_now = disks::look(jobs);
+    disks::see(jobs);
     let mut set = lock(&jobs.in_progress);
-    let moved = seen_now.and_then(|seen| see_disks(jobs, &mut set, seen));
-    let is_idle = is_idle_under(jobs, &mut set);
-    drop(set);
-    moved.iter().for_each(|event| jobs.context.tell(event));
-    is_idle
-}
-
-fn is_idle_under(jobs: &Jobs, set: &mut InProgressSet) -> bool {
     if set.running.is_any() || set.manual.is_some() || log::wanted(jobs) {
         return false;
     }
     let mut notes = Notes::default();
-    let seen = Seen::new(jobs, set);
+    let seen = Seen::new(jobs, &set);
     let plan = next(&seen, JobClass::Scrub, &mut notes);
     // What a checkpoint holds back is still to be flushed.
     let idle = plan.is_none() && seen.is_flushed();
     // Nothing is started: how many may run is not moved by being asked.
-    take_note(set, Notes { gc_slots: None, ..notes });
+    take_note(&mut set, Notes { gc_slots: None, ..notes });
     idle
 }
 

@@ -187,9 +187,7 @@ fn kept_files(jobs: &Jobs, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u6
     });
     let files = files.collect();
     // A reader that went meanwhile has left its read state to this function, and nobody else tells that files are free now.
-    if jobs.files.obsolete.has_ready() {
-        jobs.context.signals.notify_work();
-    }
+    jobs.tree.was_let_go();
     files
 }
 

@@ -1,13 +1,30 @@
 //! What is seen of two disks where placement moves, once in a while, under no lock.
 
 use super::Jobs;
+use crate::context::event::Event;
 use crate::plan::moves::{self, NOTED_MAX};
 use crate::plan::placement::Seen;
 use crate::tree::disk;
 use crate::tree::speed_tables::LEVEL;
+use base::sync::lock;
+
+/// Looks if it is time, takes in what is seen, and tells if the pointer has moved.
+pub(super) fn see(jobs: &Jobs) {
+    let Some(seen) = look(jobs) else { return };
+    let (why, milli) = {
+        let moving = &mut lock(&jobs.in_progress).learned.moving;
+        let why = moving.see(seen);
+        jobs.tree.speed.set_pointer(&jobs.context, moving.pointer());
+        (why, moving.pointer())
+    };
+    if let Some(why) = why {
+        jobs.context.stats.speed_pointer_moves.add(1);
+        jobs.context.tell(&Event::SpeedLevels { milli, why });
+    }
+}
 
 /// What is seen, if it is time to look.
-pub(super) fn look(jobs: &Jobs) -> Option<Seen> {
+fn look(jobs: &Jobs) -> Option<Seen> {
     let (tree, context, options) = (&jobs.tree, &jobs.context, &jobs.context.options);
     let now_ns = context.now_ns();
     if !options.speed_moving || !tree.speed.takes_turn(now_ns, options.speed_look) {

@@ -35,11 +35,8 @@ impl Jobs {
         match error.kind() {
             ErrorKind::NoSpace => {
                 let file = error.file();
-                let is_data = |path| {
-                    let kind = kind_of(&self.context, path);
-                    matches!(kind, Some(FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_)))
-                };
-                if file.is_some_and(is_data) {
+                let kind = file.and_then(|path| kind_of(&self.context, path));
+                if kind.is_some_and(FileKind::is_data_of_speed_disk) {
                     // There is another disk for what was to be there: the next try is made at once, and not there.
                     return self.tree.speed.refused(&self.context);
                 }
