@@ -65,6 +65,8 @@ pub struct EngineSettings {
     pub speed_levels: SpeedLevels,
     /// LavaStore: so many bytes of hot values are there as well.
     pub speed_values: u64,
+    /// LavaStore: and not of hot ones alone.
+    pub speed_fresh: bool,
     /// A log that is longer has memory flushed; none: the engine's own bound.
     pub log_bytes_max: Option<u64>,
 }
@@ -90,6 +92,7 @@ impl EngineSettings {
             log_dir: args.requests.log_dir.clone(),
             speed_levels: args.requests.speed_levels,
             speed_values: args.requests.speed_values,
+            speed_fresh: args.requests.speed_fresh,
             log_bytes_max: None,
             families,
             cache_bytes: args.cache_budget(),

@@ -83,6 +83,7 @@ fn options(settings: &EngineSettings) -> Options {
         loggers: loggers_of(settings),
         speed: settings.log_dir.clone(),
         speed_values_bytes_max: settings.speed_values,
+        speed_values_fresh: settings.speed_fresh,
         speed_levels: settings.speed_levels.most() as usize,
         speed_moving: settings.speed_levels == SpeedLevels::Moving,
         wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
@@ -125,6 +126,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
+        ("speed_values_fresh", options.speed_values_fresh.to_string()),
         ("speed_moving", options.speed_moving.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];

@@ -130,6 +130,7 @@ impl RecoveryArgs {
             spin_us: 0,
             log_dir: None,
             speed_values: 0,
+            speed_fresh: false,
             speed_levels: crate::args::SpeedLevels::default(),
             // Memory is what ends a log, not its length.
             log_bytes_max: Some(2 * self.memory.max(self.log_size) + (1 << 30)),

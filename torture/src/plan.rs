@@ -79,7 +79,7 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     // Says something only where there are two disks, and may be another one at each opening.
     let limited =
         Options { speed_levels: pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]), ..limited };
-    let limited = Options { speed_values_bytes_max: speed_values(rng), ..limited };
+    let limited = with_speed_values(rng, limited);
     // Where they move they do so quickly: a life is short.
     let limited = Options {
         speed_moving: aside(rng, 0x6d6f_7665_7321).one_in(2),
@@ -90,12 +90,14 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
 
-/// Hot values on the second disk, where there is one: as many as come, in most cases.
-fn speed_values(rng: &Rng) -> u64 {
-    match machine::has_two_disks() {
+/// Hot values on the second disk, where there is one, or all that a flush writes: as many as come, in most cases.
+fn with_speed_values(rng: &Rng, options: Options) -> Options {
+    let bytes = match machine::has_two_disks() {
         true => pick(&mut aside(rng, 0x0076_616c_7565), &[0, 16 << 10, 1 << 40, 1 << 40]),
         false => 0,
-    }
+    };
+    let is_fresh = bytes > 0 && aside(rng, 0x6672_6573_6821).one_in(2);
+    Options { speed_values_bytes_max: bytes, speed_values_fresh: is_fresh, ..options }
 }
 
 fn without_limit(rng: &mut Rng) -> Options {
@@ -213,7 +215,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} ({} fast, {} B of values, moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -234,6 +236,7 @@ pub(crate) fn describe(options: &Options) -> String {
         f.levels,
         options.speed_levels,
         options.speed_values_bytes_max,
+        options.speed_values_fresh,
         options.speed_moving,
         f.l0_compaction_files,
         f.l0_slowdown_files,

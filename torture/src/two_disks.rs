@@ -118,7 +118,9 @@ impl Life {
         let speed_values_bytes_max = if has_values { 1 << 40 } else { 0 };
         let speed_moving = self.has_fast_tables && (sim.op_count() / 4).is_multiple_of(2);
         let speed_look = Duration::from_millis(1);
-        let options = Options { speed_levels, speed_values_bytes_max, speed_moving, speed_look, ..options() };
+        let speed_values_fresh = has_values && (sim.op_count() / 8).is_multiple_of(2);
+        let values = Options { speed_values_bytes_max, speed_values_fresh, ..options() };
+        let options = Options { speed_levels, speed_moving, speed_look, ..values };
         Db::open_in(&env, DIR, &options)
     }
 

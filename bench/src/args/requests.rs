@@ -43,6 +43,9 @@ pub struct RequestArgs {
     /// LavaStore: bytes of hot values that may be on that disk as well
     #[arg(long, value_name = "BYTES", default_value_t = RequestArgs::default().speed_values)]
     pub speed_values: u64,
+    /// LavaStore: not hot ones alone, but all that a flush writes, which comes to the first disk when it survives a collection
+    #[arg(long, default_value_t = RequestArgs::default().speed_fresh)]
+    pub speed_fresh: bool,
     /// LavaStore: levels, from level 0 on, whose tables are made on that disk as well, or `moving`: as many as what is measured says
     #[arg(long, value_name = "N|moving", default_value_t = RequestArgs::default().speed_levels)]
     pub speed_levels: SpeedLevels,
@@ -140,6 +143,7 @@ impl Default for RequestArgs {
             log_dir: None,
             speed_levels: SpeedLevels::default(),
             speed_values: 0,
+            speed_fresh: false,
             spandb: false,
         }
     }
@@ -176,6 +180,8 @@ impl RequestArgs {
             Some("--speed-levels is 0 to 7 or moving, of the disk that --log-dir names")
         } else if self.speed_values > 0 && self.log_dir.is_none() {
             Some("--speed-values is of the disk that --log-dir names")
+        } else if self.speed_fresh && self.speed_values == 0 {
+            Some("--speed-fresh is of the bytes that --speed-values names")
         } else {
             None
         }

@@ -76,6 +76,11 @@ pub struct Options {
     /// ([`crate::Statistics::speed_values_elsewhere`]); what survives their collection is in the directory. More than 0 is refused for a store without a
     /// second disk. What is on either disk stays there until it is collected. Default: 0, none.
     pub speed_values_bytes_max: u64,
+    /// All values that a flush writes go to the second disk first, within [`Options::speed_values_bytes_max`], and only what survives a collection comes to the
+    /// directory: what is overwritten before that never does. For a disk with room for a good part of what is written between two
+    /// overwrites of a key. Values that are not known to be overwritten often leave a quarter of the bound to those that are. Default: false, only values that are
+    /// overwritten often.
+    pub speed_values_fresh: bool,
     /// How many levels are on the second disk follows what is measured, up to [`Options::speed_levels`]: it begins with the log alone, and tables go up and down while
     /// the store is open, where they wait less, and so that the log has its room. With `speed_levels` 0 whatever is there goes to the directory. Default:
     /// false, new tables of all these levels are made there.
@@ -144,6 +149,7 @@ impl Default for Options {
             speed: None,
             speed_levels: 0,
             speed_values_bytes_max: 0,
+            speed_values_fresh: false,
             speed_moving: false,
             speed_look: Duration::from_secs(1),
             access: Access::Direct,
@@ -202,6 +208,11 @@ impl Options {
 
     /// Fails if something is to be on a second disk, and none is given.
     pub(crate) fn check_disks(&self, has_speed_disk: bool) -> Result<()> {
+        if self.speed_values_fresh && self.speed_values_bytes_max == 0 {
+            return Err(Error::invalid(
+                "option speed_values_fresh is about values on a speed disk: set speed_values_bytes_max",
+            ));
+        }
         match self.speed_values_bytes_max > 0 && !has_speed_disk {
             true => Err(Error::invalid(
                 "option speed_values_bytes_max is for a store with a speed disk: name the disk",

@@ -52,6 +52,7 @@ impl Target {
             family: own,
             speed: None,
             speed_values_bytes_max: 0,
+            speed_values_fresh: false,
             ..options.clone()
         };
         let (env, into) = places.into;

@@ -1,6 +1,7 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
-use super::{Tree, disk, speed_values};
+use super::speed_values::{self, Rank};
+use super::{Tree, disk};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting};
@@ -94,7 +95,9 @@ impl VsstFiles {
         };
         let options = self.family.options();
         let expected_len = self.expected_len.min(options.vsst_bytes);
-        let volume = speed_values::of_new_file(tree, class, expected_len, options.file_bytes);
+        // A flush has no inputs.
+        let rank = speed_values::rank(&tree.context.options, class, self.inputs.is_empty());
+        let volume = speed_values::of_new_file(tree, rank, expected_len, options.file_bytes);
         if volume == Volume::SPEED {
             match create(volume) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => tree.speed.refused(&tree.context),
@@ -104,7 +107,7 @@ impl VsstFiles {
                 }
             }
         }
-        if class == VsstClass::Hot && tree.context.options.speed_values_bytes_max > 0 {
+        if rank != Rank::Settled {
             stats.speed_values_elsewhere.add(1);
         }
         create(Volume::DIRECTORY)

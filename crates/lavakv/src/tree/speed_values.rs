@@ -6,6 +6,9 @@
 //! values are garbage soon, so their files are read by a collection and gone; what survives it is cold and in the directory, like all else. A hot file for
 //! which there is no room is made in the directory, and counted: nobody waits for the speed disk.
 //!
+//! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0094-fresh-values-on-the-speed-disk.md`), and goes to the directory by
+//! the collection that it survives; a quarter of the bound is left to hot files.
+//!
 //! What is there is not counted along the way: the directory of the disk is listed before each file is begun, with files of jobs under way and
 //! those that readers still hold. The manifest says of each file where it is, and nothing moves it.
 //!
@@ -13,24 +16,51 @@
 //! while nothing is made there ([`super::speed_tables`]).
 
 use super::{Tree, disk};
+use crate::context::options::Options;
 use store::speed::SpeedSpace;
 use store::volumes::Volume;
 use version::VsstClass;
 
-/// Where a file of values of this class is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
-pub(crate) fn of_new_file(tree: &Tree, class: VsstClass, expected_len: u64, table_bytes: u64) -> Volume {
-    let options = &tree.context.options;
-    let is_hot = class == VsstClass::Hot || base::canary::is("cold-values-on-the-speed-disk");
-    if !is_hot || options.speed_values_bytes_max == 0 {
-        return Volume::DIRECTORY;
+/// What a new file of values is to the speed disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Of keys that are overwritten often.
+    Hot,
+    /// Just written, and nothing known: on the disk with `speed_values_fresh`.
+    Fresh,
+    /// It has lasted, or nothing is to be there: in the directory.
+    Settled,
+}
+
+/// The rank of a file of this class that a flush writes, or a job with inputs.
+pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Rank {
+    if options.speed_values_bytes_max == 0 {
+        return Rank::Settled;
     }
-    match has_room(tree, expected_len, table_bytes) || base::canary::is("values-in-the-room-of-the-log") {
+    match class {
+        _ if base::canary::is("cold-values-on-the-speed-disk") => Rank::Hot,
+        VsstClass::Hot => Rank::Hot,
+        _ if is_flushed && options.speed_values_fresh => Rank::Fresh,
+        _ => Rank::Settled,
+    }
+}
+
+/// Where a file of values of this rank is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
+pub(crate) fn of_new_file(tree: &Tree, rank: Rank, expected_len: u64, table_bytes: u64) -> Volume {
+    let most = tree.context.options.speed_values_bytes_max;
+    let bound = match rank {
+        Rank::Settled => return Volume::DIRECTORY,
+        Rank::Fresh if !base::canary::is("fresh-values-in-the-room-of-hot-ones") => most - most / 4,
+        _ => most,
+    };
+    let fits = has_room(tree, expected_len, table_bytes, bound);
+    match fits || base::canary::is("values-in-the-room-of-the-log") {
         true => Volume::SPEED,
         false => Volume::DIRECTORY,
     }
 }
 
-fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64) -> bool {
+fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> bool {
     let (context, options) = (&tree.context, &tree.context.options);
     if tree.speed.is_refusing(context.now_ns()) {
         return false;
@@ -39,6 +69,5 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64) -> bool {
     let Ok(Some(space)) = SpeedSpace::of(&context.env, &context.dir) else { return false };
     let table_bytes = if options.speed_levels > 0 { table_bytes } else { 0 };
     let wanted = disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len);
-    space.available_bytes >= wanted
-        && space.value_bytes.saturating_add(expected_len) <= options.speed_values_bytes_max
+    space.available_bytes >= wanted && space.value_bytes.saturating_add(expected_len) <= bound
 }

@@ -182,6 +182,48 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     reads_back(&db, &model);
 }
 
+/// What is overwritten before its file is collected is never written to the directory.
+#[test]
+fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
+    let (sim, fast, mut model) = (SimEnv::new(11), SimEnv::new(12), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let fresh = |bytes| Options { speed: None, speed_values_fresh: true, ..with_bound(bytes) };
+    let refusal = Db::open_in(env.clone(), DIR, fresh(0)).unwrap_err();
+    assert!(
+        refusal.kind() == ErrorKind::InvalidArgument && refusal.to_string().contains("fresh"),
+        "{refusal}"
+    );
+    let db = Db::open_in(env.clone(), DIR, fresh(NO_BOUND)).unwrap();
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    assert!(values(&sim.env(), DIR).is_empty() && !values(&fast.env(), SPEED).is_empty());
+    // Whatever a key is: all that a flush writes is there, and what is in the directory was collected.
+    churn(&db, &mut model, (13, KEYS * 4), |_| {});
+    let stats = db.stats();
+    assert!(stats.speed_values_elsewhere == 0 && stats.gc_runs > 3, "{stats:?}");
+    let left: u64 = values(&sim.env(), DIR).iter().map(|(_, bytes)| bytes).sum();
+    assert!(left > 0 && left <= stats.gc_bytes_written + 4096 * stats.gc_runs, "{left} {stats:?}");
+    assert!(db.verify().unwrap().errors.is_empty());
+    reads_back(&db, &model);
+    db.close().unwrap();
+    // With a bound that is too small for all: three quarters of it, while nothing is known to be hot.
+    let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let bound = 80 << 10;
+    let db = Db::open_in(env, DIR, fresh(bound)).unwrap();
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    let there: u64 = values(&fast.env(), SPEED).iter().map(|(_, bytes)| bytes).sum();
+    assert!(there > bound / 2 && there <= bound - bound / 4 + (8 << 10), "{there}");
+    assert!(db.stats().speed_values_elsewhere > 0);
+    let mut most = 0;
+    churn(&db, &mut model, (16, KEYS * 4), |_| {
+        most = most.max(values(&fast.env(), SPEED).iter().map(|(_, bytes)| bytes).sum::<u64>());
+    });
+    assert!(most > bound - bound / 4 && most <= bound + (8 << 10), "{most}");
+    reads_back(&db, &model);
+}
+
 #[test]
 fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     if skipped_on_lavafs(because::RECORD) {

@@ -685,6 +685,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "what survives a collection is written to the speed disk, and fills it",
     ),
     test(
+        "fresh-values-in-the-room-of-hot-ones",
+        ("lavastore-lavakv", "--test separated"),
+        "speed_values::fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound",
+        "what was just written takes the room on the speed disk that is left to hot values",
+    ),
+    test(
         "damage-on-the-speed-disk-stops-the-store",
         ("lavastore-lavakv", "--test separated"),
         "speed_values::a_damaged_file_is_set_aside_by_its_name_there",
