@@ -76,8 +76,8 @@ pub struct Options {
     /// ([`crate::Statistics::speed_values_elsewhere`]); what survives their collection is in the directory. More than 0 is refused for a store without a
     /// second disk. What is on either disk stays there until it is collected. Default: 0, none.
     pub speed_values_bytes_max: u64,
-    /// All values that a flush writes go to the second disk first, within [`Options::speed_values_bytes_max`], and only what survives a collection comes to the
-    /// directory: what is overwritten before that never does. For a disk with room for a good part of what is written between two
+    /// All values that a flush writes go to the second disk first, within [`Options::speed_values_bytes_max`], and what survives a collection comes to the
+    /// directory where half of the bound is taken: what is overwritten before that never does. For a disk with room for a good part of what is written between two
     /// overwrites of a key. Values that are not known to be overwritten often leave a quarter of the bound to those that are. Default: false, only values that are
     /// overwritten often.
     pub speed_values_fresh: bool,

@@ -107,7 +107,7 @@ impl VsstFiles {
                 }
             }
         }
-        if rank != Rank::Settled {
+        if matches!(rank, Rank::Hot | Rank::Fresh) {
             stats.speed_values_elsewhere.add(1);
         }
         create(Volume::DIRECTORY)

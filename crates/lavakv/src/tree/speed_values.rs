@@ -7,7 +7,7 @@
 //! which there is no room is made in the directory, and counted: nobody waits for the speed disk.
 //!
 //! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0094-fresh-values-on-the-speed-disk.md`), and goes to the directory by
-//! the collection that it survives; a quarter of the bound is left to hot files.
+//! the collection that it survives: where half of the bound is taken, since up to that what lasts is as welcome. A quarter of the bound is left to hot files.
 //!
 //! What is there is not counted along the way: the directory of the disk is listed before each file is begun, with files of jobs under way and
 //! those that readers still hold. The manifest says of each file where it is, and nothing moves it.
@@ -28,20 +28,23 @@ pub(crate) enum Rank {
     Hot,
     /// Just written, and nothing known: on the disk with `speed_values_fresh`.
     Fresh,
-    /// It has lasted, or nothing is to be there: in the directory.
-    Settled,
+    /// It has lasted: on the disk with `speed_values_fresh`, while there is plenty of room.
+    Lasting,
+    /// Nothing of the kind is to be there: in the directory.
+    Elsewhere,
 }
 
 /// The rank of a file of this class that a flush writes, or a job with inputs.
 pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Rank {
     if options.speed_values_bytes_max == 0 {
-        return Rank::Settled;
+        return Rank::Elsewhere;
     }
     match class {
         _ if base::canary::is("cold-values-on-the-speed-disk") => Rank::Hot,
         VsstClass::Hot => Rank::Hot,
-        _ if is_flushed && options.speed_values_fresh => Rank::Fresh,
-        _ => Rank::Settled,
+        _ if !options.speed_values_fresh => Rank::Elsewhere,
+        _ if is_flushed => Rank::Fresh,
+        _ => Rank::Lasting,
     }
 }
 
@@ -49,7 +52,8 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
 pub(crate) fn of_new_file(tree: &Tree, rank: Rank, expected_len: u64, table_bytes: u64) -> Volume {
     let most = tree.context.options.speed_values_bytes_max;
     let bound = match rank {
-        Rank::Settled => return Volume::DIRECTORY,
+        Rank::Elsewhere => return Volume::DIRECTORY,
+        Rank::Lasting => most / 2,
         Rank::Fresh if !base::canary::is("fresh-values-in-the-room-of-hot-ones") => most - most / 4,
         _ => most,
     };
