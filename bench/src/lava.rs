@@ -255,9 +255,14 @@ impl Engine for LavaEngine {
     }
 
     fn allocated(&self, dir: &Path) -> Space {
-        self.elsewhere
-            .as_ref()
-            .map_or_else(|| space::allocated(dir), |(env, _)| space::allocated_in(env, dir))
+        let space = match &self.elsewhere {
+            Some((env, _)) => space::allocated_in(env, dir),
+            None => space::allocated(dir),
+        };
+        match self.settings.iter().find(|(name, dir)| name == "log_dir" && !dir.is_empty()) {
+            Some((_, beside)) => space::add_beside(space, Path::new(beside)),
+            None => space,
+        }
     }
 
     fn device_counters(&self, dir: &Path) -> Option<DeviceCounters> {

@@ -96,6 +96,12 @@ pub fn allocated(dir: &Path) -> Space {
     space
 }
 
+/// What a store has in another directory, added to `space`.
+pub fn add_beside(mut space: Space, dir: &Path) -> Space {
+    walk(dir, "other", &mut BTreeSet::new(), &mut space);
+    space
+}
+
 /// The same of a store in an environment that is not the machine's; stores have no directories in them.
 pub fn allocated_in(env: &Env, dir: &Path) -> Space {
     let mut space = Space::default();
@@ -142,6 +148,11 @@ mod tests {
             std::fs::File::open(dir.join(file)).unwrap().sync_all().unwrap();
         }
         let space = allocated(&dir);
+        let twice = add_beside(space.clone(), &dir);
+        assert!(
+            twice.bytes == 2 * space.bytes && twice.kinds["ksst"] == 2 * space.kinds["ksst"],
+            "{twice:?}"
+        );
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(space.kinds.keys().collect::<Vec<_>>(), ["blobs", "ksst", "other"]);
         assert!(space.kinds.values().all(|bytes| (5000..100_000).contains(bytes)), "{space:?}");
