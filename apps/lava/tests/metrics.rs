@@ -201,3 +201,22 @@ fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
         s.fails(2, &[&["stat"], wrong].concat());
     }
 }
+
+#[test]
+fn a_speed_disk_is_told_with_its_levels() {
+    let s = Scratch::new("watch-speed");
+    let options = Options {
+        metrics_file: Some("METRICS".into()),
+        speed: Some(s.path("fast")),
+        speed_levels: 2,
+        ..Options::default()
+    };
+    let db = Db::open_with(s.path("db"), &options).unwrap();
+    wait_for(|| s.path("db").join("METRICS").exists());
+    let page = s.path("db").join("METRICS").display().to_string();
+    let text = s.ok(&["stat", "--watch", "--count", "1", "--metrics-file", &page]);
+    assert!(text.contains("speed disk") && text.contains("2.00 levels"), "{text}");
+    let view = json(&s.ok(&["stat", "--watch", "--json", "--count", "1", "--metrics-file", &page]));
+    assert_eq!(view["speed_disk"]["levels"], 2.0);
+    db.close().unwrap();
+}

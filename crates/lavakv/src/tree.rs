@@ -125,7 +125,7 @@ impl Tree {
             kept: Arc::default(),
             readers: Arc::default(),
             together: Together::new(),
-            speed: SpeedTables::default(),
+            speed: SpeedTables::new(context),
             space_sums,
         }
     }

@@ -75,6 +75,11 @@ impl MetricsPage {
         self.samples.iter().filter(move |s| s.name == name).filter_map(of)
     }
 
+    /// True if there is a number of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.samples.iter().any(|s| s.name == name)
+    }
+
     /// The sum of all numbers of one name; 0 if there are none.
     pub fn sum(&self, name: &str) -> f64 {
         self.samples.iter().filter(|s| s.name == name).map(|s| s.value).sum()

@@ -102,6 +102,45 @@ impl BackgroundIo {
     }
 }
 
+/// The second disk, of a store that has one.
+struct SpeedDisk {
+    bytes: f64,
+    /// How many levels have their tables there.
+    levels: f64,
+    /// Times that this was changed, and tables that went there and back.
+    changes: f64,
+    moved: (f64, f64),
+}
+
+impl SpeedDisk {
+    fn of(page: &MetricsPage) -> Option<SpeedDisk> {
+        page.has("speed_disk_bytes").then(|| SpeedDisk {
+            bytes: page.sum("speed_disk_bytes"),
+            levels: page.sum("speed_levels_milli") / 1000.0,
+            changes: page.sum("speed_pointer_moves_total"),
+            moved: (page.sum("speed_tables_moved_up_total"), page.sum("speed_tables_moved_down_total")),
+        })
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "bytes": self.bytes, "levels": self.levels, "level_changes": self.changes,
+            "tables_moved_up": self.moved.0, "tables_moved_down": self.moved.1,
+        })
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "speed disk           {}; {:.2} levels, changed {:.0} times; {:.0} tables went there, {:.0} back\n",
+            bytes_text(self.bytes),
+            self.levels,
+            self.changes,
+            self.moved.0,
+            self.moved.1
+        )
+    }
+}
+
 /// How long things of one kind took, in seconds.
 struct Times {
     name: String,
@@ -189,6 +228,7 @@ pub struct View {
     /// Width in bytes, and chain, of compactions: with the largest ever.
     compactions: [(Histogram, f64); 2],
     background_io: BackgroundIo,
+    speed_disk: Option<SpeedDisk>,
     /// Files and bytes of each level, all families together.
     levels: Vec<(String, f64, f64)>,
     /// The deepest level 0 of a family.
@@ -220,6 +260,7 @@ impl View {
             over_budget: pages.over_budget(),
             compactions: compactions.map(|(name, max)| (pages.histogram(name, None), now.sum(max))),
             background_io: BackgroundIo::of(now),
+            speed_disk: SpeedDisk::of(now),
             l0_files_max: l0_files.fold(0.0, f64::max),
             levels,
             sizes: SIZES.map(|(metric, name)| (name, now.sum(metric))).into(),
@@ -249,7 +290,7 @@ impl View {
         json!({
             "store": self.store, "seconds": self.seconds, "per_second": rates, "operations": times(&self.operations),
             "waits": times(&self.waits), "waits_over_budget": over_budget, "compaction_width_bytes": of(width), "compaction_chain": of(chain),
-            "background_io": self.background_io.json(), "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
+            "background_io": self.background_io.json(), "speed_disk": self.speed_disk.as_ref().map(SpeedDisk::json), "levels": levels.collect::<Vec<_>>(), "l0_files_max": self.l0_files_max, "space": sizes,
         })
     }
 
@@ -271,6 +312,7 @@ impl View {
             chain.mean()
         );
         text.push_str(&self.background_io.text());
+        self.speed_disk.iter().for_each(|disk| text.push_str(&disk.text()));
         text
     }
 

@@ -141,6 +141,8 @@ fn put_space(page: &mut Page, space: &Space) {
         oldest_snapshot_ns,
         available_bytes,
         speed,
+        // The statistics tell it, as the gauge `speed_levels_milli`.
+        speed_levels_milli: _,
         limit_bytes,
         reserve_bytes,
         families: _,
@@ -334,7 +336,8 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 8] = [
+const GAUGES: [(&str, &str); 9] = [
+    ("speed_levels_milli", "speed_levels_milli"),
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
     ("io_depth_milli", "io_depth_milli"),

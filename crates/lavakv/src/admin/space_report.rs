@@ -79,6 +79,9 @@ pub struct Space {
     pub available_bytes: u64,
     /// The second disk, if the log has one: what of `total_bytes` is there.
     pub speed: Option<SpeedSpace>,
+    /// Levels whose tables are to be there, in thousandths: [`crate::Options::speed_levels`], or where [`crate::Options::speed_moving`] has come to in this
+    /// process. `None`: there is no second disk, or the store is open for reading only, and whoever writes it knows.
+    pub speed_levels_milli: Option<u32>,
     /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,
     /// and the volume is not near it.
     pub limit_bytes: u64,
@@ -275,6 +278,8 @@ pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
     out.holders = readers;
     out.available_bytes = jobs.context.env.fs.space(&jobs.context.dir)?.available;
     out.speed = SpeedSpace::of(&jobs.context.env, &jobs.context.dir)?;
+    let is_placing = out.speed.is_some() && !out.is_read_only;
+    out.speed_levels_milli = is_placing.then(|| jobs.tree.speed.pointer(&jobs.context.options));
     out.limit_bytes = if jobs.space.is_limited() { jobs.space.limit_bytes() } else { 0 };
     out.reserve_bytes = jobs.space.reserve_bytes();
     debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);

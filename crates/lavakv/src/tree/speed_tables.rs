@@ -52,6 +52,15 @@ pub(crate) struct SpeedTables {
 }
 
 impl SpeedTables {
+    /// Of a store that is being opened: where placement moves it begins with no level there.
+    pub fn new(context: &Context) -> SpeedTables {
+        let speed = SpeedTables::default();
+        let is_there = context.env.fs.disks(&context.dir).is_some();
+        let milli = if is_there { speed.pointer(&context.options) } else { 0 };
+        context.stats.speed_levels_milli.set(milli.into());
+        speed
+    }
+
     /// The disk had said that it has room for a table, and refused it.
     pub fn refused(&self, context: &Context) {
         context.stats.speed_refusals.add(1);

@@ -241,3 +241,36 @@ fn a_repair_takes_a_table_that_is_on_both_disks_once() {
         assert!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()) == model);
     }
 }
+
+/// Where placement stands is in the ledger, in the statistics and on the page of metrics, and in none of them where there is no second disk.
+#[test]
+fn the_place_of_the_pointer_is_told() {
+    let milli = |db: &Db| (db.space().unwrap().speed_levels_milli, db.stats().speed_levels_milli);
+    let gauge = |db: &Db| {
+        let page = db.metrics().unwrap();
+        assert!(page.contains("# TYPE lavastore_speed_levels_milli gauge"), "it goes down, too");
+        let line = page.lines().find(|line| line.starts_with("lavastore_speed_levels_milli{")).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+    };
+    let slow = Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() };
+    let (sim, _, env) = two(slow);
+    let fixed = || Options { speed: None, speed_moving: false, ..options(2) };
+    let db = Db::open_in(env.clone(), DIR, fixed()).unwrap();
+    assert_eq!((milli(&db), gauge(&db)), ((Some(2000), 2000), 2000), "the fixed rule");
+    db.close().unwrap();
+    let db = Db::open_in(env.clone(), DIR, Options { speed_moving: true, ..fixed() }).unwrap();
+    assert_eq!((milli(&db), gauge(&db)), ((Some(0), 0), 0), "it begins with the log alone");
+    for round in 0..12 {
+        fill(&db, &mut Model::new(), 0..2000, round);
+        settle(&db);
+    }
+    let (space, stats) = milli(&db);
+    assert!(stats > 0 && space == Some(stats as u32) && gauge(&db) == stats, "{}", told(&db.stats()));
+    db.close().unwrap();
+    let reader = Db::open_read_only_in(env, DIR, fixed()).unwrap();
+    assert_eq!(milli(&reader).0, None, "whoever writes it knows");
+    drop((reader, sim));
+    let alone = SimEnv::new(9);
+    let db = Db::open_in(alone.env(), DIR, small()).unwrap();
+    assert_eq!(milli(&db), (None, 0));
+}
