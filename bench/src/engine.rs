@@ -187,13 +187,35 @@ impl Batch {
     }
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// A put of this value, as durable as [`EngineSettings::sync`] says.
+    Put(&'a [u8]),
+    /// A get.
+    Get,
+    /// The first so many entries from the key on.
+    Scan(u64),
+}
+
+/// What a request came to.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is written.
+    Written,
+    /// What the key has.
+    Value(Option<lavastore::Value>),
+    /// Keys with their values.
+    Entries(Vec<lavastore::Entry>),
+}
+
 /// Requests of one thread that does not wait for each.
 pub trait Flight {
-    /// Submits a put, as durable as [`EngineSettings::sync`] says, or a get. `token` comes back with its answer.
-    fn submit(&mut self, put: Option<&[u8]>, key: &[u8], token: u64) -> Result<()>;
+    /// Submits a request. `token` comes back with its answer.
+    fn submit(&mut self, asked: Asked<'_>, key: &[u8], token: u64) -> Result<()>;
 
-    /// Waits for one that is over: its token, and the value of a get.
-    fn wait(&mut self) -> Result<(u64, Option<lavastore::Value>)>;
+    /// Waits for one that is over.
+    fn wait(&mut self) -> Result<(u64, Answer)>;
 }
 
 /// An open store of some engine. All calls come from several threads at once.

@@ -1,20 +1,21 @@
 //! A closed loop of one thread with many requests in flight: as one is over, the next is submitted.
 
-use crate::Result;
 use crate::drive::{Pace, wrong};
-use crate::engine::{Engine, Flight};
+use crate::engine::{Answer, Asked, Engine, Flight};
 use crate::host::{now_ns, thread_read_calls};
 use crate::record::{Kind, Recorder};
 use crate::workload::Stream;
+use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
+    kind: Kind,
     begin_ns: u64,
     index: u64,
-    /// Bytes that it wrote; `None`: it reads.
-    written: Option<u64>,
+    /// Bytes that it writes, if it does.
+    written: u64,
 }
 
 /// Runs a stream to its end, to the end of time, or until `stop`, with up to `depth` requests in flight. What is in flight then is waited for.
@@ -35,11 +36,17 @@ pub fn drive(
     loop {
         let goes_on = now_ns() < pace.end_ns && !stop.load(Ordering::Relaxed);
         if let Some(token) = free.pop_if(|_| goes_on && stream.advance()) {
-            let written =
-                (stream.kind() == Kind::Put).then_some((stream.key.len() + stream.value.len()) as u64);
-            record.plan(stream.kind(), &stream.key, stream.value_len());
-            pending[token as usize] = Some(Pending { begin_ns: now_ns(), index: stream.index, written });
-            flight.submit(written.map(|_| &stream.value[..]), &stream.key, token)?;
+            let kind = stream.kind();
+            record.plan(kind, &stream.key, stream.value_len());
+            let asked = match kind {
+                Kind::Put => Asked::Put(&stream.value),
+                Kind::Scan => Asked::Scan(stream.scan_length.unwrap_or(pace.scan_length)),
+                _ => Asked::Get,
+            };
+            let written = if kind.puts() { (stream.key.len() + stream.value.len()) as u64 } else { 0 };
+            pending[token as usize] =
+                Some(Pending { kind, begin_ns: now_ns(), index: stream.index, written });
+            flight.submit(asked, &stream.key, token)?;
             continue;
         }
         if free.len() as u64 == depth {
@@ -57,19 +64,35 @@ fn land(
     stream: &Stream,
     record: &mut Recorder,
 ) -> Result<u64> {
-    let (token, value) = flight.wait()?;
+    let (token, answer) = flight.wait()?;
     let known = pending.get_mut(token as usize).and_then(Option::take);
-    let Pending { begin_ns, index, written } = known.ok_or("a request was over twice")?;
+    let over = known.ok_or("a request was over twice")?;
     let end_ns = now_ns();
-    let bytes = match (written, value) {
-        (Some(bytes), _) => bytes,
-        (None, None) => return Err(wrong(stream, "or another in flight is missing")),
-        (None, Some(value)) if stream.check_of(index, &value) => (stream.key.len() + value.len()) as u64,
-        (None, Some(_)) => {
-            return Err(wrong(stream, "or another in flight has a value that was never written for it"));
-        }
-    };
-    let kind = if written.is_some() { Kind::Put } else { Kind::Get };
-    record.complete_of(kind, begin_ns, end_ns, 1, bytes);
+    let bytes = bytes_of(&over, &answer, stream)?;
+    record.complete_of(over.kind, over.begin_ns, end_ns, 1, bytes);
     Ok(token)
 }
+
+/// The bytes that a request has written or read; an error if what it read is not what was written.
+fn bytes_of(over: &Pending, answer: &Answer, stream: &Stream) -> Result<u64> {
+    let refused = |what: &str| -> Error { wrong(stream, &format!("or another in flight {what}")) };
+    match (over.kind, answer) {
+        (Kind::Put, Answer::Written) => Ok(over.written),
+        (Kind::Get, Answer::Value(None)) => Err(refused("is missing")),
+        (Kind::Get, Answer::Value(Some(value))) if stream.check_of(over.index, value) => {
+            Ok((stream.key.len() + value.len()) as u64)
+        }
+        (Kind::Get, Answer::Value(Some(_))) => Err(refused("has a value that was never written for it")),
+        (Kind::Scan, Answer::Entries(entries)) => {
+            let (key, value) = entries.first().ok_or_else(|| refused("was not found by a scan from it"))?;
+            if !stream.is_key_of(over.index, key) || !stream.check_of(over.index, value) {
+                return Err(refused("was not the first entry of a scan from it"));
+            }
+            Ok(entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum())
+        }
+        _ => Err("a request was answered as if it were another".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

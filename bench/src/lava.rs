@@ -2,12 +2,12 @@
 
 use crate::Result;
 use crate::args::{Codec, Placement, SpeedLevels};
-use crate::engine::{Backlog, Batch, Engine, EngineSettings, Flight, Opener};
+use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
     Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
-    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, Value, ValuePlacement,
+    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, ValuePlacement,
     WriteBatch, WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
@@ -212,20 +212,23 @@ struct LavaFlight {
 }
 
 impl Flight for LavaFlight {
-    fn submit(&mut self, put: Option<&[u8]>, key: &[u8], token: u64) -> Result<()> {
-        match put {
-            Some(value) => self.queue.submit(self.requests.put(key, value)?, token),
-            None => self.queue.submit(self.requests.get(key)?, token),
+    fn submit(&mut self, asked: Asked<'_>, key: &[u8], token: u64) -> Result<()> {
+        match asked {
+            Asked::Put(value) => self.queue.submit(self.requests.put(key, value)?, token),
+            Asked::Get => self.queue.submit(self.requests.get(key)?, token),
+            Asked::Scan(length) => self.queue.submit(self.requests.scan(key.., length as usize)?, token),
         }
         Ok(())
     }
 
-    fn wait(&mut self) -> Result<(u64, Option<Value>)> {
+    fn wait(&mut self) -> Result<(u64, Answer)> {
         let (token, outcome) = self.queue.wait(None).ok_or("nothing is in flight")?;
-        match outcome? {
-            Outcome::Value(value) => Ok((token, value)),
-            _ => Ok((token, None)),
-        }
+        let answer = match outcome? {
+            Outcome::Value(value) => Answer::Value(value),
+            Outcome::Entries(entries) => Answer::Entries(entries),
+            _ => Answer::Written,
+        };
+        Ok((token, answer))
     }
 }
 

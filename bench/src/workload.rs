@@ -181,6 +181,13 @@ impl Stream {
         self.check_of(self.index, value)
     }
 
+    /// True if this is the key of that index.
+    pub fn is_key_of(&self, index: u64, key: &[u8]) -> bool {
+        let mut own = Vec::with_capacity(key.len());
+        self.space.keys.write(index, &mut own);
+        own == key
+    }
+
     /// The same of the key with this index.
     pub fn check_of(&self, index: u64, value: &[u8]) -> bool {
         Values::check(index, self.space.sizes.len_of(index), value)

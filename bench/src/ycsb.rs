@@ -34,6 +34,8 @@ pub enum Mix {
     Write,
     /// async: as many of the one as of the other.
     Mixed,
+    /// async: scans of --scan-length entries.
+    Scan,
     /// ycsb: half reads, half updates.
     A,
     /// ycsb: 95 % reads, 5 % updates.
@@ -51,7 +53,7 @@ pub enum Mix {
 impl Mix {
     /// True for the six of YCSB.
     pub fn is_of_ycsb(self) -> bool {
-        !matches!(self, Mix::Read | Mix::Write | Mix::Mixed)
+        !matches!(self, Mix::Read | Mix::Write | Mix::Mixed | Mix::Scan)
     }
 
     /// True if it inserts keys.
@@ -82,6 +84,7 @@ impl Mixture {
             Mix::Read | Mix::C => &[(Get, 1.0)],
             Mix::Write => &[(Put, 1.0)],
             Mix::Mixed | Mix::A => &[(Get, 0.5), (Put, 0.5)],
+            Mix::Scan => &[(Kind::Scan, 1.0)],
             Mix::B => &[(Get, 0.95), (Put, 0.05)],
             Mix::D => &[(Get, 0.95), (Insert, 0.05)],
             Mix::E => &[(Scan, 0.95), (Insert, 0.05)],

@@ -19,7 +19,7 @@ pub struct RequestArgs {
     /// async: what they are [default: read]; ycsb: which of its mixes [default: a]
     #[arg(long = "workload", value_enum, value_name = "MIX")]
     pub mix: Option<Mix>,
-    /// ycsb: mixes one after the other in the same store, each for --seconds: of read, write, mixed, a, b, c, f
+    /// ycsb: mixes one after the other in the same store, each for --seconds: of read, write, mixed, scan, a, b, c, f
     #[arg(long, value_enum, value_name = "MIX,...", value_delimiter = ',')]
     pub phases: Vec<Mix>,
     /// async: the same work by as many threads as there would be requests, with blocking calls
@@ -161,7 +161,7 @@ impl RequestArgs {
                 "async and sync say by --depth or --writers how many operations wait at once: no --threads, --rate, --batch",
             )
         } else if self.mix.is_some_and(|mix| mix.is_of_ycsb() != (all.workload == Workload::Ycsb)) {
-            Some("--workload is read, write or mixed for async, and a to f for ycsb")
+            Some("--workload is read, write, mixed or scan for async, and a to f for ycsb")
         } else if let Some(complaint) = self.complaint_of_phases(all) {
             Some(complaint)
         } else if all.workload == Workload::Ycsb && all.batch != 1 {
