@@ -6,16 +6,20 @@
 //! | row | what it is |
 //! |---|---|
 //! | `one at a time` | a single writer: every put is a device write of its own, nothing is shared |
+//! | `blocking, N wait` | a thread for each of so few: how much is shared by so many (batching) |
 //! | `blocking` | a thread for each put that waits: those that wait together share a device write |
-//! | `blocking, N loggers` | the same with up to N such writes at the device at once, where that is found to pay |
-//! | `asynchronous`, `asynchronous, N loggers` | one thread that has all puts in flight |
-//! | `blocking, second disk`, `asynchronous, second disk` | the log is in `--log-dir` |
+//! | `blocking, N loggers` | the same with up to N such writes at the device at once, where that is found to pay (pipelining) |
+//! | `blocking, loggers found` | as many as the log finds best while it runs |
+//! | `asynchronous`, and the same of it | one thread that has all puts in flight |
+//! | `..., second disk` | the log is in `--log-dir` |
+//! | `..., tables there` | and tables of two levels |
+//! | `..., tables move` | and tables of as many levels as what is measured says |
 //!
 //! That those who sync wait for each other's company no switch takes away: what it is worth is between the first two rows. Rows run in
 //! rounds as those of the parent do; ratios are those of the same round, to `blocking`.
 
 use super::rounds::{self, ROUNDS};
-use crate::args::requests::RequestArgs;
+use crate::args::requests::{RequestArgs, SpeedLevels};
 use crate::args::{BenchArgs, Workload};
 use crate::engine::Opener;
 use crate::host::alone;
@@ -29,8 +33,20 @@ use std::path::Path;
 
 /// Puts that wait at once, unless told.
 const WRITERS: u64 = 64;
+/// Fewer that wait, so that fewer share a device write.
+const BATCHES: [u64; 2] = [4, 16];
+/// What is on the second disk.
+const PLACEMENTS: [(&str, SpeedLevels); 3] = [
+    ("second disk", SpeedLevels::Fixed(0)),
+    ("tables there", SpeedLevels::Fixed(2)),
+    ("tables move", SpeedLevels::Moving),
+];
 /// The row that others are compared with.
 const BASE: &str = "blocking";
+
+/// Told where there is one disk.
+const SKIPPED: &str =
+    "placement (log, tables, moving tables on a second disk): name a directory there with --log-dir";
 
 type Figure = rounds::Figure<Report>;
 
@@ -80,6 +96,9 @@ pub struct SpanReport {
     pub writers: u64,
     /// The rows in order.
     pub rows: Vec<SpanRow>,
+    /// What was not measured, and why.
+    #[serde(default)]
+    pub skipped: Option<String>,
     /// The options of all runs but what makes the rows.
     pub options: BenchArgs,
 }
@@ -89,23 +108,42 @@ fn writers(args: &BenchArgs) -> u64 {
     if args.requests.writers == RequestArgs::default().writers { WRITERS } else { args.requests.writers }
 }
 
+/// What makes a row.
+type Change<'a> = &'a dyn Fn(&mut RequestArgs);
+
 /// The rows, with the options of their runs.
 fn rows(args: &BenchArgs) -> Vec<(String, BenchArgs)> {
-    let of = |writers: u64, in_flight: bool, loggers: u64, second_disk: bool| {
-        let log_dir = args.requests.log_dir.clone().filter(|_| second_disk);
-        let requests =
-            RequestArgs { writers, in_flight, loggers, log_dir, spandb: false, ..args.requests.clone() };
+    let of = |change: Change<'_>| {
+        let mut requests = RequestArgs {
+            writers: writers(args),
+            in_flight: false,
+            loggers: 1,
+            log_dir: None,
+            speed_levels: SpeedLevels::default(),
+            speed_values: 0,
+            spandb: false,
+            ..args.requests.clone()
+        };
+        change(&mut requests);
         BenchArgs { workload: Workload::Sync, pairs: None, requests, ..args.clone() }
     };
-    let many = writers(args);
-    let mut rows = vec![("one at a time".to_owned(), of(1, false, 1, false))];
+    let mut rows = vec![("one at a time".to_owned(), of(&|r| r.writers = 1))];
+    for some in BATCHES.into_iter().filter(|some| *some < writers(args)) {
+        rows.push((format!("blocking, {some} wait"), of(&|r| r.writers = some)));
+    }
     for (name, in_flight) in [(BASE, false), ("asynchronous", true)] {
-        rows.push((name.to_owned(), of(many, in_flight, 1, false)));
+        let of_kind = |change: Change<'_>| of(&|r| (r.in_flight = in_flight, change(r)).1);
+        rows.push((name.to_owned(), of_kind(&|_| {})));
         for loggers in 2..=3 {
-            rows.push((format!("{name}, {loggers} loggers"), of(many, in_flight, loggers, false)));
+            rows.push((format!("{name}, {loggers} loggers"), of_kind(&|r| r.loggers = loggers)));
         }
-        if args.requests.log_dir.is_some() {
-            rows.push((format!("{name}, second disk"), of(many, in_flight, 1, true)));
+        rows.push((format!("{name}, loggers found"), of_kind(&|r| r.loggers = 0)));
+        let Some(dir) = &args.requests.log_dir else { continue };
+        for (placement, speed_levels) in PLACEMENTS {
+            let change: Change<'_> = &|r| {
+                (r.log_dir, r.speed_levels) = (Some(dir.clone()), speed_levels);
+            };
+            rows.push((format!("{name}, {placement}"), of_kind(change)));
         }
     }
     rows
@@ -140,6 +178,7 @@ pub fn compare(
         rounds,
         writers: writers(args),
         rows: names.into_iter().zip(runs).enumerate().map(row).collect(),
+        skipped: args.requests.log_dir.is_none().then(|| SKIPPED.to_owned()),
         options: BenchArgs { pairs: Some(rounds), ..args.resolved() },
     })
 }
@@ -183,6 +222,9 @@ impl SpanReport {
         }
         for row in self.rows.iter().filter(|row| row.suspended_runs > 0) {
             let _ = writeln!(text, "NOT VALID: {} was stopped in {} runs", row.row, row.suspended_runs);
+        }
+        if let Some(skipped) = &self.skipped {
+            let _ = writeln!(text, "\nnot measured: {skipped}");
         }
         text
     }
