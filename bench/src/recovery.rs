@@ -23,12 +23,14 @@ use crate::Result;
 use crate::engine::{Batch, Engine, EngineSettings, LEVEL_BASE_MEMTABLES, Opener};
 use crate::host::{self, ProcessCounters, StopOnDrop, now_ns, wait_until};
 use crate::keys::Keys;
+use crate::report::human_bytes;
 use crate::space::Space;
 use crate::values::{ValueSizes, Values};
 use clap::Args;
 use io::Rng;
 use lavastore::{Ablation, PolicyChoice};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -224,6 +226,41 @@ fn families(engine: &dyn Engine) -> Vec<&dyn Engine> {
 pub struct Filled {
     /// How long it took.
     pub seconds: f64,
+    /// Bytes that the process wrote meanwhile, log groups that were prepared included.
+    #[serde(default)]
+    pub bytes_written: u64,
+    /// Processor time, seconds.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// How long writers were made to wait, by cause, seconds of all threads together.
+    #[serde(default)]
+    pub wait_seconds: BTreeMap<String, f64>,
+}
+
+impl Filled {
+    fn of(engine: &dyn Engine, before: &ProcessCounters, start_ns: u64) -> Filled {
+        let (seconds, after) = ((now_ns() - start_ns) as f64 / 1e9, host::process_counters());
+        let waits = engine.waits_ns().into_iter().filter(|(_, ns)| *ns > 0);
+        Filled {
+            seconds,
+            bytes_written: after.write_bytes - before.write_bytes,
+            cpu_seconds: (after.cpu_ns - before.cpu_ns) as f64 / 1e9,
+            wait_seconds: waits.map(|(cause, ns)| (cause, ns as f64 / 1e9)).collect(),
+        }
+    }
+
+    /// For people: where the time went.
+    fn text(&self) -> String {
+        let waits: Vec<String> =
+            self.wait_seconds.iter().map(|(cause, seconds)| format!("{cause} {seconds:.1} s")).collect();
+        let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(", ") };
+        let rate = self.bytes_written as f64 / 1e6 / self.seconds.max(1e-9);
+        format!(
+            "{} written, {rate:.0} MB/s; {:.1} s of processor; waits of writers: {waits}",
+            human_bytes(self.bytes_written),
+            self.cpu_seconds
+        )
+    }
 }
 
 /// Fills a store, says so on standard output, and waits to be killed, or for the end of standard input if whoever should do that is gone.
@@ -234,9 +271,9 @@ pub struct Filled {
 pub fn fill(args: &RecoveryArgs, opener: &dyn Opener, dir: &Path) -> Result<()> {
     args.check()?;
     let engine = opener.open(dir, &args.settings())?;
-    let start_ns = now_ns();
+    let (before, start_ns) = (host::process_counters(), now_ns());
     let written = Work::new(args).write_all(&families(&*engine));
-    let filled = Filled { seconds: (now_ns() - start_ns) as f64 / 1e9 };
+    let filled = Filled::of(&*engine, &before, start_ns);
     // Also if something went wrong: what is wrong may be that it cannot be closed.
     std::mem::forget(engine);
     written?;

@@ -24,6 +24,9 @@ pub struct RecoveryReport {
     pub user_bytes: u64,
     /// How long filling took.
     pub fill_seconds: f64,
+    /// What filling was, beside.
+    #[serde(default)]
+    pub fill: Option<Filled>,
     /// Opening, milliseconds.
     pub open_ms: f64,
     /// Keys and values, MB, over its seconds.
@@ -74,6 +77,7 @@ impl RecoveryReport {
             records: checked,
             user_bytes,
             fill_seconds: filled.seconds,
+            fill: Some(filled.clone()),
             open_ms: opened.ns as f64 / 1e6,
             mb_per_s: user_bytes as f64 * 1e3 / opened.ns.max(1) as f64,
             cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
@@ -95,6 +99,7 @@ impl RecoveryReport {
         format!(
             "engine                        {}\n\
              written, then killed          {} keys, {}, in {:.1} s\n\
+             filling                       {}\n\
              left                          {} of logs, {} of tables\n\
              opened in                     {:.0} ms, {:.0} MB/s; at most {} threads, {:.2} s of processor\n\
              read, written                 {}, {}\n\
@@ -105,6 +110,7 @@ impl RecoveryReport {
             human_count(self.records),
             human_bytes(self.user_bytes),
             self.fill_seconds,
+            self.fill.as_ref().map_or_else(|| "not told".to_owned(), Filled::text),
             human_bytes(self.log_bytes),
             human_bytes(self.table_bytes_before),
             self.open_ms,

@@ -26,7 +26,8 @@ fn filled(args: &RecoveryArgs, dir: &Path) {
     engine.close().unwrap();
 }
 
-const FILLED: Filled = Filled { seconds: 1.0 };
+const FILLED: Filled =
+    Filled { seconds: 1.0, bytes_written: 3_000_000, cpu_seconds: 0.5, wait_seconds: BTreeMap::new() };
 
 fn recovered(args: &RecoveryArgs, dir: &Path) -> Result<RecoveryReport> {
     recover(args, &FILLED, &Lava, dir, &|| allocated(dir))
@@ -44,6 +45,7 @@ fn what_was_written_is_there_and_what_it_took_is_told() {
     assert!(report.threads_max > 0 && report.log_bytes > 0, "{report:?}");
     assert!(report.engine_settings.contains_key("wal_bytes_max"), "{:?}", report.engine_settings);
     let text = report.text();
+    assert!(text.contains("3 MB/s; 0.5 s of processor; waits of writers: none"), "{text}");
     assert!(text.contains("opened in") && text.contains("2,420 keys, all there"), "{text}");
     assert!(serde_json::to_string(&report).unwrap().contains("\"open_ms\""));
 }
