@@ -238,6 +238,11 @@ pub struct BenchArgs {
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
+    /// LavaStore: gaps of at most so many bytes between two places are read over [default: what is measured; `--without measured_reads`: 16 KiB, 12
+    /// in collections]
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default)]
+    pub read_gap: Option<u64>,
     /// LavaStore: mechanisms to switch off, to measure what each is worth (a wrong name tells which there are)
     #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
     #[serde(default)]

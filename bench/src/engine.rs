@@ -40,6 +40,8 @@ pub struct EngineSettings {
     pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
     pub gc_ratio_percent: Option<u32>,
+    /// LavaStore: gaps between two places that are read over; none: what is measured.
+    pub read_gap: Option<u64>,
     /// Families of keys; those behind the first are in [`Engine::families`].
     pub families: u64,
     /// LavaStore: mechanisms switched off.
@@ -105,6 +107,7 @@ impl EngineSettings {
             blob_file_bytes: args.blob_file_len(),
             placement: args.placement,
             gc_ratio_percent: args.gc_ratio_percent,
+            read_gap: args.read_gap,
             ablation: args.ablation()?,
             space_limit_bytes: args.limit_bytes(),
             background_threads: args.background_threads,

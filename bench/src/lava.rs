@@ -79,6 +79,7 @@ fn options(settings: &EngineSettings) -> Options {
             ..defaults.family
         },
         ablation: settings.ablation,
+        read_gap_bytes: settings.read_gap,
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
         loggers: loggers_of(settings),
         speed: settings.log_dir.clone(),
@@ -122,6 +123,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),
+        ("read_gap_bytes", options.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string())),
         ("loggers", options.loggers.writes_max.to_string()),
         ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),

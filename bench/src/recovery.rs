@@ -121,6 +121,7 @@ impl RecoveryArgs {
             policy: PolicyChoice::default(),
             placement: None,
             gc_ratio_percent: None,
+            read_gap: None,
             families: self.families,
             ablation: Ablation::default(),
             space_limit_bytes: None,

@@ -86,8 +86,14 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
         speed_look: Duration::from_millis(2),
         ..limited
     };
+    let limited = Options { read_gap_bytes: read_gap(rng), ..limited };
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
+}
+
+/// Mostly what is measured, else no gap or any.
+fn read_gap(rng: &Rng) -> Option<u64> {
+    pick(&mut aside(rng, 0x6761_7073_2121), &[None, None, None, Some(0), Some(1000), Some(1 << 20)])
 }
 
 /// Hot values on the second disk, where there is one, or all that a flush writes: as many as come, in most cases.

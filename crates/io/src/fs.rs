@@ -351,11 +351,32 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()>;
 
-    /// A read of the foreground begins that nobody waits for meanwhile; `None`: it is not timed.
-    fn read_begins(&self) -> Option<ReadBegun>;
+    /// A read of the foreground, of so many bytes, begins that nobody waits for meanwhile; `None`: it is not timed.
+    fn read_begins(&self, len: usize) -> Option<ReadBegun>;
 
     /// It has ended.
     fn read_ends(&self, read: ReadBegun);
+
+    /// What is known of what reads cost.
+    fn costs(&self) -> ReadCosts {
+        ReadCosts::default()
+    }
+}
+
+/// What is known of what reads of a disk cost. `None`: nothing is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCosts {
+    /// Bytes that cost as much as a request does beside others: a gap that is no longer is read over rather than left out.
+    pub gap_bytes: Option<u64>,
+    /// Bytes that have to be in flight so that the device moves some all the time.
+    pub window_bytes: Option<u64>,
+}
+
+impl ReadCosts {
+    /// Of reads of a file.
+    pub fn of(file: &dyn ReadFile) -> ReadCosts {
+        file.paced().map_or_else(ReadCosts::default, |paced| paced.pace.costs())
+    }
 }
 
 /// A read that has begun, as what paces reads saw it.

@@ -65,6 +65,10 @@ impl Context {
         if !options.ablation.io_pacing {
             store.pace().switch_off();
         }
+        if !options.ablation.measured_reads {
+            store.pace().ignore_costs();
+        }
+        options.read_gap_bytes.into_iter().for_each(|bytes| store.pace().give_gap(bytes));
         let times = Times::new(&store.env);
         let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
         Context { store, options: fit.store(&options), fit, stats: Stats::default(), times, read_queues }

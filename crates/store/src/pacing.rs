@@ -5,6 +5,7 @@
 //!   (`foreground`).
 //! * `budget`: how many bytes background work may read and write in a second, whatever for.
 //! * `load`: what was done on a disk, and how long it was waited for.
+//! * `read_cost`: what reads cost, of which follows which gaps are read over and how much is read ahead.
 //! * `paced_fs`: the file system through which a store reaches its files of data, and where both are kept.
 //!
 //! What is asked of the device in one go delays whoever comes behind it, so background work is written in pieces of [`WRITE_PIECE_BYTES`], and
@@ -18,18 +19,21 @@ mod depth;
 mod foreground;
 mod load;
 mod paced_fs;
+mod read_cost;
 mod traffic;
 
 pub use budget::Budget;
 pub use depth::DEPTH_MAX;
 pub use load::DiskLoad;
 pub use paced_fs::PacedFs;
+pub use read_cost::ReadCostReport;
 pub use traffic::{During, Traffic, during};
 
 use base::sync::statistic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use depth::Depth;
-use io::{AlignedBuf, Clock, InPlaceFile, ReadPace};
+use io::{AlignedBuf, Clock, InPlaceFile, ReadCosts};
 use load::Load;
+use read_cost::ReadCost;
 use std::sync::Arc;
 
 /// What background work reads at once, bytes.
@@ -52,6 +56,8 @@ pub struct PaceReport {
     pub waits: u64,
     /// Nanoseconds of these, together.
     pub wait_ns: u64,
+    /// What reads cost.
+    pub read_cost: ReadCostReport,
 }
 
 /// See the module.
@@ -62,6 +68,7 @@ pub struct Pace {
     pub budget: Arc<Budget>,
     depth: Depth,
     load: Load,
+    cost: ReadCost,
     /// That of the second disk.
     beside: Option<Arc<Pace>>,
     is_off: AtomicBool,
@@ -78,6 +85,7 @@ impl Pace {
             budget: Arc::default(),
             depth: Depth::new(),
             load: Load::default(),
+            cost: ReadCost::new(),
             beside: None,
             is_off: AtomicBool::new(false),
             bytes: Default::default(),
@@ -107,6 +115,23 @@ impl Pace {
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
         self.beside.iter().for_each(|speed| speed.switch_off());
+    }
+
+    /// What is known of what reads of the disk cost, without the second one.
+    pub fn costs(&self) -> ReadCosts {
+        self.cost.get()
+    }
+
+    /// From now on gaps of so many bytes between places are read over, whatever reads cost.
+    pub fn give_gap(&self, bytes: u64) {
+        self.cost.give_gap(bytes);
+        self.beside.iter().for_each(|speed| speed.give_gap(bytes));
+    }
+
+    /// From now on nobody goes by what reads cost.
+    pub fn ignore_costs(&self) {
+        self.cost.switch_off();
+        self.beside.iter().for_each(|speed| speed.ignore_costs());
     }
 
     /// A writer waits for background work: it is not to be held back for a moment.
@@ -140,6 +165,7 @@ impl Pace {
             bytes: std::array::from_fn(|i| self.bytes[i].load(Relaxed)),
             waits: self.waits.load(Relaxed),
             wait_ns: self.wait_ns.load(Relaxed),
+            read_cost: self.cost.report(),
         }
     }
 
@@ -176,7 +202,8 @@ impl Pace {
     /// Writes to the log on this disk, durably: background work there makes room for that, as it does for reads.
     fn logs(&self, file: &dyn InPlaceFile, data: &AlignedBuf, offset: u64) -> base::Result<()> {
         // What is long takes longer, and says nothing.
-        let begun = self.read_begins().filter(|_| data.len() <= PIECE_BYTES);
+        let is_timed = data.len() <= PIECE_BYTES && !self.is_off();
+        let begun = is_timed.then(|| self.depth.read_begins(self.clock.now_ns()));
         let written = file.write_durable(data, offset);
         let late_ns = begun.map_or(0, |begun| self.depth.log_ends(begun, self.clock.now_ns()));
         self.load.logged(data.len() as u64, late_ns);

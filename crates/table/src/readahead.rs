@@ -6,6 +6,10 @@
 //! twice as many with every further request up to [`BEYOND_MAX`]; a seek starts again with few. A scan that stops early
 //! has then moved at most about as many bytes for nothing as it has used, and a long one reads in large runs.
 //!
+//! How long the longest requests are follows what reads of the disk were measured to cost ([`io::ReadCosts`]): two of them are at the disk, and while one is
+//! waited for the other should keep it busy. So where a read takes long that moves few bytes, they are twice as long as what moves meanwhile, up to [`BEYOND_LIMIT`].
+//! They are never shorter than [`BEYOND_MAX`]: that would save nothing but memory.
+//!
 //! What was read beyond the wanted block waits in the cursor's window. Each block is verified when the cursor comes to
 //! it, and only then it may go to the cache: what a scan does not look at does not push out what others use.
 //!
@@ -17,13 +21,15 @@
 
 use crate::frame::BlockHandle;
 use crate::stream::Partition;
-use io::ReadQueues;
+use io::{ReadCosts, ReadFile, ReadQueues};
 use std::sync::Arc;
 
 /// Bytes read beyond the wanted block by the first request after a seek.
 const BEYOND_MIN: u64 = 16 << 10;
-/// Bytes read beyond the wanted block at most.
+/// Bytes read beyond the wanted block at most, where nobody knows what reads cost, and where half of it moves while one read is waited for.
 const BEYOND_MAX: u64 = 256 << 10;
+/// The same where more has to be in flight.
+const BEYOND_LIMIT: u64 = 1 << 20;
 /// After so many requests of that length the next is made before it is needed.
 const FULL_MIN: u32 = 2;
 
@@ -44,21 +50,24 @@ pub struct Borders {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beyond {
     bytes: u64,
+    /// At most.
+    bytes_max: u64,
     /// Requests that were as long as may be.
     full: u32,
 }
 
-impl Default for Beyond {
-    fn default() -> Self {
-        Beyond { bytes: BEYOND_MIN, full: 0 }
-    }
-}
-
 impl Beyond {
+    /// Of a scan that begins to read a file.
+    pub(crate) fn of(file: &dyn ReadFile) -> Beyond {
+        let window = ReadCosts::of(file).window_bytes.unwrap_or(0);
+        let bytes_max = window.saturating_mul(2).clamp(BEYOND_MAX, BEYOND_LIMIT);
+        Beyond { bytes: BEYOND_MIN, bytes_max, full: 0 }
+    }
+
     /// After a request.
     pub(crate) fn grow(&mut self) {
-        self.full = if self.bytes < BEYOND_MAX { 0 } else { self.full.saturating_add(1) };
-        self.bytes = (self.bytes * 2).min(BEYOND_MAX);
+        self.full = if self.bytes < self.bytes_max { 0 } else { self.full.saturating_add(1) };
+        self.bytes = (self.bytes * 2).min(self.bytes_max);
     }
 
     /// The range of the file to read for the block `row` of `index` by a scan in one direction within `borders`.
@@ -107,7 +116,7 @@ impl Beyond {
         };
         let run = next.map(|row| self.run(index, row, backward, Some(borders)));
         // Nobody has asked for it: a block that is longer than all this is read where it is wanted.
-        run.filter(|(start, end)| end.saturating_sub(*start) <= 2 * BEYOND_MAX)
+        run.filter(|(start, end)| end.saturating_sub(*start) <= 2 * self.bytes_max)
     }
 
     fn end(self, wanted: BlockHandle, next: impl Iterator<Item = BlockHandle>) -> u64 {

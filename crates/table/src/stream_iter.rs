@@ -100,11 +100,11 @@ impl<C: BlockCursor> StreamIter<C> {
         let readahead =
             if options.readahead_bytes == 0 { 0 } else { options.readahead_bytes.max(READAHEAD_MIN) };
         StreamIter {
+            beyond: Beyond::of(&*table.file.file),
             table,
             role,
             caching,
             readahead: readahead as u64,
-            beyond: Beyond::default(),
             ahead: None,
             waits: borders.as_deref().is_some_and(|borders| borders.wants).then(Box::default),
             borders,
@@ -497,7 +497,7 @@ impl<C: BlockCursor> StreamIter<C> {
         if p >= self.partitions() {
             return Ok(false);
         }
-        self.beyond = Beyond::default();
+        self.beyond = Beyond::of(&*self.table.file.file);
         self.prepared.forget();
         self.open_partition(p, source)?;
         let last = self.index.shape.rows().saturating_sub(1);

@@ -368,7 +368,7 @@ impl GcJob {
             gap_bytes: self.options.gap_bytes,
             lazy_read: self.options.lazy_read,
         };
-        let passed = self.batch.plan(&self.window, from..self.window.len(), inputs.len(), grouping);
+        let passed = self.batch.plan(&self.window, from..self.window.len(), inputs, grouping);
         self.batch.read(inputs, &mut self.copy)?;
         for (record, entry) in self.batch.entries() {
             let record = self.batch.open(record, &self.window, inputs)?;

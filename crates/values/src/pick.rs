@@ -50,8 +50,8 @@ pub struct GcOptions {
     pub window_key_bytes: usize,
     /// How keys are looked up. All but the default are for measuring.
     pub lookups: Lookups,
-    /// Live records are read together across gaps of at most so many bytes; `None`: a
-    /// compromise for devices of any kind.
+    /// Live records are read together across gaps of at most so many bytes; `None`: as
+    /// long as costs less than a request does, as far as that is known of the disk ([`io::ReadCosts`]).
     pub gap_bytes: Option<u64>,
     /// Only live records are read. Off, for measuring: all are, and verified, as where values cannot be told from keys
     /// without reading them.

@@ -203,6 +203,8 @@ ranks! {
     DirectorySync,
     /// Pacing: how many pieces of background work may be at the device, and how many are.
     Depth,
+    /// Pacing: what reads of a disk cost, as far as was learnt.
+    ReadCost,
     /// Space: what each file of the store occupies.
     Meter,
     /// LavaFS: its thread, while it is started or joined.

@@ -6,12 +6,13 @@ use super::calls;
 use super::flights::{Flight, Flights, Kind, RingEvent};
 use super::read::{Bounce, KernelReadFile};
 use super::uring::READ_LEN_MAX;
-use crate::ReadBegun;
 use crate::read_queue::{Asked, Completed};
+use crate::{ReadBegun, ReadFile};
 use io_uring::{opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// See the module.
 pub(crate) struct RingQueue(Flights<Flying>);
@@ -20,8 +21,28 @@ pub(crate) struct RingQueue(Flights<Flying>);
 struct Flying {
     asked: Asked,
     bounce: Option<Bounce>,
-    /// As what times reads saw it begin.
-    begun: Option<ReadBegun>,
+    timed: Option<Timed>,
+}
+
+/// A read that is timed. It ends when this is dropped, also where nothing came of it.
+struct Timed {
+    file: Arc<dyn ReadFile>,
+    begun: ReadBegun,
+}
+
+impl Timed {
+    fn begin(file: &Arc<dyn ReadFile>, len: usize) -> Option<Timed> {
+        let begun = file.paced()?.pace.read_begins(len)?;
+        Some(Timed { file: file.clone(), begun })
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        if let Some(paced) = self.file.paced() {
+            paced.pace.read_ends(self.begun);
+        }
+    }
 }
 
 impl Flying {
@@ -52,15 +73,12 @@ impl Flight for Flying {
         let read = |result| calls::ring_read(self.fd(), offset, len, result).unwrap_or(0);
         let done = result.map_or(0, read);
         let bounce = self.bounce.take();
-        let Asked { file, offset, mut buf, token, paced } = self.asked;
-        let timed = paced.as_ref().and_then(|file| Some((file.paced()?.pace, self.begun?)));
-        let filled = match (as_kernel_file(&*file), std::sync::Arc::get_mut(&mut buf)) {
+        let Asked { file, offset, mut buf, token, .. } = self.asked;
+        let filled = match (as_kernel_file(&*file), Arc::get_mut(&mut buf)) {
             (Some(file), Some(buf)) => file.finish(buf, offset, bounce, done),
             _ => unreachable!("a ring takes files of the kernel, with buffers of their own"),
         };
-        if let Some((pace, begun)) = timed {
-            pace.read_ends(begun);
-        }
+        drop(self.timed);
         Completed { token, read: filled.map(|()| buf) }
     }
 }
@@ -91,15 +109,15 @@ impl RingQueue {
             return Err(asked);
         }
         let mut bounce = file.bounce(&asked.buf, asked.offset);
-        let Some(buf) = std::sync::Arc::get_mut(&mut asked.buf) else { return Err(asked) };
+        let Some(buf) = Arc::get_mut(&mut asked.buf) else { return Err(asked) };
         let (at, len, offset) = match &mut bounce {
             Some(b) => (b.buf.as_mut_slice().as_mut_ptr(), b.buf.len(), b.start),
             None => (buf.as_mut_ptr(), buf.len(), asked.offset),
         };
         let entry = opcode::Read::new(fd, at, len.min(READ_LEN_MAX) as u32).offset(offset).build();
-        let begun = asked.paced.as_ref().and_then(|file| file.paced()?.pace.read_begins());
+        let timed = asked.paced.as_ref().and_then(|file| Timed::begin(file, asked.buf.len()));
         // SAFETY: the file is kept open by what is given away here, as is the buffer, which nobody else has and which does not move with it.
-        unsafe { self.0.push(Flying { asked, bounce, begun }, entry) }.map_err(|flying| flying.asked)
+        unsafe { self.0.push(Flying { asked, bounce, timed }, entry) }.map_err(|flying| flying.asked)
     }
 
     /// True if it takes nothing more, and has nothing in flight.

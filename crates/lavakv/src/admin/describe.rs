@@ -38,6 +38,10 @@ fn tell_pace(context: &Context) {
     stats.io_budget_bytes_per_s.set(pace.budget_bytes_per_s);
     stats.io_depth_milli.set(pace.depth_milli);
     stats.io_usual_read_ns.set(pace.usual_read_ns);
+    stats.io_read_request_ns.set(pace.read_cost.request_ns);
+    stats.io_read_mib_ns.set(pace.read_cost.mib_ns);
+    stats.io_read_gap_bytes.set(pace.read_cost.gap_bytes);
+    stats.io_read_window_bytes.set(pace.read_cost.window_bytes);
     let bytes =
         [&stats.io_flush_bytes, &stats.io_compaction_bytes, &stats.io_gc_bytes, &stats.io_other_bytes];
     bytes.into_iter().zip(pace.bytes).for_each(|(counter, bytes)| counter.set(bytes));

@@ -336,12 +336,16 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 9] = [
+const GAUGES: [(&str, &str); 13] = [
     ("speed_levels_milli", "speed_levels_milli"),
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),
     ("io_depth_milli", "io_depth_milli"),
     ("io_usual_read_ns", "io_usual_read_seconds"),
+    ("io_read_request_ns", "io_read_request_seconds"),
+    ("io_read_mib_ns", "io_read_mib_seconds"),
+    ("io_read_gap_bytes", "io_read_gap_bytes"),
+    ("io_read_window_bytes", "io_read_window_bytes"),
     ("wal_writes_at_once", "wal_writes_at_once"),
     ("io_priority_refused", "io_priority_refused"),
     ("scrub_files_left", "scrub_files_left"),

@@ -33,6 +33,8 @@ pub struct Ablation {
     pub log_first: bool,
     /// Wide compactions are merged in pieces by several threads; off: each by one.
     pub subcompactions: bool,
+    /// Which gaps reads go over, and how far scans read ahead, follows what reads of the disk were measured to cost; off: what suits most.
+    pub measured_reads: bool,
 }
 
 impl Default for Ablation {
@@ -49,13 +51,14 @@ impl Default for Ablation {
             io_pacing: true,
             log_first: true,
             subcompactions: true,
+            measured_reads: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 11] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 12] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -69,6 +72,7 @@ impl Ablation {
             ("subcompactions", &mut self.subcompactions),
             // What comes later is at the end: campaigns draw in this order.
             ("log_first", &mut self.log_first),
+            ("measured_reads", &mut self.measured_reads),
         ]
     }
 

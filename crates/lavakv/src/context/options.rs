@@ -54,6 +54,10 @@ pub struct Options {
     /// What background work may read and write in a second, all together, in bytes. Flush is counted and never held back, since writers
     /// wait for it: the rest waits for what it took. 0 is no bound. Default: 0.
     pub io_budget: u64,
+    /// Gaps of at most so many bytes between two places of a file are read over, where both are wanted by one batch: by scans, by reads of many keys, by
+    /// requests, and by collections. Default: none given, as many as cost what one request more costs. That is measured, for each disk, while the
+    /// store is open ([`crate::Statistics::io_read_gap_bytes`]), and until enough is known 16 KiB (12 for collections).
+    pub read_gap_bytes: Option<u64>,
     /// Durable writes of the log that are at the device at once. Default: one.
     pub loggers: Loggers,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
@@ -143,6 +147,7 @@ impl Default for Options {
             async_threads: 2,
             compactions_max: 0,
             io_budget: 0,
+            read_gap_bytes: None,
             loggers: Loggers::default(),
             scrub_bytes_per_s: 0,
             metrics_file: None,
@@ -193,6 +198,7 @@ impl Options {
         check("speed_values_bytes_max", self.speed_values_bytes_max, 0, 1 << 50)?;
         check("open_files_max", self.open_files_max, 16, 1 << 24)?;
         check("first_number", self.first_number, 1, 1 << 48)?;
+        check("read_gap_bytes", self.read_gap_bytes.unwrap_or(0), 0, 1 << 20)?;
         self.loggers.validate()?;
         if self.io_budget != 0 {
             check("io_budget", self.io_budget, 1 << 20, 1 << 50)?;
@@ -571,7 +577,7 @@ mod tests {
     #[test]
     fn every_option_out_of_its_range_is_named() {
         type Change = fn(&mut Options);
-        let cases: [(&str, Change); 23] = [
+        let cases: [(&str, Change); 24] = [
             ("background_threads", |o| o.background_threads = 0),
             ("async_threads", |o| o.async_threads = 0),
             ("compactions_max", |o| o.compactions_max = 65),
@@ -579,6 +585,7 @@ mod tests {
             ("speed_values_bytes_max", |o| o.speed_values_bytes_max = u64::MAX),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
+            ("read_gap_bytes", |o| o.read_gap_bytes = Some((1 << 20) + 1)),
             ("loggers.writes_max", |o| o.loggers.writes_max = 4),
             ("loggers.spin_us_max", |o| o.loggers.spin_us_max = 1001),
             ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),

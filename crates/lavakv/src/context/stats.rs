@@ -134,6 +134,14 @@ counters! {
     io_depth_milli,
     /// What nine of ten reads take at most that have the device for themselves, nanoseconds; 0: not known.
     io_usual_read_ns,
+    /// What one read more costs beside others that are at the device together, without its bytes, nanoseconds; 0: not known.
+    io_read_request_ns,
+    /// What a mebibyte more costs, nanoseconds; 0: not known.
+    io_read_mib_ns,
+    /// Bytes between two places that are read over rather than left out, as far as that is measured or given; 0: what suits most devices.
+    io_read_gap_bytes,
+    /// Bytes that have to be in flight so that the device moves some all the time; 0: not known.
+    io_read_window_bytes,
     /// Bytes that flushes wrote and read.
     io_flush_bytes,
     /// Bytes that compactions wrote and read.

@@ -67,7 +67,7 @@ impl DbIterator {
         options: ReadOptions,
     ) -> Result<Self> {
         let reading = listed(tree, family, &options.name, (&read_state, seq));
-        let reach = Reach::of(&options);
+        let reach = Reach::of(&options, tree.context.pace().costs());
         let values = Arc::new(Values {
             tree: tree.clone(),
             read_state: read_state.clone(),

@@ -7,7 +7,8 @@
 //! the first value asked for in the window is read together with all that follow in it ([`batch`]).
 //!
 //! How far: the window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan that stops
-//! early has read for nothing about as much as it has used. It never holds more than [`BYTES_MAX`] of values. It starts
+//! early has read for nothing about as much as it has used. It never holds more than [`BYTES_MAX`] of values
+//! ([`BYTES_LIMIT`] where the device has to have so much in flight to be busy). It starts
 //! again with every seek and turn, and is given up where less than half of what was read is asked for: a scan that
 //! looks at few values pays for those only. Who says beforehand how many entries he will look at ([`Reach::expected`]) gets
 //! just these: they are looked up by the seek, and read together with the first. Entries with inline values pass through the window as
@@ -33,6 +34,7 @@ mod queue;
 use crate::read::options::ReadOptions;
 use base::{InternalIterator, Result, SeqNo, ValueKind};
 use cache::{BlockSlice, CacheKey};
+use io::ReadCosts;
 use lsm::{MergingIterator, VisibleIterator};
 use queue::Queue;
 use std::cell::OnceCell;
@@ -45,6 +47,8 @@ const WINDOW_MIN: usize = 4;
 pub(crate) const WINDOW_MAX: usize = 256;
 /// Bytes of values in a window, of which there are two at most.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
+/// The same of an iterator where the device moves more than that while a read is waited for.
+const BYTES_LIMIT: u64 = 2 << 20;
 /// A scan whose windows are so long has the next one read while it goes through this one. Shorter scans would gain less than a queue of reads
 /// costs to make.
 const AHEAD_MIN: usize = 128;
@@ -126,10 +130,14 @@ pub(crate) struct Reach {
 impl Reach {
     /// What [`crate::ReadOptions::readahead_bytes`] and [`crate::ReadOptions::expected_entries`] mean here: whoever states a length wants
     /// all of it at once, and who wants keys only looks at no value.
-    pub fn of(options: &ReadOptions) -> Self {
+    /// Where more has to be in flight so that the device is busy, windows are longer, up to twice.
+    pub fn of(options: &ReadOptions, costs: ReadCosts) -> Self {
         let expected = if options.keys_only { 0 } else { options.expected_entries };
         match options.readahead_bytes as u64 {
-            0 => Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX, expected },
+            0 => {
+                let bytes_max = costs.window_bytes.unwrap_or(0).clamp(BYTES_MAX, BYTES_LIMIT);
+                Reach { first: WINDOW_MIN, bytes_max, expected }
+            }
             bytes => Reach { first: WINDOW_MAX, bytes_max: bytes.min(BYTES_MAX), expected },
         }
     }

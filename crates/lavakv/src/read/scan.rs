@@ -17,7 +17,7 @@ use crate::read::options::ReadOptions;
 use crate::read::pending::{Cost, Progress};
 use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
 use crate::read::read_path::pin;
-use crate::read::runs::{RUN_LEN_MAX, join};
+use crate::read::runs::{RUN_LEN_MAX, Wanted, join};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reading;
@@ -255,10 +255,9 @@ impl PendingScan {
         wants.sort_unstable_by_key(|want| want.extent);
         wants.dedup_by_key(|want| want.extent);
         if self.window.is_gathered {
-            let records =
-                wants.iter().filter(|want| want.role == table::Role::Record).map(|want| want.extent);
-            let bytes: u64 = records.clone().map(|extent| extent.len).sum();
-            let runs = join(records.map(|extent| (extent.file, extent.offset..extent.offset + extent.len)));
+            let records = wants.iter().filter(|want| want.role == table::Role::Record);
+            let bytes: u64 = records.clone().map(|want| want.extent.len).sum();
+            let runs = join(records.map(Wanted::from));
             self.family.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
         }
         wants

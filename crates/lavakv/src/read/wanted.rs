@@ -4,7 +4,7 @@
 //! ([`runs`](super::runs)), and the requests of all files go to the device in one batch. If it fails, each read is made
 //! alone, so that what cannot be read takes nothing else with it and says exactly why.
 
-use crate::read::runs::{Run, join};
+use crate::read::runs::{Run, Wanted, join};
 use crate::tree::Tree;
 use base::Result;
 use cache::Block;
@@ -32,8 +32,7 @@ impl ReadTogether for SeekReads {
 
 /// Reads what is wanted (ascending, each once) and hands it over.
 pub(crate) fn read_wanted(fetched: &mut Fetched, wants: &[Want]) {
-    let places = wants.iter().map(|w| (w.extent.file, w.extent.offset..w.extent.offset + w.extent.len));
-    let mut runs = &join(places)[..];
+    let mut runs = &join(wants.iter().map(Wanted::from))[..];
     while !runs.is_empty() {
         let (batch, rest) = runs.split_at(batch_len(runs));
         runs = rest;

@@ -11,8 +11,8 @@ use crate::names::{self, FileKind};
 use base::Result;
 use io::{
     Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem, FsSpace,
-    InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadFile, ReadPace, ReadRequest, ScratchFile,
-    SyncKind,
+    InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadCosts, ReadFile, ReadPace, ReadRequest,
+    ScratchFile, SyncKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -259,17 +259,17 @@ impl ReadFile for PacedRead {
         let Some(traffic) = traffic::now() else {
             // What is long takes longer, and says nothing.
             return match buf.len() <= PIECE_BYTES {
-                true => self.pace.timed(|| inner.read_at(buf, offset)),
-                false => inner.read_at(buf, offset),
+                true => self.pace.timed(buf.len(), || inner.read_at(buf, offset)),
+                false => self.pace.counted(1, buf.len() as u64, || inner.read_at(buf, offset)),
             };
         };
         let len = buf.len() as u64;
         self.pace.book(traffic, len);
         if !self.pace.in_pieces() {
-            return self.pace.waited(len, || inner.read_at(buf, offset));
+            return self.pace.read(1, len, || inner.read_at(buf, offset));
         }
         if buf.len() <= PIECE_BYTES {
-            return self.pace.pass(traffic, 1, |_| self.pace.waited(len, || inner.read_at(buf, offset)));
+            return self.pace.pass(traffic, 1, |_| self.pace.read(1, len, || inner.read_at(buf, offset)));
         }
         let mut pieces = Pieces::default();
         pieces.cut(offset, buf, |offset, buf| ReadRequest { offset, buf });
@@ -277,11 +277,13 @@ impl ReadFile for PacedRead {
     }
 
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
-        let Some(traffic) = traffic::now() else { return self.inner.read_batch(requests) };
-        let len = requests.iter().map(|r| r.buf.len() as u64).sum();
+        let (count, len) = (requests.len(), requests.iter().map(|r| r.buf.len() as u64).sum());
+        let Some(traffic) = traffic::now() else {
+            return self.pace.counted(count, len, || self.inner.read_batch(requests));
+        };
         self.pace.book(traffic, len);
         if !self.pace.in_pieces() {
-            return self.pace.waited(len, || self.inner.read_batch(requests));
+            return self.pace.read(count, len, || self.inner.read_batch(requests));
         }
         let mut pieces = Pieces::default();
         for request in requests {
@@ -309,11 +311,11 @@ impl ReadPace for Pace {
         reads: &mut [FileRead<'_>],
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()> {
-        let Some(traffic) = traffic::now() else { return read(reads) };
-        let len = reads.iter().map(|r| r.buf.len() as u64).sum();
+        let (count, len) = (reads.len(), reads.iter().map(|r| r.buf.len() as u64).sum());
+        let Some(traffic) = traffic::now() else { return self.counted(count, len, || read(reads)) };
         self.book(traffic, len);
         if !self.in_pieces() {
-            return self.waited(len, || read(reads));
+            return self.read(count, len, || read(reads));
         }
         let mut pieces = Pieces::default();
         for one in reads {
@@ -323,14 +325,21 @@ impl ReadPace for Pace {
         self.pass_all(traffic, &mut pieces.0, read)
     }
 
-    fn read_begins(&self) -> Option<ReadBegun> {
-        (!self.is_off()).then(|| self.depth.read_begins(self.clock.now_ns()))
+    fn read_begins(&self, len: usize) -> Option<ReadBegun> {
+        let now_ns = (!self.is_off()).then(|| self.clock.now_ns())?;
+        self.cost.begins(now_ns, 1, len as u64);
+        Some(self.depth.read_begins(now_ns))
     }
 
     fn read_ends(&self, read: ReadBegun) {
         let now_ns = self.clock.now_ns();
+        self.cost.ends(now_ns, 1);
         self.load.read(now_ns.saturating_sub(read.at_ns));
         self.depth.read_ends(read, now_ns);
+    }
+
+    fn costs(&self) -> ReadCosts {
+        self.cost.get()
     }
 }
 
@@ -410,11 +419,27 @@ impl<'a, R> Pieces<R> {
 
 impl Pace {
     /// Does a read in the foreground.
-    fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
-        let begun = self.read_begins();
+    fn timed<T>(&self, len: usize, read: impl FnOnce() -> T) -> T {
+        let begun = self.read_begins(len);
         let out = read();
         begun.into_iter().for_each(|begun| self.read_ends(begun));
         out
+    }
+
+    /// Does reads that are together at the disk.
+    fn counted<T>(&self, count: usize, bytes: u64, read: impl FnOnce() -> T) -> T {
+        if self.is_off() || count == 0 {
+            return read();
+        }
+        self.cost.begins(self.clock.now_ns(), count as u64, bytes);
+        let out = read();
+        self.cost.ends(self.clock.now_ns(), count as u64);
+        out
+    }
+
+    /// The same for background work, which waits for them.
+    fn read<T>(&self, count: usize, bytes: u64, read: impl FnOnce() -> T) -> T {
+        self.waited(bytes, || self.counted(count, bytes, read))
     }
 
     /// Does all of them, as many at once as may be.
@@ -432,7 +457,7 @@ impl Pace {
             let done = self.pass(traffic, rest.len(), |n| {
                 let (now, later) = rest.split_at_mut(n.min(rest.len()));
                 pieces = later;
-                self.waited(now.iter().map(Piece::len).sum(), || read(now))
+                self.read(now.len(), now.iter().map(Piece::len).sum(), || read(now))
             });
             done?;
         }

@@ -2,7 +2,7 @@
 //!
 //! The lookup has left a bitmap. Records that are neighbours in their file make a run, also across a gap that costs less
 //! to read than a request of its own (the adaptive read-ahead of Scavenger+: the size of a request follows from what is
-//! live, not from a setting). The runs of a batch are read at once, each from its exact offset; then the records are
+//! live, and from what reads of the disk were measured to cost, not from a setting). The runs of a batch are read at once, each from its exact offset; then the records are
 //! taken in key order, from whichever input has them.
 //!
 //! The checksum of each record is verified where it was read, and its key compared with the one that was looked up,
@@ -10,17 +10,17 @@
 
 use super::window::{Entry, Window};
 use base::{Error, Result};
-use io::FileRead;
+use io::{FileRead, ReadCosts};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Record, Vsst};
 
 /// The most bytes that one batch reads, gaps included, unless a single record is longer.
 const BATCH_BYTES_MAX: u64 = 4 << 20;
-/// The longest gap that is read over where the caller knows no better: what is read in the time that a request of its own
+/// The longest gap that is read over where nobody knows what reads cost: what is read in the time that a request of its own
 /// would take, with dozens in flight. A fast local device needs 2 us for a request and moves 4 to 8 KiB in these, a
 /// network device 20 us and 24 KiB, the kernel's page cache 1 us and 5 KiB.
-const GAP_BYTES: u64 = 12 << 10;
+const GAP_UNKNOWN: u64 = 12 << 10;
 /// The most requests of a batch.
 const BATCH_RUNS_MAX: usize = 1 << 10;
 
@@ -64,8 +64,10 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
-    fn gap(&self) -> u64 {
-        self.gap_bytes.unwrap_or(GAP_BYTES)
+    /// The longest gap that is read over in each of these.
+    fn gaps(&self, inputs: &[Arc<Vsst>]) -> Vec<u64> {
+        let measured = |input: &Arc<Vsst>| ReadCosts::of(&**input.file()).gap_bytes.unwrap_or(GAP_UNKNOWN);
+        inputs.iter().map(|input| self.gap_bytes.unwrap_or_else(|| measured(input))).collect()
     }
 }
 
@@ -76,14 +78,15 @@ impl Batch {
         &mut self,
         window: &Window,
         keys: Range<usize>,
-        inputs: usize,
+        inputs: &[Arc<Vsst>],
         grouping: Grouping,
     ) -> usize {
         self.runs.clear();
         self.records.clear();
         let (mut bytes, mut read_bytes) = (0u64, 0u64);
         // The run that is open in each input.
-        let mut open: Vec<Option<usize>> = vec![None; inputs];
+        let mut open: Vec<Option<usize>> = vec![None; inputs.len()];
+        let gaps = grouping.gaps(inputs);
         for at in keys.clone() {
             let entry = &window.entries[at];
             if !entry.live && grouping.lazy_read {
@@ -94,7 +97,7 @@ impl Batch {
             let joined = open[input].and_then(|run| {
                 let end = self.runs[run].offset + self.runs[run].len;
                 let gap = entry.offset.checked_sub(end)?;
-                (gap <= grouping.gap()).then_some((run, gap))
+                (gap <= gaps[input]).then_some((run, gap))
             });
             let more = len + joined.map_or(0, |(_, gap)| gap);
             let full = bytes >= grouping.batch_bytes

@@ -11,7 +11,7 @@
 use super::ahead::ValuesAhead;
 use super::{Entry, FetchValues, Found, Put, ReadAhead};
 use crate::read::fetch;
-use crate::read::runs::{RUN_LEN_MAX, Run, join};
+use crate::read::runs::{RUN_LEN_MAX, Run, Wanted, join};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
@@ -111,8 +111,11 @@ impl Values {
             read_wanted(&mut fetched, &wants);
         }
         places.sort_unstable_by_key(|place| (place.vsst.number(), place.offset));
-        let extents = places.iter().map(|p| (p.vsst.number(), p.offset..p.offset + p.reference.stored_len));
-        let runs = join(extents);
+        let runs = join(places.iter().map(|place| Wanted {
+            number: place.vsst.number(),
+            file: &**place.vsst.file(),
+            extent: place.offset..place.offset + place.reference.stored_len,
+        }));
         let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
         self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
         Plan { places, runs }

@@ -183,6 +183,7 @@ fn iterate(disk: Disk, store: &Arc<Store>, options: VisibleOptions, reach: Reach
     Prefetch::new(VisibleIterator::new(disk, Vec::new(), options), store.clone(), reach)
 }
 
+const UNKNOWN: ReadCosts = ReadCosts { gap_bytes: None, window_bytes: None };
 const REACH: Reach = Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX, expected: 0 };
 
 fn check(iter: &Prefetch<Disk>, store: &Store, at: Option<(&Vec<u8>, &Vec<u8>)>, ask: bool) {
@@ -307,10 +308,19 @@ fn windows_hold_so_many_bytes() {
     let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach);
     iter.seek_to_first().unwrap();
     assert_eq!(requests(&mut iter, &store, 35, |_| true), [1, 10, 10, 10, 10, 10]);
-    assert_eq!(Reach::of(&ReadOptions::default()), REACH);
+    assert_eq!(Reach::of(&ReadOptions::default(), UNKNOWN), REACH);
     let options = ReadOptions { readahead_bytes: usize::MAX, expected_entries: 7, ..Default::default() };
-    assert_eq!((Reach::of(&options).bytes_max, Reach::of(&options).expected), (BYTES_MAX, 7));
-    assert_eq!(Reach::of(&ReadOptions { keys_only: true, ..options }).expected, 0);
+    assert_eq!(
+        (Reach::of(&options, UNKNOWN).bytes_max, Reach::of(&options, UNKNOWN).expected),
+        (BYTES_MAX, 7)
+    );
+    assert_eq!(Reach::of(&ReadOptions { keys_only: true, ..options }, UNKNOWN).expected, 0);
+    // Where the device moves more than a window while one read is waited for, windows are longer, within bounds.
+    let window = |bytes| {
+        let costs = ReadCosts { window_bytes: Some(bytes), ..UNKNOWN };
+        Reach::of(&ReadOptions::default(), costs).bytes_max
+    };
+    assert_eq!([1, 3 << 19, u64::MAX].map(window), [BYTES_MAX, 3 << 19, 2 * BYTES_MAX]);
 }
 
 #[test]

@@ -23,7 +23,7 @@
 
 use super::super::reading::InFlight;
 use crate::read::pending::Cost;
-use crate::read::runs::join;
+use crate::read::runs::{Wanted, join};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::{HashMap, Result};
 use cache::Block;
@@ -254,8 +254,7 @@ impl Flights {
         }
         // Wants of several steps come together where a step had to wait, and neighbours are looked for in the order of places.
         fresh.sort_unstable_by_key(|want: &Want| want.extent);
-        let places = fresh.iter().map(|w| (w.extent.file, bytes_of(&w.extent)));
-        let runs = join(places);
+        let runs = join(fresh.iter().map(Wanted::from));
         let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
         for run in runs {
             let parts = fresh.by_ref().take(run.places.len()).collect();
