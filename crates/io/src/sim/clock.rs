@@ -58,6 +58,8 @@ impl Clock for SimClock {
 pub struct Costs {
     /// A read or a batch of reads, without its bytes.
     pub read_ns: u64,
+    /// Each further read of a batch (0: all of them at once).
+    pub further_read_ns: u64,
     /// A write into the page cache, without its bytes.
     pub write_ns: u64,
     /// A sync or a durable write, without its bytes.
@@ -70,7 +72,14 @@ pub struct Costs {
 
 impl Default for Costs {
     fn default() -> Self {
-        Costs { read_ns: 80_000, write_ns: 2_000, sync_ns: 100_000, other_ns: 5_000, kib_ns: 1_000 }
+        Costs {
+            read_ns: 80_000,
+            further_read_ns: 0,
+            write_ns: 2_000,
+            sync_ns: 100_000,
+            other_ns: 5_000,
+            kib_ns: 1_000,
+        }
     }
 }
 

@@ -52,6 +52,8 @@ impl Handle {
         self.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
             let flip = matches!(verdict, Verdict::FlippedRead);
             verdict.all_or_nothing()?;
+            let further = (requests.len() as u64).saturating_sub(1);
+            self.shared.clock.advance(further * world.costs.further_read_ns);
             let file = world.disk.file(self.ino);
             let content = &file.live;
             for request in requests.iter_mut() {

@@ -25,6 +25,7 @@ mod other_engines;
 mod patience;
 mod placement;
 mod policies;
+mod read_gaps;
 mod read_only;
 mod reads_and_writes;
 mod reads_in_flight;
