@@ -50,8 +50,8 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 5] =
-    ["correlated", "quiet_compaction", "io_pacing", "subcompactions", "log_first"];
+pub const OTHER_SWITCHES: [&str; 6] =
+    ["correlated", "quiet_compaction", "io_pacing", "subcompactions", "log_first", "measured_reads"];
 
 type Figure = rounds::Figure<Report>;
 
