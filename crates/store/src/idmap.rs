@@ -5,6 +5,7 @@
 //! therefore edited by copying a few kilobytes instead of rebuilding a tree of ten thousand nodes, and the old version
 //! stays as it was for those who still read it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,9 @@ use std::sync::Arc;
 const RUN_LEN_MAX: usize = 128;
 
 type Run<K, V> = Arc<Vec<(K, V)>>;
+
+/// A key, the value it had before and the one it has now, of which at most one is missing: see [`IdMap::changes`].
+pub type Change<'m, K, V> = (K, Option<&'m V>, Option<&'m V>);
 
 /// A copy-on-write ordered map. See the module's documentation.
 pub struct IdMap<K, V> {
@@ -83,6 +87,61 @@ impl<K: Ord + Copy, V> IdMap<K, V> {
     /// The entry with the largest key.
     pub fn last(&self) -> Option<(K, &V)> {
         self.runs.last().and_then(|run| run.last()).map(|(k, v)| (*k, v))
+    }
+}
+
+impl<K: Ord + Copy, V: PartialEq> IdMap<K, V> {
+    /// What is different from `before`, ascending. Runs that both maps share are passed over without a look into them, so
+    /// between two maps of which one was made of the other it costs about a comparison a run, and the runs that changed.
+    pub fn changes<'m>(&'m self, before: &'m Self) -> Vec<Change<'m, K, V>> {
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        if !Arc::ptr_eq(&self.runs, &before.runs) {
+            let (mut theirs, mut ours) = (before.runs.iter().peekable(), self.runs.iter().peekable());
+            // What both share has the same last key in both: whoever is behind goes on, and they meet there.
+            loop {
+                let last = |run: Option<&&'m Run<K, V>>| run.and_then(|run| run.last()).map(|(key, _)| *key);
+                let (a, b) = (last(theirs.peek()), last(ours.peek()));
+                match (theirs.peek(), ours.peek()) {
+                    (None, None) => break,
+                    (Some(x), Some(y)) if Arc::ptr_eq(x, y) => {
+                        theirs.next();
+                        ours.next();
+                    }
+                    (Some(run), _) if b.is_none() || a <= b => {
+                        old.extend(run.iter());
+                        theirs.next();
+                    }
+                    (_, Some(run)) => {
+                        new.extend(run.iter());
+                        ours.next();
+                    }
+                    (Some(_), None) => unreachable!("a map without more runs has no last key"),
+                }
+            }
+        }
+        merged(&old, &new)
+    }
+}
+
+/// What is different between two sorted lists.
+fn merged<'m, K: Ord + Copy, V: PartialEq>(old: &[&'m (K, V)], new: &[&'m (K, V)]) -> Vec<Change<'m, K, V>> {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut changes = Vec::new();
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return changes,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let before = if order.is_le() { old.next() } else { None };
+        let now = if order.is_ge() { new.next() } else { None };
+        let (before, now) = (before.map(|e| (e.0, &e.1)), now.map(|e| (e.0, &e.1)));
+        let Some((key, _)) = before.or(now) else { continue };
+        let (before, now) = (before.map(|e| e.1), now.map(|e| e.1));
+        if before != now {
+            changes.push((key, before, now));
+        }
     }
 }
 
@@ -178,6 +237,42 @@ mod tests {
             assert!(map.runs.iter().all(|run| !run.is_empty() && run.len() <= RUN_LEN_MAX));
             assert_eq!(map, &model.iter().map(|(k, v)| (*k, *v)).collect());
             assert_eq!(map.last(), model.last_key_value().map(|(k, v)| (*k, v)));
+        }
+    }
+
+    #[test]
+    fn changes_lead_from_one_map_to_the_other() {
+        let mut rng = io::Rng::new(2);
+        let mut maps: Vec<IdMap<u64, u64>> = vec![IdMap::new()];
+        let mut map = IdMap::new();
+        for step in 0..400 {
+            for _ in 0..rng.range(1, 300) {
+                let key = rng.below(3000);
+                if rng.below(5) < 3 {
+                    map.insert(key, rng.below(4));
+                } else {
+                    map.remove(&key);
+                }
+            }
+            if step % 10 == 0 {
+                // One that shares nothing, too.
+                maps.push(map.iter().map(|(k, v)| (k, *v)).collect());
+            }
+            maps.push(map.clone());
+            let before = &maps[rng.below(maps.len() as u64) as usize];
+            let changes = map.changes(before);
+            assert!(changes.is_sorted_by(|a, b| a.0 < b.0));
+            let mut led = before.clone();
+            for (key, old, new) in changes {
+                assert_ne!(old, new);
+                assert_eq!(before.get(&key), old);
+                match new {
+                    Some(new) => led.insert(key, *new),
+                    None => led.remove(&key),
+                };
+            }
+            assert_eq!(led, map);
+            assert!(map.changes(&map.clone()).is_empty());
         }
     }
 }

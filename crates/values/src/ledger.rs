@@ -18,10 +18,19 @@
 //! **Exposed** garbage has no reference any more: garbage collection can take it. **Hidden** garbage is referenced by an
 //! entry that a newer one shadows and that no compaction has met yet: only compaction can turn it into exposed garbage.
 //! Nobody knows how much there is without merging the levels, so it is estimated, with bounds: see [`Ledger::hidden`].
+//!
+//! A ledger is made of a version in one pass ([`Ledger::of`]), or of the ledger of another version of the family and of what is
+//! different between the two ([`Ledger::after`]): an edit changes a few files of a hundred thousand. Both have the same outcome,
+//! which tests hold against each other, and debug builds now and then. What is asked again and again is kept in order: the
+//! files by their garbage, the files by their length, names and files that nothing references. So neither who picks nor who
+//! prunes goes through all files.
 
-use base::{HashMap, SeqNo};
+use std::cmp::Reverse;
 use std::sync::Arc;
-use version::{ReferenceTotals, Version, VsstMeta};
+use version::{BlobId, IdMap, ReferenceTotals, Version, VsstMeta};
+
+mod changes;
+mod hidden;
 
 /// The garbage of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +53,25 @@ impl FileGarbage {
         u128::from(self.garbage_bytes) * 100 >= u128::from(self.record_bytes) * u128::from(percent)
     }
 
+    /// References under a name of which this file has so much, of so much in all.
+    fn refer(&mut self, totals: &ReferenceTotals, (part, all): (u128, u128), exact: bool) {
+        let share = |n: u64| if part == all { n } else { (u128::from(n) * part / all.max(1)) as u64 };
+        self.referenced_bytes = self.referenced_bytes.saturating_add(share(totals.stored_bytes));
+        self.references = self.references.saturating_add(share(totals.count));
+        self.exact &= exact;
+    }
+
+    /// With all references in.
+    fn settled(&self) -> FileGarbage {
+        let referenced_bytes = self.referenced_bytes.min(self.record_bytes);
+        FileGarbage { referenced_bytes, garbage_bytes: self.record_bytes - referenced_bytes, ..*self }
+    }
+
+    /// Its place among the files with garbage.
+    fn rank(&self, number: u64) -> Option<(Reverse<u64>, u64)> {
+        (self.garbage_bytes > 0).then(|| (Reverse(self.ratio_ppm()), number))
+    }
+
     /// Garbage in parts of a million of the records.
     pub fn ratio_ppm(&self) -> u64 {
         let records = u128::from(self.record_bytes.max(1));
@@ -62,28 +90,57 @@ pub struct HiddenEstimate {
     pub high: u64,
 }
 
-/// The garbage of every vSST of a version. See the module.
-#[derive(Clone, Debug, Default)]
+/// The garbage of every vSST of a version. See the module. A clone costs a few reference counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    files: HashMap<u64, FileGarbage>,
-    record_bytes: u64,
-    referenced_bytes: u64,
-    references: u64,
+    files: IdMap<u64, FileGarbage>,
+    /// Files with garbage, the highest ratio first, the oldest first among equals.
+    by_garbage: IdMap<(Reverse<u64>, u64), ()>,
+    /// Files that collections copy, the longest first by their records.
+    by_length: IdMap<(Reverse<u64>, u64), ()>,
+    unused: Unused,
+    sums: Sums,
+}
+
+/// Sums over all files: too wide to overflow whatever they claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    record_bytes: u128,
+    referenced_bytes: u128,
+    references: u128,
+    /// Of files that collections copy.
+    copied_bytes: u128,
+    copied_entries: u128,
+}
+
+/// What no table references.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Unused {
+    aliases: IdMap<BlobId, ()>,
+    /// Files of which no name is referenced.
+    files: IdMap<u64, ()>,
+}
+
+fn narrow(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 impl Ledger {
-    /// The ledger of `version`: one pass over the names that its tables use.
+    /// The ledger of `version`: one pass over its files and the names that its tables use.
     pub fn of(version: &Version) -> Ledger {
         let mut ledger = Ledger::default();
         for (number, meta) in version.vssts.iter() {
             let garbage =
                 FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };
             ledger.files.insert(number, garbage);
-            ledger.record_bytes = ledger.record_bytes.saturating_add(meta.record_bytes);
+            ledger.sums.add_file(meta);
+            if !meta.segment {
+                ledger.by_length.insert((Reverse(meta.record_bytes), number), ());
+            }
         }
         for (name, totals) in version.references.iter() {
-            ledger.referenced_bytes = ledger.referenced_bytes.saturating_add(totals.stored_bytes);
-            ledger.references = ledger.references.saturating_add(totals.count);
+            ledger.sums.referenced_bytes += u128::from(totals.stored_bytes);
+            ledger.sums.references += u128::from(totals.count);
             let mut targets = version.resolve_all(name);
             match (targets.next(), targets.next()) {
                 (Some(only), None) => ledger.refer(only.number, totals, (1, 1), true),
@@ -94,10 +151,18 @@ impl Ledger {
                 (None, _) => {}
             }
         }
-        for file in ledger.files.values_mut() {
-            file.referenced_bytes = file.referenced_bytes.min(file.record_bytes);
-            file.garbage_bytes = file.record_bytes - file.referenced_bytes;
-        }
+        let mut by_garbage = Vec::new();
+        let settled = ledger.files.iter().map(|(number, file)| {
+            let settled = file.settled();
+            by_garbage.extend(settled.rank(number));
+            (number, settled)
+        });
+        ledger.files = settled.collect();
+        by_garbage.sort_unstable();
+        ledger.by_garbage = by_garbage.into_iter().map(|rank| (rank, ())).collect();
+        let (aliases, files) = version.unreferenced();
+        ledger.unused.aliases = aliases.into_iter().map(|name| (name, ())).collect();
+        ledger.unused.files = files.into_iter().map(|number| (number, ())).collect();
         ledger
     }
 
@@ -116,12 +181,11 @@ impl Ledger {
         }
     }
 
-    fn refer(&mut self, number: u64, totals: &ReferenceTotals, (part, all): (u128, u128), exact: bool) {
-        let share = |n: u64| if part == all { n } else { (u128::from(n) * part / all.max(1)) as u64 };
-        let Some(file) = self.files.get_mut(&number) else { return };
-        file.referenced_bytes = file.referenced_bytes.saturating_add(share(totals.stored_bytes));
-        file.references = file.references.saturating_add(share(totals.count));
-        file.exact &= exact;
+    fn refer(&mut self, number: u64, totals: &ReferenceTotals, part: (u128, u128), exact: bool) {
+        if let Some(mut file) = self.files.get(&number).copied() {
+            file.refer(totals, part, exact);
+            self.files.insert(number, file);
+        }
     }
 
     /// The garbage of one file; all zeros for a file that is not in the version.
@@ -129,147 +193,96 @@ impl Ledger {
         self.files.get(&file).copied().unwrap_or_default()
     }
 
-    /// Every file with its garbage, in no particular order.
+    /// Every file with its garbage, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &FileGarbage)> + '_ {
-        self.files.iter().map(|(&number, garbage)| (number, garbage))
+        self.files.iter()
+    }
+
+    /// The files with garbage, the highest ratio first, down to this one in percent.
+    pub fn from_most_garbage(&self, ratio_percent: u32) -> impl Iterator<Item = (u64, FileGarbage)> + '_ {
+        let least_ppm = u64::from(ratio_percent) * 10_000;
+        let down_to = self.by_garbage.keys().take_while(move |(ratio, _)| ratio.0 >= least_ppm);
+        down_to.map(|(_, number)| (number, self.garbage_of(number)))
+    }
+
+    /// The highest share of garbage that a file has, in parts of a million.
+    pub fn ratio_ppm_max(&self) -> u64 {
+        self.by_garbage.keys().next().map_or(0, |(ratio, _)| ratio.0)
+    }
+
+    /// The same without these files among [`Ledger::from_most_garbage`]: for a plan of several collections.
+    #[must_use]
+    pub fn without_garbage_of(&self, files: impl IntoIterator<Item = u64>) -> Ledger {
+        let mut ledger = self.clone();
+        for number in files {
+            if let Some(rank) = self.garbage_of(number).rank(number) {
+                ledger.by_garbage.remove(&rank);
+            }
+        }
+        ledger
+    }
+
+    /// Aliases that no table depends on, ascending.
+    pub fn unused_aliases(&self) -> impl Iterator<Item = BlobId> + '_ {
+        self.unused.aliases.keys()
+    }
+
+    /// Files that no table depends on under any name, ascending.
+    pub fn unused_files(&self) -> impl Iterator<Item = u64> + '_ {
+        self.unused.files.keys()
+    }
+
+    /// True if no table references some alias or file.
+    pub fn has_unused(&self) -> bool {
+        !self.unused.aliases.is_empty() || !self.unused.files.is_empty()
     }
 
     /// Bytes of all records of all files.
     pub fn record_bytes(&self) -> u64 {
-        self.record_bytes
+        narrow(self.sums.record_bytes)
     }
 
     /// Bytes of the records that tables reference.
     pub fn referenced_bytes(&self) -> u64 {
-        self.referenced_bytes
+        narrow(self.sums.referenced_bytes)
     }
 
     /// References of all tables.
     pub fn references(&self) -> u64 {
-        self.references
+        narrow(self.sums.references)
+    }
+
+    /// Mean bytes of the records that a collection may have to copy; at least 1.
+    pub fn mean_copied_bytes(&self) -> u64 {
+        (narrow(self.sums.copied_bytes) / narrow(self.sums.copied_entries).max(1)).max(1)
+    }
+
+    /// Bytes of the records of the longest file that a collection may have to copy.
+    pub fn longest_copied_bytes(&self) -> u64 {
+        self.by_length.keys().next().map_or(0, |(bytes, _)| bytes.0)
     }
 
     /// Exposed garbage of all files: exact, whatever names lead to several files.
     pub fn exposed_bytes(&self) -> u64 {
-        self.record_bytes.saturating_sub(self.referenced_bytes)
+        self.record_bytes().saturating_sub(self.referenced_bytes())
     }
+}
 
-    /// How much of what tables reference is garbage that compaction has not met yet. `version` must be the one that
-    /// the ledger was made of.
-    ///
-    /// An entry can hide at most one record that is live otherwise: the next older one of its key in a deeper level.
-    /// So the references of a level that are hidden are bounded by the number of entries above it (`high`: they hide the
-    /// longest, as if those in the same vSST were of one length; a range tombstone may hide all). `likely` takes every
-    /// entry above the last level to be the overwriting of a random key under it, as in a store in its steady state
-    /// (Scavenger+, equation 2: hidden garbage to live data is as the upper levels to the last), and counts a key that is
-    /// hit twice once. `low` is what the tombstones are estimated to hide: that keys are overwritten is a guess, that they
-    /// are deleted is not.
-    pub fn hidden(&self, version: &Version) -> HiddenEstimate {
-        self.hidden_at(version, None)
-    }
-
-    /// As [`Ledger::hidden`]: the part that a reader at `snapshot` still sees, because what hides it is newer, and that
-    /// compaction must therefore keep for it. Where a table has entries from before and after, they count by where the
-    /// snapshot lies between the sequences of the table.
-    pub fn hidden_from(&self, version: &Version, snapshot: SeqNo) -> HiddenEstimate {
-        self.hidden_at(version, Some(snapshot))
-    }
-
-    fn hidden_at(&self, version: &Version, snapshot: Option<SeqNo>) -> HiddenEstimate {
-        // The files of level 0 overlap, newest first: each hides what is in those after it.
-        let newest = version.files(0).chunks(1);
-        let deeper = version.levels.iter().skip(1).map(|level| &level[..]);
-        let mut estimate = HiddenEstimate::default();
-        let mut above = LevelTotals::default();
-        // The most that may hide, and may be hidden: all of a table with entries on that side of the snapshot.
-        let may_hide = |f: &version::FileMeta| snapshot.is_none_or(|at| f.max_seq > at);
-        let may_be_hidden = |f: &version::FileMeta| snapshot.is_none_or(|at| f.min_seq <= at);
-        let (mut stones, mut ranges) = (0u64, 0u64);
-        for files in newest.chain(deeper) {
-            // A range tombstone may cover everything under it.
-            let hits = if ranges > 0 { u64::MAX } else { stones };
-            let most = longest(files.iter().filter(|f| may_be_hidden(f)), hits);
-            estimate.high = estimate.high.saturating_add(most);
-            for file in files.iter().filter(|f| may_hide(f)) {
-                stones = stones.saturating_add(file.entries);
-                ranges = ranges.saturating_add(file.range_tombstones);
-            }
-            let level = &LevelTotals::of(files, |file| snapshot.map_or(ALL, |at| older_ppm(file, at)));
-            if level.references > 0 {
-                // Throwing n stones at m targets hits m (1 - e^(-n/m)) of them.
-                let (stones, targets) = (above.entries as f64, level.references.max(level.entries) as f64);
-                let hit = level.stored_bytes as f64 * -(-stones / targets).exp_m1();
-                estimate.likely = estimate.likely.saturating_add(hit as u64);
-                estimate.low = estimate.low.saturating_add(above.hidden_bytes.min(level.stored_bytes));
-            }
-            above.add(&LevelTotals::of(files, |file| snapshot.map_or(ALL, |at| ALL - older_ppm(file, at))));
+impl Sums {
+    fn add_file(&mut self, meta: &VsstMeta) {
+        self.record_bytes += u128::from(meta.record_bytes);
+        if !meta.segment {
+            self.copied_bytes += u128::from(meta.record_bytes);
+            self.copied_entries += u128::from(meta.entries);
         }
-        estimate.high = estimate.high.min(self.referenced_bytes);
-        estimate.low = estimate.low.min(estimate.high);
-        estimate.likely = estimate.likely.clamp(estimate.low, estimate.high);
-        estimate
     }
-}
 
-/// All of a file, in parts of a million.
-const ALL: u64 = 1_000_000;
-
-/// What part of the entries of a file a reader at the snapshot sees, in parts of a million.
-fn older_ppm(file: &version::FileMeta, snapshot: SeqNo) -> u64 {
-    if snapshot >= file.max_seq {
-        return ALL;
-    }
-    let (seen, all) = (snapshot.saturating_sub(file.min_seq), file.max_seq - file.min_seq);
-    if snapshot < file.min_seq { 0 } else { (u128::from(seen) * u128::from(ALL) / u128::from(all)) as u64 }
-}
-
-/// Bytes of the `count` longest records that the tables reference, if those under one name are of one length.
-fn longest<'f>(files: impl Iterator<Item = &'f Arc<version::FileMeta>>, count: u64) -> u64 {
-    let mut names: Vec<_> = files.flat_map(|f| &f.dependencies).map(|d| (d.stored_bytes, d.count)).collect();
-    let mean = |&(bytes, count): &(u64, u64)| bytes / count.max(1);
-    names.sort_by_key(|name| std::cmp::Reverse(mean(name)));
-    let (mut left, mut sum) = (count, 0u64);
-    for (bytes, count) in names {
-        let taken = if left >= count { bytes } else { mean(&(bytes, count)).saturating_mul(left) };
-        sum = sum.saturating_add(taken);
-        left = left.saturating_sub(count);
-    }
-    sum
-}
-
-/// What the hidden garbage of a level is estimated from.
-#[derive(Clone, Copy, Debug, Default)]
-struct LevelTotals {
-    entries: u64,
-    references: u64,
-    stored_bytes: u64,
-    hidden_bytes: u64,
-}
-
-impl LevelTotals {
-    /// `part`: how much of each file counts, in parts of a million.
-    fn of(files: &[Arc<version::FileMeta>], part: impl Fn(&version::FileMeta) -> u64) -> LevelTotals {
-        let mut totals = LevelTotals::default();
-        for file in files {
-            let part = part(file);
-            let add = |sum: &mut u64, all: u64| {
-                *sum = sum.saturating_add((u128::from(all) * u128::from(part) / u128::from(ALL)) as u64);
-            };
-            add(&mut totals.entries, file.entries);
-            add(&mut totals.hidden_bytes, file.hidden_bytes);
-            for d in &file.dependencies {
-                add(&mut totals.references, d.count);
-                add(&mut totals.stored_bytes, d.stored_bytes);
-            }
+    fn remove_file(&mut self, meta: &VsstMeta) {
+        self.record_bytes -= u128::from(meta.record_bytes);
+        if !meta.segment {
+            self.copied_bytes -= u128::from(meta.record_bytes);
+            self.copied_entries -= u128::from(meta.entries);
         }
-        totals
-    }
-
-    fn add(&mut self, other: &LevelTotals) {
-        self.entries = self.entries.saturating_add(other.entries);
-        self.references = self.references.saturating_add(other.references);
-        self.stored_bytes = self.stored_bytes.saturating_add(other.stored_bytes);
-        self.hidden_bytes = self.hidden_bytes.saturating_add(other.hidden_bytes);
     }
 }
 

@@ -12,11 +12,16 @@
 //! * A segment is one large value: it goes when nothing references it, and is never copied. Nor are ingested files, whose
 //!   entries have one sequence for all.
 //! * With no file over the threshold there is no job.
+//!
+//! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
+//! do not fit, and of the last [`LOOKED_AT_MAX`] at most: those that follow have less garbage.
 
 use crate::ledger::{FileGarbage, Ledger};
-use std::cmp::Reverse;
 use std::sync::Arc;
 use version::{FamilyId, Version, VsstClass, VsstMeta};
+
+/// So many candidates are looked at for one job.
+const LOOKED_AT_MAX: usize = 1024;
 
 /// How the tables are asked which records are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,20 +142,18 @@ pub fn pick(
     options: &GcOptions,
     skip: &dyn Fn(&VsstMeta) -> bool,
 ) -> Option<Gc> {
-    let mut candidates: Vec<(FileGarbage, &Arc<VsstMeta>)> = version
-        .vssts
-        .values()
-        .map(|file| (ledger.garbage_of(file.number), file))
+    let mut candidates = ledger
+        .from_most_garbage(options.ratio_percent)
+        .filter_map(|(number, garbage)| Some((garbage, version.vssts.get(&number)?)))
         .filter(|(garbage, file)| is_candidate(garbage, file, options) && !skip(file))
-        .collect();
-    // The oldest file first among equals.
-    candidates.sort_by_key(|(garbage, file)| (Reverse(garbage.ratio_ppm()), file.number));
+        .take(LOOKED_AT_MAX)
+        .peekable();
     let dead = |garbage: &FileGarbage| garbage.references == 0 && garbage.exact;
-    let (_, first) = candidates.first()?;
+    let first = candidates.peek()?.1;
     let is_hot = |file: &VsstMeta| file.class == VsstClass::Hot;
     let mut gc = Gc::new(version);
     let mut bytes = 0u64;
-    for (garbage, file) in &candidates {
+    for (garbage, file) in candidates {
         if let [taken] = gc.inputs.as_slice()
             && dead(&ledger.garbage_of(taken.number))
         {
@@ -167,7 +170,7 @@ pub fn pick(
                 continue;
             }
         }
-        gc.take(file, garbage);
+        gc.take(file, &garbage);
         bytes = total;
     }
     Some(gc)

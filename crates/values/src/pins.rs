@@ -26,6 +26,7 @@
 //! Renewed names that a compaction takes from a *later* version than the one it pinned in need pins of their own
 //! ([`PinGuard::extend`], under the same lock).
 
+use crate::ledger::Ledger;
 use base::HashMap;
 use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeSet;
@@ -135,23 +136,22 @@ pub fn outline(version: &Version, files: &[Arc<FileMeta>], read: &[u64]) -> Vers
 }
 
 /// What nothing needs any more: the records that drop it from `version` (which must be the latest, or what the edit at
-/// hand makes of it), and the files that leave.
+/// hand makes of it, with its ledger), and the files that leave.
 ///
 /// An alias goes when no table depends on it and nobody pinned it, a file when that is true of each of its names.
-pub fn prune(version: &Version, pins: &Pins) -> (Vec<Record>, Vec<Arc<VsstMeta>>) {
+pub fn prune(version: &Version, ledger: &Ledger, pins: &Pins) -> (Vec<Record>, Vec<Arc<VsstMeta>>) {
     let family = version.family;
-    let (aliases, files) = version.unreferenced();
-    if aliases.is_empty() && files.is_empty() {
+    if !ledger.has_unused() {
         return (Vec::new(), Vec::new());
     }
     let counts = lock(&pins.counts);
-    let mut records: Vec<Record> = aliases
-        .into_iter()
+    let mut records: Vec<Record> = ledger
+        .unused_aliases()
         .filter(|name| !counts.contains_key(name) || base::canary::is("pinned-name-pruned"))
         .map(|blob_id| Record::DropAlias { family, blob_id })
         .collect();
     let mut removed = Vec::new();
-    for number in files {
+    for number in ledger.unused_files() {
         let pinned = version
             .names_of(number)
             .iter()

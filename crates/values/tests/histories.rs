@@ -21,6 +21,9 @@ struct History {
     store: Store,
     rng: Rng,
     keys: u64,
+    /// Carried along from check to check, and the version it is of.
+    ledger: Ledger,
+    ledger_of: Arc<Version>,
     compaction: Option<Compaction>,
     collections: Vec<Running>,
     /// How much of what happened.
@@ -42,6 +45,8 @@ impl History {
             store: Store::new(seed),
             rng,
             keys,
+            ledger: Ledger::default(),
+            ledger_of: Arc::new(Version::new(FAMILY)),
             compaction: None,
             collections: Vec::new(),
             installed: 0,
@@ -168,7 +173,9 @@ impl History {
             self.checked += self.store.check(&version);
         }
         self.store.check_newest();
-        let ledger = Ledger::of(&current);
+        let ledger = self.ledger.after(&self.ledger_of, &current);
+        assert_eq!(ledger, Ledger::of(&current), "kept, and made anew");
+        (self.ledger, self.ledger_of) = (ledger.clone(), current.clone());
         let (mut records, mut garbage) = (0, 0);
         for (number, file) in ledger.iter() {
             let referenced = current.referenced_in(number);
@@ -186,6 +193,9 @@ impl History {
             assert_eq!(garbage, ledger.exposed_bytes());
         }
         let hidden = ledger.hidden(&current);
+        let likely = ledger.hidden_likely(&current);
+        assert!(hidden.likely <= likely && likely <= hidden.likely.max(ledger.referenced_bytes()));
+        assert!(likely == hidden.likely || hidden.likely == hidden.high, "without the bound by the longest");
         assert!(hidden.low <= hidden.likely && hidden.likely <= hidden.high, "{hidden:?}");
     }
 

@@ -9,7 +9,7 @@
 //! number. This is the file-number inheritance of LavaStore and TerarkDB, flattened: garbage collection replaces the
 //! files behind the names and never rewrites a reference.
 
-use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
+use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
 use base::SeqNo;
 use base::key;
 use base::limits::LEVELS_MAX;
@@ -26,20 +26,73 @@ pub struct Level(Arc<LevelFiles>);
 #[derive(Default, PartialEq, Eq)]
 struct LevelFiles {
     files: Vec<Arc<FileMeta>>,
-    /// Sums, too wide to overflow whatever the files claim.
-    bytes: u128,
-    compensated_bytes: u128,
+    sums: LevelSums,
+}
+
+/// Sums over the tables of a level, too wide to overflow whatever the files claim. An edit carries them along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelSums {
+    /// Physical bytes.
+    pub bytes: u128,
+    /// See [`FileMeta::compensated`].
+    pub compensated_bytes: u128,
+    /// Entries.
+    pub entries: u128,
+    /// See [`FileMeta::hidden_bytes`].
+    pub hidden_bytes: u128,
+    /// References to vSSTs.
+    pub references: u128,
+    /// Bytes of the records that are referenced.
+    pub stored_bytes: u128,
+}
+
+impl LevelSums {
+    fn of(file: &FileMeta) -> LevelSums {
+        let sum = |of: fn(&Dependency) -> u64| file.dependencies.iter().map(|d| u128::from(of(d))).sum();
+        LevelSums {
+            bytes: file.len.into(),
+            compensated_bytes: file.compensated().into(),
+            entries: file.entries.into(),
+            hidden_bytes: file.hidden_bytes.into(),
+            references: sum(|d| d.count),
+            stored_bytes: sum(|d| d.stored_bytes),
+        }
+    }
+
+    fn changed(self, other: &LevelSums, by: fn(u128, u128) -> u128) -> LevelSums {
+        LevelSums {
+            bytes: by(self.bytes, other.bytes),
+            compensated_bytes: by(self.compensated_bytes, other.compensated_bytes),
+            entries: by(self.entries, other.entries),
+            hidden_bytes: by(self.hidden_bytes, other.hidden_bytes),
+            references: by(self.references, other.references),
+            stored_bytes: by(self.stored_bytes, other.stored_bytes),
+        }
+    }
+
+    fn with(self, files: &[Arc<FileMeta>]) -> LevelSums {
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a + b))
+    }
+
+    fn without(self, files: &[Arc<FileMeta>]) -> LevelSums {
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a - b))
+    }
 }
 
 impl Level {
     /// Physical bytes of the files.
     pub fn bytes(&self) -> u64 {
-        u64::try_from(self.0.bytes).unwrap_or(u64::MAX)
+        u64::try_from(self.0.sums.bytes).unwrap_or(u64::MAX)
     }
 
     /// Compensated bytes of the files (see [`FileMeta::compensated`]).
     pub fn compensated_bytes(&self) -> u64 {
-        u64::try_from(self.0.compensated_bytes).unwrap_or(u64::MAX)
+        u64::try_from(self.0.sums.compensated_bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Sums over the files.
+    pub fn sums(&self) -> &LevelSums {
+        &self.0.sums
     }
 
     /// The level (not level 0) without the files `removed`, all of which it has, and with `added`, sorted by smallest
@@ -61,20 +114,14 @@ impl Level {
             from = at + usize::from(file.is_none());
         }
         files.extend_from_slice(&self[from..]);
-        type Measure = fn(&FileMeta) -> u64;
-        let sum = |of: Measure, all: &[Arc<FileMeta>]| all.iter().map(|f| u128::from(of(f))).sum::<u128>();
-        let changed = |old: u128, of: Measure| old + sum(of, added) - sum(of, removed);
-        let bytes = changed(self.0.bytes, |f| f.len);
-        let compensated_bytes = changed(self.0.compensated_bytes, FileMeta::compensated);
-        Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
+        Level(Arc::new(LevelFiles { files, sums: self.0.sums.with(added).without(removed) }))
     }
 }
 
 impl From<Vec<Arc<FileMeta>>> for Level {
     fn from(files: Vec<Arc<FileMeta>>) -> Self {
-        let bytes = files.iter().map(|f| u128::from(f.len)).sum();
-        let compensated_bytes = files.iter().map(|f| u128::from(f.compensated())).sum();
-        Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
+        let sums = LevelSums::default().with(&files);
+        Level(Arc::new(LevelFiles { files, sums }))
     }
 }
 

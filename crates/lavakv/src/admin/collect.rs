@@ -17,8 +17,10 @@ use crate::plan::requests::{Exposed, GcRequest};
 use crate::work::jobs::Jobs;
 use crate::work::jobs::seen::Seen;
 use base::sync::lock;
-use base::{Error, ErrorKind, HashSet, Result};
+use base::{Error, ErrorKind, HashMap, HashSet, Result};
 use std::sync::{Arc, Weak};
+use values::Ledger;
+use version::FamilyId;
 
 /// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -255,7 +257,7 @@ fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
         return Ok(false);
     }
     let seen = Seen::new(jobs, &set);
-    if next(&seen, request, exposed(&seen), &HashSet::default()).is_none() {
+    if next(&seen, request, exposed(&seen), &HashMap::default()).is_none() {
         return Ok(true);
     }
     // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
@@ -266,17 +268,18 @@ fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
     Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir))
 }
 
-/// What the request would have collected next, of all but `planned`.
+/// What the request would have collected next, by what is `left` of the ledgers of families.
 fn next<'a>(
     facts: &'a dyn Facts,
     request: GcRequest,
     exposed: Exposed,
-    planned: &HashSet<u64>,
+    left: &HashMap<FamilyId, Ledger>,
 ) -> Option<(&'a FamilyFacts, values::Gc)> {
     facts.families().iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family.options)?;
         let options = collection::options(facts.options().ablation, &family.read_state, threshold);
-        Some((family, collection::pick_at(facts, family, &options, planned)?))
+        let ledger = left.get(&family.family.id).unwrap_or(&family.read_state.ledger);
+        Some((family, collection::pick_of(facts, family, ledger, &options, &HashSet::default())?))
     })
 }
 
@@ -293,11 +296,14 @@ fn plan_with(facts: &dyn Facts, request: GcRequest) -> GcPlan {
         garbage_bytes: left.garbage_bytes,
         record_bytes: left.record_bytes,
     };
-    let mut planned = HashSet::default();
-    while let Some((family, gc)) = next(facts, request, left, &planned) {
+    // What is planned has no garbage any more: else each plan would pass over all that come before it.
+    let mut ledgers: HashMap<FamilyId, Ledger> = HashMap::default();
+    while let Some((family, gc)) = next(facts, request, left, &ledgers) {
         left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
         left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
-        planned.extend(gc.numbers());
+        let id = family.family.id;
+        let ledger = ledgers.get(&id).unwrap_or(&family.read_state.ledger).without_garbage_of(gc.numbers());
+        ledgers.insert(id, ledger);
         plan.collections.push(planned_gc(&family.family.name, &gc));
     }
     plan

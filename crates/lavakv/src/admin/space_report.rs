@@ -164,7 +164,7 @@ impl FamilySpace {
             references: version.references.values().map(|r| r.count).sum(),
             record_bytes: ledger.record_bytes(),
             garbage_bytes: ledger.exposed_bytes(),
-            garbage_percent_max: ledger.iter().map(|(_, g)| g.ratio_ppm() / 10_000).max().unwrap_or(0),
+            garbage_percent_max: ledger.ratio_ppm_max() / 10_000,
             hidden_bytes: hidden.likely,
             hidden_bytes_min: hidden.low,
             hidden_bytes_max: hidden.high,

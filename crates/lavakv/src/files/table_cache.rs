@@ -37,11 +37,14 @@ impl TableCache {
         TableCache { quarantine: Quarantine::default(), context: context.clone(), cache, open }
     }
 
-    /// Forgets a file that is about to be removed.
-    pub fn forget(&self, number: u64) {
-        [Volume::DIRECTORY, Volume::SPEED].iter().for_each(|volume| self.open.forget(key(*volume, number)));
-        self.quarantine.forget(number);
-        self.cache.remove_file(number);
+    /// Forgets files that are about to be removed. The cache is gone through once for all of them.
+    pub fn forget(&self, numbers: &[u64]) {
+        for &number in numbers {
+            let volumes = [Volume::DIRECTORY, Volume::SPEED];
+            volumes.iter().for_each(|volume| self.open.forget(key(*volume, number)));
+            self.quarantine.forget(number);
+        }
+        self.cache.remove_files(numbers.iter().copied());
     }
 
     /// Closes the file of a table that has gone to another disk: who reads it from now on reads it there.

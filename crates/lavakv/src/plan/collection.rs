@@ -35,7 +35,7 @@ use crate::context::ablation::Ablation;
 use crate::tree::family::ReadState;
 use crate::tree::summary::VersionSummary;
 use base::HashSet;
-use values::{Gc, GcOptions, Lookups};
+use values::{Gc, GcOptions, Ledger, Lookups};
 use version::VsstMeta;
 
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
@@ -125,7 +125,18 @@ pub(crate) fn pick_at(
     options: &GcOptions,
     planned: &HashSet<u64>,
 ) -> Option<Gc> {
-    let (ledger, in_progress) = (&family.read_state.ledger, facts.in_progress());
+    pick_of(facts, family, &family.read_state.ledger, options, planned)
+}
+
+/// As [`pick_at`], by a ledger of the family in which some files have no garbage any more.
+pub(crate) fn pick_of(
+    facts: &dyn Facts,
+    family: &FamilyFacts,
+    ledger: &Ledger,
+    options: &GcOptions,
+    planned: &HashSet<u64>,
+) -> Option<Gc> {
+    let in_progress = facts.in_progress();
     let busy = in_progress.of(family.family.id);
     let skip = |meta: &VsstMeta| {
         let known = in_progress.learned.abandoned.get(&meta.number);

@@ -58,8 +58,7 @@ impl ReadState {
     ) -> ReadState {
         let summary = VersionSummary::of(&version, &ledger, options);
         let space = FamilySpace::of((&version, &ledger, &summary), options, policy, set_aside);
-        let (names, files) = version.unreferenced();
-        let may_prune = !names.is_empty() || !files.is_empty();
+        let may_prune = ledger.has_unused();
         ReadState {
             active,
             frozen,
@@ -367,10 +366,11 @@ impl Family {
     /// What readers will see of a version once it is installed: worked out before anybody is held up.
     pub fn derive(&self, version: Arc<Version>) -> Derived {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        let ledger = Arc::new(Ledger::of(&version));
+        let now = self.read_state();
+        let ledger = Arc::new(now.ledger.after(&now.version, &version));
         let memtable_bytes = self.of_store.memtable_bytes;
         let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
-        let active = self.read_state().active.clone();
+        let active = now.active.clone();
         let policy = policy.as_deref();
         Derived {
             read_state: ReadState::new(

@@ -216,16 +216,16 @@ impl Tree {
 
     /// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
     pub fn remove_outputs(&self, created: &[(u64, PathBuf)]) {
-        for (number, path) in created {
-            self.forget(*number);
+        self.forget(&created.iter().map(|(number, _)| *number).collect::<Vec<_>>());
+        for (_, path) in created {
             let _ = self.context.env.fs.remove(path);
         }
     }
 
-    /// A file of data is about to go.
-    fn forget(&self, number: u64) {
-        self.files.tables.forget(number);
-        self.kept.forget(number);
+    /// Files of data are about to go.
+    fn forget(&self, numbers: &[u64]) {
+        self.files.tables.forget(numbers);
+        numbers.iter().for_each(|number| self.kept.forget(*number));
     }
 
     /// Removes the files whose last reader is gone. One that cannot be removed holds none of the others up, and stays on the
@@ -233,12 +233,17 @@ impl Tree {
     pub fn remove_obsolete(&self) -> Result<()> {
         let mut outcome = Ok(());
         let living = self.files.manifest.state();
-        for file in self.files.obsolete.take_ready() {
-            match &file {
+        let ready = self.files.obsolete.take_ready();
+        let mut gone = Vec::new();
+        for file in &ready {
+            match file {
                 // The table is on the other disk now, under its number.
                 DataFile::Table(meta) if living.table(meta.number).is_some() => self.files.tables.close(meta),
-                _ => self.forget(file.number()),
+                _ => gone.push(file.number()),
             }
+        }
+        self.forget(&gone);
+        for file in ready {
             if let Err(e) = self.files.remove(&file.kind().to_string()) {
                 self.files.obsolete.add([file]);
                 outcome = outcome.and(Err(e));

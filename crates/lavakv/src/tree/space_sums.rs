@@ -52,7 +52,7 @@ impl FamilySpace {
             width_bytes: with_overhead(width),
             collected_bytes: if separates { longest } else { 0 },
             table_share: if known { share.min(1024) } else { 1024 },
-            live_bytes: live.saturating_sub(ledger.hidden(version).likely),
+            live_bytes: live.saturating_sub(ledger.hidden_likely(version)),
             places: options.places_values(),
         }
     }

@@ -52,7 +52,7 @@ impl VersionSummary {
         let tables = version.deepest_level().map_or(0, |level| version.level_bytes(level));
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
         let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
-        let mean_bytes = mean_record_bytes(version);
+        let mean_bytes = ledger.mean_copied_bytes();
         let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
         let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
         VersionSummary {
@@ -60,7 +60,7 @@ impl VersionSummary {
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, tables, options),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
-            collected_bytes: collected_bytes(version, file_bytes),
+            collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),
             pressure: Pressure::new(&levels, options.level_multiplier, exposed, live, ratio),
         }
     }
@@ -137,19 +137,8 @@ fn alone(files: &[Arc<FileMeta>]) -> HashSet<u64> {
     alone
 }
 
-/// Of the records that a collection may have to copy; at least 1.
-fn mean_record_bytes(version: &Version) -> u64 {
-    let copied = version.vssts.values().filter(|meta| !meta.segment);
-    let (bytes, count) = copied.fold((0u64, 0u64), |(bytes, count), meta| {
-        (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
-    });
-    (bytes / count.max(1)).max(1)
-}
-
 /// What the collection of one file may have to copy.
-fn collected_bytes(version: &Version, file_bytes: u64) -> u64 {
-    let files = version.vssts.values().filter(|meta| !meta.segment);
-    let longest = files.map(|meta| meta.record_bytes).max().unwrap_or(0);
+fn collected_bytes(longest: u64, file_bytes: u64) -> u64 {
     // The last output of a flush or collection takes in what would have been a short one.
     if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
 }

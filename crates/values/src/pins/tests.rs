@@ -71,18 +71,26 @@ fn what_nothing_references_and_nobody_pinned_goes() {
     shop.table(1, &[dependency(5, 1, 10), dependency(10, 1, 10)]);
     let version = shop.version();
     let pins = Pins::new();
-    assert_eq!(describe(prune(&version, &pins)), (vec![6, 7], vec![12]));
+    assert_eq!(describe(prune(&version, &Ledger::of(&version), &pins)), (vec![6, 7], vec![12]));
     {
         let _guard = pins.pin([6]);
-        assert_eq!(describe(prune(&version, &pins)), (vec![7], vec![12]));
+        assert_eq!(describe(prune(&version, &Ledger::of(&version), &pins)), (vec![7], vec![12]));
     }
     {
         let _guard = pins.pin([12]);
-        assert_eq!(describe(prune(&version, &pins)), (vec![6, 7], vec![]), "the file by its own name");
+        assert_eq!(
+            describe(prune(&version, &Ledger::of(&version), &pins)),
+            (vec![6, 7], vec![]),
+            "the file by its own name"
+        );
     }
     {
         let _guard = pins.pin([7]);
-        assert_eq!(describe(prune(&version, &pins)), (vec![6], vec![]), "the file by its alias");
+        assert_eq!(
+            describe(prune(&version, &Ledger::of(&version), &pins)),
+            (vec![6], vec![]),
+            "the file by its alias"
+        );
     }
-    assert_eq!(describe(prune(&Shop::new().version(), &pins)), (vec![], vec![]));
+    assert_eq!(describe(prune(&Shop::new().version(), &Ledger::default(), &pins)), (vec![], vec![]));
 }

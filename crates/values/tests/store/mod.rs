@@ -213,7 +213,7 @@ impl Store {
     }
 
     pub fn prune(&mut self) {
-        let (records, removed) = prune(&self.version(), &self.pins);
+        let (records, removed) = prune(&self.version(), &Ledger::of(&self.version()), &self.pins);
         let before = self.version();
         self.commit(records);
         for meta in removed {

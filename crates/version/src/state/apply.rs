@@ -3,7 +3,7 @@
 use super::{FamilyState, KvState, Place, Slot};
 use crate::edit::{Edit, Record};
 use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
-use crate::version::{AliasTarget, Level, Version, sort_level};
+use crate::version::{AliasTarget, Level, ReferenceTotals, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
 use base::{Result, key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -283,6 +283,43 @@ fn redirect(targets: &[AliasTarget], inputs: &[u64], outputs: &[VsstMeta]) -> Ve
     new
 }
 
+/// By how much the sums under a name change.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Net {
+    tables: i64,
+    count: i128,
+    raw_bytes: i128,
+    stored_bytes: i128,
+}
+
+impl Net {
+    fn of(d: &Dependency, sign: i64) -> Net {
+        let signed = |n: u64| i128::from(n) * i128::from(sign);
+        let (count, raw_bytes, stored_bytes) = (signed(d.count), signed(d.raw_bytes), signed(d.stored_bytes));
+        Net { tables: sign, count, raw_bytes, stored_bytes }
+    }
+
+    fn plus(self, other: &Net) -> Net {
+        Net {
+            tables: self.tables + other.tables,
+            count: self.count + other.count,
+            raw_bytes: self.raw_bytes + other.raw_bytes,
+            stored_bytes: self.stored_bytes + other.stored_bytes,
+        }
+    }
+
+    /// `None`: a sum is out of range.
+    fn applied(&self, before: &ReferenceTotals) -> Option<ReferenceTotals> {
+        let sum = |before: u64, net: i128| u64::try_from(i128::from(before) + net).ok();
+        Some(ReferenceTotals {
+            tables: sum(before.tables, self.tables.into())?,
+            count: sum(before.count, self.count)?,
+            raw_bytes: sum(before.raw_bytes, self.raw_bytes)?,
+            stored_bytes: sum(before.stored_bytes, self.stored_bytes)?,
+        })
+    }
+}
+
 impl FamilyDraft {
     fn new(family: FamilyState) -> Self {
         FamilyDraft {
@@ -305,43 +342,50 @@ impl FamilyDraft {
         if self.removed.get(&number).is_some_and(|(_, old)| old.uid != file.uid) {
             return refuse(format!("table {number} would come back as another file"));
         }
-        for d in &file.dependencies {
-            let mut totals = self.version.references.get(&d.blob_id).copied().unwrap_or_default();
-            let added = (|| {
-                totals.tables += 1;
-                totals.count = totals.count.checked_add(d.count)?;
-                totals.raw_bytes = totals.raw_bytes.checked_add(d.raw_bytes)?;
-                totals.stored_bytes = totals.stored_bytes.checked_add(d.stored_bytes)?;
-                Some(totals)
-            })();
-            let Some(totals) = added else { return refuse(format!("table {number} references too much")) };
-            self.version.references.insert(d.blob_id, totals);
-            self.names_touched.insert(d.blob_id);
-        }
         self.added.push((level, file));
         Ok(())
     }
 
     fn remove_file(&mut self, level: usize, file: Arc<FileMeta>) {
-        file.dependencies.iter().for_each(|d| self.subtract(d));
         self.removed.insert(file.number, (level, file));
     }
 
-    fn subtract(&mut self, d: &Dependency) {
-        let totals = self.version.references.get(&d.blob_id).copied();
-        let mut totals = totals.expect("totals hold what every table added");
-        totals.tables -= 1;
-        totals.count -= d.count;
-        totals.raw_bytes -= d.raw_bytes;
-        totals.stored_bytes -= d.stored_bytes;
-        if totals.tables == 0 {
-            self.version.references.remove(&d.blob_id);
-        } else {
-            self.version.references.insert(d.blob_id, totals);
+    /// What the tables that come and go make of the sums under each name: net, because most of what a compaction takes away it
+    /// brings again, and sums that stay as they are need not be looked up.
+    fn change_references(&mut self) -> Result<()> {
+        let of = |f: &'_ Arc<FileMeta>, sign| {
+            f.dependencies.iter().map(move |d| (d.blob_id, Net::of(d, sign))).collect()
+        };
+        let mut lists: Vec<Vec<(BlobId, Net)>> = self.removed.values().map(|(_, f)| of(f, -1)).collect();
+        lists.extend(self.added.iter().map(|(_, f)| of(f, 1)));
+        let mut nets = lists.concat();
+        // Each list ascends: the sort merges them.
+        nets.sort_by_key(|(name, _)| *name);
+        for same in nets.chunk_by(|a, b| a.0 == b.0) {
+            let Some(&(name, _)) = same.first() else { continue };
+            let net = same.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
+            if net == Net::default() {
+                continue;
+            }
+            let before = self.version.references.get(&name).copied().unwrap_or_default();
+            let Some(totals) = net.applied(&before) else {
+                let uses = |f: &Arc<FileMeta>| f.dependencies.iter().any(|d| d.blob_id == name);
+                let table = self.added.iter().find(|(_, f)| uses(f));
+                let number = table.map_or(0, |(_, f)| f.number);
+                return refuse(format!("table {number} references too much"));
+            };
+            if totals.tables == 0 {
+                self.version.references.remove(&name);
+            } else {
+                self.version.references.insert(name, totals);
+            }
+            self.names_touched.insert(name);
         }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<FamilyState> {
+        self.change_references()?;
         for level in 0..LEVELS_MAX {
             self.rebuild_level(level)?;
         }

@@ -37,7 +37,8 @@ pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
 fn has_unreferenced(jobs: &Jobs) -> bool {
     jobs.tree.all_families().iter().any(|f| {
         let read_state = f.read_state();
-        read_state.may_prune && !values::prune(&read_state.version, &jobs.files.pins).0.is_empty()
+        read_state.may_prune
+            && !values::prune(&read_state.version, &read_state.ledger, &jobs.files.pins).0.is_empty()
     })
 }
 
@@ -81,7 +82,11 @@ fn prune(jobs: &Jobs) -> Result<()> {
     jobs.tree.install_everywhere(|state| {
         let mut records = Vec::new();
         for family in state.families.values() {
-            let (drops, files) = values::prune(&family.version, &jobs.files.pins);
+            // What was accepted since the family was published is little, and makes no walk either.
+            let Some(own) = jobs.tree.family(family.id) else { continue };
+            let seen = own.read_state();
+            let ledger = seen.ledger.after(&seen.version, &family.version);
+            let (drops, files) = values::prune(&family.version, &ledger, &jobs.files.pins);
             dropped += (drops.len() - files.len()) as u64;
             records.extend(drops);
             removed.extend(files.into_iter().map(DataFile::Vsst));

@@ -1,0 +1,114 @@
+//! The ledger of a version, of that of another one of the same family: what is different between the two is worked out anew, and
+//! nothing else is looked at.
+//!
+//! Versions share what they have in common, so the differences are found without a walk ([`version::IdMap::changes`]). What
+//! a file's garbage follows from: its own description, the sums under the names that lead to it, and, where such a name leads
+//! to other files as well, theirs. So whatever changes, the files that its names lead to are *touched*, before and after, and
+//! the garbage of each of them is summed up from its names. Where most files are touched a pass over all of them is cheaper.
+
+use super::{FileGarbage, Ledger};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use version::{BlobId, Version, VsstMeta};
+
+/// If more than this part of the files is touched, the ledger is made anew.
+const ANEW_PART: usize = 4;
+
+impl Ledger {
+    /// The ledger of `now`; `self` must be that of `before`.
+    #[must_use]
+    pub fn after(&self, before: &Version, now: &Version) -> Ledger {
+        let ledger = self.changed(before, now).unwrap_or_else(|| Ledger::of(now));
+        // Not each time: a walk is what this saves, and tests make many versions.
+        if cfg!(debug_assertions) && (now.references.len() < 64 || self.sums.references % 16 == 0) {
+            assert_eq!(ledger, Ledger::of(now), "what is kept is what a walk finds");
+        }
+        ledger
+    }
+
+    /// `None`: too much is different.
+    fn changed(&self, before: &Version, now: &Version) -> Option<Ledger> {
+        let mut ledger = self.clone();
+        let (mut names, mut files) = (BTreeSet::new(), BTreeSet::new());
+        for (name, old, new) in now.references.changes(&before.references) {
+            names.insert(name);
+            if let Some(old) = old {
+                ledger.sums.referenced_bytes -= u128::from(old.stored_bytes);
+                ledger.sums.references -= u128::from(old.count);
+            }
+            if let Some(new) = new {
+                ledger.sums.referenced_bytes += u128::from(new.stored_bytes);
+                ledger.sums.references += u128::from(new.count);
+            }
+        }
+        for (number, old, new) in now.vssts.changes(&before.vssts) {
+            files.insert(number);
+            old.iter().for_each(|meta| ledger.sums.remove_file(meta));
+            new.iter().for_each(|meta| ledger.sums.add_file(meta));
+            for meta in [old, new].into_iter().flatten() {
+                names.insert(number);
+                names.extend(meta.blob_ids.iter().copied());
+            }
+            let length = |meta: &VsstMeta| (Reverse(meta.record_bytes), number);
+            if let Some(old) = old.filter(|meta| !meta.segment) {
+                ledger.by_length.remove(&length(old));
+            }
+            if let Some(new) = new.filter(|meta| !meta.segment) {
+                ledger.by_length.insert(length(new), ());
+            }
+        }
+        names.extend(now.aliases.changes(&before.aliases).into_iter().map(|(name, ..)| name));
+        for &name in &names {
+            files.extend(before.resolve_all(name).chain(now.resolve_all(name)).map(|meta| meta.number));
+        }
+        if files.len().max(names.len()) > now.vssts.len() / ANEW_PART + 64 {
+            return None;
+        }
+        names.iter().for_each(|&name| ledger.look_at_name(now, name));
+        files.iter().for_each(|&number| ledger.look_at_file(now, number));
+        Some(ledger)
+    }
+
+    fn look_at_name(&mut self, now: &Version, name: BlobId) {
+        if now.aliases.contains_key(&name) && !now.references.contains_key(&name) {
+            self.unused.aliases.insert(name, ());
+        } else {
+            self.unused.aliases.remove(&name);
+        }
+    }
+
+    fn look_at_file(&mut self, now: &Version, number: u64) {
+        if let Some(rank) = self.garbage_of(number).rank(number) {
+            self.by_garbage.remove(&rank);
+        }
+        let Some(meta) = now.vssts.get(&number) else {
+            self.files.remove(&number);
+            self.unused.files.remove(&number);
+            return;
+        };
+        let mut file = FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };
+        let mut is_unused = true;
+        for name in now.names_of(number) {
+            let Some(totals) = now.references.get(&name) else { continue };
+            is_unused = false;
+            let (mut here, mut all, mut alone) = (0, 0, true);
+            for target in now.resolve_all(name) {
+                let part = u128::from(target.record_bytes);
+                all += part;
+                here += if target.number == number { part } else { 0 };
+                alone &= target.number == number;
+            }
+            file.refer(totals, if alone { (1, 1) } else { (here, all) }, alone);
+        }
+        let file = file.settled();
+        self.files.insert(number, file);
+        if let Some(rank) = file.rank(number) {
+            self.by_garbage.insert(rank, ());
+        }
+        if is_unused {
+            self.unused.files.insert(number, ());
+        } else {
+            self.unused.files.remove(&number);
+        }
+    }
+}
