@@ -132,6 +132,7 @@ pub struct Manifest {
 struct Sizes {
     file: statistic::AtomicU64,
     snapshot: statistic::AtomicU64,
+    piece: statistic::AtomicU64,
     roll: statistic::AtomicU64,
     written: statistic::AtomicU64,
 }
@@ -283,6 +284,7 @@ impl Manifest {
             sizes: Sizes {
                 file: statistic::AtomicU64::new(0),
                 snapshot: statistic::AtomicU64::new(0),
+                piece: statistic::AtomicU64::new(format::PAYLOAD_LEN_MAX as u64),
                 roll: statistic::AtomicU64::new(ROLL_LEN),
                 written: statistic::AtomicU64::new(0),
             },
@@ -470,6 +472,16 @@ impl Manifest {
     /// Changes how long a manifest grows before [`Manifest::should_roll`] says so.
     pub fn set_roll_len(&self, bytes: u64) {
         self.sizes.roll.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Changes how long the pieces of a snapshot are at most: a snapshot is in pieces where it does not fit into one record, and older
+    /// releases refuse it then. For tests.
+    pub fn set_piece_len(&self, bytes: u64) {
+        self.sizes.piece.store(bytes, Ordering::Relaxed);
+    }
+
+    fn piece_len_max(&self) -> usize {
+        self.sizes.piece.load(Ordering::Relaxed).clamp(1, format::PAYLOAD_LEN_MAX as u64) as usize
     }
 
     /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
@@ -681,12 +693,14 @@ impl Manifest {
         path: &Path,
     ) -> Result<Box<dyn AppendFile>> {
         let payload = state.snapshot();
-        check_len(&payload)?;
-        let header = format::Header { store: self.store, manifest: uid, number };
+        let pieces = format::pieces(&payload, self.piece_len_max());
+        let header = format::Header { store: self.store, manifest: uid, number, pieces: pieces.len() as u32 };
         let mut file = self.env.fs.create(path, &CreateOptions::default())?;
         file.append(&header.encode())?;
         let edit = state.edit_number;
-        file.append(&format::encode_record(uid, format::HEADER_LEN as u64, edit, edit, &payload))?;
+        for piece in pieces {
+            file.append(&format::encode_record(uid, file.len(), edit, edit, piece))?;
+        }
         file.sync(SyncKind::Full)?;
         Ok(file)
     }

@@ -14,7 +14,7 @@ use version::names::{self, FileKind};
 use wal::{Lane, LogGroup, RecoveryMode};
 
 /// The longest manifest that is read whole, bytes.
-const MANIFEST_LEN_MAX: usize = 1 << 30;
+const MANIFEST_LEN_MAX: usize = 64 << 30;
 
 /// Writes the lines that describe one file of a store to `out`.
 ///

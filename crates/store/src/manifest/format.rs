@@ -2,8 +2,8 @@
 //!
 //! A manifest is a header of 64 bytes and records, each with its length, a checksum over all of its other bytes
 //! (masked with the manifest's uid and the record's offset), its edit number and the number of the last edit that was
-//! durable when it was written. The first record is the snapshot of the state at its edit number; every other record
-//! is the edit that leads from the state before it to the state of its number.
+//! durable when it was written. The first record is the snapshot of the state at its edit number, or, where that is longer
+//! than a record may be, its first piece, with the others behind it ([`pieces`]); every other record is the edit that leads from the state before it to the state of its number.
 //!
 //! What that *durable* number is for: when a record does not check out, it was either torn by a crash before anybody
 //! relied on it, or damaged later. Any intact record behind it that confirms its number proves damage, and
@@ -17,8 +17,10 @@ use base::{Error, Result, Uid};
 
 /// First bytes of every manifest.
 const MAGIC: &[u8; 8] = b"LAVAMFST";
-/// The version this release writes, and the newest it reads.
-pub(super) const FORMAT_VERSION: u32 = 1;
+/// The version of a manifest whose snapshot is one record. It is written wherever that is enough.
+const FORMAT_VERSION: u32 = 1;
+/// The newest version that this release reads, and writes where the snapshot is in pieces.
+pub(super) const FORMAT_VERSION_PIECES: u32 = 2;
 /// Length of the header. It and the place of its checksum are the same in every version to come.
 pub const HEADER_LEN: usize = 64;
 /// Length, checksum, edit number, durable edit number.
@@ -38,6 +40,8 @@ pub struct Header {
     pub manifest: Uid,
     /// The number in its name.
     pub number: u64,
+    /// Records of which the snapshot consists.
+    pub pieces: u32,
 }
 
 impl Header {
@@ -45,12 +49,12 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
-        put_u32(&mut out, FORMAT_VERSION);
+        put_u32(&mut out, if self.pieces > 1 { FORMAT_VERSION_PIECES } else { FORMAT_VERSION });
         put_u32(&mut out, 0);
         out.extend_from_slice(&self.store.0);
         out.extend_from_slice(&self.manifest.0);
         put_u64(&mut out, self.number);
-        put_u32(&mut out, 0);
+        put_u32(&mut out, if self.pieces > 1 { self.pieces } else { 0 });
         let sum = checksum::stored(&out, self.manifest, 0);
         put_u32(&mut out, sum);
         out
@@ -66,17 +70,19 @@ impl Header {
         let magic: [u8; 8] = r.array()?;
         let version = r.u32()?;
         let reserved = r.u32()?;
-        let header = Header { store: Uid(r.array()?), manifest: Uid(r.array()?), number: r.u64()? };
-        let more_reserved = r.u32()?;
+        let (store, manifest, number) = (Uid(r.array()?), Uid(r.array()?), r.u64()?);
+        let pieces = r.u32()?;
+        let header = Header { store, manifest, number, pieces: pieces.max(1) };
         if magic != *MAGIC {
             return Err(Error::corruption("this is not a manifest: its first bytes are wrong").at_offset(0));
         }
         // Only an intact header can tell that it is of a newer version.
         checksum::verify(body, header.manifest, 0, r.u32()?)?;
-        if version > FORMAT_VERSION {
+        if version > FORMAT_VERSION_PIECES {
             return Err(crate::field::newer(format!("manifest format version {version}")));
         }
-        if version == 0 || reserved != 0 || more_reserved != 0 || header.number > NUMBER_MAX {
+        let fits = if version == FORMAT_VERSION { pieces == 0 } else { pieces > 1 };
+        if version == 0 || reserved != 0 || !fits || header.number > NUMBER_MAX {
             return Err(Error::corruption("a field of the manifest's header is out of range").at_offset(0));
         }
         Ok(header)
@@ -114,6 +120,25 @@ pub fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payloa
     let sum = record_checksum(manifest, offset, &out[..4], &out[8..]);
     out[4..8].copy_from_slice(&sum.to_le_bytes());
     out
+}
+
+/// Cuts a snapshot into pieces of at most `len_max` bytes; one that is short enough is whole. They end where a change ends, so
+/// that each can be read by itself where another one is damaged; only a change that is longer is cut anywhere.
+pub(super) fn pieces(snapshot: &[u8], len_max: usize) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    let mut rest = snapshot;
+    while rest.len() > len_max {
+        let mut r = Reader::new(rest);
+        let mut end = 0;
+        while r.varint().and_then(|_| r.bytes()).is_ok() && rest.len() - r.rest().len() <= len_max {
+            end = rest.len() - r.rest().len();
+        }
+        let (piece, after) = rest.split_at(if end == 0 { len_max } else { end });
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 fn record_checksum(manifest: Uid, offset: u64, length: &[u8], rest: &[u8]) -> u32 {
@@ -224,4 +249,36 @@ fn parse_uid(hex: &str) -> Option<Uid> {
         *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
     }
     Some(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::codec::{put_bytes, put_varint};
+
+    #[test]
+    fn pieces_end_where_a_change_ends_if_they_can() {
+        let mut snapshot = Vec::new();
+        let mut ends = vec![0];
+        for len in [3usize, 40, 0, 500, 1, 2, 90, 90, 7] {
+            put_varint(&mut snapshot, 300);
+            put_bytes(&mut snapshot, &vec![7; len]);
+            ends.push(snapshot.len());
+        }
+        for len_max in 1..snapshot.len() + 10 {
+            let all = pieces(&snapshot, len_max);
+            assert_eq!(all.concat(), snapshot);
+            assert!(all.iter().all(|piece| piece.len() <= len_max && !piece.is_empty()));
+            assert_eq!(all.len() == 1, len_max >= snapshot.len());
+            if len_max > 510 {
+                let mut at = 0;
+                let mut end = |piece: &&[u8]| {
+                    at += piece.len();
+                    at
+                };
+                assert!(all.iter().map(&mut end).all(|end| ends.contains(&end)), "{len_max}");
+            }
+        }
+        assert_eq!(pieces(&[], 10), [&[][..]]);
+    }
 }

@@ -1,16 +1,19 @@
 //! Reading a manifest: recovery, and the listing of `lava dump`.
 
 use super::engine::Engines;
-use super::format::{Current, HEADER_LEN, Header, RawRecord, confirmed, read_record};
+use super::format::{
+    Current, HEADER_LEN, Header, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RawRecord, confirmed, read_record,
+};
 use super::record::{EngineId, Payload, Record};
 use super::state::State;
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_REACHED_MAX;
 use base::{Error, ErrorKind, Result};
-use io::{Access, Env};
+use io::{Access, Env, ReadFile};
+use std::borrow::Cow;
 use std::path::Path;
 
-/// The longest manifest that is read.
+/// The longest manifest that is read, but for the pieces of its snapshot behind the first.
 pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
 
 /// What a device reads or does not read, bytes.
@@ -46,24 +49,12 @@ pub fn replay(bytes: &[u8], engines: &Engines) -> Result<History> {
 /// The history up to the first damage after the snapshot, and what that is.
 pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(History, Option<Error>)> {
     let header = Header::decode(bytes)?;
-    let offset = HEADER_LEN;
-    let first = read_record(header.manifest, bytes, offset).map_err(|e| {
-        let why =
-            "the snapshot at the start of the manifest is damaged; restore a backup, or run `lava repair`";
-        e.context(why).with_kind(ErrorKind::Corruption)
-    })?;
-    let at = |e: Error| e.at_offset(offset as u64);
-    check_numbers(&first, first.edit, first.edit, first.edit).map_err(at)?;
-    let state = State::from_snapshot(header.store, first.edit, first.payload, engines).map_err(at)?;
-    let mut history = History {
-        header,
-        state,
-        edits: 0,
-        bytes: (offset + first.len()) as u64,
-        torn_bytes: 0,
-        confirmed: first.edit,
-    };
-    let mut durable = first.durable;
+    let Snapshot { edit, payload, end } = read_snapshot(&header, bytes)?;
+    let at = |e: Error| e.at_offset(HEADER_LEN as u64);
+    let state = State::from_snapshot(header.store, edit, &payload, engines).map_err(at)?;
+    drop(payload);
+    let mut history = History { header, state, edits: 0, bytes: end as u64, torn_bytes: 0, confirmed: edit };
+    let mut durable = edit;
     loop {
         match history.next(bytes, &mut durable) {
             Ok(true) => {}
@@ -71,6 +62,37 @@ pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(Hi
             Err(e) => return Ok((history, Some(e))),
         }
     }
+}
+
+/// What stands at the start of a manifest.
+struct Snapshot<'a> {
+    edit: u64,
+    payload: Cow<'a, [u8]>,
+    /// The offset behind it.
+    end: usize,
+}
+
+/// Reads the record of the snapshot, or all of its pieces.
+fn read_snapshot<'a>(header: &Header, bytes: &'a [u8]) -> Result<Snapshot<'a>> {
+    let piece = |offset: usize| {
+        read_record(header.manifest, bytes, offset).map_err(|e| {
+            let why =
+                "the snapshot at the start of the manifest is damaged; restore a backup, or run `lava repair`";
+            e.context(why).with_kind(ErrorKind::Corruption)
+        })
+    };
+    let at = |offset: usize| move |e: Error| e.at_offset(offset as u64);
+    let first = piece(HEADER_LEN)?;
+    check_numbers(&first, first.edit, first.edit, first.edit).map_err(at(HEADER_LEN))?;
+    let mut snapshot =
+        Snapshot { edit: first.edit, payload: Cow::Borrowed(first.payload), end: HEADER_LEN + first.len() };
+    for _ in 1..header.pieces {
+        let next = piece(snapshot.end)?;
+        check_numbers(&next, first.edit, first.edit, first.edit).map_err(at(snapshot.end))?;
+        snapshot.payload.to_mut().extend_from_slice(next.payload);
+        snapshot.end += next.len();
+    }
+    Ok(snapshot)
 }
 
 impl History {
@@ -267,14 +289,22 @@ fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     };
     // A file system whose recorded length lags behind the data may hold more than it says.
     let len = env.fs.scan_extent_tail(path).map_err(missing)?;
-    if len > MANIFEST_LEN_MAX {
+    let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
+    if len > len_max(&*file) {
         return Err(Error::corruption(format!("a manifest of {len} bytes is not believed")));
     }
     let mut bytes = vec![0; len as usize];
-    let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
     // Where the power failed on a record it may be unreadable: then it is torn, or confirmed and missed.
     io::read_around(&mut bytes, 0, SECTOR, |buf, offset| file.read_at(buf, offset))?;
     Ok(bytes)
+}
+
+/// The longest that a manifest is believed to be, by how many pieces its header says that its snapshot has.
+pub(super) fn len_max(file: &dyn ReadFile) -> u64 {
+    let mut header = [0; HEADER_LEN];
+    let read = file.read_at(&mut header, 0).and_then(|()| Header::decode(&header));
+    let pieces = read.map_or(0, |header| u64::from(header.pieces) - 1);
+    MANIFEST_LEN_MAX.saturating_add(pieces.saturating_mul((RECORD_HEADER_LEN + PAYLOAD_LEN_MAX) as u64))
 }
 
 /// Checks that a new store may be put into `dir`; returns the largest file number in it.

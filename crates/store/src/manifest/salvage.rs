@@ -100,8 +100,7 @@ pub fn look_through(
 /// The bytes of a file, zeros where they cannot be read.
 fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
     let Ok(file) = env.fs.open(path, Access::Buffered) else { return Vec::new() };
-    let len =
-        env.fs.scan_extent_tail(path).or_else(|_| file.len()).unwrap_or(0).min(replay::MANIFEST_LEN_MAX);
+    let len = env.fs.scan_extent_tail(path).or_else(|_| file.len()).unwrap_or(0).min(replay::len_max(&*file));
     let mut bytes = vec![0; len as usize];
     if file.read_at(&mut bytes, 0).is_err() {
         for (at, page) in (0..).step_by(PAGE).zip(bytes.chunks_mut(PAGE)) {
@@ -182,7 +181,8 @@ fn plausible(bytes: &[u8], offset: usize, last: u64, budget: &mut u64) -> bool {
     let mut r = Reader::new(bytes.get(offset..).unwrap_or_default());
     let (Ok(len), Ok(_), Ok(edit), Ok(durable)) = (r.u32(), r.u32(), r.u64(), r.u64()) else { return false };
     let fits = r.rest().len() >= len as usize;
-    let follows = edit > last && (last == 0 || edit - last < EDIT_STEP_MAX);
+    // The pieces of a snapshot have one number.
+    let follows = edit >= last && (last == 0 || edit - last < EDIT_STEP_MAX);
     if !fits || !follows || durable > edit {
         return false;
     }

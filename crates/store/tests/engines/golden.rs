@@ -87,8 +87,12 @@ fn lanes() -> Vec<u8> {
 /// The same records under identities that no generator makes.
 fn relabelled(bytes: &[u8]) -> Vec<u8> {
     let header = Header::decode(bytes).unwrap();
-    let fixed =
-        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: header.number };
+    let fixed = Header {
+        store: Uid::from_words(1, 2),
+        manifest: Uid::from_words(3, 4),
+        number: header.number,
+        pieces: 1,
+    };
     let mut out = fixed.encode();
     while out.len() < bytes.len() {
         let record = read_record(header.manifest, bytes, out.len()).unwrap();

@@ -14,6 +14,7 @@ use store::names;
 mod crash;
 mod damage;
 mod golden;
+mod pieces;
 mod schedules;
 
 const DIR: &str = "/";

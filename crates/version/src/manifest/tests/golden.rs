@@ -33,7 +33,8 @@ fn fixed_current() -> Current {
 
 /// A snapshot and some edits, made from a fixed seed.
 fn fixed_manifest() -> Vec<u8> {
-    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 77 };
+    let header =
+        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 77, pieces: 1 };
     let mut editor = Editor::new(2024);
     let mut state = State::empty(header.store, (1 << 40) - 60);
     for _ in 0..60 {
@@ -96,7 +97,8 @@ type Change<'a> = &'a dyn Fn(&State) -> Vec<Record>;
 
 /// A store that gets a speed disk, has tables on both, moves one down that stays where it is, and gives the disk back.
 fn fixed_speed() -> (Vec<u8>, Vec<State>) {
-    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 78 };
+    let header =
+        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 78, pieces: 1 };
     let add = |level, meta| Record::AddFile { family: 0, level, meta };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
     let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
@@ -131,7 +133,8 @@ fn history_of(header: &Header, edits: &[Change<'_>]) -> (Vec<u8>, Vec<State>) {
 
 /// A store with hot values on its speed disk, some of which are collected, and that gives the disk back.
 fn fixed_values() -> (Vec<u8>, Vec<State>) {
-    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 79 };
+    let header =
+        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 79, pieces: 1 };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
     let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
