@@ -20,7 +20,7 @@ impl Ledger {
     pub fn after(&self, before: &Version, now: &Version) -> Ledger {
         let ledger = self.changed(before, now).unwrap_or_else(|| Ledger::of(now));
         // Not each time: a walk is what this saves, and tests make many versions.
-        if cfg!(debug_assertions) && (now.references.len() < 64 || self.sums.references % 16 == 0) {
+        if cfg!(debug_assertions) && (now.references.len() < 64 || self.sums.references.is_multiple_of(16)) {
             assert_eq!(ledger, Ledger::of(now), "what is kept is what a walk finds");
         }
         ledger
