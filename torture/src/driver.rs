@@ -22,8 +22,8 @@ use crate::tally;
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
-    Db, Durability, Error, ErrorKind, Family, Options, ReadOptions, SeqNo, Snapshot, SpaceLimit, SpacePolicy,
-    WriteBatch,
+    CompactRequest, Db, Durability, Error, ErrorKind, Family, Options, ReadOptions, SeqNo, Snapshot,
+    SpaceLimit, SpacePolicy, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -468,7 +468,9 @@ impl Driver {
         let (start, end) = if a <= b { (a, b) } else { (b, a) };
         let start = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Included(start) };
         let end = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Excluded(end) };
-        match family.compact_range((start, end)) {
+        // Drawn last: what was drawn before is as it was.
+        let request = CompactRequest { rewrite: self.rng.one_in(3) };
+        match family.compact_range_with((start, end), &request, &mut |_| {}) {
             Ok(()) => self.barrier(upto),
             Err(e) => self.excuse(e, "compact_range")?,
         }

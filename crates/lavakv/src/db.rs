@@ -1,6 +1,7 @@
 //! The public handle of a store.
 
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
+use crate::admin::compact::{CompactProgress, CompactRequest};
 use crate::admin::families;
 use crate::admin::space_report::Space;
 use crate::batch::payload::Payload;
@@ -525,12 +526,23 @@ impl Db {
         start: Option<&[u8]>,
         end: Option<&[u8]>,
     ) -> Result<()> {
+        self.compact_range_with(family, (start, end), CompactRequest::default(), &mut |_| {})
+    }
+
+    /// As [`Db::compact_range`], with what the request says besides; `tell` hears how far it has come, on the calling thread.
+    pub fn compact_range_with(
+        &self,
+        family: &ColumnFamily,
+        (start, end): (Option<&[u8]>, Option<&[u8]>),
+        request: CompactRequest,
+        tell: &mut dyn FnMut(&CompactProgress),
+    ) -> Result<()> {
         let family = self.own(family)?;
         if start.zip(end).is_some_and(|(start, end)| start > end) {
             return Err(Error::invalid("compact_range: the start is after the end"));
         }
         family.check_served()?;
-        crate::admin::compact::compact_range(self.served()?, family, start, end)
+        crate::admin::compact::compact_range(self.served()?, family, (start, end), request, tell)
     }
 
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not

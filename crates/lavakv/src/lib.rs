@@ -42,6 +42,7 @@ mod write;
 
 pub use ::io::{Access, Env};
 pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
+pub use admin::compact::{CompactProgress, CompactRequest};
 pub use admin::dump;
 pub use admin::space_report::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use base::histogram::Distribution;

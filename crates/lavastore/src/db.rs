@@ -8,9 +8,9 @@ use crate::log::LogsBeside;
 use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
-    Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions, RepairOptions,
-    RepairReport, RequestOptions, Requests, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch,
-    WriteOptions, repair,
+    CompactProgress, CompactRequest, Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options,
+    ReadOptions, RepairOptions, RepairReport, RequestOptions, Requests, Result, Snapshot, Value, ValueReader,
+    ValueWriter, WriteBatch, WriteOptions, repair,
 };
 use std::path::Path;
 
@@ -562,6 +562,26 @@ impl Db {
     #[doc(alias = "compact")]
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
+    }
+
+    /// As [`Db::compact_range`], with what the request says besides. See [`Family::compact_range_with`].
+    ///
+    /// ```
+    /// # use lavastore::CompactRequest;
+    /// # let db = lavastore::testing::store();
+    /// db.compact_range_with("2023-".., &CompactRequest { rewrite: true }, &mut |_progress| {})?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Family::compact_range`].
+    pub fn compact_range_with(
+        &self,
+        range: impl KeyRange,
+        request: &CompactRequest,
+        tell: &mut dyn FnMut(&CompactProgress),
+    ) -> Result<()> {
+        self.default.compact_range_with(range, request, tell)
     }
 }
 

@@ -4,7 +4,10 @@ use crate::handle::Handle;
 use crate::range::{KeyRange, half_open};
 use crate::read::Reader;
 use crate::write::Writer;
-use crate::{FamilyOptions, Iter, ReadOptions, Result, Value, ValueReader, ValueWriter, WriteOptions};
+use crate::{
+    CompactProgress, CompactRequest, FamilyOptions, Iter, ReadOptions, Result, Value, ValueReader,
+    ValueWriter, WriteOptions,
+};
 
 /// A column family: a key space with options of its own.
 ///
@@ -245,8 +248,38 @@ impl Family {
     /// `InvalidArgument` if the start is after the end; `NotFound` if the family was dropped; `ReadOnly`; `NoSpace`; the
     /// failure of a job.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.compact_range_with(range, &CompactRequest::default(), &mut |_| {})
+    }
+
+    /// As [`Family::compact_range`], with what the request says besides: all that lies in the range can be written anew under the options of now. `tell`
+    /// hears how far it has come, on the calling thread: when it begins, and after each table that was rewritten. If the call does not come to its end another goes on
+    /// from where that was.
+    ///
+    /// ```
+    /// # use lavastore::{Compression, CompactRequest, FamilyOptions};
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.put("7", "ada")?;
+    /// users.set_options(&FamilyOptions { compression: Compression::Zstd, ..users.options() })?;
+    /// let mut last = None;
+    /// users.compact_range_with(.., &CompactRequest { rewrite: true }, &mut |progress| {
+    ///     last = progress.rewritten_to.clone().or(last.take());
+    /// })?;
+    /// assert_eq!(last.as_deref(), Some(&b"7"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Family::compact_range`].
+    pub fn compact_range_with(
+        &self,
+        range: impl KeyRange,
+        request: &CompactRequest,
+        tell: &mut dyn FnMut(&CompactProgress),
+    ) -> Result<()> {
         let (start, end) = half_open(&range);
-        self.0.kv().compact_range(self.0.inner(), start.as_deref(), end.as_deref())
+        let range = (start.as_deref(), end.as_deref());
+        self.0.kv().compact_range_with(self.0.inner(), range, *request, tell)
     }
 
     /// Its number, never reused in the store.

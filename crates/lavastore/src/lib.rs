@@ -410,6 +410,16 @@ pub use lavakv::{CacheStats, SegmentStats, Statistics};
 pub use lavakv::{Distribution, Histograms};
 
 /// ```
+/// use lavastore::{CompactProgress, CompactRequest};
+/// # let db = lavastore::testing::store();
+/// let anew = CompactRequest { rewrite: true };
+/// db.compact_range_with(.., &anew, &mut |progress: &CompactProgress| assert_eq!(progress.remaining_tables, 0))?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{CompactProgress, CompactRequest};
+
+/// ```
 /// use lavastore::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 /// # let db = lavastore::testing::store();
 /// let all = GcRequest { until_percent: Some(0) };

@@ -1,11 +1,15 @@
 //! `gc` and `compact`: the two ways to make a store smaller by hand.
 
 use super::{FamilyArgs, directory, family, open_to_read, open_with, read_whole};
+use crate::formats::escape;
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest, Options, PlannedGc};
+use lavastore::{
+    CompactProgress, CompactRequest, Db, Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest,
+    Options, PlannedGc,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -246,15 +250,42 @@ pub struct CompactArgs {
     family: Option<String>,
     #[command(flatten)]
     options: FamilyArgs,
+    /// Write all tables and values anew, under the options of now: old data takes the present compression, separation and
+    /// placement. If it is cut off, --from goes on from the key that was told last
+    #[arg(long)]
+    rewrite: bool,
+    /// Only keys from this one on, as it was told
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Tells on standard error how far a rewrite has come, at most once a second.
+fn rewrite_progress(family: &str) -> impl FnMut(&CompactProgress) {
+    let mut told_ns = now_ns();
+    move |progress| {
+        let Some(key) = &progress.rewritten_to else { return };
+        if now_ns().saturating_sub(told_ns) < LINE_NS {
+            return;
+        }
+        told_ns = now_ns();
+        let (tables, left) = (human_count(progress.rewritten_tables), human_count(progress.remaining_tables));
+        let (bytes, key) = (human_bytes(progress.remaining_bytes), escape::escape(key));
+        let text = format!(
+            "rewrote {tables} tables, {left} left with {bytes}; to go on later: --family {family} --from '{key}'"
+        );
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Compacts families down to their last level: shadowed entries go, and what they hid of separated values becomes exposed
 /// garbage.
 pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     let start_ns = now_ns();
+    let from = args.from.as_ref().map(|from| escape::unescape(from.as_bytes()));
+    let from = from.transpose().or_else(|e| output::usage(format!("--from: {e}")))?;
     let store = open_with(directory(db)?, with_progress(false))?;
     let before = store.space()?;
     let names = match &args.family {
@@ -264,7 +295,12 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     for name in &names {
         let family = family(&store, Some(name))?;
         args.options.apply(&family)?;
-        family.compact_range(..)?;
+        let request = CompactRequest { rewrite: args.rewrite };
+        let mut tell = rewrite_progress(name);
+        match &from {
+            Some(from) => family.compact_range_with(from.as_slice().., &request, &mut tell)?,
+            None => family.compact_range_with(.., &request, &mut tell)?,
+        }
     }
     let after = store.space()?;
     let stats = store.stats();

@@ -1,22 +1,61 @@
 //! Compaction of a range on request.
+//!
+//! With [`CompactRequest::rewrite`] all of it is written anew, a table at a time with the values that it references. Each such step is a job like
+//! any other: it asks for the room that it needs, what it leaves behind is dropped or collected before the next ones make
+//! more ([`jobs::advance_manual`]), and a call that ends before its time has lost nothing: another goes on from the key that was told last.
 
 use crate::admin::flush::flush;
 use crate::admin::wait::wait_for_jobs;
 use crate::tree::family::Family;
 use crate::work::jobs::{self, Jobs};
 use base::Result;
+use lsm::policy::ManualRange;
 use std::sync::Arc;
 
-/// Compacts a range level by level, from the top.
+/// What [`crate::Db::compact_range_with`] does besides bringing a range down to its last level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactRequest {
+    /// Every table of the range is written anew, with the values that it references, under the options of now: compression, block length, filters,
+    /// which values are separated, on which disk things are. Without it what lies in the last level already stays as it is.
+    pub rewrite: bool,
+}
+
+/// How far [`crate::Db::compact_range_with`] has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactProgress {
+    /// Tables that were rewritten.
+    pub rewritten_tables: u64,
+    /// All up to this key, itself included, is rewritten: another call may begin there if this one does not come to its end.
+    pub rewritten_to: Option<Vec<u8>>,
+    /// Tables of the last level that are still to be rewritten, and the bytes of them and their values.
+    pub remaining_tables: u64,
+    /// See `remaining_tables`.
+    pub remaining_bytes: u64,
+}
+
+/// Compacts a range level by level, from the top. `tell` hears how far it has come: when it begins, and after each table that was rewritten.
 pub(crate) fn compact_range(
     jobs: &Arc<Jobs>,
     family: &Arc<Family>,
-    start: Option<&[u8]>,
-    end: Option<&[u8]>,
+    (start, end): (Option<&[u8]>, Option<&[u8]>),
+    request: CompactRequest,
+    tell: &mut dyn FnMut(&CompactProgress),
 ) -> Result<()> {
     flush(jobs)?;
-    let mut range = lsm::policy::ManualRange::new(start, end);
+    let range = ManualRange::new(start, end);
+    let mut range = if request.rewrite { range.rewriting() } else { range };
+    let mut told = None;
     wait_for_jobs(jobs, "compaction found no disk space", || {
-        Ok(jobs::advance_manual(jobs, family, &mut range))
+        let is_over = jobs::advance_manual(jobs, family, &mut range);
+        if told.replace(range.rewritten()) != Some(range.rewritten()) {
+            let (remaining_tables, remaining_bytes) = range.to_rewrite(&family.read_state().version);
+            tell(&CompactProgress {
+                rewritten_tables: range.rewritten(),
+                rewritten_to: range.rewritten_to().map(<[u8]>::to_vec),
+                remaining_tables,
+                remaining_bytes,
+            });
+        }
+        Ok(is_over)
     })
 }

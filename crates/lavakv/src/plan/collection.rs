@@ -74,13 +74,14 @@ pub(crate) fn is_wanted(facts: &dyn Facts) -> bool {
 pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
     let (running, requests) = (&facts.in_progress().running, &facts.in_progress().gc_requests);
     let free = running.merges() + running.collections < facts.options().background_threads;
-    let busy = || {
-        let limited = facts.has_own_limit();
-        let digests = || facts.families().iter().map(|family| &family.read_state.summary);
-        let garbage_pressure = || garbage_pressure_percent(digests(), limited, facts.fill_percent());
-        !requests.is_empty() || facts.is_quiet() || garbage_pressure() >= STRAIN_BUSY
-    };
+    let busy = || !requests.is_empty() || facts.is_quiet() || is_pressing(facts);
     running.collections < slots.collections || (free && busy())
+}
+
+/// True if collection takes every free thread.
+pub(crate) fn is_pressing(facts: &dyn Facts) -> bool {
+    let digests = facts.families().iter().map(|family| &family.read_state.summary);
+    garbage_pressure_percent(digests, facts.has_own_limit(), facts.fill_percent()) >= STRAIN_BUSY
 }
 
 /// How a family is collected from so much garbage in a file on.

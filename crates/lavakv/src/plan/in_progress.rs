@@ -86,6 +86,11 @@ struct WantsHelp {
     compaction: Weak<dyn InPieces>,
 }
 
+/// True for what a `compact_range` does.
+fn is_asked_for(reason: Reason) -> bool {
+    matches!(reason, Reason::Manual | Reason::Rewrite)
+}
+
 /// What is in progress. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct InProgressSet {
@@ -140,7 +145,7 @@ impl InProgressSet {
     /// A compaction begins whose files are claimed.
     pub fn begins(&mut self, reason: Reason) {
         self.running.compactions += 1;
-        self.running.manual += usize::from(reason == Reason::Manual);
+        self.running.manual += usize::from(is_asked_for(reason));
         self.running.relocation |= reason == Reason::Relocation;
     }
 
@@ -170,7 +175,7 @@ impl InProgressSet {
         self.give_back(compaction);
         compaction.input_files().for_each(|(_, f)| drop(self.learned.retained.remove(&f.number)));
         self.running.compactions -= 1;
-        self.running.manual -= usize::from(compaction.reason == Reason::Manual);
+        self.running.manual -= usize::from(is_asked_for(compaction.reason));
         self.running.relocation &= compaction.reason != Reason::Relocation;
     }
 

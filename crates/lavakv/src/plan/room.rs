@@ -1,7 +1,7 @@
 //! Whether there is room for what a compaction writes.
 
 use super::facts::{Facts, FamilyFacts};
-use lsm::policy::Compaction;
+use lsm::policy::{Compaction, Reason};
 use std::sync::Arc;
 use version::FileMeta;
 
@@ -16,6 +16,10 @@ pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapsho
     let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();
     match compaction.trivial_move {
         true => 0,
+        // Values are written with it, and may be longer than they were.
+        false if compaction.reason == Reason::Rewrite => {
+            compaction.input_files().fold(all, |sum: u64, (_, f)| sum.saturating_add(f.compensated()))
+        }
         false if covered == 0 || has_snapshots => all,
         false => {
             let lower = || compaction.input_files().filter(|(level, _)| *level != compaction.level);

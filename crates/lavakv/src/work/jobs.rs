@@ -25,6 +25,7 @@ use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
 use crate::plan::answer::Notes;
+use crate::plan::collection;
 use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::{Plan, next};
@@ -195,6 +196,9 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     if set.manual.is_some() || set.running.manual > 0 {
         return false;
     }
+    if range.rewrites() && collection_goes_first(jobs, &set) {
+        return false;
+    }
     let Some(policy) = family.policy() else { return true };
     let (version, set_aside) = (family.read_state().version.clone(), family.tables_set_aside());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
@@ -209,6 +213,14 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
             false
         }
     }
+}
+
+/// True if so much garbage waits to be collected, and is being, that nobody should make more of it who need not: values that are written
+/// anew leave as much behind.
+fn collection_goes_first(jobs: &Jobs, set: &InProgressSet) -> bool {
+    let seen = Seen::new(jobs, set);
+    let under_way = set.running.collections > 0 || collection::is_wanted(&seen);
+    under_way && collection::is_pressing(&seen) && !base::canary::is("rewrite-waits-for-no-collection")
 }
 
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while. Nor is the

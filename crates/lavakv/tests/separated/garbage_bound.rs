@@ -6,8 +6,8 @@
 
 use crate::common::*;
 use crate::*;
-use lavastore_lavakv::WriteBatch;
 use lavastore_lavakv::sim::Costs;
+use lavastore_lavakv::{PolicyChoice, ValuePlacement, WriteBatch};
 
 /// Bytes of all values.
 const DATA_LEN: u64 = 2 << 20;
@@ -34,8 +34,13 @@ struct Overwriter {
 
 impl Overwriter {
     fn new(seed: u64, len: usize) -> Overwriter {
+        Overwriter::of(seed, len, "leveled", ValuePlacement::Table)
+    }
+
+    fn of(seed: u64, len: usize, policy: &str, value_placement: ValuePlacement) -> Overwriter {
         let sim = SimEnv::new(seed);
-        let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
+        let policy = PolicyChoice::named(policy).unwrap();
+        let family = FamilyOptions { vsst_bytes: 32 << 10, policy, value_placement, ..apart_family(200) };
         let options = Options {
             memtable_bytes: 128 << 10,
             memory_bytes: 1 << 20,
@@ -76,7 +81,11 @@ impl Overwriter {
 /// Records in vSSTs over values that live, in percent, at their worst during random overwrites in batches of `batch` values
 /// of `len` bytes.
 fn peak_percent(seed: u64, batch: u64, len: usize) -> u64 {
-    let (mut store, mut peak) = (Overwriter::new(seed, len), 0);
+    peak_percent_of(Overwriter::new(seed, len), batch)
+}
+
+fn peak_percent_of(mut store: Overwriter, batch: u64) -> u64 {
+    let mut peak = 0;
     for _ in 0..ROUNDS * store.keys / batch {
         store.overwrite(batch);
         let records = store.db.gc_plan(Default::default()).unwrap().record_bytes;
@@ -94,6 +103,24 @@ fn a_batch_pays_for_its_garbage_like_single_puts() {
             peak < single + 25,
             "{single} % with single puts, {peak} % with batches of {batch} x {len} B"
         );
+    }
+}
+
+/// The same whatever decides which tables are compacted, and where values are written first; and it does not grow with what is written.
+#[test]
+fn the_bound_holds_with_every_policy_and_placement() {
+    for policy in ["leveled", "vlsm"] {
+        for placement in [ValuePlacement::Table, ValuePlacement::Log] {
+            let peak = |batch, len| peak_percent_of(Overwriter::of(2, len, policy, placement), batch);
+            let single = peak(1, 500);
+            for (batch, len) in [(64, 500), (1, 32_000)] {
+                let peak = peak(batch, len);
+                assert!(
+                    peak < single + 25,
+                    "{policy} {placement:?}: {single} % with single puts, {peak} % with batches of {batch} x {len} B"
+                );
+            }
+        }
     }
 }
 

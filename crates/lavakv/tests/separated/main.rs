@@ -13,6 +13,7 @@ mod hot_cold;
 mod life;
 mod options;
 mod quiet;
+mod rewrite;
 mod scheduling;
 mod speed_values;
 

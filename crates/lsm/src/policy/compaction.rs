@@ -22,6 +22,8 @@ pub enum Reason {
     PoorSpill,
     /// Somebody asked for it.
     Manual,
+    /// Somebody asked for tables and values to be written anew, under the options of now.
+    Rewrite,
     /// Nobody writes, and it frees more than it writes.
     Quiet,
     /// Values are to lie in the order of their keys again.

@@ -8,6 +8,7 @@ use crate::files::damaged;
 use crate::tree::family::Family;
 use crate::tree::output::VsstFiles;
 use base::{Error, HashMap, Result, SeqNo, ValueKind};
+use cache::BlockSlice;
 use lsm::{Rewrite, ValueHook};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub(crate) struct Separation {
     plain_names: HashMap<BlobId, u64>,
     /// Takes records along from other vSSTs (compaction).
     relocator: Option<Relocator>,
+    /// Separated values are written anew (compaction).
+    rewrites: bool,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
     /// Values that were written while they were logged: file and lengths, by sequence.
@@ -58,6 +61,7 @@ impl Separation {
             version,
             plain_names: HashMap::default(),
             relocator: None,
+            rewrites: false,
             segments: Vec::new(),
             placed: HashMap::default(),
             placed_in: BTreeSet::new(),
@@ -67,6 +71,11 @@ impl Separation {
     /// Records of these vSSTs are to be taken along.
     pub fn with_relocator(self, relocator: Option<Relocator>) -> Self {
         Separation { relocator, ..self }
+    }
+
+    /// Separated values are to be written anew, as they would be now; but for those of segments.
+    pub fn rewriting(self, rewrites: bool) -> Self {
+        Separation { rewrites: rewrites && !base::canary::is("rewrite-leaves-values-as-they-are"), ..self }
     }
 
     /// These values need not be written: they lie in that file.
@@ -132,22 +141,30 @@ impl SeparationStep<'_> {
     fn renew(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let Some(version) = &self.separation.version else { return Ok(Rewrite::Keep) };
         let reference = Reference::decode(bytes)?;
-        if reference.raw_len >= self.separation.min_blob_size as u64
+        let is_long = reference.raw_len >= self.separation.min_blob_size as u64;
+        if is_long
+            && !self.separation.rewrites
             && let Some(&blob_id) = self.separation.plain_names.get(&reference.blob_id)
         {
             return self.moved(user_key, seq, reference, blob_id, out);
         }
         let file = crate::read::fetch::resolve(version, user_key, seq, &reference)?;
         // The value of a segment stays where it is, however the options change: it may be longer than a block may.
-        if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
-            match self.bring_in(user_key, seq, bytes, out) {
+        if (!is_long || self.separation.rewrites) && !file.segment {
+            return match self.value_of(user_key, seq, bytes) {
                 // The reference goes on to where the value cannot be read: the compaction needs no more.
                 Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => {
                     self.jobs.tree.set_aside(file.number, &e);
-                    return Ok(renamed(reference, file.number, out));
+                    Ok(renamed(reference, file.number, out))
                 }
-                done => return done,
-            }
+                Err(e) => Err(e),
+                Ok(None) => Ok(Rewrite::Keep),
+                Ok(Some(value)) if is_long => self.separate(user_key, seq, &value, out),
+                Ok(Some(value)) => {
+                    out.extend_from_slice(&value);
+                    Ok(Rewrite::As(ValueKind::Value))
+                }
+            };
         }
         let blob_id = file.number;
         if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {
@@ -174,9 +191,9 @@ impl SeparationStep<'_> {
         Ok(renamed(reference, file, out))
     }
 
-    /// The value instead of the reference. The inputs are in the present version still, so their names lead somewhere in
-    /// it; in a family that was dropped nothing does, and nobody will read the output.
-    fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+    /// The value of a reference. The inputs are in the present version still, so their names lead somewhere in
+    /// it; in a family that was dropped nothing does (`None`), and nobody will read the output.
+    fn value_of(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8]) -> Result<Option<BlockSlice>> {
         let (read_state, mut counters) = (self.separation.family.read_state(), ReadCounters::default());
         let entry = (user_key, seq, ValueKind::Reference);
         match crate::read::fetch::value(
@@ -187,11 +204,8 @@ impl SeparationStep<'_> {
             false,
             &mut counters,
         ) {
-            Err(_) if self.separation.family.is_dropped() => Ok(Rewrite::Keep),
-            value => {
-                out.extend_from_slice(&value?);
-                Ok(Rewrite::As(ValueKind::Value))
-            }
+            Err(_) if self.separation.family.is_dropped() => Ok(None),
+            value => value.map(Some),
         }
     }
 

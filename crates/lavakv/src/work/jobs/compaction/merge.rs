@@ -9,6 +9,7 @@ use crate::work::jobs::relocation::Relocator;
 use crate::work::jobs::separate::Separation;
 use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
+use lsm::policy::Reason;
 use lsm::{
     Bounds, Hooks, MergeJob, MergeOptions, MergingIterator, OutputCutter, Sources, Step, TableSource,
     Visibility,
@@ -69,7 +70,7 @@ impl Running {
         }
         Ok(Running {
             drops,
-            separation: separation.with_relocator(relocator),
+            separation: separation.with_relocator(relocator).rewriting(compaction.reason == Reason::Rewrite),
             merge: MergeJob::new(MergingIterator::over(sources.cursors), &sources.tombstones, merge_options),
             counting,
             kept_for,
