@@ -220,7 +220,7 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
 fn collection_goes_first(jobs: &Jobs, set: &InProgressSet) -> bool {
     let seen = Seen::new(jobs, set);
     let under_way = set.running.collections > 0 || collection::is_wanted(&seen);
-    under_way && collection::is_pressing(&seen) && !base::canary::is("rewrite-waits-for-no-collection")
+    under_way && collection::is_pressing(&seen)
 }
 
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while. Nor is the

@@ -25,12 +25,6 @@ pub(super) const CANARIES: &[Canary] = &[
         "tables that are rewritten go on referring to values of old options",
     ),
     test(
-        "rewrite-waits-for-no-collection",
-        ("lavastore-lavakv", "--test separated"),
-        "rewrite::garbage_of_a_rewrite_is_collected_on_the_way",
-        "a rewrite of scattered values leaves garbage in all their files faster than it is collected",
-    ),
-    test(
         "levels-below-the-first-cost-nothing",
         ("lavastore-lavakv", "--test contract"),
         "levels_bound::overwriting_small_values_stays_near_the_data_without_a_standstill",
