@@ -6,7 +6,7 @@
 //! values are garbage soon, so their files are read by a collection and gone; what survives it is cold and in the directory, like all else. A hot file for
 //! which there is no room is made in the directory, and counted: nobody waits for the speed disk.
 //!
-//! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0094-fresh-values-on-the-speed-disk.md`), and goes to the directory by
+//! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`), and goes to the directory by
 //! the collection that it survives: where half of the bound is taken, since up to that what lasts is as welcome. A quarter of the bound is left to hot files.
 //!
 //! What is there is not counted along the way: the directory of the disk is listed before each file is begun, with files of jobs under way and
