@@ -12,7 +12,7 @@ use super::Tree;
 use super::speed_tables::{Room, home};
 use crate::context::options::Options;
 use io::Disks;
-use lsm::policy::Compaction;
+use lsm::policy::{Compaction, SetAside};
 use store::commit::Lane;
 use store::volumes::Volume;
 
@@ -73,9 +73,17 @@ fn room_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
     log_bytes_max.saturating_sub(log_bytes).saturating_add(tables)
 }
 
-/// True if all tables of a compaction may stay where they are when they are only moved to its output level.
-pub(crate) fn stays(options: &Options, compaction: &Compaction) -> bool {
+/// True if all tables of a compaction may stay where they are when they are only moved to its output level. One that is set aside stays in any case: it changes
+/// its level by name only, and who read it to write it anew would fail, and be asked for it again at once.
+pub(crate) fn stays(options: &Options, set_aside: &SetAside, compaction: &Compaction) -> bool {
     let is_fast = compaction.input_files().any(|(_, file)| file.volume == Volume::SPEED);
+    let is_damaged = || compaction.input_files().any(|(_, file)| set_aside.has(file.number));
+    if compaction.trivial_move
+        && is_damaged()
+        && !base::canary::is("damaged-table-written-anew-to-leave-its-disk")
+    {
+        return true;
+    }
     // Where placement moves what does not belong there goes down by itself.
     !is_fast || options.speed_moving || compaction.output_level < options.speed_levels
 }

@@ -366,6 +366,37 @@ fn a_table_that_a_job_cannot_read_is_set_aside() {
     db.flush().unwrap();
 }
 
+/// The store comes to rest with a table there that cannot be read, whether it is where it belongs or not: it sinks by its name only.
+#[test]
+fn a_store_rests_beside_a_table_that_is_set_aside() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    for (speed_moving, levels) in [(false, 0), (false, 1), (false, 7), (true, 0), (true, 1), (true, 7)] {
+        let (sim, _) = store(17);
+        let name = tables(&sim.env(), SPEED).remove(0);
+        let db = Db::open_in(sim.env(), DIR, Options { speed_moving, ..options(levels) }).unwrap();
+        sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path(&name).sticky());
+        let rest = |what| {
+            for second in 0..20 {
+                let rests = db.wait_idle(std::time::Duration::from_secs(5));
+                assert!(rests, "{what}, second {second}, {speed_moving} {levels}: {}", db.describe());
+                sim.advance_ns(1_000_000_000);
+            }
+        };
+        rest("after the open");
+        let _ = db.compact_range(db.default_column_family(), None, None);
+        rest("after a compaction");
+        let told: Vec<String> = db.damaged_files().into_iter().map(|file| file.file).collect();
+        assert_eq!(told, [name], "{speed_moving} {levels}");
+        let errors = db.stats().background_errors;
+        assert!((1..10).contains(&errors), "{errors} jobs have met it");
+        db.put(&key(1), b"new").unwrap();
+        db.flush().unwrap();
+        rest("after a flush");
+    }
+}
+
 /// A bit of a table there that has flipped is damage like any other, named with its disk.
 #[test]
 fn a_damaged_table_is_named_with_its_disk() {

@@ -631,6 +631,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a speed disk that says that it has room and refuses a table is asked again at once, and no flush comes to its end",
     ),
     test(
+        "damaged-table-written-anew-to-leave-its-disk",
+        ("lavastore-lavakv", "--test api"),
+        "speed_tables::a_store_rests_beside_a_table_that_is_set_aside",
+        "a table on the speed disk that cannot be read is to go to a level that is not there, and is read for it again and again",
+    ),
+    test(
         "moved-table-not-synced",
         ("lavastore-lavakv", "--test api"),
         "moving_tables::a_crash_leaves_a_moved_table_on_one_disk",

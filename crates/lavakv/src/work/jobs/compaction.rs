@@ -146,7 +146,8 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         set.give_back(&compaction);
         return None;
     };
-    if !disk::stays(&jobs.context.options, &compaction) && jobs.space.would_grant(compaction.input_bytes()) {
+    let stays = disk::stays(&jobs.context.options, &family.tables_set_aside(), &compaction);
+    if !stays && jobs.space.would_grant(compaction.input_bytes()) {
         compaction.trivial_move = false;
     }
     set.begins(compaction.reason);
