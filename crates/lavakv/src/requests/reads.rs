@@ -16,10 +16,10 @@ mod inbox;
 
 use super::reading::{InFlight, Stepped, guarded};
 use crate::context::Context;
-use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use flights::Flights;
 pub(crate) use flights::Ticket;
+use flights::lines::Charged;
 use inbox::Inbox;
 use io::{ReadQueue, ReadWaker};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct Reads {
     /// The driver, unless a thread has it, or it takes a turn. In simulation whoever waits may take one, the writer too.
     driver: Mutex<Option<Driver>, rank::SimulatedJobs>,
     /// Bytes that were read for requests that are not over.
-    charged: Arc<AtomicU64>,
+    charged: Arc<Charged>,
 }
 
 /// A request, and what is to be read for it.
@@ -58,7 +58,7 @@ impl Drop for Driver {
 
 impl Reads {
     pub fn new(context: &Arc<Context>) -> Arc<Reads> {
-        let charged = Arc::default();
+        let charged: Arc<Charged> = Arc::default();
         let driver = Driver { queue: None, flights: Flights::new(&charged) };
         Arc::new(Reads {
             context: context.clone(),
@@ -87,7 +87,7 @@ impl Reads {
 
     /// True if what was read for requests that are not over leaves room for one that takes much.
     pub fn has_room(&self) -> bool {
-        self.charged.load(Ordering::Acquire) <= flights::BYTES_MAX / 4
+        self.charged.all() <= flights::BYTES_MAX / 4
     }
 
     fn wake(&self) {

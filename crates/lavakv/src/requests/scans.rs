@@ -57,8 +57,8 @@ impl Scans {
         self.reads.has_room()
     }
 
-    fn start(self: &Arc<Self>, mut ticket: Ticket) -> Result<(), Box<dyn Operation>> {
-        ticket.pass = Some(Box::new(Pass(self.clone())));
+    fn start(self: &Arc<Self>, ticket: Ticket) -> Result<(), Box<dyn Operation>> {
+        let ticket = ticket.of_scan(Box::new(Pass(self.clone())));
         let step = Block { ticket, reads: self.reads.clone() };
         self.tasks.push(step.class(), 0, Box::new(step))
     }

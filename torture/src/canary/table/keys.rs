@@ -375,6 +375,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "requests::reads::flights::tests::buffers_are_bounded_however_many_wait",
         "reads of requests in flight begin however much was read for others",
     ),
+    test(
+        "scans-in-the-line-of-gets",
+        ("lavastore-lavakv", "--lib"),
+        "requests::reads::flights::tests::a_get_behind_many_scans_is_served_soon",
+        "a get that is asked for behind many asynchronous scans waits for all that they want",
+    ),
     row(
         "flush-picked-while-families-freeze",
         "sched-crash",

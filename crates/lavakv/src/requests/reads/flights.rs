@@ -1,8 +1,9 @@
 //! Which reads of the device are in flight, for which requests, and which are in line.
 //!
 //! What a step of a request wants becomes *flights*: a read of the device each, neighbours joined ([`runs`](crate::read::runs)). They wait in
-//! line for room, first come, first served, so that one who wants much, a wave at a time, lets others in between: at most [`FLYING_MAX`] are in
-//! flight, and what was read for requests that are not over, flights included, is at most [`BYTES_MAX`]. The oldest request goes on beyond that,
+//! line for room, those of point reads in one and those of scans in another ([`lines`]), first come, first served, so that one who wants much, a wave at a
+//! time, lets others in between: at most [`FLYING_MAX`] are in
+//! flight, and what was read for requests that are not over, flights included, is at most [`BYTES_MAX`], of which scans have a half. The oldest request goes on beyond that,
 //! with [`OLDEST_BYTES_MAX`] in flight or a single read that is longer: it comes to its end whatever the others hold, and so does the next. So
 //! buffers are bounded however many requests there are; of several keys those that are answered count no more, since their values are what was
 //! asked for.
@@ -11,23 +12,26 @@
 //! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
 //! its turn.
 //!
-//! Scans have a line of their own ([`super::super::scans`]), so they go past the room, and their flights do not keep others in it.
+//! Scans stand in line elsewhere before they begin ([`super::super::scans`]), so they go past the room, and their flights do not keep others in it.
 //!
 //! A request that wants what is wanted already, by itself or an older one, waits for that flight: what a cold index is read for is
-//! read once. Not for a younger one's, which might be behind it in line.
+//! read once. Not for a younger one's, which might be behind it in line. A flight of a scan that a point read waits for as well stands in line as one of
+//! point reads from then on.
 //!
 //! Invariant: each request here lacks at least one want, and each want that is lacking is part of a flight of the same request or of an older one.
 //! So the oldest has a flight of its own in the air or in line, where there is room for it.
 //!
 //! A flight that fails tells the error to who wanted it; if it was for several wants each is read alone first.
 
+pub(super) mod lines;
+
 use super::super::reading::InFlight;
 use crate::read::pending::Cost;
 use crate::read::runs::{Wanted, join};
-use base::sync::atomic::{AtomicU64, Ordering};
 use base::{HashMap, Result};
 use cache::Block;
 use io::ReadQueue;
+use lines::{Charged, Flying, Line, SCANS_FLYING_MAX, Side, Turns};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,18 +50,19 @@ const BEGUN_MAX: usize = 2 * FLYING_MAX;
 /// Bytes that were read for a request, out of those that all may have. It counts them until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    of_all: Arc<AtomicU64>,
+    of_all: Arc<Charged>,
+    side: Side,
     bytes: u64,
 }
 
 impl Charge {
     fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
-        self.of_all.fetch_add(bytes, Ordering::AcqRel);
+        self.of_all.add(self.side, bytes);
     }
 
     fn clear(&mut self) {
-        self.of_all.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+        self.of_all.sub(self.side, std::mem::take(&mut self.bytes));
     }
 }
 
@@ -79,8 +84,22 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// Of a request for which nothing was read yet.
-    pub fn new(reading: Box<dyn InFlight>, of_all: &Arc<AtomicU64>) -> Ticket {
-        Ticket { reading, charge: Charge { of_all: of_all.clone(), bytes: 0 }, number: None, pass: None }
+    pub fn new(reading: Box<dyn InFlight>, of_all: &Arc<Charged>) -> Ticket {
+        let charge = Charge { of_all: of_all.clone(), side: Side::Points, bytes: 0 };
+        Ticket { reading, charge, number: None, pass: None }
+    }
+
+    /// It is of a scan, which begins with this.
+    pub fn of_scan(mut self, pass: Box<dyn Send>) -> Ticket {
+        debug_assert_eq!(self.charge.bytes, 0, "nothing was read for it yet");
+        self.charge.side = Side::Scans;
+        self.pass = Some(pass);
+        self
+    }
+
+    /// Whose its flights are.
+    fn side(&self) -> Side {
+        if base::canary::is("scans-in-the-line-of-gets") { Side::Points } else { self.charge.side }
     }
 
     /// After a step that needs reads, with none in flight: what it let go of counts no more.
@@ -120,7 +139,7 @@ struct Flight {
     parts: Vec<Part>,
     /// It was charged already.
     is_charged: bool,
-    is_scan: bool,
+    side: Side,
 }
 
 impl Flight {
@@ -150,11 +169,16 @@ struct Part {
 /// Of flights, how many there are.
 #[derive(Debug, Default)]
 struct Begun {
-    /// At the device, and their bytes.
-    flying: usize,
-    flying_bytes: u64,
+    /// At the device, of point reads and of scans.
+    flying: [Flying; 2],
     /// Those of scans, at the device or in line.
     of_scans: usize,
+}
+
+impl Begun {
+    fn flying(&self) -> usize {
+        self.flying.iter().map(|of| of.flights).sum()
+    }
 }
 
 /// See the module.
@@ -164,28 +188,28 @@ pub(crate) struct Flights {
     /// The requests that wait, the oldest first.
     waiting: BTreeMap<u64, Waiting>,
     flights: HashMap<u64, Flight>,
-    /// Flights that have not begun, by number, and by request and number.
-    line: BTreeSet<u64>,
-    line_by_request: BTreeSet<(u64, u64)>,
+    /// Flights that have not begun, of point reads and of scans.
+    lines: [Line; 2],
+    turns: Turns,
     /// The flight by which each want comes.
     wanted: HashMap<Extent, u64>,
     /// Requests to which something was handed over since they last went on.
     touched: BTreeSet<u64>,
     begun: Begun,
-    charged: Arc<AtomicU64>,
+    charged: Arc<Charged>,
     last_request: u64,
     last_flight: u64,
 }
 
 impl Flights {
     /// Of requests that are charged to `charged`.
-    pub fn new(charged: &Arc<AtomicU64>) -> Flights {
+    pub fn new(charged: &Arc<Charged>) -> Flights {
         Flights {
             room: VecDeque::new(),
             waiting: BTreeMap::new(),
             flights: HashMap::default(),
-            line: BTreeSet::new(),
-            line_by_request: BTreeSet::new(),
+            lines: Default::default(),
+            turns: Turns::default(),
             wanted: HashMap::default(),
             touched: BTreeSet::new(),
             begun: Begun::default(),
@@ -240,16 +264,21 @@ impl Flights {
     fn want(&mut self, of: u64, wants: Vec<Want>) {
         let Some(waiting) = self.waiting.get_mut(&of) else { return };
         waiting.missing += wants.len();
-        let is_scan = !waiting.ticket.has_line();
+        let side = waiting.ticket.side();
         let mut fresh = Vec::new();
         for want in wants {
             let number = self.wanted.get(&want.extent);
             let flight = number.and_then(|number| self.flights.get_mut(number)).filter(|f| f.of <= of);
             let part =
                 flight.and_then(|flight| flight.parts.iter_mut().find(|p| p.want.extent == want.extent));
-            match part {
-                Some(part) => part.others.push(of),
-                None => fresh.push(want),
+            match (part, number) {
+                (Some(part), Some(&number)) => {
+                    part.others.push(of);
+                    if side == Side::Points {
+                        self.prefer(number);
+                    }
+                }
+                _ => fresh.push(want),
             }
         }
         // Wants of several steps come together where a step had to wait, and neighbours are looked for in the order of places.
@@ -258,17 +287,28 @@ impl Flights {
         let mut fresh = fresh.into_iter().map(|want| Part { want, others: Vec::new() });
         for run in runs {
             let parts = fresh.by_ref().take(run.places.len()).collect();
-            self.line_up(Flight { of, bytes: run.bytes, parts, is_charged: false, is_scan });
+            self.line_up(Flight { of, bytes: run.bytes, parts, is_charged: false, side });
+        }
+    }
+
+    /// A point read waits for this flight.
+    fn prefer(&mut self, number: u64) {
+        let Some(flight) = self.flights.get_mut(&number).filter(|flight| flight.side == Side::Scans) else {
+            return;
+        };
+        if self.lines[Side::Scans as usize].remove(flight.of, number) {
+            self.lines[Side::Points as usize].insert(flight.of, number);
+            flight.side = Side::Points;
+            self.begun.of_scans -= 1;
         }
     }
 
     fn line_up(&mut self, flight: Flight) {
         self.last_flight += 1;
-        self.begun.of_scans += usize::from(flight.is_scan);
+        self.begun.of_scans += usize::from(flight.side == Side::Scans);
         let number = self.last_flight;
         self.wanted.extend(flight.parts.iter().map(|part| (part.want.extent, number)));
-        self.line.insert(number);
-        self.line_by_request.insert((flight.of, number));
+        self.lines[flight.side as usize].insert(flight.of, number);
         self.flights.insert(number, flight);
     }
 
@@ -277,10 +317,10 @@ impl Flights {
         while let Some(number) = self.next()
             && let Some(flight) = self.flights.get(&number)
         {
-            self.line.remove(&number);
-            self.line_by_request.remove(&(flight.of, number));
-            self.begun.flying += 1;
-            self.begun.flying_bytes += flight.len();
+            self.lines[flight.side as usize].remove(flight.of, number);
+            let flying = &mut self.begun.flying[flight.side as usize];
+            flying.flights += 1;
+            flying.bytes += flight.len();
             if let Some(waiting) = self.waiting.get_mut(&flight.of).filter(|_| !flight.is_charged) {
                 waiting.ticket.charge.add(flight.len());
             }
@@ -291,29 +331,38 @@ impl Flights {
     }
 
     /// The flight for which there is room next.
-    fn next(&self) -> Option<u64> {
-        let &first = self.line.first()?;
-        if self.begun.flying >= FLYING_MAX {
+    fn next(&mut self) -> Option<u64> {
+        if self.begun.flying() >= FLYING_MAX {
+            return None;
+        }
+        let (of_points, of_scans) = (self.next_of(Side::Points), self.next_of(Side::Scans));
+        self.turns.next(of_points, of_scans)
+    }
+
+    fn next_of(&self, side: Side) -> Option<u64> {
+        let (line, flying) = (&self.lines[side as usize], self.begun.flying[side as usize]);
+        let first = line.first()?;
+        if side == Side::Scans && flying.flights >= SCANS_FLYING_MAX {
             return None;
         }
         let is_unbounded = base::canary::is("buffers-of-reads-unbounded");
-        let charged = self.charged.load(Ordering::Acquire);
-        if is_unbounded || self.flights.get(&first).is_some_and(|f| charged + f.to_charge() <= BYTES_MAX) {
+        let flight = self.flights.get(&first)?;
+        if is_unbounded || self.charged.have_room(side, flight.to_charge()) {
             return Some(first);
         }
-        let &(of, number) = self.line_by_request.first()?;
+        let (of, number) = line.of_oldest()?;
         let is_oldest = self.waiting.first_key_value().is_none_or(|(&oldest, _)| of <= oldest);
         let len = self.flights.get(&number)?.len();
-        (is_oldest && (self.begun.flying == 0 || self.begun.flying_bytes + len <= OLDEST_BYTES_MAX))
-            .then_some(number)
+        (is_oldest && (flying.flights == 0 || flying.bytes + len <= OLDEST_BYTES_MAX)).then_some(number)
     }
 
     /// A flight is over.
     pub fn land(&mut self, number: u64, read: Result<Block>) {
         let Some(flight) = self.flights.remove(&number) else { return };
-        self.begun.flying -= 1;
-        self.begun.flying_bytes -= flight.len();
-        self.begun.of_scans -= usize::from(flight.is_scan);
+        let flying = &mut self.begun.flying[flight.side as usize];
+        flying.flights -= 1;
+        flying.bytes -= flight.len();
+        self.begun.of_scans -= usize::from(flight.side == Side::Scans);
         for part in &flight.parts {
             if self.wanted.get(&part.want.extent) == Some(&number) {
                 self.wanted.remove(&part.want.extent);
@@ -338,10 +387,12 @@ impl Flights {
 
     /// Each of what a flight was for is read alone.
     fn part(&mut self, flight: Flight) {
-        let (of, is_scan) = (flight.of, flight.is_scan);
+        let of = flight.of;
         for part in flight.parts {
+            // Who else waits for it may be a point read.
+            let side = if part.others.is_empty() { flight.side } else { Side::Points };
             let bytes = bytes_of(&part.want.extent);
-            self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true, is_scan });
+            self.line_up(Flight { of, bytes, parts: vec![part], is_charged: true, side });
         }
     }
 

@@ -126,11 +126,22 @@ impl Rig {
 
     /// A request with these rounds, the last one first.
     fn request(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool) {
+        self.ask(rounds, needs_all, false);
+    }
+
+    /// The same of a scan, which needs all that it wants.
+    fn scan(&mut self, rounds: Vec<Vec<Want>>) {
+        self.ask(rounds, true, true);
+    }
+
+    fn ask(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool, is_scan: bool) {
         let (number, told) = (self.made, self.told.clone());
         let mut fake = Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, told };
         self.made += 1;
         let Stepped::Wants(wants) = fake.step(false) else { panic!("it wants something") };
-        self.flights.add(Ticket::new(Box::new(fake), &self.flights.charged), wants);
+        let ticket = Ticket::new(Box::new(fake), &self.flights.charged);
+        let ticket = if is_scan { ticket.of_scan(Box::new(())) } else { ticket };
+        self.flights.add(ticket, wants);
     }
 
     /// Begins what there is room for, and one read is done.
@@ -144,7 +155,7 @@ impl Rig {
             "somebody waits, and nothing is in flight"
         );
         self.most_flights = self.most_flights.max(self.flights.flights.len());
-        self.most = self.most.max(self.flights.charged.load(Ordering::Acquire));
+        self.most = self.most.max(self.flights.charged.all());
         for done in self.queue.complete(true) {
             self.flights.land(done.token, done.read);
         }
@@ -160,11 +171,11 @@ impl Rig {
         let mut told = std::mem::take(&mut *lock(&self.told));
         told.sort_unstable();
         assert!(told.iter().map(|(number, _)| *number).eq(0..self.made), "each is told once: {told:?}");
-        assert_eq!(self.flights.charged.load(Ordering::Acquire), 0);
-        assert!(
-            self.flights.flights.is_empty() && self.flights.wanted.is_empty() && self.flights.line.is_empty()
-        );
-        assert_eq!((self.flights.begun.flying, self.flights.begun.flying_bytes), (0, 0));
+        assert_eq!(self.flights.charged.all(), 0);
+        assert!(self.flights.flights.is_empty() && self.flights.wanted.is_empty());
+        assert!(self.flights.lines.iter().all(Line::is_empty));
+        assert!(self.flights.begun.flying.iter().all(|of| (of.flights, of.bytes) == (0, 0)));
+        assert_eq!(self.flights.begun.of_scans, 0);
         told.into_iter().map(|(_, failed)| failed).collect()
     }
 }
@@ -203,8 +214,10 @@ fn whatever_is_wanted_comes_to_who_wants_it() {
                 // What one has read and lacks no more may be wanted again.
                 rounds.push(rounds[0].clone());
             }
-            let needs_all = rng.one_in(2);
-            rig.request(rounds, needs_all);
+            match rng.below(4) {
+                0 => rig.scan(rounds),
+                n => rig.request(rounds, n == 1),
+            }
             for _ in 0..rng.below(6) {
                 rig.turn();
             }
@@ -296,7 +309,7 @@ fn who_waits_for_the_read_of_one_that_is_gone_is_told() {
         rig.turn();
     }
     assert_eq!(*lock(&rig.told), [(1, 0)]);
-    assert_eq!(rig.flights.charged.load(Ordering::Acquire), 0);
+    assert_eq!(rig.flights.charged.all(), 0);
     // It is charged to nobody, and is read all the same.
     let e = Error::new(ErrorKind::Io, "of a flight that is not known");
     rig.flights.land(99, Err(e));
@@ -319,5 +332,78 @@ fn who_wants_much_does_not_keep_others_waiting() {
         turns += 1;
     }
     assert!(turns < 1000, "they waited for {turns} reads");
+    rig.run();
+}
+
+/// Where what scans want is for more than all may have in flight, a get that comes later meets no more than what scans may have at the device, in each of its
+/// rounds. So it is with one that wants what a scan waits for.
+#[test]
+fn a_get_behind_many_scans_is_served_soon() {
+    for seed in 0..20 {
+        let mut rig = Rig::new(100 + seed, 5 << 20);
+        // Too far apart to be read together, and of each scan its own.
+        let wave = |nth: u64| (0..300).map(|n| rig.want(n % 3, n * 17_000 + nth * 101, 100)).collect();
+        let scans: Vec<Vec<Vec<Want>>> =
+            (0..64).map(|n| (0..3).map(|nth| wave(n * 2 + nth * 130)).collect()).collect();
+        let wanted_by_last = scans[63][2][250].clone();
+        scans.into_iter().for_each(|rounds| rig.scan(rounds));
+        (0..10 + seed).for_each(|_| rig.turn());
+        let rounds = (0..3).map(|n| vec![rig.want(n, 3 + n * 50_000, 4)]).collect();
+        rig.request(rounds, true);
+        rig.request(vec![vec![wanted_by_last]], true);
+        let mut turns = 0;
+        while lock(&rig.told).iter().filter(|(number, _)| *number >= 64).count() < 2 {
+            rig.turn();
+            turns += 1;
+        }
+        // One read of those in flight is done in a turn, whichever: a few times as many as there are.
+        assert!(turns < SCANS_FLYING_MAX * 3 * 4, "seed {seed}: they waited for {turns} reads");
+        let scans = lock(&rig.told).iter().filter(|(number, _)| *number < 64).count();
+        assert!(scans < 32, "seed {seed}: most scans were served before");
+        rig.run();
+    }
+}
+
+/// Bytes that scans hold are not in the way of point reads, and both come to their end beside each other.
+#[test]
+fn scans_that_hold_all_they_may_leave_gets_their_bytes() {
+    let mut rig = Rig::new(7, 24 << 20);
+    for n in 0..64u64 {
+        // A round of one that holds much while it waits for little.
+        let much: Vec<Want> = (0..8).map(|nth| rig.want(n % 3, (nth * 60 + n) * 40_000, 20_000)).collect();
+        rig.scan(vec![much.clone(), much]);
+    }
+    (0..200).for_each(|_| rig.turn());
+    for n in 0..40u64 {
+        rig.request(vec![vec![rig.want(n % 3, n * 40_000 + 30_000, 300_000)]], true);
+    }
+    let mut turns = 0;
+    while lock(&rig.told).iter().filter(|(number, _)| *number >= 64).count() < 40 {
+        rig.turn();
+        turns += 1;
+    }
+    assert!(turns < 400, "they waited for {turns} reads");
+    rig.run();
+    assert!(rig.most <= BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
+}
+
+/// However many gets come, scans come to their end.
+#[test]
+fn gets_that_never_end_let_scans_in_between() {
+    let mut rig = Rig::new(8, 5 << 20);
+    for n in 0..8u64 {
+        rig.scan((0..3).map(|nth| vec![rig.want(n % 3, n * 100_000 + nth * 17_000, 100)]).collect());
+    }
+    let (mut made, mut turns) = (0u64, 0);
+    while lock(&rig.told).iter().filter(|(number, _)| *number < 8).count() < 8 {
+        while rig.flights.flights.len() < BEGUN_MAX {
+            let at = made * 7919 % (5 << 20) / 64 * 64;
+            rig.request(vec![vec![rig.want(made % 3, at.min((5 << 20) - 64), 4)]], true);
+            made += 1;
+        }
+        rig.turn();
+        turns += 1;
+    }
+    assert!(turns < 8000, "they waited for {turns} reads");
     rig.run();
 }
