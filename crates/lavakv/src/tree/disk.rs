@@ -18,7 +18,7 @@ use store::volumes::Volume;
 
 /// Where a table of this level and number is to be made that is expected to have so many bytes.
 pub(crate) fn of_new_table(tree: &Tree, (level, number): (usize, u64), expected_len: u64) -> Volume {
-    let (context, stats) = (&tree.context, &tree.context.stats);
+    let context = &tree.context;
     if home(tree.speed.pointer(&context.options), level, number) != Volume::SPEED {
         return Volume::DIRECTORY;
     }
@@ -26,11 +26,21 @@ pub(crate) fn of_new_table(tree: &Tree, (level, number): (usize, u64), expected_
     let has_room =
         !tree.speed.is_refusing(context.now_ns()) && free_bytes(&disks) >= wanted_bytes(tree, expected_len);
     if has_room || base::canary::is("tables-in-the-room-of-the-log") {
-        stats.speed_tables.add(1);
         return Volume::SPEED;
     }
-    stats.speed_tables_elsewhere.add(1);
     Volume::DIRECTORY
+}
+
+/// Counts a table of this level and number that was begun on this disk.
+pub(crate) fn count_new_table(tree: &Tree, (level, number): (usize, u64), volume: Volume) {
+    let (context, stats) = (&tree.context, &tree.context.stats);
+    if volume == Volume::SPEED {
+        stats.speed_tables.add(1);
+    } else if home(tree.speed.pointer(&context.options), level, number) == Volume::SPEED
+        && context.env.fs.disks(&context.dir).is_some()
+    {
+        stats.speed_tables_elsewhere.add(1);
+    }
 }
 
 /// True if a table of so many bytes may go to the speed disk as it is.

@@ -39,8 +39,9 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let number = tree.files.manifest.allocate_file_number();
         let volume =
             disk::of_new_table(tree, (self.level, number), self.expected_len.max(options.file_bytes));
-        let path = tree.context.path(&FileKind::of_table(number, volume == Volume::SPEED).to_string());
-        let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
+        let kind = |volume| FileKind::of_table(number, volume == Volume::SPEED);
+        let (volume, path, file) = create(tree, volume, self.expected_len, kind)?;
+        disk::count_new_table(tree, (self.level, number), volume);
         let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
             compression: options.compression,
@@ -87,30 +88,40 @@ impl VsstFiles {
     /// The file, on the disk that is the one for its class, or in the directory.
     fn begin(&self, number: u64, class: VsstClass) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
         let (tree, stats) = (&*self.tree, &self.tree.context.stats);
-        let create = |volume| -> Result<_> {
-            let kind = FileKind::of_values(number, volume == Volume::SPEED);
-            let path = tree.context.path(&kind.to_string());
-            let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
-            Ok((volume, path, file))
-        };
         let options = self.family.options();
         let expected_len = self.expected_len.min(options.vsst_bytes);
         // A flush has no inputs.
         let rank = speed_values::rank(&tree.context.options, class, self.inputs.is_empty());
         let volume = speed_values::of_new_file(tree, rank, expected_len, options.file_bytes);
-        if volume == Volume::SPEED {
-            match create(volume) {
-                Err(e) if e.kind() == ErrorKind::NoSpace => tree.speed.refused(&tree.context),
-                created => {
-                    stats.speed_values.add(u64::from(created.is_ok()));
-                    return created;
-                }
-            }
-        }
-        if matches!(rank, Rank::Hot | Rank::Fresh) {
+        let kind = |volume| FileKind::of_values(number, volume == Volume::SPEED);
+        let created = create(tree, volume, self.expected_len, kind)?;
+        if created.0 == Volume::SPEED {
+            stats.speed_values.add(1);
+        } else if matches!(rank, Rank::Hot | Rank::Fresh) {
             stats.speed_values_elsewhere.add(1);
         }
-        create(Volume::DIRECTORY)
+        Ok(created)
+    }
+}
+
+/// Makes a file of data on this disk; where that is the speed disk, and it refuses one, in the directory.
+fn create(
+    tree: &Tree,
+    volume: Volume,
+    expected_len: u64,
+    kind: impl Fn(Volume) -> FileKind,
+) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
+    let on = |volume| -> Result<_> {
+        let path = tree.context.path(&kind(volume).to_string());
+        let file = tree.context.env.fs.create(&path, &create_options(tree, expected_len))?;
+        Ok((volume, path, file))
+    };
+    match on(volume) {
+        Err(e) if e.kind() == ErrorKind::NoSpace && volume == Volume::SPEED => {
+            tree.speed.refused(&tree.context);
+            on(Volume::DIRECTORY)
+        }
+        created => created,
     }
 }
 

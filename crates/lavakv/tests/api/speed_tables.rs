@@ -325,6 +325,35 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     assert_eq!(contents(&db), model);
 }
 
+/// A disk that refuses to make a table at all: it is made in the directory at once, and no job fails.
+#[test]
+fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
+    let (sim, fast, mut model) = (SimEnv::new(18), SimEnv::new(19), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    fill(&db, &mut model, 0..500, 0);
+    db.flush().unwrap();
+    let before = db.stats();
+    assert!(before.speed_tables > 0 && before.speed_tables_elsewhere == 0, "{before:?}");
+    fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Create]).path(".ksst-1").sticky());
+    for round in 1..4 {
+        fill(&db, &mut model, 200..220, round);
+        db.flush().unwrap();
+    }
+    let stats = db.stats();
+    assert_eq!((stats.speed_refusals, stats.speed_tables), (1, before.speed_tables), "it is asked once");
+    assert!(stats.speed_tables_elsewhere >= 3, "{stats:?}");
+    assert_eq!((stats.background_errors, stats.stall_space_ns), (0, 0), "nobody fails, nobody waits");
+    fast.clear_faults();
+    sim.advance_ns(11_000_000_000);
+    fill(&db, &mut model, 0..100, 4);
+    db.flush().unwrap();
+    assert!(db.stats().speed_tables > before.speed_tables);
+    assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty());
+    db.close().unwrap();
+    assert!(contents(&Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap()) == model);
+}
+
 /// A flush for which there is no room anywhere says which disk refused it.
 #[test]
 fn a_flush_that_finds_no_room_names_the_disk() {
