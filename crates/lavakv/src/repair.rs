@@ -19,6 +19,7 @@
 //! Memory: the properties and range tombstones of all tables, about 150 bytes for each page of the log, one block of each sorted
 //! run, and what the new store is allowed.
 
+mod copies;
 mod files;
 mod judge;
 mod lanes;

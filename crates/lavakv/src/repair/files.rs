@@ -36,8 +36,8 @@ impl Place {
 pub(super) struct Files {
     /// Those that say what they are.
     pub known: HashMap<Uid, (Kind, Place)>,
-    /// Of those that are there twice, since they were on their way to another disk, the other one.
-    copies: HashMap<Uid, Place>,
+    /// Of those that are there twice, since they were on their way to another disk, the other one: see [`super::copies`].
+    pub copies: HashMap<Uid, Place>,
     /// Those that do not, and all others too, by their names.
     pub named: HashMap<FileKind, Place>,
     /// Of those in `named` the ones that say nothing.

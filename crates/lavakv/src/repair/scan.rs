@@ -1,5 +1,6 @@
 //! What is in the directory: the manifests, the tables with what they say of themselves, the files of values.
 
+use super::copies;
 use super::files::{self, Files, Place};
 use super::report::{LostRange, RepairReport};
 use super::values::Values;
@@ -63,7 +64,8 @@ pub(super) fn scan_with(
     mut witness: ManifestWitness,
     mut report: RepairReport,
 ) -> Result<Found> {
-    let files = files::look(env, dir)?;
+    let mut files = files::look(env, dir)?;
+    copies::settle(env, &mut files);
     let cache = Arc::new(Cache::new(CACHE_LEN));
     if let Some(state) = &witness.state
         && let Some(e) = lost_end(env, dir, state, &files, &cache)

@@ -637,6 +637,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a speed disk that says that it has room and refuses a table is asked again at once, and no flush comes to its end",
     ),
     test(
+        "first-copy-of-a-file-repaired",
+        ("lavastore-lavakv", "--test api"),
+        "moving_tables::a_repair_takes_a_table_that_is_on_both_disks_once",
+        "of a table that is on both disks a repair without a manifest takes the one that it meets first, torn or not",
+    ),
+    test(
         "damaged-table-written-anew-to-leave-its-disk",
         ("lavastore-lavakv", "--test api"),
         "speed_tables::a_store_rests_beside_a_table_that_is_set_aside",
