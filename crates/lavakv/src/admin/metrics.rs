@@ -167,15 +167,20 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("memtable_bytes", "Memtables, in memory only.", Count(*memtable_bytes));
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
-    page.gauge("space_limit_bytes", "What the files may occupy together; 0: no limit.", Count(*limit_bytes));
-    let help = "Kept free below the limit for background work and deletes.";
-    page.gauge("space_reserve_bytes", help, Count(*reserve_bytes));
+    put_limit(page, *limit_bytes, *reserve_bytes);
     let help = "Bytes of tables and value files that are set aside because they cannot be read.";
     page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
     put_speed(page, speed.as_ref());
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
+}
+
+fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {
+    let help = "What the files may occupy together; 0: no limit.";
+    page.gauge("space_limit_bytes", help, Value::Count(limit_bytes));
+    let help = "Kept free below the limit for background work and deletes.";
+    page.gauge("space_reserve_bytes", help, Value::Count(reserve_bytes));
 }
 
 /// The second disk, if there is one.
