@@ -472,7 +472,7 @@ fn bench_tells_the_parts_of_the_durable_write_path_apart() {
     let s = Scratch::new("bench-spandb");
     let line = "bench ablation --spandb --pairs 1 --num 500 --value-size 100 --writers 4 --seconds 0.1 --json r.json";
     let (told, text) = benched(&s, line);
-    assert_eq!((told["rows"].as_array().unwrap().len(), told["writers"].as_u64()), (7, Some(4)));
+    assert_eq!((told["rows"].as_array().unwrap().len(), told["writers"].as_u64()), (9, Some(4)));
     assert!(text.contains("durable puts a second") && text.contains("asynchronous, 3 loggers"), "{text}");
 }
 
