@@ -32,7 +32,7 @@ fn a_manifest() {
     let sim = store(1);
     let name = files_like(&sim, "MANIFEST-").remove(0);
     let mut bytes = sim.read_file(path(&name)).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = checksum::stored(&bytes[..60], uid(&bytes, 32), 0);
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     sim.write_file(path(&name), &bytes).unwrap();
