@@ -45,6 +45,7 @@ pub mod record;
 pub mod recovery;
 pub mod report;
 pub mod run;
+pub mod scale_meta;
 pub mod space;
 pub mod spread;
 pub mod tail;

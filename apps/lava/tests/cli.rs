@@ -414,6 +414,18 @@ fn bench_recovery_opens_what_a_killed_process_left() {
 }
 
 #[test]
+fn bench_scale_meta_describes_a_store_that_is_nowhere() {
+    let s = Scratch::new("bench-scale-meta");
+    let (told, text) = benched(&s, "bench scale-meta --terabytes 0.01 --value-size 1000 --json r.json");
+    assert!(text.contains("149 names each"), "{text}");
+    assert!(told["tables"] == 3 && told["options"]["value_size"] == 1000, "{told}");
+    assert!(
+        told["times"]["flush"]["install_ms"].is_number() && told["lists_bytes"].as_u64() > Some(0),
+        "{told}"
+    );
+}
+
+#[test]
 fn bench_tail_reports_what_was_due_and_cleans_up() {
     let s = Scratch::new("bench-tail");
     let report = |options: &str| {

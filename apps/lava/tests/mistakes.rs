@@ -16,7 +16,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 fn arguments_that_cannot_be_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),
@@ -26,6 +26,7 @@ fn arguments_that_cannot_be_are_named() {
         (&["bench", "log", "--writers", "0"], "bench log: each writer has at least one log"),
         (&["bench", "page-server", "--batch", "0"], "bench page-server: a WriteLog has 1 to 10,000 records"),
         (&["bench", "recovery", "--families", "0"], "bench recovery: --families must be 1 to 1000"),
+        (&["bench", "scale-meta", "--terabytes", "0"], "bench scale-meta: --terabytes must be above 0"),
         (
             &["bench", "page-server", "--segment-bytes", "1"],
             "bench page-server: --segment-bytes is a multiple of a page",

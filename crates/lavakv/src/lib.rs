@@ -74,6 +74,8 @@ pub use store::speed::SpeedSpace;
 pub use table::{Extent, Role, Want};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
+#[doc(hidden)]
+pub use values::scale;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
 pub use write::large_value::ValueWriter;
 

@@ -481,6 +481,10 @@ pub use lavafs;
 #[doc(hidden)]
 pub use lavakv::beside;
 
+/// What the bookkeeping of values costs in a store of terabytes, for the benchmarks.
+#[doc(hidden)]
+pub use lavakv::scale;
+
 /// The programs of the README and of the guide.
 #[cfg(doctest)]
 mod guide {

@@ -13,6 +13,7 @@
 //! * [`job`]: the collection, in bounded steps.
 //! * [`pins`]: which names running jobs may still emit, and the pruning of names and files that nothing needs.
 //! * [`meta`]: what a version is to know of a vSST just written.
+//! * `scale`: what all that costs in a store of terabytes, measured without its data.
 //!
 //! Everything that decides is a pure function of a version. This crate and `lsm` do not know each other: what they
 //! tell each other passes through the engine above.
@@ -24,6 +25,8 @@ pub mod meta;
 mod outputs;
 pub mod pick;
 pub mod pins;
+#[doc(hidden)]
+pub mod scale;
 pub mod series;
 
 pub use drop_cache::{DropCache, Parting};

@@ -2,6 +2,7 @@
 
 mod page_server;
 mod recovery;
+mod scale_meta;
 
 use super::place::{Place, open_volume, volume_of};
 use crate::status::{Status, failure};
@@ -111,6 +112,8 @@ enum OtherBench {
     PageServer(page_server::PageServerCommand),
     /// Measure how long a store takes to open whose process was killed with a long log
     Recovery(recovery::RecoveryCommand),
+    /// Measure what the bookkeeping of values costs in a store of terabytes, without its data
+    ScaleMeta(scale_meta::ScaleMetaCommand),
 }
 
 /// Options of `bench log`.
@@ -170,6 +173,7 @@ pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
         (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
         (Some(OtherBench::PageServer(args)), _) => page_server::bench(db, &args),
         (Some(OtherBench::Recovery(args)), _) => recovery::bench(db, &args),
+        (Some(OtherBench::ScaleMeta(args)), _) => scale_meta::bench(&args),
         (None, Some(args)) => bench_store(db, &args),
         (None, None) => unreachable!("the parser takes neither for an error"),
     }
