@@ -124,7 +124,7 @@ pub fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payloa
 
 /// Cuts a snapshot into pieces of at most `len_max` bytes; one that is short enough is whole. They end where a change ends, so
 /// that each can be read by itself where another one is damaged; only a change that is longer is cut anywhere.
-pub(super) fn pieces(snapshot: &[u8], len_max: usize) -> Vec<&[u8]> {
+pub fn pieces(snapshot: &[u8], len_max: usize) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let mut rest = snapshot;
     while rest.len() > len_max {

@@ -7,7 +7,7 @@ use base::{Error, ErrorKind, Uid, ValueKind, key};
 use io::Env;
 use io::sim::SimEnv;
 use std::sync::Arc;
-use store::manifest::format::{Current, HEADER_LEN, Header, encode_record, read_record};
+use store::manifest::format::{Current, HEADER_LEN, Header, encode_record, pieces, read_record};
 use store::manifest::{History, InitialState, Record as StoreRecord};
 use store::names;
 

@@ -27,23 +27,32 @@ const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-spee
 const VALUES: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-values.bin");
 const VALUES_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-values.txt");
 
+/// Version 2: the snapshot in pieces.
+const PIECES: &[u8] = include_bytes!("../../../tests/golden/manifest-v2-pieces.bin");
+const PIECES_LISTING: &str = include_str!("../../../tests/golden/manifest-v2-pieces.txt");
+/// Bytes of the longest of them.
+const PIECE_LEN_MAX: usize = 200;
+
 fn fixed_current() -> Current {
     Current { manifest: 77, uid: Uid::from_words(3, 4), edit: 1 << 40 }
 }
 
-/// A snapshot and some edits, made from a fixed seed.
-fn fixed_manifest() -> Vec<u8> {
-    let header =
-        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 77, pieces: 1 };
+/// A snapshot in pieces of at most so many bytes, and some edits, made from a fixed seed.
+fn fixed_manifest(piece_len_max: usize) -> Vec<u8> {
+    let (store, manifest) = (Uid::from_words(1, 2), Uid::from_words(3, 4));
     let mut editor = Editor::new(2024);
-    let mut state = State::empty(header.store, (1 << 40) - 60);
+    let mut state = State::empty(store, (1 << 40) - 60);
     for _ in 0..60 {
         state = state.apply(editor.edit(&state)).unwrap();
     }
-    let mut bytes = header.encode();
     let edit = state.store.edit_number;
-    let payload = state.snapshot();
-    bytes.extend(encode_record(header.manifest, bytes.len() as u64, edit, edit, &payload));
+    let snapshot = state.snapshot();
+    let payloads = pieces(&snapshot, piece_len_max);
+    let header = Header { store, manifest, number: 77, pieces: payloads.len() as u32 };
+    let mut bytes = header.encode();
+    for payload in payloads {
+        bytes.extend(encode_record(manifest, bytes.len() as u64, edit, edit, payload));
+    }
     for _ in 0..25 {
         let (edit, number) = (editor.edit(&state), state.store.edit_number);
         bytes.extend(encode_record(header.manifest, bytes.len() as u64, number + 1, number, &edit.encode()));
@@ -64,7 +73,7 @@ fn listing(bytes: &[u8]) -> String {
 
 #[test]
 fn the_writer_produces_version_1() {
-    let manifest = fixed_manifest();
+    let manifest = fixed_manifest(usize::MAX);
     let now = [
         ("manifest-v1-group-uids.bin", manifest.clone(), MANIFEST),
         ("manifest-v1-group-uids.txt", listing(&manifest).into_bytes(), LISTING.as_bytes()),
@@ -86,6 +95,23 @@ fn version_1_is_read() {
         assert_eq!((decoded.0.len() as u64, decoded.encode()), (KINDS * 4, records.to_vec()));
     }
     assert_eq!(Current::decode(CURRENT).unwrap(), fixed_current());
+}
+
+#[test]
+fn version_2_is_what_it_was_and_says_what_version_1_says() {
+    let bytes = fixed_manifest(PIECE_LEN_MAX);
+    let now = [
+        ("manifest-v2-pieces.bin", bytes.clone(), PIECES),
+        ("manifest-v2-pieces.txt", listing(&bytes).into_bytes(), PIECES_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    assert_eq!(listing(PIECES), PIECES_LISTING);
+    assert_eq!(PIECES[8..12], [2, 0, 0, 0]);
+    let header = Header::decode(PIECES).unwrap();
+    assert!(header.pieces > 10, "{header:?}");
+    let (history, whole) = (replay(PIECES).unwrap(), replay(MANIFEST).unwrap());
+    assert_eq!((history.edits, history.torn_bytes), (25, 0));
+    assert_eq!(history.state, whole.state);
 }
 
 fn on_speed(number: u64, low: u64, seq: u64) -> FileMeta {
