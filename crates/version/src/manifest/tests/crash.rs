@@ -1,6 +1,7 @@
 //! Crashes and faults at every operation of whole sessions.
 
 use super::*;
+use io::Rng;
 use io::sim::{CrashKind, FaultEffect, FaultPlan};
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ struct History {
     acknowledged: Vec<(u64, u64)>,
 }
 
-/// Three sessions with commits, rolls and a close that confirms.
+/// Three sessions with commits, rolls and a close that confirms. But for the first seed snapshots are in pieces, of a length that each
+/// session draws.
 fn run_sessions(sim: &SimEnv, seed: u64) -> History {
     let mut history = History::default();
     let mut editor = Editor::new(seed);
@@ -21,6 +23,9 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
             0 => Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default()).unwrap(),
             _ => recover(sim).unwrap(),
         };
+        if seed > 0 {
+            manifest.set_piece_len(Rng::new(seed * 3 + session).range(30, 300));
+        }
         let mut note = |state: State| {
             history.acknowledged.push((sim.op_count(), state.store.edit_number));
             history.states.insert(state.store.edit_number, state);
@@ -40,7 +45,7 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
 
 #[test]
 fn every_crash_leaves_all_that_was_acknowledged() {
-    let (mut recovered, mut torn) = (0, 0);
+    let (mut recovered, mut torn, mut in_pieces) = (0, 0, 0);
     for seed in 0..3 {
         let sim = SimEnv::new(seed);
         let history = run_sessions(&sim, seed);
@@ -70,6 +75,8 @@ fn every_crash_leaves_all_that_was_acknowledged() {
                     assert_eq!(state, history.states[&state.store.edit_number], "{what}");
                     manifest.require_edit(acknowledged.unwrap_or(0)).unwrap();
                     recovered += 1;
+                    let header = Header::decode(&after.read_file(file_in_use(&after)).unwrap()).unwrap();
+                    in_pieces += u32::from(header.pieces > 1);
                     torn += u32::from(manifest.report().torn_bytes > 0);
                     if crash_seed == 1 {
                         go_on(&after, &manifest, &what);
@@ -79,6 +86,7 @@ fn every_crash_leaves_all_that_was_acknowledged() {
         }
     }
     assert!(recovered > 1500 && torn > 20, "{recovered} recovered, {torn} with a torn tail");
+    assert!(in_pieces > 500, "{in_pieces} of them from a snapshot in pieces");
 }
 
 /// A commit after a recovery, with crashes at each of its own operations.
@@ -101,9 +109,10 @@ fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
 fn every_fault_is_reported_and_loses_nothing() {
     let (mut poisoned, mut survived) = (0, 0);
     for effect in [FaultEffect::Eio, FaultEffect::NoSpace] {
-        for sticky in [false, true] {
+        for (sticky, piece_bytes) in [false, true].into_iter().flat_map(|it| [(it, u64::MAX), (it, 100)]) {
             for nth in 0.. {
                 let (sim, manifest) = new_store(nth);
+                manifest.set_piece_len(piece_bytes);
                 let mut editor = Editor::new(5);
                 commit_some(&manifest, &mut editor, 3);
                 let plan = FaultPlan::nth(nth, effect);
