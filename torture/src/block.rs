@@ -97,7 +97,7 @@ fn take(outcome: &mut Outcome, report: Report, images: u64) {
     }
     outcome.passed = report.passed;
     outcome.failures = report.failures;
-    outcome.images = report.images;
+    outcome.images = report.images.into_iter().map(Into::into).collect();
     let own = [BATCHES, REQUESTS, PORTABLE, RINGS].into_iter().chain(Below::ALL.map(Below::count_name));
     let names: Vec<&'static str> = own.chain(tally::names()).collect();
     for (name, count) in report.notes {

@@ -4,6 +4,7 @@
 //! printed in the middle of the progress.
 
 use crate::check::Check;
+use crate::wide::Image;
 use io::Rng;
 use lavastore::testing::SimEnv;
 use std::cell::{Cell, RefCell};
@@ -18,7 +19,7 @@ pub(crate) struct Outcome {
     /// What is wrong.
     pub failures: Vec<String>,
     /// The images that were tried, for rows that count distinct ones.
-    pub images: Vec<u64>,
+    pub images: Vec<Image>,
     /// Other counts worth printing.
     pub notes: Vec<(&'static str, u64)>,
     /// What this machine could not try: why, and how much of the row's unit.

@@ -14,6 +14,7 @@ use crate::machine::DIR;
 use crate::plan::{self, Data};
 use crate::state::Contents;
 use crate::tally;
+use crate::wide::Image;
 use io::Rng;
 use lavastore::inspect::log_contents;
 use lavastore::testing::{CrashKind, Policy, Record, SimEnv};
@@ -134,7 +135,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     }
     each_state(seed, outcome, |rng| {
         let (op, kind, sim) = crash(&run.record, &run.ops, rng);
-        let image = sim.state_hash();
+        let image = Image { hash: sim.state_hash(), is_wide: run.driver.widths.at(op) };
         let checked = guarded(|| recover(&run, &sim, op, loss(kind), rng)).and_then(|check| check);
         if checked.is_err() && std::env::var_os(TRACE).is_some() {
             trace(&run, &sim);
@@ -175,6 +176,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
     };
     each_state(seed, Outcome::default(), |rng| {
         let (op, kind, mut sim) = crash(&run.record, &run.ops, rng);
+        let is_wide = run.driver.widths.at(op);
         let (mut worst, mut story) = (loss(kind), format!("{kind:?} at operation {op}"));
         for _ in 0..rng.range(1, DEATHS_MAX + 1) {
             let options = plan::options(rng);
@@ -182,7 +184,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
             let opened = guarded(|| machine::env(&sim).map(|env| drop(Db::open_in(&env, DIR, &options))))
                 .and_then(|r| r);
             if let Err(why) = opened {
-                return (sim.state_hash(), Err(format!("{story}: {why}")));
+                return (sim.state_hash().into(), Err(format!("{story}: {why}")));
             }
             let record = sim.record();
             let ops = record.mutations();
@@ -196,7 +198,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
             }
             sim = next;
         }
-        let image = sim.state_hash();
+        let image = Image { hash: sim.state_hash(), is_wide };
         let checked = guarded(|| recover(&run, &sim, op, worst, rng)).and_then(|check| check);
         (image, checked.map_err(|why| format!("{story}: {why}")))
     })
@@ -206,7 +208,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
 pub(crate) fn each_state(
     seed: u64,
     mut outcome: Outcome,
-    mut try_one: impl FnMut(&mut Rng) -> (u64, Check),
+    mut try_one: impl FnMut(&mut Rng) -> (Image, Check),
 ) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7374_6174_6573);
     for state in 0..STATES {

@@ -19,6 +19,7 @@ use crate::machine::{self, DIR, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
+use crate::wide::{self, Widths};
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
@@ -68,6 +69,8 @@ pub(crate) struct Driver {
     families: Vec<Family>,
     /// Moments at which a job was between two of its steps.
     pub between_steps: Vec<u64>,
+    /// Whether the log may have several writes at the device, since which operation.
+    pub widths: Widths,
     /// The next open is with other options than the last.
     redrawn: bool,
     db: Option<Db>,
@@ -94,6 +97,7 @@ impl Driver {
             busy: 0,
             peak_max: None,
             between_steps: Vec::new(),
+            widths: Widths::default(),
             redrawn: false,
             iterators: Vec::new(),
             snapshots: Vec::new(),
@@ -114,6 +118,7 @@ impl Driver {
         let before = if plan::is_tight(&self.options) { room::peak(&self.sim)? } else { 0 };
         let env = machine::env(&self.sim)?;
         let open = || Db::open_in(&env, DIR, &self.options);
+        let begun = self.sim.op_count();
         let db = match open() {
             // What recovery writes may not fit, or not as other options want it.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
@@ -125,6 +130,7 @@ impl Driver {
         };
         let db = db.doing(|| format!("open with {}", plan::describe(&self.options)))?;
         self.was_full = self.capacity.is_some();
+        self.widths.begin(begun, wide::is_wide(&db));
         self.families = families_of(&db)?;
         self.db = Some(db);
         self.peak_max = self.peak_max(before)?;

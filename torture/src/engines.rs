@@ -95,7 +95,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         let mut rng = rng.fork();
         let (op, kind) = (ops[rng.below(ops.len() as u64) as usize], kind(&mut rng));
         let sim = record.crash_at(op, kind, rng.next_u64());
-        outcome.images.push(sim.state_hash());
+        outcome.images.push(sim.state_hash().into());
         let (story, checked) = after_crash(&life, op, kind, sim, rng);
         if checked.is_err() && traces {
             println!("the life:\n{}", life.sim.trace());

@@ -70,7 +70,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             true => record.crash_before(op, kind, rng.next_u64()),
             false => record.crash_at(op, kind, rng.next_u64()),
         };
-        outcome.images.push(sim.state_hash());
+        outcome.images.push(sim.state_hash().into());
         let checked = guarded(|| live_on(&volume.files, &sim, op, kind, &mut rng)).and_then(|c| c);
         if checked.is_err() && std::env::var_os(TRACE).is_some() {
             println!("{:#?}\nthe run:\n{}\nafterwards:\n{}", volume.files, volume.sim.trace(), sim.trace());

@@ -57,6 +57,7 @@ mod tests;
 mod threads;
 mod totals;
 mod two_disks;
+mod wide;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;

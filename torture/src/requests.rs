@@ -13,6 +13,7 @@ use crate::history::Loss;
 use crate::machine::{self, DIR};
 use crate::plan;
 use crate::tally;
+use crate::wide::{self, Image, Widths};
 use io::Rng;
 use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv, block_on};
 use lavastore::{
@@ -147,6 +148,7 @@ struct Life {
     flushes: Vec<Request<()>>,
     /// An operation may fail.
     strikes: bool,
+    widths: Widths,
 }
 
 fn apply(state: &mut State, change: &Change) {
@@ -176,14 +178,17 @@ fn go_on(db: &Db, steps: u64) {
 impl Life {
     fn new(sim: SimEnv, rng: Rng, strikes: bool) -> Life {
         let (writes, reads, flushes) = (Vec::new(), Vec::new(), Vec::new());
-        Life { sim, rng, writes, reads, reads_made: 0, held: None, flushes, strikes }
+        let widths = Widths::default();
+        Life { sim, rng, writes, reads, reads_made: 0, held: None, flushes, strikes, widths }
     }
 
     fn open(&mut self) -> Result<Db> {
         let async_threads = 1 + self.rng.below(3) as usize;
         let options = Options { async_threads, ..plan::options(&mut self.rng) };
-        let env = machine::try_env(&self.sim)?;
-        Db::open_in(&env, DIR, &options)
+        let (env, begun) = (machine::try_env(&self.sim)?, self.sim.op_count());
+        let db = Db::open_in(&env, DIR, &options)?;
+        self.widths.begin(begun, wide::is_wide(&db));
+        Ok(db)
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -481,7 +486,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let ops = record.mutations();
     each_state(seed, outcome, |rng| {
         let (op, kind, left) = crash(&record, &ops, rng);
-        let image = left.state_hash();
+        let image = Image { hash: left.state_hash(), is_wide: life.widths.at(op) };
         let checked = guarded(|| life.check(&left, op, loss(kind), rng)).and_then(|checked| checked);
         (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
     })

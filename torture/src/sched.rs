@@ -21,6 +21,7 @@ use crate::files::check_opened;
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan;
+use crate::wide::Image;
 use io::Rng;
 use io::sim::threads::{Plan, Stuck};
 use lavastore::inspect::log_contents;
@@ -94,7 +95,7 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
             _ => ops[rng.range(from as u64, ops.len() as u64) as usize],
         };
         let after = record.crash_at(op, kind, rng.next_u64());
-        outcome.images.push(after.state_hash());
+        outcome.images.push(Image { hash: after.state_hash(), is_wide: told.story.is_wide });
         let checked = guarded(|| reopen(&after, &told, op, Some(loss(kind)), seed)).and_then(|check| check);
         if checked.is_err() && std::env::var_os(TRACE).is_some() {
             println!("the run:\n{}\nafter the crash:\n{}", told.sim.trace(), after.trace());

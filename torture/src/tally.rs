@@ -5,6 +5,7 @@
 //! [`missing`].
 
 use crate::logs::seen;
+use crate::wide;
 use lavastore::{Db, Statistics};
 use std::cell::Cell;
 
@@ -94,7 +95,9 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs").trim_end_matches("-on-two-disks") {
         "two-disks" => &[ON_SPEED, VALUES_ON_SPEED],
-        "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
+        "sched-crash" => &[COLLECTIONS, wide::IMAGES],
+        "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
+        "crash" | "recrash" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, wide::IMAGES],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],

@@ -2,6 +2,7 @@
 
 use crate::case::Outcome;
 use crate::row::Unit;
+use crate::wide::{self, Image};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -10,6 +11,8 @@ pub(crate) struct Totals {
     pub failed: u64,
     pub cases: u64,
     images: BTreeSet<u64>,
+    /// Those of loggers above one.
+    wide: BTreeSet<u64>,
     pub failures: Vec<(u64, String)>,
     pub notes: BTreeMap<&'static str, u64>,
     /// What was skipped, by reason.
@@ -35,7 +38,11 @@ impl Totals {
         self.cases += 1;
         self.failed += outcome.failures.len() as u64;
         let before = self.images.len();
-        self.images.extend(outcome.images);
+        self.wide.extend(outcome.images.iter().filter(|image| image.is_wide).map(|image| image.hash));
+        self.images.extend(outcome.images.iter().map(|Image { hash, .. }| *hash));
+        if !self.wide.is_empty() {
+            self.notes.insert(wide::IMAGES, self.wide.len() as u64);
+        }
         self.passed += match unit {
             Unit::Images => (self.images.len() - before).saturating_sub(outcome.failures.len()) as u64,
             _ => outcome.passed,

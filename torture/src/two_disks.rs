@@ -20,7 +20,7 @@ use crate::machine::{DIR, SPEED_DIR};
 use crate::tally;
 use io::{CreateOptions, Rng, SyncKind};
 use lavastore::testing::SimEnv;
-use lavastore::{Db, Durability, ErrorKind, FamilyOptions, Options, Volumes};
+use lavastore::{Db, Durability, ErrorKind, FamilyOptions, Loggers, Options, Volumes};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -120,7 +120,9 @@ impl Life {
         let speed_look = Duration::from_millis(1);
         let speed_values_fresh = has_values && (sim.op_count() / 8).is_multiple_of(2);
         let values = Options { speed_values_bytes_max, speed_values_fresh, ..options() };
-        let options = Options { speed_levels, speed_moving, speed_look, ..values };
+        let writes_max = [1, 3, 0, 2][(sim.op_count() / 3 % 4) as usize];
+        let loggers = Loggers { writes_max, threads_min: 0, ..Loggers::ONE };
+        let options = Options { speed_levels, speed_moving, speed_look, loggers, ..values };
         Db::open_in(&env, DIR, &options)
     }
 

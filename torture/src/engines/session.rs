@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{LogTerms, Loggers};
+use store::commit::LogTerms;
 use store::manifest::{Engine, EngineId, Engines, Manifest, Payload, Record};
 use store::names::{self, FileKind};
 
@@ -56,7 +56,7 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);
     if who == Who::Toy {
         let group_bytes = options.log_group_bytes;
-        let loggers = Loggers::default();
+        let loggers = options.loggers;
         let terms = LogTerms {
             access: Access::Direct,
             group_bytes,

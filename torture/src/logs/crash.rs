@@ -10,16 +10,18 @@ use crate::check::{Check, Doing, ensure};
 use crate::crash::{crash, each_state, loss};
 use crate::history::Loss;
 use crate::machine;
+use crate::wide::{Image, Widths};
 use io::Rng;
 use lavalog::{Durability, LogStore};
 use lavastore::testing::{CrashKind, SimEnv};
 
 /// A recorded life: sessions that end with the store dropped, the last one too.
-fn live(sim: &SimEnv, driver: &mut Driver, watch: &mut Watch) -> Check {
+fn live(sim: &SimEnv, driver: &mut Driver, watch: &mut Watch, widths: &mut Widths) -> Check {
     // Of long lives more are about collection.
     let most = [150, 400][driver.rng.below(2) as usize];
     for _ in 0..driver.rng.range(1, 4) {
         let options = options(&mut driver.rng);
+        widths.begin(sim.op_count(), options.loggers.writes_max > 1);
         let store = open(sim, &options)?;
         ensure!(contents(&store) == seen(&driver.model), "a store that was dropped holds something else");
         let count = driver.rng.range(40, most);
@@ -70,8 +72,8 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let sim = machine::new(seed);
     let mut driver = driver(&sim, seed);
-    let mut watch = Watch::default();
-    let lived = guarded(|| live(&sim, &mut driver, &mut watch)).and_then(|lived| lived);
+    let (mut watch, mut widths) = (Watch::default(), Widths::default());
+    let lived = guarded(|| live(&sim, &mut driver, &mut watch, &mut widths)).and_then(|lived| lived);
     if let Err(why) = lived {
         outcome.failures.push(format!("while recording: {why}"));
         return outcome;
@@ -81,7 +83,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let ops = record.mutations();
     each_state(seed, outcome, |rng| {
         let (op, kind, left) = crash(&record, &ops, rng);
-        let image = left.state_hash();
+        let image = Image { hash: left.state_hash(), is_wide: widths.at(op) };
         let checked = guarded(|| recover(&driver, &left, op, kind, rng)).and_then(|checked| checked);
         (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
     })

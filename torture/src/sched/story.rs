@@ -51,6 +51,8 @@ pub(crate) struct Story {
     pub faulted: bool,
     /// Batches that were not to wait and were refused: they are there, with no changes.
     pub refused: u64,
+    /// Its log may have had several writes at the device at once, and there was more than one writer.
+    pub is_wide: bool,
     /// What the engine did.
     pub counts: Vec<(&'static str, u64)>,
 }

@@ -194,7 +194,9 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
         shared.excused(check_at_rest(&shared.db, &shared.env, DIR.as_ref(), false))?;
     }
     crate::tally::add(&shared.db);
+    let is_wide = crate::wide::is_wide(&shared.db) && shared.shape.writers > 1;
     let mut story = shared.story();
+    story.is_wide = is_wide;
     let refused = ("batches that did not wait", story.refused);
     story.counts =
         crate::tally::take().chain([refused].into_iter().filter(|(_, count)| *count > 0)).collect();
