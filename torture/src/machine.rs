@@ -1,4 +1,4 @@
-//! The machine that a row runs on: the simulated file system, or LavaFS on a simulated device.
+//! The machine that a row runs on: the simulated file system, or LavaFS on a simulated device or on two.
 //!
 //! Rows ask for the environment of a simulation whenever they open a store. On LavaFS that is a mounted volume, of which
 //! there is one at a time: the one that is mounted as long as anybody uses it, else a new mount. [`damage`] and [`room`]
@@ -8,9 +8,9 @@ pub(crate) mod damage;
 pub(crate) mod room;
 
 use crate::check::{Check, Doing};
-use io::FileSystem;
+use io::{FileSystem, Rng};
 use lavastore::Volumes;
-use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
+use lavastore::lavafs::{Devices, FormatOptions, LavaFs, MountOptions, format_on, fsck_on, mount_on};
 use lavastore::testing::SimEnv;
 use lavastore::{Env, Result};
 use std::cell::{Cell, RefCell};
@@ -23,12 +23,18 @@ pub(crate) const SPEED_DIR: &str = "/speed";
 
 const DEVICE: &str = "/volume";
 const DEVICE_LEN: u64 = 256 << 20;
+/// The capacity device of a volume of two.
+const SECOND: &str = "/second";
+/// Of two, the speed device. It may be too short for all that should be there, which is elsewhere then.
+const SPEED_LENS: [u64; 2] = [4 << 20, 64 << 20];
 /// The file that takes room.
 const BALLAST: &str = "/ballast";
 
 thread_local! {
     static ON_LAVAFS: Cell<bool> = const { Cell::new(false) };
     static ON_TWO_DISKS: Cell<bool> = const { Cell::new(false) };
+    /// Volumes of two devices that were made.
+    static OF_TWO: Cell<u64> = const { Cell::new(0) };
     static MOUNTED: RefCell<Vec<(SimEnv, Weak<dyn FileSystem>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -88,10 +94,49 @@ pub(crate) fn new(seed: u64) -> SimEnv {
         return sim;
     }
     let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..FormatOptions::default() };
-    let device = sim.device(DEVICE, DEVICE_LEN).expect("a device can be made");
-    format(&sim.env(), &*device, &options).expect("a new device can be formatted");
-    drop(device);
+    let device = |name, len| sim.device(name, len).expect("a device can be made");
+    let mut drawn = Rng::new(seed ^ 0x7477_6f20_6f6e);
+    let devices = match drawn.one_in(2) {
+        true => {
+            OF_TWO.set(OF_TWO.get() + 1);
+            let speed_len = SPEED_LENS[drawn.below(2) as usize];
+            Devices::two(device(DEVICE, speed_len), device(SECOND, DEVICE_LEN))
+        }
+        false => Devices::one(device(DEVICE, DEVICE_LEN)),
+    };
+    format_on(&sim.env(), &devices, &options).expect("new devices can be formatted");
+    drop(devices);
     sim.fork(seed)
+}
+
+/// Volumes of two devices since the last call.
+pub(crate) fn take_volumes_of_two() -> u64 {
+    OF_TWO.take()
+}
+
+/// True if the volume of a machine has two devices.
+fn has_second(sim: &SimEnv) -> Result<bool> {
+    sim.env().fs.exists(SECOND.as_ref())
+}
+
+/// The devices of the volume of a machine: one or two.
+fn devices(sim: &SimEnv) -> Result<Devices> {
+    let first = sim.device(DEVICE, 0)?;
+    Ok(match has_second(sim)? {
+        true => Devices::two(first, sim.device(SECOND, 0)?),
+        false => Devices::one(first),
+    })
+}
+
+/// How the volume of a machine is mounted: with a page cache or without. Not drawn, and another each time.
+fn mount_options(sim: &SimEnv) -> MountOptions {
+    MountOptions {
+        // A short journal: its compaction is met as often as possible.
+        compact_journal_at: 128 << 10,
+        discard: true,
+        page_cache_bytes: [0, 64 << 10, 1 << 20][(sim.op_count() % 3) as usize],
+        ..MountOptions::default()
+    }
 }
 
 /// The environment of a machine.
@@ -111,9 +156,8 @@ pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     if let Some(fs) = found {
         return Ok(with_speed(Env { fs, ..sim.env() }));
     }
-    // A short journal: its compaction is met as often as possible.
-    let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
-    let env = mount(&sim.env(), sim.device(DEVICE, 0)?, options)?.into_env();
+    let options = mount_options(sim);
+    let env = mount_on(&sim.env(), devices(sim)?, options)?.into_env();
     MOUNTED.with(|mounted| {
         let mut mounted = mounted.borrow_mut();
         mounted.retain(|(_, fs)| fs.strong_count() > 0);
@@ -124,15 +168,15 @@ pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
 
 /// LavaFS on a machine that runs threads, with the environment of those.
 pub(crate) fn env_with_threads(sim: &SimEnv, env: &Env) -> Check<Env> {
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
-    let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
-    Ok(mount(env, device, options).doing(|| "mount".into())?.into_env())
+    let devices = devices(sim).doing(|| "open the devices".into())?;
+    Ok(mount_on(env, devices, mount_options(sim)).doing(|| "mount".into())?.into_env())
 }
 
 /// The volume of a machine that nobody has mounted.
 fn mounted_by_hand(sim: &SimEnv, read_only: bool) -> Check<LavaFs> {
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
-    mount(&sim.env(), device, MountOptions { read_only, ..MountOptions::default() }).doing(|| "mount".into())
+    let devices = devices(sim).doing(|| "open the devices".into())?;
+    mount_on(&sim.env(), devices, MountOptions { read_only, ..MountOptions::default() })
+        .doing(|| "mount".into())
 }
 
 /// What `fsck` says about the device of a machine; nothing where there is none.
@@ -140,7 +184,7 @@ pub(crate) fn fsck(sim: &SimEnv) -> Check<Vec<String>> {
     if !ON_LAVAFS.get() {
         return Ok(Vec::new());
     }
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
-    let report = lavastore::lavafs::fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    let devices = devices(sim).doing(|| "open the devices".into())?;
+    let report = fsck_on(&sim.env(), &devices, false).doing(|| "fsck".into())?;
     Ok(report.findings.into_iter().map(|finding| finding.what).collect())
 }

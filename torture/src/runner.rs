@@ -3,7 +3,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::row::{Row, Unit};
 use crate::totals::Totals;
-use crate::{Cli, Profile, ledger, tally};
+use crate::{Cli, Profile, ledger, machine, tally};
 use lavastore::Env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,8 @@ pub(crate) fn run_case(row: &Row, context: &Context, seed: u64) -> Outcome {
     let mut outcome = guarded(|| (row.case)(context, seed))
         .unwrap_or_else(|why| Outcome { failures: vec![why], ..Default::default() });
     outcome.notes.extend(tally::take());
+    let of_two = Some(machine::take_volumes_of_two()).filter(|count| *count > 0);
+    outcome.notes.extend(of_two.map(|count| ("volumes of two devices", count)));
     outcome
 }
 

@@ -1,13 +1,13 @@
 //! Damage to the files of a store, wherever they are.
 //!
-//! On LavaFS the bytes of a file are damaged where they are on the device. What a device cannot do to a file, because its
+//! On LavaFS the bytes of a file are damaged where they are on the device, or on which of two. What a device cannot do to a file, because its
 //! length and its name are in the journal, is done by a hand that has mounted the volume: exchange, cut, remove.
 
-use super::{DEVICE, mounted_by_hand};
+use super::{DEVICE, SECOND, devices, has_second, mounted_by_hand};
 use crate::check::{Check, Doing};
 use crate::machine::DIR;
-use io::{Access, BlockDevice, CreateOptions, FileSystem, SyncKind};
-use lavastore::lavafs::{LavaFs, dump_journal, layout};
+use io::{Access, CreateOptions, FileSystem, SyncKind};
+use lavastore::lavafs::{LavaFs, dump_journal_on, geometry, layout};
 use lavastore::testing::SimEnv;
 use std::path::Path;
 
@@ -22,10 +22,23 @@ pub(crate) fn files(sim: &SimEnv) -> Check<Vec<(String, u64)>> {
     Ok(listed.into_iter().map(|entry| (format!("{DIR}/{}", entry.name), entry.len)).collect())
 }
 
-/// The blocks of the device that hold the volume's own metadata: superblock and journal.
+/// Where the capacity device begins in the volume's line of bytes.
+const SECOND_AT: u64 = geometry::SECOND as u64 * layout::BLOCK;
+
+/// Where a byte of the volume is: the device, and the place there.
+fn place(at: u64) -> (&'static str, u64) {
+    at.checked_sub(SECOND_AT).map_or((DEVICE, at), |at| (SECOND, at))
+}
+
+/// The blocks of the volume that hold its own metadata: the superblocks, and the journal.
 pub(crate) fn metadata_offsets(sim: &SimEnv) -> Check<Vec<u64>> {
-    let mut offsets: Vec<u64> = layout::SLOTS.iter().map(|slot| u64::from(*slot) * layout::BLOCK).collect();
-    dump_journal(&*device(sim)?, &mut |line| {
+    let devices = devices(sim).doing(|| "open the devices".into())?;
+    let slots = layout::SLOTS.iter().map(|slot| u64::from(*slot) * layout::BLOCK);
+    let mut offsets: Vec<u64> = slots.clone().collect();
+    if has_second(sim).doing(|| "look for the second device".into())? {
+        offsets.extend(slots.map(|at| SECOND_AT + at));
+    }
+    dump_journal_on(&devices, &mut |line| {
         let offset = line.strip_prefix("offset ").and_then(|l| l.split(':').next()?.parse::<u64>().ok());
         offsets.extend(offset);
     })
@@ -33,11 +46,7 @@ pub(crate) fn metadata_offsets(sim: &SimEnv) -> Check<Vec<u64>> {
     Ok(offsets)
 }
 
-fn device(sim: &SimEnv) -> Check<std::sync::Arc<dyn BlockDevice>> {
-    sim.device(DEVICE, 0).doing(|| "open the device".into())
-}
-
-/// Where the bytes of a file are on the device: offset and length of each run.
+/// Where the bytes of a file are on the volume: offset and length of each run.
 fn runs(volume: &LavaFs, path: &str, offset: u64, len: u64) -> Check<Vec<(u64, u64)>> {
     let extents = volume.extents(Path::new(path)).doing(|| format!("extents of {path}"))?;
     let (mut found, mut begin) = (Vec::new(), 0);
@@ -58,12 +67,13 @@ pub(crate) fn flip_bit(sim: &SimEnv, path: &str, at: u64, bit: u32) -> Check {
     }
     let runs = runs(&mounted_by_hand(sim, true)?, path, at, 1)?;
     let (at, _) = *runs.first().ok_or("there is a hole")?;
-    sim.flip_bit(DEVICE, at, bit).doing(|| "flip".into())
+    flip_device(sim, at, bit)
 }
 
-/// Flips a bit of the device.
+/// Flips a bit of the volume.
 pub(crate) fn flip_device(sim: &SimEnv, at: u64, bit: u32) -> Check {
-    sim.flip_bit(DEVICE, at, bit).doing(|| "flip".into())
+    let (device, at) = place(at);
+    sim.flip_bit(device, at, bit).doing(|| "flip".into())
 }
 
 /// Puts bytes into a file.
@@ -75,7 +85,8 @@ pub(crate) fn overwrite(sim: &SimEnv, path: &str, offset: u64, bytes: &[u8]) -> 
     let mut rest = bytes;
     for (at, len) in runs {
         let (now, later) = rest.split_at(len as usize);
-        sim.overwrite(DEVICE, at, now).doing(|| "overwrite".into())?;
+        let (device, at) = place(at);
+        sim.overwrite(device, at, now).doing(|| "overwrite".into())?;
         rest = later;
     }
     Ok(())
@@ -95,11 +106,12 @@ pub(crate) fn restore_block(sim: &SimEnv, older: &SimEnv, path: &str, offset: u6
     if !super::is_lavafs() {
         return sim.restore_block(older, path, offset, len).doing(|| "restore".into());
     }
-    let before = device(older)?;
     for (at, len) in runs(&mounted_by_hand(sim, true)?, path, offset, len as u64)? {
         let mut bytes = vec![0; len as usize];
+        let (device, at) = place(at);
+        let before = older.device(device, 0).doing(|| "open the older device".into())?;
         before.read_at(&mut bytes, at).doing(|| "read the older device".into())?;
-        sim.overwrite(DEVICE, at, &bytes).doing(|| "restore".into())?;
+        sim.overwrite(device, at, &bytes).doing(|| "restore".into())?;
     }
     Ok(())
 }
