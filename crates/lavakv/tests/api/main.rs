@@ -20,6 +20,7 @@ mod iterators;
 mod large_values;
 mod moving_tables;
 mod multi_get;
+mod names_on_devices;
 mod open_files;
 mod other_engines;
 mod patience;

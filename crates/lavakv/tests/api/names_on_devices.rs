@@ -1,0 +1,61 @@
+//! LavaFS knows the files of a store by their names only: which it puts on the speed device of a volume of two, of all kinds that there are.
+
+use io::sim::SimEnv;
+use io::{CreateOptions, FileSystem, SyncKind};
+use lavafs::geometry::SECOND;
+use lavafs::{Devices, FormatOptions, MountOptions, format_on, mount_on};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use store::names::FileKind;
+
+/// A kind of file, and the one after it: all of them, or this does not compile.
+fn next(kind: FileKind) -> Option<FileKind> {
+    Some(match kind {
+        FileKind::Ksst(n) => FileKind::SpeedKsst(n),
+        FileKind::SpeedKsst(n) => FileKind::Vsst(n),
+        FileKind::Vsst(n) => FileKind::SpeedVsst(n),
+        FileKind::SpeedVsst(n) => FileKind::Log(n),
+        FileKind::Log(n) => FileKind::Tail(n),
+        FileKind::Tail(n) => FileKind::Engine { engine: 3, kind: 1, number: n },
+        FileKind::Engine { number, .. } => FileKind::Manifest(number),
+        FileKind::Manifest(_) => FileKind::Current,
+        FileKind::Current => FileKind::CurrentTemp,
+        FileKind::CurrentTemp => FileKind::Unfinished,
+        FileKind::Unfinished => FileKind::Lock,
+        FileKind::Lock => FileKind::Staging,
+        FileKind::Staging => FileKind::LaneStaging(1),
+        FileKind::LaneStaging(_) => FileKind::Room(7),
+        FileKind::Room(_) => FileKind::Speed,
+        FileKind::Speed => FileKind::SpeedLock,
+        FileKind::SpeedLock => return None,
+    })
+}
+
+/// What a store has beside what it keeps on its second disk that is written in small pieces, and waited for.
+fn is_small_and_waited_for(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Lock)
+}
+
+#[test]
+fn what_a_store_keeps_on_its_second_disk_goes_to_the_speed_device() {
+    let sim = SimEnv::new(1);
+    let device = |name| sim.device(name, 16 << 20).unwrap();
+    let devices = || Devices::two(device("/speed"), device("/capacity"));
+    format_on(&sim.env(), &devices(), &FormatOptions::default()).unwrap();
+    let fs = mount_on(&sim.env(), devices(), MountOptions::default()).unwrap();
+    fs.create_dir_all("/db".as_ref()).unwrap();
+    let mut seen = BTreeSet::new();
+    for kind in std::iter::successors(Some(FileKind::Ksst(7)), |kind| next(*kind)) {
+        let path = PathBuf::from(format!("/db/{kind}"));
+        let mut file = fs.create(&path, &CreateOptions::default()).unwrap();
+        file.append(b"something").unwrap();
+        file.sync(SyncKind::Full).unwrap();
+        let extents = fs.extents(&path).unwrap();
+        assert!(!extents.is_empty());
+        let is_on_speed = extents.iter().all(|extent| extent.start < SECOND);
+        let should = kind.is_kept_on_speed_disk() || is_small_and_waited_for(kind);
+        assert_eq!(is_on_speed, should, "{kind}");
+        seen.insert(kind);
+    }
+    assert_eq!(seen.len(), 17, "each kind once");
+}
