@@ -35,11 +35,15 @@ const ROUNDS: u64 = 5;
 const FAMILIES: [&str; 2] = ["left", "right"];
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
-    kill(context, Place { dir: context.dir.join(format!("kill-{seed}")), on_lavafs: false }, seed)
+    kill(context, Place { dir: context.dir.join(format!("kill-{seed}")), on_lavafs: false, seed }, seed)
 }
 
 pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
-    kill(context, Place { dir: context.dir.join(format!("kill-on-lavafs-{seed}")), on_lavafs: true }, seed)
+    kill(
+        context,
+        Place { dir: context.dir.join(format!("kill-on-lavafs-{seed}")), on_lavafs: true, seed },
+        seed,
+    )
 }
 
 fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
@@ -184,7 +188,7 @@ fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
 /// Compares a store with what a child that began from nothing had acknowledged when it ended: so many batches.
 pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
     let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed ^ acknowledged) };
-    match run.look(&Place { dir, on_lavafs: false }, seed, acknowledged) {
+    match run.look(&Place { dir, on_lavafs: false, seed }, seed, acknowledged) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("torture: {why}");
@@ -195,7 +199,7 @@ pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
 
 /// The child: writes from batch `from` on until it is killed.
 pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, from: u64) -> ExitCode {
-    match write_forever(&Place { dir, on_lavafs }, seed, from) {
+    match write_forever(&Place { dir, on_lavafs, seed }, seed, from) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("torture: child of seed {seed}: {why}");

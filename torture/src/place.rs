@@ -1,23 +1,39 @@
-//! Where a row that needs the real disk has its store: in a directory, or on LavaFS in an image file.
+//! Where a row that needs the real disk has its store: in a directory, or on LavaFS in an image file or in two.
 
 use crate::check::{Check, Doing, ensure};
 use io::kernel::device::{self, DeviceOptions};
 use lavastore::Env;
-use lavastore::lavafs::{FormatOptions, MountOptions, format, fsck, mount};
+use lavastore::lavafs::{Devices, FormatOptions, MountOptions, format_on, fsck_on, mount_on};
 use std::path::PathBuf;
 
 /// The image in the directory of a case.
 const IMAGE: &str = "volume";
+/// That of the capacity device, of a volume of two.
+const SECOND: &str = "volume-of-capacity";
 
 /// Where the store of a case is.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub dir: PathBuf,
     pub on_lavafs: bool,
+    /// Of the case: it says how many devices a volume has, and how it is mounted.
+    pub seed: u64,
 }
 
 impl Place {
-    /// Makes what a store needs that is not there by itself: a volume in an image of so many bytes.
+    fn has_two_devices(&self) -> bool {
+        self.seed.is_multiple_of(2)
+    }
+
+    fn devices(&self, options: &DeviceOptions) -> lavastore::Result<Devices> {
+        let first = device::open(&self.dir.join(IMAGE), options)?;
+        Ok(match self.has_two_devices() {
+            true => Devices::two(first, device::open(&self.dir.join(SECOND), options)?),
+            false => Devices::one(first),
+        })
+    }
+
+    /// Makes what a store needs that is not there by itself: a volume in an image of so many bytes, or in two.
     pub fn make(&self, image_len: u64) -> Check {
         if !self.on_lavafs {
             return Ok(());
@@ -26,10 +42,13 @@ impl Place {
             let env = Env::kernel();
             env.fs.create_dir_all(&self.dir)?;
             device::create_image(&self.dir.join(IMAGE), image_len, device::ImageRoom::Sparse)?;
-            let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default())?;
+            if self.has_two_devices() {
+                device::create_image(&self.dir.join(SECOND), image_len, device::ImageRoom::Sparse)?;
+            }
+            let devices = self.devices(&DeviceOptions::default())?;
             // Short, so that kills come during its compaction.
             let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
-            format(&env, &*device, &FormatOptions { sparse: true, ..options })
+            format_on(&env, &devices, &FormatOptions { sparse: true, ..options })
         };
         make().doing(|| "make a volume".into())
     }
@@ -39,9 +58,11 @@ impl Place {
         if !self.on_lavafs {
             return Ok((Env::kernel(), self.dir.clone()));
         }
-        let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default());
-        let options = MountOptions { compact_journal_at: 128 << 10, ..MountOptions::default() };
-        let mounted = device.and_then(|device| mount(&Env::kernel(), device, options));
+        let devices = self.devices(&DeviceOptions::default());
+        let page_cache_bytes = [0, 64 << 10, 1 << 20][(self.seed % 3) as usize];
+        let options =
+            MountOptions { compact_journal_at: 128 << 10, page_cache_bytes, ..MountOptions::default() };
+        let mounted = devices.and_then(|devices| mount_on(&Env::kernel(), devices, options));
         Ok((mounted.doing(|| "mount".into())?.into_env(), "/db".into()))
     }
 
@@ -51,8 +72,8 @@ impl Place {
             return Ok(());
         }
         let options = DeviceOptions { read_only: true, ..DeviceOptions::default() };
-        let device = device::open(&self.dir.join(IMAGE), &options).doing(|| "open the image".into())?;
-        let report = fsck(&Env::kernel(), &*device, false).doing(|| "fsck".into())?;
+        let devices = self.devices(&options).doing(|| "open the images".into())?;
+        let report = fsck_on(&Env::kernel(), &devices, false).doing(|| "fsck".into())?;
         let wrong: Vec<_> = report.findings.iter().filter(|f| !killed || !f.what.contains("slots")).collect();
         ensure!(wrong.is_empty(), "fsck found {wrong:?}");
         Ok(())

@@ -30,11 +30,15 @@ const DELETE_EVERY: u64 = 7;
 const IMAGE_LEN: u64 = 2 << 30;
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
-    on(context, Place { dir: context.dir.join(format!("threads-{seed}")), on_lavafs: false }, seed)
+    on(context, Place { dir: context.dir.join(format!("threads-{seed}")), on_lavafs: false, seed }, seed)
 }
 
 pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
-    on(context, Place { dir: context.dir.join(format!("threads-on-lavafs-{seed}")), on_lavafs: true }, seed)
+    on(
+        context,
+        Place { dir: context.dir.join(format!("threads-on-lavafs-{seed}")), on_lavafs: true, seed },
+        seed,
+    )
 }
 
 fn on(context: &Context, place: Place, seed: u64) -> Outcome {

@@ -101,13 +101,13 @@ fn batch_len(seed: u64, thread: u64, first: Lsn) -> u64 {
 }
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
-    kill(context, Place { dir: context.dir.join(format!("log-kill-{seed}")), on_lavafs: false }, seed)
+    kill(context, Place { dir: context.dir.join(format!("log-kill-{seed}")), on_lavafs: false, seed }, seed)
 }
 
 pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
     kill(
         context,
-        Place { dir: context.dir.join(format!("log-kill-on-lavafs-{seed}")), on_lavafs: true },
+        Place { dir: context.dir.join(format!("log-kill-on-lavafs-{seed}")), on_lavafs: true, seed },
         seed,
     )
 }
@@ -212,7 +212,7 @@ fn check(store: &LogStore, seed: u64, thread: u64, known: &mut Known) -> Check {
 
 /// The child: its threads append until it is killed.
 pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, round: u64) -> ExitCode {
-    match append_forever(&Place { dir, on_lavafs }, seed, round) {
+    match append_forever(&Place { dir, on_lavafs, seed }, seed, round) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("torture: child of seed {seed}: {why}");
