@@ -38,6 +38,7 @@ use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::check_known;
+use store::manifest::State as StoreState;
 use store::volumes::Location;
 use version::names::FileKind;
 use version::{Manifest, State, names};
@@ -70,7 +71,7 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
     match attempt(&env, dir, || open_once(&env, dir, &options)) {
         Err(e) if options.damaged_files == DamagedFiles::Serve && e.is_corruption() => {
             // Where not even that can be read, the first failure says best what is wrong.
-            open_up_to_damage(&env, dir, &options).map_err(|_| e)
+            store::read_only::attempt(&env, || open_up_to_damage(&env, dir, &options)).map_err(|_| e)
         }
         opened => opened,
     }
@@ -83,14 +84,14 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
     }
     let current = io::fs::join(dir, names::CURRENT);
     if !env.fs.exists(&current)? {
-        match env.fs.list(dir) {
-            Ok(files) => check_remains(dir, &files)?,
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
+        let remains = match env.fs.list(dir) {
+            Ok(files) => check_remains(dir, &files),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => return Err(e),
-        }
-        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
+        };
+        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile, before the directory was listed or after.
         if !env.fs.exists(&current)? {
-            return Err(no_store(dir));
+            return Err(remains.err().unwrap_or_else(|| no_store(dir)));
         }
     }
     store::files::unfinished::refuse_beside_current(&*env.fs, dir)?;
@@ -151,6 +152,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
     let mut of_guest = then.store.log_chain(Lane::LOG);
     let end_moved = end_moved || of_guest.any(|group| file_of(&now, group.ltn) != Some(group.file));
+    let end_moved = end_moved || lanes_grew(&then.store, &now.store);
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
@@ -158,6 +160,13 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     }
     engine.log.set_replayed(report.history.groups);
     Ok(engine)
+}
+
+/// True if a lane has a group now of which the state that was read knows nothing, where there are two: what it has may be before what the other lane showed.
+fn lanes_grew(then: &StoreState, now: &StoreState) -> bool {
+    let last = |state: &StoreState, lane| state.log_chain(lane).next_back().map(|group| group.ltn);
+    let grew = |lane| last(now, lane) != last(then, lane);
+    last(now, Lane::LOG).is_some() && (grew(Lane::FIRST) || grew(Lane::LOG))
 }
 
 /// Replays LavaKV's lane and what the lane of a guest carries. See the module.
@@ -177,7 +186,7 @@ fn replay_lanes(engine: &Engine) -> Result<(RecoveryReport, Replayed)> {
 /// Opens what is before the damage of log and manifest. See the module.
 fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
-    let env = &store::speed::of_reader(env, dir, &manifest.state().store);
+    let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
@@ -190,6 +199,14 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
     replay_carried_up_to_damage(&engine, &mut placed, &mut damage)?;
     placed.hold(&engine.writes.large);
+    // What seemed damaged may have been the writer at work.
+    if Manifest::recover_up_to_damage(given, dir)?.0.state().store.edit_number
+        != engine.files.manifest.state().store.edit_number
+    {
+        let why =
+            "the process that writes the store changed it while it was read up to its damage: try again";
+        return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
+    }
     engine.log.set_replayed(report.history.groups);
     if !damage.is_empty() {
         engine.context.tell(&Event::ReadUpToDamage { errors: damage.clone() });
