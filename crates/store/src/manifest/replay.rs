@@ -290,7 +290,7 @@ fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     // A file system whose recorded length lags behind the data may hold more than it says.
     let len = env.fs.scan_extent_tail(path).map_err(missing)?;
     let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
-    if len > len_max(&*file) {
+    if len > MANIFEST_LEN_MAX && len > len_max(&*file) {
         return Err(Error::corruption(format!("a manifest of {len} bytes is not believed")));
     }
     let mut bytes = vec![0; len as usize];

@@ -100,7 +100,8 @@ pub fn look_through(
 /// The bytes of a file, zeros where they cannot be read.
 fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
     let Ok(file) = env.fs.open(path, Access::Buffered) else { return Vec::new() };
-    let len = env.fs.scan_extent_tail(path).or_else(|_| file.len()).unwrap_or(0).min(replay::len_max(&*file));
+    let len = env.fs.scan_extent_tail(path).or_else(|_| file.len()).unwrap_or(0);
+    let len = if len > replay::MANIFEST_LEN_MAX { len.min(replay::len_max(&*file)) } else { len };
     let mut bytes = vec![0; len as usize];
     if file.read_at(&mut bytes, 0).is_err() {
         for (at, page) in (0..).step_by(PAGE).zip(bytes.chunks_mut(PAGE)) {
