@@ -14,7 +14,7 @@
 //! * With no file over the threshold there is no job.
 //!
 //! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
-//! do not fit, and of the last [`LOOKED_AT_MAX`] at most: those that follow have less garbage.
+//! do not fit, and of the last `LOOKED_AT_MAX` at most: those that follow have less garbage.
 
 use crate::ledger::{FileGarbage, Ledger};
 use std::sync::Arc;
