@@ -1,8 +1,10 @@
 //! Tables that go from one disk to the other while the store is open, as what is measured says.
 
-use crate::common::{DIR, Model, because, contents, fill, key, settle, skipped_on_lavafs, small};
+use crate::common::{
+    DIR, Model, because, contents, fill, key, put_twice, remove_manifest, settle, skipped_on_lavafs, small,
+};
 use crate::two_disks::SPEED;
-use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
+use lavastore_lavakv::io::Access;
 use lavastore_lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::joined;
 use lavastore_lavakv::{Db, Env, Options, ReadOptions, RepairOptions, Statistics};
@@ -216,27 +218,9 @@ fn a_repair_takes_a_table_that_is_on_both_disks_once() {
     }
     for (has_manifest, torn) in [(true, DIR), (false, ""), (false, DIR), (false, SPEED)] {
         let (sim, model) = store(6);
-        for name in tables(&sim.env(), SPEED) {
-            let whole = sim.read_file(Path::new(SPEED).join(&name)).unwrap();
-            let there = [(SPEED, name.as_str()), (DIR, name.trim_end_matches("-1"))];
-            for (dir, name) in there {
-                let mut bytes = whole.clone();
-                if dir == torn {
-                    // What was not synced may be lost in the middle, and the end be there.
-                    let middle = bytes.len() / 3;
-                    bytes[middle..middle + 512].fill(0);
-                }
-                let (fs, path) = (sim.env().fs, Path::new(dir).join(name));
-                let _ = fs.remove(&path);
-                let mut copy = fs.create(&path, &CreateOptions::default()).unwrap();
-                copy.append(&bytes).unwrap();
-                copy.sync(SyncKind::Full).unwrap();
-            }
-        }
-        for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
-            if !has_manifest && (entry.name.starts_with("MANIFEST") || entry.name == "CURRENT") {
-                sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
-            }
+        put_twice(&sim, SPEED, &tables(&sim.env(), SPEED), torn);
+        if !has_manifest {
+            remove_manifest(&sim.env());
         }
         let both = crate::two_disks::both(&sim);
         let report = Db::repair_in(&both, DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();

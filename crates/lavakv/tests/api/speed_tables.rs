@@ -1,6 +1,8 @@
 //! Tables on the speed disk: which are made there, what becomes of them, and what is told when they are not there.
 
-use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, skipped_on_lavafs, small};
+use crate::common::{
+    DIR, Model, because, contents, fill, key, refused, remove_manifest, settle, skipped_on_lavafs, small,
+};
 use crate::two_disks::{SPEED, both};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
@@ -173,11 +175,7 @@ fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
         return;
     }
     let (sim, model) = store(5);
-    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
-        if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {
-            sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
-        }
-    }
+    remove_manifest(&sim.env());
     Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
     let repaired = contents(&Db::open_in(sim.env(), "/new", small()).unwrap());
     assert_eq!(repaired, model);
@@ -284,16 +282,23 @@ fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     assert_eq!(contents(&Db::open_in(sim.env(), DIR, small()).unwrap()), model);
 }
 
+/// A store with all of its tables on the speed disk.
+fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    fill(&db, model, 0..500, 0);
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert!(stats.speed_tables > 0 && stats.speed_tables_elsewhere == 0, "{stats:?}");
+    (env, db)
+}
+
 /// A disk that somebody else fills while a table is written there: that job fails, and is made again in the directory.
 #[test]
 fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     let (sim, fast, mut model) = (SimEnv::new(12), SimEnv::new(13), Model::new());
-    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
-    fill(&db, &mut model, 0..500, 0);
-    db.flush().unwrap();
+    let (env, db) = filled_on_two(&sim, &fast, &mut model);
     let before = db.stats();
-    assert!(before.speed_tables > 0 && before.speed_tables_elsewhere == 0, "{before:?}");
     fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(".ksst-1").sticky());
     fill(&db, &mut model, 200..220, 1);
     // The disk still says that it has room.
@@ -329,12 +334,8 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
 #[test]
 fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
     let (sim, fast, mut model) = (SimEnv::new(18), SimEnv::new(19), Model::new());
-    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
-    fill(&db, &mut model, 0..500, 0);
-    db.flush().unwrap();
+    let (env, db) = filled_on_two(&sim, &fast, &mut model);
     let before = db.stats();
-    assert!(before.speed_tables > 0 && before.speed_tables_elsewhere == 0, "{before:?}");
     fast.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Create]).path(".ksst-1").sticky());
     for round in 1..4 {
         fill(&db, &mut model, 200..220, round);

@@ -2,9 +2,12 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
+mod copies;
 mod machine;
 mod syncs;
 
+#[allow(unused_imports, reason = "each test program uses its own part")]
+pub use copies::{put_twice, remove_manifest};
 #[allow(unused_imports, reason = "each test program uses its own part")]
 pub use machine::{because, env, lavafs_env, on_lavafs, skipped_on_lavafs};
 #[allow(unused_imports, reason = "each test program uses its own part")]

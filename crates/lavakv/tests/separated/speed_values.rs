@@ -311,11 +311,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &options).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     reads_back(&Db::open_in(sim.env(), "/newer", apart(100)).unwrap(), &model);
-    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
-        if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {
-            sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
-        }
-    }
+    remove_manifest(&sim.env());
     Db::repair_in(&both(&sim), DIR, &sim.env(), "/newest", &options).unwrap();
     reads_back(&Db::open_in(sim.env(), "/newest", apart(100)).unwrap(), &model);
 }
@@ -329,26 +325,8 @@ fn a_repair_takes_the_whole_one_of_two_copies() {
     }
     for torn in [DIR, SPEED] {
         let (sim, model) = store(19);
-        for name in names(&sim.env(), SPEED) {
-            let whole = sim.read_file(Path::new(SPEED).join(&name)).unwrap();
-            for (dir, name) in [(SPEED, name.as_str()), (DIR, name.trim_end_matches("-1"))] {
-                let mut bytes = whole.clone();
-                if dir == torn {
-                    let middle = bytes.len() / 3;
-                    bytes[middle..middle + 512].fill(0);
-                }
-                let (fs, path) = (sim.env().fs, Path::new(dir).join(name));
-                let _ = fs.remove(&path);
-                let mut copy = fs.create(&path, &CreateOptions::default()).unwrap();
-                copy.append(&bytes).unwrap();
-                copy.sync(SyncKind::Full).unwrap();
-            }
-        }
-        for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
-            if entry.name.starts_with("MANIFEST") || entry.name == "CURRENT" {
-                sim.env().fs.remove(&Path::new(DIR).join(entry.name)).unwrap();
-            }
-        }
+        put_twice(&sim, SPEED, &names(&sim.env(), SPEED), torn);
+        remove_manifest(&sim.env());
         let options = RepairOptions { options: with_bound(NO_BOUND), ..RepairOptions::default() };
         Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &options).unwrap();
         reads_back(&Db::open_in(sim.env(), "/new", apart(100)).unwrap(), &model);
