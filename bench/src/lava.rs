@@ -158,6 +158,8 @@ struct LavaEngine {
     settings: Vec<(String, String)>,
     /// The environment, if it is not the machine's, and the device below it.
     elsewhere: Option<(Env, PathBuf)>,
+    /// Its directory on a second disk.
+    beside: Option<PathBuf>,
 }
 
 impl LavaEngine {
@@ -180,6 +182,7 @@ impl LavaEngine {
             },
             settings: described(options),
             elsewhere: elsewhere.clone(),
+            beside: options.speed.clone(),
         };
         let names = db.family_names();
         let other = |number: u64| -> Result<LavaEngine> {
@@ -264,8 +267,8 @@ impl Engine for LavaEngine {
             Some((env, _)) => space::allocated_in(env, dir),
             None => space::allocated(dir),
         };
-        match self.settings.iter().find(|(name, dir)| name == "log_dir" && !dir.is_empty()) {
-            Some((_, beside)) => space::add_beside(space, Path::new(beside)),
+        match &self.beside {
+            Some(beside) => space::add_beside(space, beside),
             None => space,
         }
     }

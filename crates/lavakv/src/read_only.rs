@@ -11,7 +11,8 @@
 //! **Two lanes.** What a guest's lane carries ([`crate::records`]) is read without the guest. Somebody may write both lanes meanwhile, so
 //! the guest's is looked at before LavaKV's own is read, and if that has more, once more after it. A batch is appended to a lane only when all
 //! logged before it in the other is durable ([`crate::write::carry`]): what the first look found has all before it in LavaKV's lane, and
-//! what is in that has all before it in the second look. So up to the later of both ends nothing is missing, and nothing behind is shown.
+//! what is in that has all before it in the second look. So up to the later of both ends nothing is missing, and nothing behind is shown. That holds for groups that
+//! the manifest had when it was read: a group that either lane got meanwhile may have what comes before the end of the other, so then it is begun anew.
 //!
 //! **Damage.** A log or a manifest that is damaged keeps nobody from reading what is before the damage (unless
 //! `damaged_files` says so): the manifest is taken up to its last sound edit, the log up to its last sound page, and what
@@ -150,9 +151,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
-    let mut of_guest = then.store.log_chain(Lane::LOG);
-    let end_moved = end_moved || of_guest.any(|group| file_of(&now, group.ltn) != Some(group.file));
-    let end_moved = end_moved || lanes_grew(&then.store, &now.store);
+    let end_moved = end_moved || lanes_moved(&then.store, &now.store);
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
@@ -162,11 +161,12 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     Ok(engine)
 }
 
-/// True if a lane has a group now of which the state that was read knows nothing, where there are two: what it has may be before what the other lane showed.
-fn lanes_grew(then: &StoreState, now: &StoreState) -> bool {
-    let last = |state: &StoreState, lane| state.log_chain(lane).next_back().map(|group| group.ltn);
-    let grew = |lane| last(now, lane) != last(then, lane);
-    last(now, Lane::LOG).is_some() && (grew(Lane::FIRST) || grew(Lane::LOG))
+/// True if the lane of a guest is not what it was, or LavaKV's has got a group beside it. See the module.
+fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
+    let chain = |state, lane| StoreState::log_chain(state, lane).map(|group| (group.ltn, group.file));
+    let guest_moved = !chain(then, Lane::LOG).eq(chain(now, Lane::LOG));
+    let has_guest = chain(now, Lane::LOG).next().is_some();
+    guest_moved || (has_guest && chain(then, Lane::FIRST).next_back() != chain(now, Lane::FIRST).next_back())
 }
 
 /// Replays LavaKV's lane and what the lane of a guest carries. See the module.
