@@ -143,6 +143,9 @@ impl RecoveryArgs {
 
 /// Bytes of a key.
 const KEY_LEN: usize = 24;
+/// Keys of a call of those that look for them all afterwards, at most, and bytes of their values, about.
+const CHECKED_AT_ONCE: u64 = 256;
+const CHECKED_AT_ONCE_BYTES: u64 = 16 << 20;
 
 /// The keys and values of a run, and who writes which.
 struct Work<'a> {
@@ -203,17 +206,39 @@ impl<'a> Work<'a> {
         self.write(self.family(families, last), last, true, &mut Batch::default())
     }
 
-    /// Every key has its value.
+    /// Every key has its value. Many are asked for in one call: what was replayed may be in tables by then, and one read after another
+    /// takes minutes for some millions.
     fn check_all(&self, families: &[&dyn Engine]) -> Result<u64> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for index in 0..self.args.records() {
-            self.keys.write(index, &mut key);
-            let family = self.family(families, index / self.args.batch);
-            if !family.get(&key, &mut value)? || !Values::check(index, self.args.value_size, &value) {
-                return Err(format!("wrong answer: key {index} of {} is lost", self.args.records()).into());
+        let at_once = (CHECKED_AT_ONCE_BYTES / self.args.value_size.max(1)).clamp(1, CHECKED_AT_ONCE);
+        let family_of = |index: u64| (index / self.args.batch % self.args.families) as usize;
+        for (nth, family) in families.iter().enumerate() {
+            let mut indexes = (0..self.args.records()).filter(|index| family_of(*index) == nth).peekable();
+            while indexes.peek().is_some() {
+                let asked: Vec<u64> = indexes.by_ref().take(at_once as usize).collect();
+                self.check(*family, &asked)?;
             }
         }
         Ok(self.args.records())
+    }
+
+    /// These keys have their values.
+    fn check(&self, family: &dyn Engine, asked: &[u64]) -> Result<()> {
+        let key_of = |index: &u64| {
+            let mut key = Vec::new();
+            self.keys.write(*index, &mut key);
+            key
+        };
+        let keys: Vec<Vec<u8>> = asked.iter().map(key_of).collect();
+        let mut right = vec![false; asked.len()];
+        family.multi_get(&keys, &mut |nth, value| {
+            right[nth] = Values::check(asked[nth], self.args.value_size, value);
+        })?;
+        match asked.iter().zip(&right).find(|(_, right)| !**right) {
+            Some((index, _)) => {
+                Err(format!("wrong answer: key {index} of {} is lost", self.args.records()).into())
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod compare;
 mod figures;
 mod fjall3;
 mod logs;
+mod multi_get;
 mod pages;
 mod pairs;
 mod recovery;
@@ -83,6 +84,8 @@ enum Command {
     Pages(pages::PageCompareArgs),
     /// Alternating runs of several engines at a part of the rate that RocksDB sustains
     Tail(tail::TailCompareArgs),
+    /// Alternating runs of several engines that read many keys in one call
+    MultiGet(multi_get::MultiGetCompareArgs),
     /// Alternating runs of several engines that open what a killed process left in a long log
     Recovery(recovery::RecoveryCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
@@ -99,6 +102,9 @@ enum Command {
     /// One run of a comparison of latencies under load
     #[command(hide = true)]
     TailChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of calls with many keys
+    #[command(hide = true)]
+    MultiGetChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
     /// One run of a comparison of recoveries
     #[command(hide = true)]
     RecoveryChild { engine: recovery::RecoveryEngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -129,12 +135,14 @@ fn main() -> ExitCode {
         Command::Log(args) => logs::compare(&args),
         Command::Pages(args) => pages::compare(&args),
         Command::Tail(args) => tail::compare(&args),
+        Command::MultiGet(args) => multi_get::compare(&args),
         Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
         Command::LogChild { engine, dir, out, args } => logs::child(engine, &dir, &out, &args),
         Command::PagesChild { engine, dir, out, args } => pages::child(engine, &dir, &out, &args),
         Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
+        Command::MultiGetChild { engine, dir, out, args } => multi_get::child(engine, &dir, &out, &args),
         Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
         Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),
     };
@@ -186,6 +194,7 @@ mod tests {
             "peers tail tail --pairs 2 --load 20,80",
             "peers log --pairs 2",
             "peers pages --pairs 2",
+            "peers multi-get multi-get --pairs 2",
             "peers recovery --pairs 2 --log-size 4000000000",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");

@@ -352,6 +352,24 @@ impl Engine for RocksEngine {
         Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
     }
 
+    fn multi_get(&self, keys: &[Vec<u8>], visit: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_async_io(true);
+        let default = || {
+            let name = rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
+            self.shared.db.cf_handle(name).ok_or("there is no default column family")
+        };
+        let family = self.other()?.map_or_else(default, Ok)?;
+        for (nth, found) in
+            self.shared.db.batched_multi_get_cf_opt(family, keys, false, &options).into_iter().enumerate()
+        {
+            if let Some(value) = found? {
+                visit(nth, &value);
+            }
+        }
+        Ok(())
+    }
+
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
         let mut entries = match self.other()? {
             None => self.shared.db.raw_iterator_opt(ReadOptions::default()),
