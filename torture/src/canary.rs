@@ -3,7 +3,7 @@
 //! A campaign that never fails shows little until it has been seen to fail. Each canary is one realistic slip of one line,
 //! compiled into the campaigns' build of the engine and switched on by name in a process of its own ([`base::canary`]).
 //! That process runs the row that [`table::canaries`] names for it, first from the seed that caught the bug when it was
-//! entered, then, if that seed catches nothing any more, from the beginning at the counts of the profile `ci`; it stops at
+//! entered, then, if that seed catches nothing any more, from the beginning at the counts of the profile `soak`; it stops at
 //! its first finding. A bug that no row can see is caught by a unit test, which is built first, so that what fails is the
 //! test and not the compiler.
 //!
@@ -105,7 +105,7 @@ fn catch(canary: &Canary, cli: &Cli) -> Result<String, String> {
                 }
             }
             let first = cli.seed.unwrap_or(1).to_string();
-            let args = ["--seed", &first, "--profile", "ci", "--until-failure"];
+            let args = ["--seed", &first, "--profile", "soak", "--until-failure"];
             judge_row(row, &run_row(canary, cli, row, &args, ROW_SECONDS_MAX))
         }
         Catcher::Test { package, target, name } => catch_by_test(canary, package, target, name),
