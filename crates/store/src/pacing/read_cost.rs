@@ -21,7 +21,8 @@
 //! each length for itself: what is known of long reads stays known while only short ones are made.
 //!
 //! Reads touch counters, which are estimates: of two threads at the same moment one burst may be taken for another. What is learnt is under a lock that
-//! the end of a burst takes, and of these there is one at a time.
+//! the end of a burst takes, and of these there is one at a time. A thread that reads alone makes a burst of each read, so an end adds to sums and no
+//! more: what follows from them is derived at every [`DERIVED_EVERY`]th. Where nobody is to go by it, nothing is counted.
 
 use base::sync::model::{Mutex, lock};
 use base::sync::rank;
@@ -47,6 +48,8 @@ const SPREAD: u64 = 3;
 /// Where the next longer kind of reads begins.
 const LENGTHS: [u64; 3] = [8 << 10, 32 << 10, 128 << 10];
 const KINDS: usize = LENGTHS.len() + 1;
+/// What is told is derived anew after so many bursts. Threads that loom interleaves make two.
+const DERIVED_EVERY: u64 = if cfg!(loom) { 1 } else { 16 };
 /// A burst that something else began in the middle of.
 const NONE: u64 = u64::MAX;
 /// No gap is given.
@@ -127,6 +130,8 @@ impl Slope {
 struct Learnt {
     alone: [Sums; KINDS],
     many: [Sums; KINDS],
+    /// Bursts since the report was derived.
+    underived: u64,
 }
 
 impl Learnt {
@@ -191,9 +196,9 @@ pub struct ReadCost {
     first: AtomicU64,
     since_ns: AtomicU64,
     bytes: AtomicU64,
-    /// What bursts came to.
+    /// What bursts came to. It guards what is told as well: derived and told under it, so that the last that is told is the last that was derived.
     learnt: Mutex<Learnt, rank::ReadCost>,
-    /// What is known, 0 for what is not.
+    /// What was known when it was derived, 0 for what was not.
     gap_bytes: AtomicU64,
     window_bytes: AtomicU64,
     /// The gap that was given.
@@ -222,13 +227,16 @@ impl ReadCost {
         self.given.store(bytes, Relaxed);
     }
 
-    /// From now on nothing is told of what is measured.
+    /// From now on nothing is measured, and nothing told of what was.
     pub fn switch_off(&self) {
         self.is_off.store(true, Relaxed);
     }
 
     /// So many reads begin, together.
     pub fn begins(&self, now_ns: u64, reads: u64, bytes: u64) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
         let before = self.begun.fetch_add(reads, Relaxed);
         let ended = self.ended.load(Relaxed);
         if before == ended {
@@ -244,6 +252,9 @@ impl ReadCost {
 
     /// So many have ended.
     pub fn ends(&self, now_ns: u64, reads: u64) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
         let ended = self.ended.fetch_add(reads, Relaxed) + reads;
         let first = self.first.load(Relaxed);
         if ended != self.begun.load(Relaxed) || first >= ended {
@@ -254,13 +265,15 @@ impl ReadCost {
     }
 
     fn learn(&self, reads: u64, bytes: u64, ns: u64) {
-        let report = {
-            let mut learnt = lock(&self.learnt);
-            learnt.add(reads, bytes, ns);
-            learnt.report()
-        };
-        self.gap_bytes.store(report.gap_bytes, Relaxed);
-        self.window_bytes.store(report.window_bytes, Relaxed);
+        let mut learnt = lock(&self.learnt);
+        learnt.add(reads, bytes, ns);
+        learnt.underived += 1;
+        if learnt.underived >= DERIVED_EVERY {
+            learnt.underived = 0;
+            let report = learnt.report();
+            self.gap_bytes.store(report.gap_bytes, Relaxed);
+            self.window_bytes.store(report.window_bytes, Relaxed);
+        }
     }
 
     /// What whoever reads may go by.
@@ -312,6 +325,32 @@ mod loom_tests {
             cost.begins(30, 1, 100);
             cost.ends(40, 1);
             assert_eq!(made(&lock(&cost.learnt)), before + 1);
+        });
+    }
+
+    /// Two bursts end, one after the other: what is told when both threads are gone is what follows from both.
+    #[test]
+    fn loom_what_is_told_is_what_was_derived_last() {
+        check(3, || {
+            let cost = Arc::new(ReadCost::new());
+            {
+                let mut learnt = lock(&cost.learnt);
+                learnt.alone[0] = Sums { bursts: 16, reads: 16, bytes: 16 * 4096, ns: 16 * 80_000 };
+                learnt.many[0] = Sums { bursts: 10, reads: 100, bytes: 100 * 1000, ns: 1_000_000 };
+                learnt.many[2] = Sums { bursts: 10, reads: 100, bytes: 100 * 60_000, ns: 10_000_000 };
+            }
+            let other = {
+                let cost = cost.clone();
+                thread::spawn(move || cost.learn(1, 4096, 500_000))
+            };
+            cost.learn(1, 4096, 100);
+            other.join().unwrap();
+            let derived = lock(&cost.learnt).report();
+            let known = |bytes| Some(bytes).filter(|n| *n > 0);
+            let told =
+                ReadCosts { gap_bytes: known(derived.gap_bytes), window_bytes: known(derived.window_bytes) };
+            assert!(told.window_bytes.is_some(), "{derived:?}");
+            assert_eq!(cost.get(), told);
         });
     }
 }

@@ -163,3 +163,34 @@ fn what_is_given_goes_before_what_is_measured() {
     cost.switch_off();
     assert_eq!(cost.get(), ReadCosts { gap_bytes: Some(0), window_bytes: None });
 }
+
+/// A burst adds to sums; what follows from them is told after every sixteenth.
+#[test]
+fn what_is_told_is_derived_once_in_sixteen_bursts() {
+    let cost = learnt(FLASH, &[4096], &[1000, 60_000]);
+    let mut now_ns = 1 << 50;
+    let mut told = vec![cost.get()];
+    for _ in 0..64 {
+        cost.begins(now_ns, 1, 4096);
+        now_ns += 300_000;
+        cost.ends(now_ns, 1);
+        told.push(cost.get());
+    }
+    let changes: Vec<usize> = (1..told.len()).filter(|i| told[*i] != told[i - 1]).collect();
+    assert_eq!(changes.len(), 4, "{changes:?}");
+    assert!(changes.windows(2).all(|two| two[1] - two[0] == 16), "{changes:?}");
+}
+
+#[test]
+fn nothing_is_counted_where_nobody_is_to_go_by_it() {
+    let cost = ReadCost::new();
+    cost.switch_off();
+    for i in 0..1000 {
+        cost.begins(i * 10, 1 + i % 9, 4096);
+        cost.ends(i * 10 + 5, 1 + i % 9);
+    }
+    let counted = |of: &AtomicU64| of.load(Relaxed);
+    assert_eq!((counted(&cost.begun), counted(&cost.ended), counted(&cost.bytes)), (0, 0, 0));
+    let learnt = lock(&cost.learnt);
+    assert!(learnt.alone.iter().chain(&learnt.many).all(|sums| sums.reads == 0));
+}
