@@ -66,7 +66,7 @@ fn free_for_moves(disks: &Disks) -> u64 {
 }
 
 /// Bytes that are free on the speed disk. One that does not say what it has is about to say worse.
-fn free_bytes(disks: &Disks) -> u64 {
+pub(super) fn free_bytes(disks: &Disks) -> u64 {
     disks.speed.space(&disks.speed_dir).map_or(0, |space| space.available)
 }
 

@@ -9,15 +9,14 @@
 //! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`), and goes to the directory by
 //! the collection that it survives: where half of the bound is taken, since up to that what lasts is as welcome. A quarter of the bound is left to hot files.
 //!
-//! What is there is not counted along the way: the directory of the disk is listed before each file is begun, with files of jobs under way and
-//! those that readers still hold. The manifest says of each file where it is, and nothing moves it.
+//! What is there the meter of the volume knows ([`store::volumes::Meter`]), with what files of jobs under way have reserved and what
+//! readers still hold: nothing is listed, however many files there are. The manifest says of each file where it is, and nothing moves it.
 //!
 //! A disk may refuse what it has told room for: a quota, or somebody else who writes there. Then the job fails that met it, and for a
 //! while nothing is made there ([`super::speed_tables`]).
 
 use super::{Tree, disk};
 use crate::context::options::Options;
-use store::speed::SpeedSpace;
 use store::volumes::Volume;
 use version::VsstClass;
 
@@ -69,9 +68,11 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> boo
     if tree.speed.is_refusing(context.now_ns()) {
         return false;
     }
-    // A disk that does not say what it has is about to say worse.
-    let Ok(Some(space)) = SpeedSpace::of(&context.env, &context.dir) else { return false };
+    let Some(disks) = context.env.fs.disks(&context.dir) else { return false };
+    let value_bytes = context.volumes.directory().meter.speed_value_bytes();
+    if value_bytes.saturating_add(expected_len) > bound {
+        return false;
+    }
     let table_bytes = if options.speed_levels > 0 { table_bytes } else { 0 };
-    let wanted = disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len);
-    space.available_bytes >= wanted && space.value_bytes.saturating_add(expected_len) <= bound
+    disk::free_bytes(&disks) >= disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len)
 }

@@ -184,6 +184,25 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     reads_back(&db, &model);
 }
 
+/// Where a file of values is to be is known without a look at those that are there: each would be a call for each of them.
+#[test]
+fn nothing_is_listed_before_a_file_of_values_is_made() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, fast, mut model) = (SimEnv::new(31), SimEnv::new(32), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let fresh = Options { speed: None, speed_values_fresh: true, ..with_bound(80 << 10) };
+    let db = Db::open_in(env, DIR, fresh).unwrap();
+    let lists = || fast.count_ops(Some(OpKind::List), "");
+    let before = lists();
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    churn(&db, &mut model, (33, KEYS * 2), |_| {});
+    let stats = db.stats();
+    assert!(stats.speed_values > 5 && stats.speed_values_elsewhere > 5, "{stats:?}");
+    assert_eq!(lists(), before);
+}
+
 /// What is overwritten before its file is collected is never written to the directory.
 #[test]
 fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {

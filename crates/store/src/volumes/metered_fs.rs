@@ -7,7 +7,8 @@
 //!
 //! A file that is being appended to counts with its whole pages, what still lies in its write buffer included, or with
 //! the length reserved for it, if that is more. Once it is closed it counts with its pages. So the sum is never less than
-//! what the directory occupies, and equal to it while nobody appends. (What a file system adds for its own use, such as
+//! what the directory occupies, and equal to it while nobody appends. Files of values on a second disk have a sum of their own, since they have
+//! a share of it that is asked for before each is made. (What a file system adds for its own use, such as
 //! blocks that map a fragmented file, is corrected when the directory is listed ([`Meter::correct`]).)
 //!
 //! **The ceiling.** Where the store has a limit, a file of data or log that would lift the sum above the ceiling is
@@ -35,6 +36,8 @@ pub struct Meter {
     files: Mutex<Files, rank::Meter>,
     /// The sum of `files`, and of what is being made.
     used_bytes: AtomicU64,
+    /// The sum of those of `files` that are values on the second disk. Changed under the lock of `files`.
+    speed_value_bytes: AtomicU64,
     /// `u64::MAX`: none.
     ceiling_bytes: AtomicU64,
     refusals: AtomicU64,
@@ -53,6 +56,8 @@ struct FileUse {
     bytes: u64,
     /// Its length, once nobody appends to it.
     len: Option<u64>,
+    /// It holds values, and lies on the second disk.
+    is_speed_values: bool,
 }
 
 impl Meter {
@@ -62,6 +67,7 @@ impl Meter {
             dir: dir.to_owned(),
             files: Mutex::default(),
             used_bytes: AtomicU64::new(0),
+            speed_value_bytes: AtomicU64::new(0),
             ceiling_bytes: AtomicU64::new(u64::MAX),
             refusals: AtomicU64::new(0),
         }
@@ -70,6 +76,11 @@ impl Meter {
     /// Bytes that all files occupy.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Acquire)
+    }
+
+    /// Bytes that files of values occupy on the second disk, or have reserved there.
+    pub fn speed_value_bytes(&self) -> u64 {
+        self.speed_value_bytes.load(Ordering::Acquire)
     }
 
     /// How often the ceiling refused something.
@@ -128,6 +139,15 @@ impl Meter {
     fn change(&self, file: &mut FileUse, bytes: u64) {
         self.used_bytes.fetch_add(bytes, Ordering::AcqRel);
         self.used_bytes.fetch_sub(file.bytes, Ordering::AcqRel);
+        self.change_counted(file, bytes);
+    }
+
+    /// The same, of a file whose bytes are in the sum of all already.
+    fn change_counted(&self, file: &mut FileUse, bytes: u64) {
+        if file.is_speed_values {
+            self.speed_value_bytes.fetch_add(bytes, Ordering::AcqRel);
+            self.speed_value_bytes.fetch_sub(file.bytes, Ordering::AcqRel);
+        }
         file.bytes = bytes;
     }
 
@@ -181,10 +201,12 @@ impl Meter {
         let Some(name) = self.name(from) else { return };
         let mut files = lock(&self.files);
         let Some(mut file) = files.by_name.remove(name) else { return };
-        match self.name(to) {
-            Some(name) => drop(files.by_name.insert(name.to_owned(), file)),
-            None => self.change(&mut file, 0),
-        }
+        let Some(name) = self.name(to) else { return self.change(&mut file, 0) };
+        let bytes = file.bytes;
+        self.change_counted(&mut file, 0);
+        file.is_speed_values = is_speed_values(name);
+        self.change_counted(&mut file, bytes);
+        files.by_name.insert(name.to_owned(), file);
     }
 }
 
@@ -197,7 +219,8 @@ impl Files {
     /// A file takes a name, and counts.
     fn insert(&mut self, meter: &Meter, name: &str, bytes: u64, len: Option<u64>) {
         self.next_id += 1;
-        let mut file = FileUse { id: self.next_id, bytes: 0, len };
+        let is_speed_values = is_speed_values(name);
+        let mut file = FileUse { id: self.next_id, bytes: 0, len, is_speed_values };
         meter.change(&mut file, bytes);
         if let Some(mut former) = self.by_name.insert(name.to_owned(), file) {
             meter.change(&mut former, 0);
@@ -220,6 +243,11 @@ fn is_bounded(name: &str) -> bool {
     let is_bounded =
         |kind: FileKind| kind.data().is_some() || matches!(kind, Log(_) | Room(_) | Tail(_) | Engine { .. });
     names::parse(name).is_none_or(is_bounded)
+}
+
+/// True for files of values that lie on the second disk.
+fn is_speed_values(name: &str) -> bool {
+    names::parse(name).is_some_and(|kind| matches!(kind, FileKind::SpeedVsst(_)))
 }
 
 /// The bytes of `len` in whole pages.
@@ -364,7 +392,7 @@ impl MeteredFile {
         self.counted = wanted;
         let mut there = false;
         self.meter.with(&self.path, self.id, |file| {
-            file.bytes += more;
+            self.meter.change_counted(file, file.bytes + more);
             there = true;
         });
         if !there {

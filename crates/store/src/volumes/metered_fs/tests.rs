@@ -87,3 +87,47 @@ fn the_ceiling_refuses_data_log_and_strangers_and_nothing_else() {
     fs.remove(&path(&names::vsst(1))).unwrap();
     fs.create_in_place(&path(&names::log(2)), 4096, Access::Direct).unwrap();
 }
+
+/// The sum of the files of values on the second disk is what their names say, whatever becomes of them.
+#[test]
+fn values_on_the_second_disk_have_a_sum_of_their_own() {
+    let (_sim, fs) = metered();
+    let path = |kind: FileKind| Path::new("/store").join(kind.to_string());
+    let listed = || -> u64 {
+        let all = fs.list(Path::new("/store")).unwrap().into_iter();
+        all.filter(|e| e.name.ends_with(".vsst-1")).map(|e| e.allocated).sum()
+    };
+    let options = CreateOptions { expected_len: 20_000, ..CreateOptions::default() };
+    let mut file = fs.create(&path(FileKind::SpeedVsst(1)), &options).unwrap();
+    assert_eq!(fs.meter.speed_value_bytes(), 20_480, "what is reserved counts");
+    file.append(&[1; 30_000]).unwrap();
+    assert_eq!(fs.meter.speed_value_bytes(), 32_768);
+    file.reserve(50_000).unwrap();
+    assert_eq!(fs.meter.speed_value_bytes(), 53_248);
+    file.sync(SyncKind::Full).unwrap();
+    drop(file);
+    assert_eq!(fs.meter.speed_value_bytes(), listed());
+    for other in [FileKind::Vsst(2), FileKind::SpeedKsst(3), FileKind::Ksst(4), FileKind::Log(5)] {
+        let mut file = fs.create(&path(other), &options).unwrap();
+        file.append(&[1; 9000]).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+    }
+    assert_eq!(fs.meter.speed_value_bytes(), listed());
+    fs.rename(&path(FileKind::Vsst(2)), &path(FileKind::SpeedVsst(2))).unwrap();
+    assert!(listed() > 32_768);
+    assert_eq!(fs.meter.speed_value_bytes(), listed());
+    fs.rename(&path(FileKind::SpeedVsst(1)), &path(FileKind::Vsst(1))).unwrap();
+    assert_eq!(fs.meter.speed_value_bytes(), listed());
+    fs.rename(&path(FileKind::SpeedKsst(3)), &path(FileKind::SpeedVsst(2))).unwrap();
+    assert_eq!(fs.meter.speed_value_bytes(), listed());
+    // Whoever opens the store begins with what is there.
+    let meter = Meter::new(Path::new("/store"));
+    meter.take_over(&fs.list(Path::new("/store")).unwrap());
+    assert_eq!(meter.speed_value_bytes(), listed());
+    fs.remove(&path(FileKind::SpeedVsst(2))).unwrap();
+    assert_eq!((fs.meter.speed_value_bytes(), listed()), (0, 0));
+    assert_eq!(
+        fs.meter.used_bytes(),
+        fs.list(Path::new("/store")).unwrap().iter().map(|e| e.allocated).sum()
+    );
+}
