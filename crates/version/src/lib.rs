@@ -2,6 +2,7 @@
 //!
 //! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
+//! * [`placed`]: how many tables of a level lie on which of two disks.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
 //! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and refuses contradictions.
 //! * [`manifest`]: all that in the manifest of a store ([`store::manifest`]: the file, group commit, roll, recovery), beside
@@ -17,6 +18,7 @@ mod arbitrary;
 pub mod edit;
 pub mod manifest;
 pub mod meta;
+pub mod placed;
 pub mod state;
 pub mod version;
 pub mod witness;

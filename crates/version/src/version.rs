@@ -10,6 +10,7 @@
 //! files behind the names and never rewrites a reference.
 
 use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
+use crate::placed::Placed;
 use base::SeqNo;
 use base::key;
 use base::limits::LEVELS_MAX;
@@ -44,6 +45,8 @@ pub struct LevelSums {
     pub references: u128,
     /// Bytes of the records that are referenced.
     pub stored_bytes: u128,
+    /// How many are on which disk.
+    pub placed: Placed,
 }
 
 impl LevelSums {
@@ -56,10 +59,16 @@ impl LevelSums {
             hidden_bytes: file.hidden_bytes.into(),
             references: sum(|d| d.count),
             stored_bytes: sum(|d| d.stored_bytes),
+            placed: Placed::of(file),
         }
     }
 
-    fn changed(self, other: &LevelSums, by: fn(u128, u128) -> u128) -> LevelSums {
+    fn changed(
+        self,
+        other: &LevelSums,
+        by: fn(u128, u128) -> u128,
+        counted: fn(u64, u64) -> u64,
+    ) -> LevelSums {
         LevelSums {
             bytes: by(self.bytes, other.bytes),
             compensated_bytes: by(self.compensated_bytes, other.compensated_bytes),
@@ -67,15 +76,16 @@ impl LevelSums {
             hidden_bytes: by(self.hidden_bytes, other.hidden_bytes),
             references: by(self.references, other.references),
             stored_bytes: by(self.stored_bytes, other.stored_bytes),
+            placed: self.placed.changed(&other.placed, counted),
         }
     }
 
     fn with(self, files: &[Arc<FileMeta>]) -> LevelSums {
-        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a + b))
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a + b, |a, b| a + b))
     }
 
     fn without(self, files: &[Arc<FileMeta>]) -> LevelSums {
-        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a - b))
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a - b, |a, b| a - b))
     }
 }
 

@@ -1,27 +1,38 @@
 //! Which tables change their disk, where placement moves: those that are not where the pointer says that they belong.
 //!
-//! What is seen of the disks ([`super::placement`]) is taken once in a while, under no lock, with a few tables that would have to move; what is decided from it is
-//! decided under the lock of what is in progress. Tables go down first. They follow the pointer once it has stayed where it is for a while, so that none goes to and fro with it,
+//! What is seen of the disks ([`super::placement`]) is taken once in a while, under no lock, and so are a few tables that have to move, from levels whose sums say
+//! that they have some ([`version::placed`]); what is decided from it is decided under the lock of what is in progress. Tables go down first. They follow the pointer once it has stayed where it is for a while, so that none goes to and fro with it,
 //! but for want of room: that is not waited for. Up goes what finds room beside what the log needs. Each is copied by a job
 //! (`work::jobs::moves`), one at a time, for which nobody waits.
 
 use super::facts::Facts;
-use super::placement::Wanted;
+use super::placement::{Wanted, Ways};
 use crate::tree::family::Family;
-use crate::tree::speed_tables::home;
+use crate::tree::speed_tables::{self, home};
 use std::sync::Arc;
+use store::volumes::Volume;
+use version::placed::Misplaced;
 use version::{FamilyId, FileMeta, Version};
 
 /// So many tables are noted at one look.
 pub(crate) const NOTED_MAX: usize = 32;
 
-/// The tables of a version that are not where they belong: those that are to go down, and those that are to go up.
-pub(crate) fn misplaced(version: &Version, family: FamilyId, pointer: u32) -> impl Iterator<Item = Wanted> {
-    let levels = version.levels.iter().enumerate();
+/// The tables of a version that are not where they belong and may go there. Levels of which the sums say that there are none are not looked at.
+pub(crate) fn misplaced(
+    version: &Version,
+    family: FamilyId,
+    pointer: u32,
+    ways: Ways,
+) -> impl Iterator<Item = Wanted> {
+    let levels = version.levels.iter().enumerate().filter(move |(level, files)| {
+        let Misplaced { to_go_up, to_go_down } = speed_tables::misplaced(pointer, *level, files.sums());
+        (ways.up && to_go_up > 0) || (ways.down && to_go_down > 0)
+    });
     let all = levels.flat_map(|(level, files)| files.iter().map(move |file| (level, file)));
     all.filter_map(move |(level, file)| {
         let (number, to) = (file.number, home(pointer, level, file.number));
-        (file.volume != to).then_some(Wanted { family, level, number, to })
+        let may_go = if to == Volume::SPEED { ways.up } else { ways.down };
+        (file.volume != to && may_go).then_some(Wanted { family, level, number, to })
     })
 }
 
@@ -40,4 +51,39 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
             && facts.would_grant(file.len);
         is_free.then(|| (family.family.clone(), file.clone(), *wanted))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::speed_tables::LEVEL;
+
+    #[test]
+    fn what_the_sums_leave_out_is_what_a_walk_does_not_find() {
+        let on = |number: u64| if number.is_multiple_of(3) { Volume::SPEED } else { Volume::DIRECTORY };
+        let table = |number| Arc::new(FileMeta { number, volume: on(number), ..FileMeta::default() });
+        let whole = |number, volume| Arc::new(FileMeta { number, volume, ..FileMeta::default() });
+        let levels = vec![
+            (1..20).map(|number| whole(number, Volume::SPEED)).collect(),
+            (20..200).map(table).collect(),
+            Vec::new(),
+            (200..400).map(|number| whole(number, Volume::DIRECTORY)).collect(),
+        ];
+        let version = Version::with_files(7, levels);
+        for pointer in (0..=5 * LEVEL).step_by(125) {
+            for (down, up) in [(false, false), (true, false), (false, true), (true, true)] {
+                let found: Vec<Wanted> = misplaced(&version, 7, pointer, Ways { down, up }).collect();
+                let mut walked = Vec::new();
+                for (level, files) in version.levels.iter().enumerate() {
+                    for file in files {
+                        let to = home(pointer, level, file.number);
+                        if file.volume != to && (if to == Volume::SPEED { up } else { down }) {
+                            walked.push(Wanted { family: 7, level, number: file.number, to });
+                        }
+                    }
+                }
+                assert_eq!(found, walked, "{pointer} {down} {up}");
+            }
+        }
+    }
 }

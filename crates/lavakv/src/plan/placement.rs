@@ -18,6 +18,13 @@ pub(crate) struct Wanted {
     pub to: Volume,
 }
 
+/// Which ways tables may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ways {
+    pub down: bool,
+    pub up: bool,
+}
+
 /// What was seen of the disks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -27,8 +34,6 @@ pub(crate) struct Seen {
     pub room: Room,
     pub most: u32,
     pub filled: u32,
-    /// Tables that are not where they belong, as the pointer was then.
-    pub misplaced: Vec<Wanted>,
 }
 
 /// What is known of moving placement.
@@ -36,22 +41,30 @@ pub(crate) struct Seen {
 pub(crate) struct Moving {
     pointer: Pointer,
     loads: [DiskLoad; 2],
+    ways: Ways,
     wanted: Vec<Wanted>,
 }
 
 impl Moving {
     /// Takes in what was seen. Why the pointer has moved, if it has.
     pub fn see(&mut self, seen: Seen) -> Option<SpeedMove> {
-        let Seen { now_ns, loads, room, most, filled, misplaced } = seen;
+        let Seen { now_ns, loads, room, most, filled } = seen;
         let [speed, capacity] = [loads[0].since(&self.loads[0]), loads[1].since(&self.loads[1])];
         self.loads = loads;
         let why = self.pointer.see(&Window { now_ns, speed, capacity, room, most, filled });
-        let may_go = |wanted: &Wanted| match wanted.to {
-            Volume::SPEED => room == Room::Plenty && self.pointer.is_settled(),
-            _ => room == Room::Short || self.pointer.is_settled(),
-        };
-        self.wanted = misplaced.into_iter().filter(|wanted| may_go(wanted)).collect();
+        let is_settled = self.pointer.is_settled();
+        self.ways = Ways { down: room == Room::Short || is_settled, up: room == Room::Plenty && is_settled };
         why
+    }
+
+    /// Which ways tables may go since then.
+    pub fn ways(&self) -> Ways {
+        self.ways
+    }
+
+    /// These tables are not where they belong, and may go there.
+    pub fn note(&mut self, wanted: Vec<Wanted>) {
+        self.wanted = wanted;
     }
 
     /// Levels on the speed disk, in thousandths.

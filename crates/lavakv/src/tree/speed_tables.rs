@@ -7,6 +7,8 @@ use crate::context::options::Options;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use store::volumes::Volume;
+use version::LevelSums;
+use version::placed::{Misplaced, PLACES, spread};
 
 /// The room on the speed disk beside what the log needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,15 +26,19 @@ pub(crate) enum Room {
 pub(crate) const REFUSED_NS: u64 = 10_000_000_000;
 
 /// A whole level, as the pointer counts.
-pub(crate) const LEVEL: u32 = 1000;
+pub(crate) const LEVEL: u32 = PLACES;
 
 /// True if a table of this level and number belongs on the speed disk. What belongs there at one place of the pointer does so at any higher one.
 pub(crate) fn belongs(pointer: u32, level: usize, number: u64) -> bool {
     let below = u32::try_from(level).unwrap_or(u32::MAX).saturating_mul(LEVEL);
     let part = pointer.saturating_sub(below);
-    // Numbers that follow each other are spread evenly over the thousandths.
-    let spread = ((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * u64::from(LEVEL)) >> 32;
-    part >= LEVEL || spread < u64::from(part)
+    part >= LEVEL || spread(number) < part
+}
+
+/// Tables of a level, whose sums these are, that are not where they belong: how many at most.
+pub(crate) fn misplaced(pointer: u32, level: usize, sums: &LevelSums) -> Misplaced {
+    let below = u32::try_from(level).unwrap_or(u32::MAX).saturating_mul(LEVEL);
+    sums.placed.misplaced(pointer.saturating_sub(below).min(LEVEL))
 }
 
 /// Where a table belongs.

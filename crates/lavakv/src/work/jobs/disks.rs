@@ -1,9 +1,9 @@
-//! What is seen of two disks where placement moves, once in a while, under no lock.
+//! What is seen of two disks where placement moves, once in a while, under no lock; and which tables have to follow, from what levels know of themselves.
 
 use super::Jobs;
 use crate::context::event::Event;
 use crate::plan::moves::{self, NOTED_MAX};
-use crate::plan::placement::Seen;
+use crate::plan::placement::{Seen, Wanted, Ways};
 use crate::tree::disk;
 use crate::tree::speed_tables::LEVEL;
 use base::sync::lock;
@@ -11,16 +11,31 @@ use base::sync::lock;
 /// Looks if it is time, takes in what is seen, and tells if the pointer has moved.
 pub(super) fn see(jobs: &Jobs) {
     let Some(seen) = look(jobs) else { return };
-    let (why, milli) = {
+    let (why, milli, ways) = {
         let moving = &mut lock(&jobs.in_progress).learned.moving;
         let why = moving.see(seen);
         jobs.tree.speed.set_pointer(&jobs.context, moving.pointer());
-        (why, moving.pointer())
+        (why, moving.pointer(), moving.ways())
     };
+    let wanted = misplaced(jobs, milli, ways);
+    lock(&jobs.in_progress).learned.moving.note(wanted);
     if let Some(why) = why {
         jobs.context.stats.speed_pointer_moves.add(1);
         jobs.context.tell(&Event::SpeedLevels { milli, why });
     }
+}
+
+/// Some of the tables that are not where the pointer says, and may go there.
+fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for family in jobs.tree.all_families() {
+        let version = family.read_state().version.clone();
+        let left = NOTED_MAX.saturating_sub(wanted.len());
+        wanted.extend(moves::misplaced(&version, family.id, pointer, ways).take(left));
+    }
+    // What goes down makes room for what goes up.
+    wanted.sort_by_key(|wanted| (wanted.to, wanted.level));
+    wanted
 }
 
 /// What is seen, if it is time to look.
@@ -32,21 +47,16 @@ fn look(jobs: &Jobs) -> Option<Seen> {
     }
     let speed = context.pace().of_speed_disk()?;
     let loads = [speed.load(), context.pace().load()];
-    let pointer = tree.speed.pointer(options);
-    let (mut filled, mut misplaced, mut table_bytes) = (1u32, Vec::new(), 0);
+    let (mut filled, mut table_bytes) = (1u32, 0);
     for family in tree.all_families() {
         let version = family.read_state().version.clone();
         table_bytes = table_bytes.max(family.options().file_bytes);
         for (level, files) in version.levels.iter().enumerate() {
             filled |= u32::from(!files.is_empty()) << level.min(31);
         }
-        let left = NOTED_MAX.saturating_sub(misplaced.len());
-        misplaced.extend(moves::misplaced(&version, family.id, pointer).take(left));
     }
     let levels = options.speed_levels.min((u32::BITS - filled.leading_zeros()) as usize);
     let most = u32::try_from(levels).unwrap_or(u32::MAX).saturating_mul(LEVEL);
-    // What goes down makes room for what goes up.
-    misplaced.sort_by_key(|wanted| (wanted.to, wanted.level));
     let room = disk::room(tree, table_bytes)?;
-    Some(Seen { now_ns, loads, room, most, filled, misplaced })
+    Some(Seen { now_ns, loads, room, most, filled })
 }
