@@ -3,9 +3,13 @@
 //! What a scan reads next is often spread over many files, a record in each. A batch for each file would leave the
 //! device with one request at a time, so the reads of all files go to it together where the files belong to the
 //! machine's own file system; others read file by file.
+//!
+//! Each read is paced by who paces its file: of a store on two disks each has its own pace, and what is read on one says nothing of the other. Reads of
+//! the foreground go to both disks together all the same, and each pace is told how many of them are its own. Those that wait for their turn do
+//! so disk by disk.
 
 use crate::kernel::KernelReadFile;
-use crate::{FileRead, ReadFile, ReadRequest};
+use crate::{FileRead, ReadFile, ReadPace, ReadRequest};
 use base::Result;
 use std::any::Any;
 use std::sync::Arc;
@@ -16,11 +20,58 @@ use std::sync::Arc;
 /// # Errors
 /// The first one met; all buffers are then unspecified.
 pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
-    let first = reads.first().map(|read| read.file);
-    match first.and_then(|file| file.paced()) {
-        Some(paced) => paced.pace.read_files(reads, &|some| read_now(some)),
+    let first = reads.first().and_then(|read| pace_of(read.file));
+    if !reads.iter().all(|read| is_same(pace_of(read.file), first)) {
+        return read_by_pace(reads);
+    }
+    match first {
+        Some(pace) => pace.read_files(reads, &|some| read_now(some)),
         None => read_now(reads),
     }
+}
+
+fn pace_of(file: &Arc<dyn ReadFile>) -> Option<&dyn ReadPace> {
+    file.paced().map(|paced| paced.pace)
+}
+
+fn is_same(a: Option<&dyn ReadPace>, b: Option<&dyn ReadPace>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => std::ptr::addr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// Those that have a pace together, and those that have none.
+struct Paced<'a, 'b> {
+    pace: Option<&'a dyn ReadPace>,
+    reads: Vec<FileRead<'b>>,
+}
+
+/// Reads of files that are paced by different ones, or by nobody.
+fn read_by_pace(reads: &mut [FileRead<'_>]) -> Result<()> {
+    let mut groups: Vec<Paced<'_, '_>> = Vec::new();
+    for read in reads.iter_mut() {
+        let FileRead { file, offset, .. } = *read;
+        let (pace, read) = (pace_of(file), FileRead { file, offset, buf: &mut *read.buf });
+        match groups.iter_mut().find(|group| is_same(group.pace, pace)) {
+            Some(group) => group.reads.push(read),
+            None => groups.push(Paced { pace, reads: vec![read] }),
+        }
+    }
+    let paced = || groups.iter().filter_map(|group| Some((group.pace?, group.reads.len())));
+    let joined = paced().take_while(|(pace, count)| pace.joins(*count)).count();
+    if joined < paced().count() {
+        paced().take(joined).for_each(|(pace, count)| pace.leaves(count));
+        return groups.iter_mut().try_for_each(|group| match group.pace {
+            Some(pace) => pace.read_files(&mut group.reads, &|some| read_now(some)),
+            None => read_now(&mut group.reads),
+        });
+    }
+    let left: Vec<_> = paced().collect();
+    let mut all: Vec<_> = groups.into_iter().flat_map(|group| group.reads).collect();
+    let read = read_now(&mut all);
+    left.into_iter().for_each(|(pace, count)| pace.leaves(count));
+    read
 }
 
 fn read_now(reads: &mut [FileRead<'_>]) -> Result<()> {

@@ -351,6 +351,15 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()>;
 
+    /// So many reads begin that are made together with reads of other files, which somebody else paces: of disks beside each other. `false`: reads
+    /// of this thread wait for their turn, so these are to be given to [`ReadPace::read_files`] by themselves.
+    fn joins(&self, _reads: usize) -> bool {
+        false
+    }
+
+    /// They have ended.
+    fn leaves(&self, _reads: usize) {}
+
     /// A read of the foreground, of so many bytes, begins that nobody waits for meanwhile; `None`: it is not timed.
     fn read_begins(&self, len: usize) -> Option<ReadBegun>;
 

@@ -10,8 +10,9 @@
 use crate::geometry::Role;
 use std::path::Path;
 
-/// How names begin that go to the speed device: groups of records in memory, the manifest, which manifest counts, locks.
-const BEGINNINGS: [&str; 4] = ["STAGING", "MANIFEST-", "CURRENT", "LOCK"];
+/// How names begin that go to the speed device: groups of records in memory, the manifest, which manifest counts, locks, and what the second disk of
+/// a store is known by.
+const BEGINNINGS: [&str; 5] = ["STAGING", "MANIFEST-", "CURRENT", "LOCK", "SPEED"];
 /// How they end: groups of the log, tables and values that a store keeps on its second disk.
 const ENDS: [&str; 3] = ["log", "ksst-1", "vsst-1"];
 
@@ -37,6 +38,8 @@ mod tests {
             ("/db/STAGING-1", Role::Speed),
             ("/db/MANIFEST-000000000001", Role::Speed),
             ("/db/CURRENT.tmp", Role::Speed),
+            ("/db/SPEED", Role::Speed),
+            ("/db/SPEED-LOCK", Role::Speed),
             ("/db/000000000007.ksst-1", Role::Speed),
             ("/db/000000000007.vsst-1", Role::Speed),
             ("/db/000000000007.ksst", Role::Capacity),

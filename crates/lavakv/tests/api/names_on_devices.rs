@@ -31,7 +31,7 @@ fn next(kind: FileKind) -> Option<FileKind> {
     })
 }
 
-/// What a store has beside what it keeps on its second disk that is written in small pieces, and waited for.
+/// What a store has beside what lies on its second disk that is written in small pieces, and waited for.
 fn is_small_and_waited_for(kind: FileKind) -> bool {
     matches!(kind, FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Lock)
 }
@@ -53,7 +53,7 @@ fn what_a_store_keeps_on_its_second_disk_goes_to_the_speed_device() {
         let extents = fs.extents(&path).unwrap();
         assert!(!extents.is_empty());
         let is_on_speed = extents.iter().all(|extent| extent.start < SECOND);
-        let should = kind.is_kept_on_speed_disk() || is_small_and_waited_for(kind);
+        let should = kind.is_of_speed_disk() || is_small_and_waited_for(kind);
         assert_eq!(is_on_speed, should, "{kind}");
         seen.insert(kind);
     }

@@ -325,6 +325,22 @@ impl ReadPace for Pace {
         self.pass_all(traffic, &mut pieces.0, read)
     }
 
+    fn joins(&self, reads: usize) -> bool {
+        if traffic::now().is_some() {
+            return false;
+        }
+        if !self.is_off() {
+            self.cost.begins_beside(reads as u64);
+        }
+        true
+    }
+
+    fn leaves(&self, reads: usize) {
+        if !self.is_off() {
+            self.cost.ends(self.clock.now_ns(), reads as u64);
+        }
+    }
+
     fn read_begins(&self, len: usize) -> Option<ReadBegun> {
         let now_ns = (!self.is_off()).then(|| self.clock.now_ns())?;
         self.cost.begins(now_ns, 1, len as u64);

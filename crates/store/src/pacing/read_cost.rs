@@ -5,7 +5,7 @@
 //! takes up to 100 us, but one less would save 2. What is asked here is the time of all of them, as a function of how many they are and how long.
 //!
 //! So it goes by *bursts*: reads that begin while none of the store's is at the disk, all before the first of them has ended, until all
-//! have. One that is joined by others later is none: how long that takes is up to those. Two kinds say something, each by the mean length of its reads:
+//! have. One that is joined by others later is none: how long that takes is up to those; nor is one with reads of another disk among them. Two kinds say something, each by the mean length of its reads:
 //!
 //! * a burst of one read says what a read takes alone;
 //! * of a burst of [`MANY_MIN`] or more, what it takes beyond one that is alone is what the others cost, each of them.
@@ -248,6 +248,15 @@ impl ReadCost {
         } else {
             self.bytes.fetch_add(bytes, Relaxed);
         }
+    }
+
+    /// So many reads begin, together with reads of another disk: when those of this one end nobody is told, so they are part of no burst.
+    pub fn begins_beside(&self, reads: u64) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
+        self.begun.fetch_add(reads, Relaxed);
+        self.first.store(NONE, Relaxed);
     }
 
     /// So many have ended.

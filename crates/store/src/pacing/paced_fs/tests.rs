@@ -227,3 +227,51 @@ fn each_disk_has_a_pace_of_its_own() {
     read_a_little(&fs, &of_speed(2));
     assert_eq!((pace.load().reads, speed.load().reads), (before, 1));
 }
+
+/// Reads of one batch that are of both disks: each disk has its own, whether they are made together or wait for their turn.
+#[test]
+fn of_a_batch_over_both_disks_each_has_its_own() {
+    let sim = SimEnv::new(10);
+    let pace = Arc::new(Pace::of_two(&sim.env().clock));
+    let speed = pace.of_speed_disk().unwrap().clone();
+    sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
+    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone() };
+    let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
+    let files: Vec<_> = [path(1), of_speed(2), path(3), of_speed(4)]
+        .into_iter()
+        .zip(1..)
+        .map(|(path, salt)| {
+            let data = bytes(300_000, salt);
+            write(&fs, &path, &data);
+            (fs.open(&path, Access::Direct).unwrap(), data)
+        })
+        .collect();
+    // Of these files, so many bytes of each.
+    let read = |these: &[usize], len: usize| {
+        let mut bufs = vec![vec![0; len]; these.len()];
+        let of = |(n, buf): (usize, _)| FileRead { file: &files[n].0, offset: 7, buf };
+        let mut reads: Vec<_> =
+            these.iter().copied().zip(bufs.iter_mut().map(Vec::as_mut_slice)).map(of).collect();
+        io::read_files(&mut reads).unwrap();
+        drop(reads);
+        assert!(these.iter().zip(&bufs).all(|(n, buf)| *buf == files[*n].1[7..7 + len]), "{these:?}");
+    };
+    for these in [&[0, 1, 2, 3][..], &[1, 0], &[3, 1], &[]] {
+        read(these, 100);
+    }
+    let booked = |pace: &Pace| pace.report_alone().bytes[Traffic::Collection as usize];
+    assert_eq!((booked(&pace), booked(&speed)), (0, 0));
+    let _during = during(Some(Traffic::Collection));
+    read(&[0, 1, 2], 100_000);
+    assert_eq!((booked(&pace), booked(&speed)), (200_000, 100_000));
+    // Where somebody reads they come in pieces.
+    {
+        let _foreground = during(None);
+        read_a_little(&fs, &path(1));
+        read_a_little(&fs, &of_speed(2));
+    }
+    assert!(pace.in_pieces() && speed.in_pieces());
+    read(&[3, 0, 1], 200_000);
+    assert_eq!((booked(&pace), booked(&speed)), (400_000, 500_000));
+    assert!(pace.depth.is_unused() && speed.depth.is_unused());
+}

@@ -120,6 +120,14 @@ fn what_overlaps_is_no_burst() {
     cost.begins(231, 1, 100);
     cost.ends(232, 2);
     assert_eq!(bursts(&cost), (1, 5));
+    // Some are of another disk as well.
+    cost.begins_beside(4);
+    cost.ends(260, 4);
+    cost.begins(270, 1, 100);
+    cost.begins_beside(2);
+    cost.ends(280, 1);
+    cost.ends(281, 2);
+    assert_eq!(bursts(&cost), (1, 5));
     // The next one is one again; few are neither alone nor many.
     cost.begins(300, 1, 100);
     cost.ends(310, 1);
