@@ -99,10 +99,9 @@ impl Unstarted {
             engine.log.let_go(&mut self.report);
         }
         engine.log.end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
-        if !self.past_limit {
-            engine.space.bound_files();
-        }
+        self.bound_files(engine);
         self.start_records(engine)?;
+        self.bound_files(engine);
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
             Some(first) => first,
@@ -110,6 +109,14 @@ impl Unstarted {
         };
         let first = self.first.insert(first).clone();
         engine.log.begin(first, &self.report)
+    }
+
+    /// Groups are made within the limit, beside the open pages of lanes that have not begun.
+    fn bound_files(&self, engine: &Engine) {
+        if !self.past_limit {
+            let of_guest = engine.log.records().map_or(0, |lane| lane.unmade_bytes());
+            engine.space.bound_files_beside(engine.log.unmade_bytes() + of_guest);
+        }
     }
 
     /// The lane of a guest: its old log ends, and goes on. Once.

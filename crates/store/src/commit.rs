@@ -681,6 +681,20 @@ impl Log {
         self.files.list_new(lens, Need::Last)
     }
 
+    /// Bytes by which the file of open pages grows when the log begins: the power may have failed while it was longer than what is left of it. It is never
+    /// refused, so what is made before it must leave it the room.
+    pub fn unmade_bytes(&self) -> u64 {
+        if base::canary::is("open-pages-without-room") {
+            return 0;
+        }
+        let path = self.context.path(self.lane().staging_name());
+        (self.first_staging_len() as u64).saturating_sub(self.space.meter().bytes_of(&path))
+    }
+
+    fn first_staging_len(&self) -> usize {
+        staging_len(shortest_bytes(self.terms.group_bytes))
+    }
+
     /// Begins the log, in a group that is listed. What recovery reported is durable ([`Log::end_old`]). No page has a number
     /// below `lpn_min`.
     ///
@@ -690,7 +704,7 @@ impl Log {
         let options = WalOptions {
             lane: self.lane(),
             group_len: self.terms.group_bytes,
-            staging_len: staging_len(shortest_bytes(self.terms.group_bytes)),
+            staging_len: self.first_staging_len(),
             loggers: self.terms.loggers,
             ..Default::default()
         };

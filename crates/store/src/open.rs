@@ -10,7 +10,8 @@
 //!    engines are theirs to judge ([`Replayed::remove`]), but for those of an engine that was removed.
 //!
 //! **Where there is no room**, on the volume or below a limit that is kept strictly ([`Terms::is_strict`]): a new log begins in a group that
-//! is as short as can be, or in a file that waits to be used again, or in the room of the ballast, whichever lane it is of. Below a limit
+//! is as short as can be, or in a file that waits to be used again, or in the room of the ballast, whichever lane it is of. It leaves the open pages of all
+//! lanes their room, whose files are never refused and may be gone since the power failed. Below a limit
 //! that is too little even for that, the group is made above it: nobody who cannot open a store could make it smaller. On a full volume
 //! the store is refused.
 //!
@@ -197,10 +198,12 @@ impl Replayed {
             log.end_old(report, None)?;
         }
         store.remove_orphans(&listing)?;
-        if !base::canary::is("log-begins-before-its-ceiling") {
-            store.space.bound_files();
+        for (log, report) in store.lanes().zip(&reports) {
+            if !base::canary::is("log-begins-before-its-ceiling") {
+                store.space.bound_files_beside(store.unmade_bytes());
+            }
+            store.resume(log, report)?;
         }
-        store.lanes().zip(&reports).try_for_each(|(log, report)| store.resume(log, report))?;
         store.space.bound_files();
         match store.log.fill_ballast() {
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
@@ -248,6 +251,11 @@ impl Store {
     /// The lanes that it was opened with.
     fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
         [&self.log].into_iter().chain(&self.records)
+    }
+
+    /// What the open pages of the lanes that have not begun are going to occupy in addition.
+    fn unmade_bytes(&self) -> u64 {
+        self.lanes().map(|log| log.unmade_bytes()).sum()
     }
 
     /// A lane goes on where its replay ended. See the module for what is done where there is no room.

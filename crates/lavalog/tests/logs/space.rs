@@ -178,6 +178,41 @@ fn a_store_at_its_limit_is_opened_again_and_again_below_it() {
     }
 }
 
+/// Where the power failed the files of open pages may be shorter than they were, or gone. They are made anew behind the groups in which logs begin, and are
+/// never refused.
+#[test]
+fn a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it() {
+    let sim = SimEnv::new(9);
+    let store = open(&sim);
+    let log = store.create_log("log").unwrap();
+    let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    let last = log.last_lsn().unwrap().unwrap();
+    drop(log);
+    store.close().unwrap();
+    let listing = || sim.env().fs.list(Path::new(DIR)).unwrap().into_iter();
+    let (gone, left): (Vec<_>, Vec<_>) = listing().partition(|entry| entry.name.starts_with("STAGING"));
+    gone.iter().for_each(|entry| sim.env().fs.remove(&Path::new(DIR).join(&entry.name)).unwrap());
+    let open_pages: u64 = gone.iter().map(|entry| entry.allocated).sum();
+    let used: u64 = left.iter().map(|entry| entry.allocated).sum();
+    assert!(gone.len() == 2 && open_pages >= 128 << 10, "{gone:?}");
+    // There is room for open pages, for edits, and for more or less of the groups.
+    for room in (16..160).step_by(8).map(|kib| kib << 10) {
+        let limit = used + (128 << 10) + room;
+        let options = Options { space_limit: Some(limit), ..options() };
+        let again = sim.fork(room);
+        again.watch(DIR);
+        let store = LogStore::open(&again.env(), Path::new(DIR), &options).unwrap();
+        let peak = again.peak();
+        assert!(peak <= limit, "room for {room} bytes: {peak} bytes were occupied of {limit}");
+        let log = store.open_log("log").unwrap();
+        assert_eq!(log.last_lsn().unwrap(), Some(last));
+        log.trim(last).unwrap();
+        store.settle().unwrap();
+        append(&log, last + 1).unwrap();
+    }
+}
+
 /// With no ballast and nothing dead there is no room for the groups in which logs begin. They are made above the limit, as short as can be:
 /// else nobody could free anything. Whoever comes next finds them, and makes no more.
 #[test]

@@ -207,8 +207,13 @@ impl SpaceBudget {
     /// What the manifest writes is never refused, so the last of the room is for nothing else. Found above that, with a limit that was
     /// lowered or files that were let in ([`SpaceBudget::let_files_in`]), the store occupies no more than it does, and less with each file that goes.
     pub fn bound_files(&self) {
+        self.bound_files_beside(0);
+    }
+
+    /// The same while so many bytes of files are still to be made that are never refused: those of open pages, of a log that is to begin.
+    pub fn bound_files_beside(&self, unmade_bytes: u64) {
         let Some(SpaceLimit::Bytes(own)) = self.terms.limit else { return };
-        let below = without_edits(own.min(self.limit_bytes()));
+        let below = without_edits(own.min(self.limit_bytes())).saturating_sub(unmade_bytes);
         let most = self.meter.ceiling().min(self.meter.used_bytes());
         self.meter.set_ceiling(below.max(most));
     }

@@ -160,6 +160,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a store of logs that is opened at its limit begins groups above it",
     ),
     test(
+        "open-pages-without-room",
+        ("lavastore-lavalog", "--test logs"),
+        "space::a_store_near_its_limit_whose_open_pages_are_gone_is_opened_below_it",
+        "a store at its limit that is opened after the power failed takes the room of its open pages for its groups",
+    ),
+    test(
         "ceiling-of-the-last-process-forgotten",
         ("lavastore-lavalog", "--test domain"),
         "faults::a_store_whose_trims_took_the_reserve_is_opened_again_below_its_limit",
