@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -36,6 +36,7 @@ const KINDS: [Kind; 22] = [
     ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
     (VALUES_ON_SPEED, |s| s.speed_values),
     ("files of hot values without room on the second disk", |s| s.speed_values_elsewhere),
+    ("files of lasting values taken down from the second disk", |s| s.speed_values_moved_down),
     (MOVED, |s| s.speed_tables_moved_up + s.speed_tables_moved_down),
 ];
 

@@ -12,6 +12,7 @@
 //! * A segment is one large value: it goes when nothing references it, and is never copied. Nor are ingested files, whose
 //!   entries have one sequence for all.
 //! * With no file over the threshold there is no job.
+//! * Files may also be copied for another reason than their garbage, such as the disk they are on ([`of_files`]): whoever has it says which.
 //!
 //! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
 //! do not fit, and of the last `LOOKED_AT_MAX` at most: those that follow have less garbage.
@@ -176,12 +177,35 @@ pub fn pick(
     Some(gc)
 }
 
+/// The collection of these files, which are copied for another reason than their garbage: the first, and those that fill one output with it. `None`:
+/// there are none.
+pub fn of_files<'a>(
+    version: &Version,
+    ledger: &Ledger,
+    options: &GcOptions,
+    files: impl Iterator<Item = &'a Arc<VsstMeta>>,
+) -> Option<Gc> {
+    let mut gc = Gc::new(version);
+    for file in files.take(options.inputs_max.max(1)) {
+        let garbage = ledger.garbage_of(file.number);
+        let live = gc.expected_write.saturating_add(garbage.referenced_bytes);
+        if !gc.inputs.is_empty() && live > options.file_bytes {
+            break;
+        }
+        gc.take(file, &garbage);
+    }
+    (!gc.inputs.is_empty()).then_some(gc)
+}
+
+/// True if the records of a file may be in another one. Those of an ingested file have other sequences in the file than in the tables.
+pub fn is_copyable(file: &VsstMeta) -> bool {
+    file.global_seq.is_none() && !file.segment
+}
+
 /// True if collecting the file frees enough, and is allowed.
 fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> bool {
     let dead = garbage.references == 0 && garbage.exact;
-    // The records of an ingested file have other sequences in the file than in the tables.
-    let copyable = file.global_seq.is_none() && !file.segment;
-    garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || copyable)
+    garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || is_copyable(file))
 }
 
 #[cfg(test)]

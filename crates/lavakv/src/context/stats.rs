@@ -86,6 +86,8 @@ counters! {
     speed_values,
     /// Those that belong there and were made in the directory, since the speed disk had no room for them, or as many as it may have.
     speed_values_elsewhere,
+    /// Files of values that went from there to the directory since what lasts had filled the bound (`speed_values_fresh`).
+    speed_values_moved_down,
     /// Times that the speed disk refused a file for which it had said that it had room: for ten seconds nothing but the log goes there.
     speed_refusals,
     /// Levels whose tables are to be on the speed disk now, in thousandths.

@@ -21,6 +21,17 @@ pub(crate) enum Compact {
     Step(Arc<Family>, Box<Compaction>, Box<Relocation>),
 }
 
+/// What a collection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Garbage.
+    Garbage,
+    /// The same, before compactions.
+    UrgentGarbage,
+    /// Room on the speed disk: what is live goes to the directory.
+    SpeedDisk,
+}
+
 /// A collection of vSSTs.
 pub(crate) struct Collection {
     pub family: Arc<Family>,
@@ -28,8 +39,7 @@ pub(crate) struct Collection {
     pub read_state: Arc<ReadState>,
     pub gc: Gc,
     pub options: GcOptions,
-    /// It goes before compactions.
-    pub urgent: bool,
+    pub purpose: Purpose,
 }
 
 /// What was learned while something to do was looked for.

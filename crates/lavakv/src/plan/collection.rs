@@ -27,7 +27,7 @@
 //! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
 //! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
 
-use super::answer::Collection;
+use super::answer::{Collection, Purpose};
 use super::facts::{Facts, FamilyFacts};
 use super::relocation;
 use super::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
@@ -61,7 +61,8 @@ pub(super) fn pick(facts: &dyn Facts, urgent: bool) -> Option<Box<Collection>> {
     facts.families().iter().find_map(|family| {
         let (gc, options) = pick_in(facts, family)?;
         let (family, read_state) = (family.family.clone(), family.read_state.clone());
-        Some(Box::new(Collection { family, read_state, gc, options, urgent }))
+        let purpose = if urgent { Purpose::UrgentGarbage } else { Purpose::Garbage };
+        Some(Box::new(Collection { family, read_state, gc, options, purpose }))
     })
 }
 

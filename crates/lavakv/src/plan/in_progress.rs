@@ -31,6 +31,8 @@ pub(crate) struct Running {
     pub collections: usize,
     /// A table goes to the other disk.
     pub moves: bool,
+    /// Files of values go down from the speed disk.
+    pub values_go_down: bool,
 }
 
 impl Running {
@@ -46,7 +48,7 @@ impl Running {
 
     /// True if a job runs, but for the scrub.
     pub fn is_any(&self) -> bool {
-        self.log || self.moves || self.makes_room()
+        self.log || self.moves || self.values_go_down || self.makes_room()
     }
 }
 
@@ -68,6 +70,8 @@ pub(crate) struct Learned {
     pub retained: HashMap<u64, Vec<SeqNo>>,
     /// Which tables are to be on which of two disks.
     pub moving: Moving,
+    /// Files of values that are to go down from the speed disk, the oldest first, as they were noted.
+    pub lasting: Vec<(FamilyId, u64)>,
 }
 
 /// A compaction in pieces, which several threads may merge.
@@ -179,20 +183,22 @@ impl InProgressSet {
         self.running.relocation &= compaction.reason != Reason::Relocation;
     }
 
-    /// A collection of these vSSTs begins.
-    pub fn collects(&mut self, family: FamilyId, inputs: &[u64]) {
+    /// A collection of these vSSTs begins. One for which they go down to the directory takes no other's place.
+    pub fn collects(&mut self, family: FamilyId, inputs: &[u64], goes_down: bool) {
         let busy = self.of_mut(family);
         for &number in inputs {
             assert!(busy.claim_vsst(number), "a vSST was picked that a job works on");
         }
-        self.running.collections += 1;
+        self.running.collections += usize::from(!goes_down);
+        self.running.values_go_down |= goes_down;
     }
 
     /// A collection of these vSSTs has ended.
-    pub fn collected(&mut self, family: FamilyId, inputs: &[u64]) {
+    pub fn collected(&mut self, family: FamilyId, inputs: &[u64], goes_down: bool) {
         if let Some(busy) = self.families.get_mut(&family) {
             inputs.iter().for_each(|&number| busy.release_vsst(number));
         }
-        self.running.collections -= 1;
+        self.running.collections -= usize::from(!goes_down);
+        self.running.values_go_down &= !goes_down;
     }
 }

@@ -4,15 +4,21 @@
 //! that they have some ([`version::placed`]); what is decided from it is decided under the lock of what is in progress. Tables go down first. They follow the pointer once it has stayed where it is for a while, so that none goes to and fro with it,
 //! but for want of room: that is not waited for. Up goes what finds room beside what the log needs. Each is copied by a job
 //! (`work::jobs::moves`), one at a time, for which nobody waits.
+//!
+//! Files of values do not move: they are open under their numbers alone, and collections count on where they are. Those that have lasted on the speed disk, where fresh ones begin, are collected
+//! for its sake once they fill their part of it ([`crate::tree::speed_values`]): what is live is copied to the directory, under the names that it has.
 
+use super::answer::{Collection, Purpose};
+use super::collection;
 use super::facts::Facts;
 use super::placement::{Wanted, Ways};
 use crate::tree::family::Family;
 use crate::tree::speed_tables::{self, home};
 use std::sync::Arc;
 use store::volumes::Volume;
+use values::GcOptions;
 use version::placed::Misplaced;
-use version::{FamilyId, FileMeta, Version};
+use version::{FamilyId, FileMeta, Version, VsstClass, VsstMeta};
 
 /// So many tables are noted at one look.
 pub(crate) const NOTED_MAX: usize = 32;
@@ -50,6 +56,38 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
             && !family.set_aside.has(file.number)
             && facts.would_grant(file.len);
         is_free.then(|| (family.family.clone(), file.clone(), *wanted))
+    })
+}
+
+/// Files of values of a version that have lasted on the speed disk, the oldest first. It goes through those of both disks, so it is asked only where some
+/// have to go.
+pub(crate) fn lasting(version: &Version) -> impl Iterator<Item = &Arc<VsstMeta>> {
+    let may_go = |meta: &&Arc<VsstMeta>| {
+        meta.volume == Volume::SPEED && meta.class != VsstClass::Hot && values::is_copyable(meta)
+    };
+    version.vssts.values().filter(may_go)
+}
+
+/// Values that may be copied to the directory now: a collection of their files, whatever garbage these have.
+pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
+    let in_progress = facts.in_progress();
+    let noted = &in_progress.learned.lasting;
+    if in_progress.running.values_go_down || noted.is_empty() || facts.gc_is_paused() {
+        return None;
+    }
+    facts.families().iter().find_map(|of| {
+        let (family, read_state) = (of.family.clone(), of.read_state.clone());
+        let (busy, version) = (in_progress.of(family.id), &read_state.version);
+        let files = noted.iter().filter(|(id, _)| *id == family.id).filter_map(|(_, number)| {
+            let is_free = !busy.has_vsst(*number) && !facts.is_uncollected(*number);
+            version.vssts.get(number).filter(|meta| is_free && meta.volume == Volume::SPEED)
+        });
+        let usual = collection::options(facts.options().ablation, &read_state, 0);
+        let options = GcOptions { abandon_percent: 0, ..usual };
+        let gc = values::of_files(version, &read_state.ledger, &options, files)?;
+        let purpose = Purpose::SpeedDisk;
+        let is_granted = facts.would_grant(gc.expected_write);
+        is_granted.then(|| Box::new(Collection { family, read_state, gc, options, purpose }))
     })
 }
 

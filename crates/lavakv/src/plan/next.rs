@@ -58,6 +58,11 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     {
         return Some(Plan::Move(family, table, wanted));
     }
+    if JobClass::Move < below
+        && let Some(collection) = moves::pick_values(facts)
+    {
+        return Some(Plan::Collect(collection));
+    }
     let scrubs = JobClass::Scrub < below && facts.options().scrub_bytes_per_s > 0;
     (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
 }

@@ -68,6 +68,8 @@ pub(crate) struct VsstFiles {
     pub job: u64,
     pub inputs: Vec<u64>,
     pub expected_len: u64,
+    /// None is to be on the speed disk.
+    pub goes_down: bool,
 }
 
 impl VsstFiles {
@@ -91,7 +93,10 @@ impl VsstFiles {
         let options = self.family.options();
         let expected_len = self.expected_len.min(options.vsst_bytes);
         // A flush has no inputs.
-        let rank = speed_values::rank(&tree.context.options, class, self.inputs.is_empty());
+        let rank = match self.goes_down {
+            true => Rank::Elsewhere,
+            false => speed_values::rank(&tree.context.options, class, self.inputs.is_empty()),
+        };
         let volume = speed_values::of_new_file(tree, rank, expected_len, options.file_bytes);
         let kind = |volume| FileKind::of_values(number, volume == Volume::SPEED);
         let created = create(tree, volume, self.expected_len, kind)?;

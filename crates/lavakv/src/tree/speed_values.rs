@@ -8,6 +8,8 @@
 //!
 //! With `speed_values_fresh` all that a flush writes begins there (`docs/decisions/0092-fresh-values-on-the-speed-disk.md`), and goes to the directory by
 //! the collection that it survives: where half of the bound is taken, since up to that what lasts is as welcome. A quarter of the bound is left to hot files.
+//! What is never overwritten has no garbage for which it would be collected: where it fills the bound ([`excess_bytes`]) the oldest files are collected for
+//! the disk they are on (`plan::moves`).
 //!
 //! What is there the meter of the volume knows ([`store::volumes::Meter`]), with what files of jobs under way have reserved and what
 //! readers still hold: nothing is listed, however many files there are. The manifest says of each file where it is, and nothing moves it.
@@ -16,6 +18,7 @@
 //! while nothing is made there ([`super::speed_tables`]).
 
 use super::{Tree, disk};
+use crate::context::Context;
 use crate::context::options::Options;
 use store::volumes::Volume;
 use version::VsstClass;
@@ -45,6 +48,16 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
         _ if is_flushed => Rank::Fresh,
         _ => Rank::Lasting,
     }
+}
+
+/// Bytes of values that have to go down, those that last: they leave little of the bound to those that are just written. All above five eighths of it,
+/// of which these may have six.
+pub(crate) fn excess_bytes(context: &Context) -> u64 {
+    if base::canary::is("lasting-values-stay-on-the-speed-disk") {
+        return 0;
+    }
+    let there = context.volumes.directory().meter.speed_value_bytes();
+    there.saturating_sub(context.options.speed_values_bytes_max / 8 * 5)
 }
 
 /// Where a file of values of this rank is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.

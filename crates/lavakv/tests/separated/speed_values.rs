@@ -243,6 +243,44 @@ fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     reads_back(&db, &model);
 }
 
+/// What is written once makes room on the disk for what is written next, and all of it is there.
+#[test]
+fn values_that_last_go_down_where_they_fill_the_disk() {
+    let (sim, fast, mut model) = (SimEnv::new(41), SimEnv::new(42), Model::new());
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let bound = 320 << 10;
+    let fresh = || Options { speed: None, speed_values_fresh: true, ..with_bound(bound) };
+    let db = Db::open_in(env.clone(), DIR, fresh()).unwrap();
+    // It is looked once a second.
+    let look = |db: &Db| {
+        sim.advance_ns(2_000_000_000);
+        settle(db);
+    };
+    let mut written = 0;
+    for round in 0..8 {
+        let keys = round * KEYS..(round + 1) * KEYS;
+        let before = db.stats().speed_values;
+        fill_long(&db, &mut model, keys, 0, VALUE_LEN);
+        db.flush().unwrap();
+        assert!(db.stats().speed_values > before, "round {round}: nothing new is on the disk");
+        look(&db);
+        let there = bytes_of(&fast);
+        assert!(there <= bound / 8 * 5 && there > bound / 4, "round {round}: {there}");
+        written += KEYS * VALUE_LEN as u64;
+    }
+    let stats = db.stats();
+    assert!(stats.speed_values_moved_down > 20 && written > 4 * bound, "{stats:?}");
+    assert!(stats.gc_bytes_written < 2 * written, "each goes down once: {stats:?}");
+    reads_back(&db, &model);
+    assert!(db.verify().unwrap().errors.is_empty());
+    // Nothing is to do where they are no more than their part.
+    let before = db.stats().speed_values_moved_down;
+    (0..5).for_each(|_| look(&db));
+    assert_eq!(db.stats().speed_values_moved_down, before);
+    db.close().unwrap();
+    reads_back(&Db::open_in(env, DIR, fresh()).unwrap(), &model);
+}
+
 #[test]
 fn a_copy_has_one_disk_and_a_disk_that_is_given_back_has_nothing() {
     if skipped_on_lavafs(because::RECORD) {

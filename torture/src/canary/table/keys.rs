@@ -715,6 +715,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "what was just written takes the room on the speed disk that is left to hot values",
     ),
     test(
+        "lasting-values-stay-on-the-speed-disk",
+        ("lavastore-lavakv", "--test separated"),
+        "speed_values::values_that_last_go_down_where_they_fill_the_disk",
+        "values that nobody overwrites fill the speed disk for ever, and nothing that is just written comes there",
+    ),
+    test(
         "damage-on-the-speed-disk-stops-the-store",
         ("lavastore-lavakv", "--test separated"),
         "speed_values::a_damaged_file_is_set_aside_by_its_name_there",

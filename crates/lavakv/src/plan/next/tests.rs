@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::context::options::{FamilyOptions, Options};
+use crate::plan::answer::Purpose;
 use crate::plan::facts::{FamilyFacts, Frozen};
 use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::tree::family::Family;
@@ -166,7 +167,11 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
         Some(Plan::Compact(Compact::Step(family, ..))) => format!("relocation {}", family.id),
         Some(Plan::Help(job)) => format!("help {job}"),
         Some(Plan::Collect(c)) => {
-            format!("collect {}{}", c.family.id, if c.urgent { " at once" } else { "" })
+            format!(
+                "collect {}{}",
+                c.family.id,
+                if c.purpose == Purpose::UrgentGarbage { " at once" } else { "" }
+            )
         }
         Some(Plan::Move(_, table, _)) => format!("move {}", table.number),
         Some(Plan::Scrub) => "scrub".into(),

@@ -1,15 +1,52 @@
-//! What is seen of two disks where placement moves, once in a while, under no lock; and which tables have to follow, from what levels know of themselves.
+//! What is seen of two disks where placement moves, once in a while, under no lock; and which tables have to follow, from what levels know of themselves. And which
+//! files of values have lasted where those are made on the speed disk that are just written.
 
 use super::Jobs;
 use crate::context::event::Event;
 use crate::plan::moves::{self, NOTED_MAX};
 use crate::plan::placement::{Seen, Wanted, Ways};
-use crate::tree::disk;
 use crate::tree::speed_tables::LEVEL;
+use crate::tree::{disk, speed_values};
 use base::sync::lock;
+use version::FamilyId;
 
-/// Looks if it is time, takes in what is seen, and tells if the pointer has moved.
+/// Looks if it is time.
 pub(super) fn see(jobs: &Jobs) {
+    let (context, options) = (&jobs.context, &jobs.context.options);
+    let looks = options.speed_moving || options.speed_values_fresh;
+    if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.speed_look) {
+        return;
+    }
+    if options.speed_moving {
+        see_tables(jobs);
+    }
+    if options.speed_values_fresh {
+        let lasting = lasting(jobs);
+        lock(&jobs.in_progress).learned.lasting = lasting;
+    }
+}
+
+/// Files of values that have lasted on the speed disk, as many as have to go.
+fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
+    let (mut noted, mut left) = (Vec::new(), speed_values::excess_bytes(&jobs.context));
+    if left == 0 {
+        return noted;
+    }
+    for family in jobs.tree.all_families() {
+        let version = family.read_state().version.clone();
+        for file in moves::lasting(&version) {
+            if left == 0 || noted.len() >= NOTED_MAX {
+                break;
+            }
+            left = left.saturating_sub(file.len);
+            noted.push((family.id, file.number));
+        }
+    }
+    noted
+}
+
+/// Takes in what is seen, and tells if the pointer has moved.
+fn see_tables(jobs: &Jobs) {
     let Some(seen) = look(jobs) else { return };
     let (why, milli, ways) = {
         let moving = &mut lock(&jobs.in_progress).learned.moving;
@@ -38,13 +75,10 @@ fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
     wanted
 }
 
-/// What is seen, if it is time to look.
+/// What is seen of disks and levels.
 fn look(jobs: &Jobs) -> Option<Seen> {
     let (tree, context, options) = (&jobs.tree, &jobs.context, &jobs.context.options);
     let now_ns = context.now_ns();
-    if !options.speed_moving || !tree.speed.takes_turn(now_ns, options.speed_look) {
-        return None;
-    }
     let speed = context.pace().of_speed_disk()?;
     let loads = [speed.load(), context.pace().load()];
     let (mut filled, mut table_bytes) = (1u32, 0);

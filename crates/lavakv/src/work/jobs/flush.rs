@@ -156,6 +156,7 @@ impl Unit {
             job: number,
             inputs: Vec::new(),
             expected_len: (bytes as u64).min(family.options().vsst_bytes),
+            goes_down: false,
         };
         Unit {
             separation: Separation::of_flush(files, bytes as u64),

@@ -11,7 +11,7 @@ use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
-use crate::plan::answer::Collection;
+use crate::plan::answer::{Collection, Purpose};
 use crate::plan::collection;
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::Family;
@@ -39,23 +39,23 @@ pub(crate) struct GcJob {
     job: values::GcJob,
     files: VsstFiles,
     start_ns: u64,
-    /// Room is scarce: it goes before compactions.
-    urgent: bool,
+    purpose: Purpose,
     /// Dropped last.
     claim: Claim,
 }
 
 /// Claims a collection. `None` if there is no room for it any more.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<Claimed> {
-    let Collection { family, read_state, gc, options, urgent } = collection;
+    let Collection { family, read_state, gc, options, purpose } = collection;
     let grant = jobs.space.grant(gc.expected_write)?;
     let names = gc.inputs.iter().flat_map(|meta| read_state.version.names_of(meta.number));
     let pins = jobs.files.pins.pin(names);
     let input_numbers: Vec<u64> = gc.numbers().collect();
-    set.collects(family.id, &input_numbers);
+    let goes_down = purpose == Purpose::SpeedDisk;
+    set.collects(family.id, &input_numbers, goes_down);
     let number = set.job_number();
     let (id, held) = (family.id, input_numbers.clone());
-    let claim = Claim::new(jobs, move |set| set.collected(id, &held)).with(pins, Some(grant));
+    let claim = Claim::new(jobs, move |set| set.collected(id, &held, goes_down)).with(pins, Some(grant));
     let jobs = jobs.clone();
     Some(Box::new(move || {
         let files = VsstFiles {
@@ -65,6 +65,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
             job: number,
             inputs: input_numbers.clone(),
             expected_len: gc.expected_write.min(options.file_bytes),
+            goes_down,
         };
         Box::new(GcJob {
             expected: gc.numbers().map(|n| read_state.ledger.garbage_of(n).garbage_bytes).collect(),
@@ -73,7 +74,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
             job: values::GcJob::new(gc, &read_state.version, options),
             files,
             start_ns: jobs.context.now_ns(),
-            urgent,
+            purpose,
             family,
             jobs,
             claim,
@@ -144,8 +145,11 @@ impl GcJob {
     fn book(&self, jobs: &Jobs, output_bytes: u64) {
         let input_bytes: u64 = self.inputs.iter().map(|meta| meta.len).sum();
         let freed = input_bytes.saturating_sub(output_bytes);
-        // A file without live records says nothing of how fast others can be collected.
-        if output_bytes > 0 {
+        if self.purpose == Purpose::SpeedDisk {
+            jobs.context.stats.speed_values_moved_down.add(self.inputs.len() as u64);
+        }
+        // A file without live records says nothing of how fast others can be collected, nor does one that was copied for its disk.
+        if output_bytes > 0 && self.purpose != Purpose::SpeedDisk {
             // What runs beside it frees about as much.
             let together = lock(&jobs.in_progress).running.collections.max(1) as u64;
             jobs.drain.gc.record(freed * together, jobs.context.env.clock.now_ns() - self.start_ns);
@@ -174,7 +178,11 @@ fn has_all(state: &State, family: version::FamilyId, inputs: &[u64]) -> bool {
 
 impl Job for GcJob {
     fn class(&self) -> JobClass {
-        if self.urgent { JobClass::UrgentGc } else { JobClass::Gc }
+        match self.purpose {
+            Purpose::UrgentGarbage => JobClass::UrgentGc,
+            Purpose::Garbage => JobClass::Gc,
+            Purpose::SpeedDisk => JobClass::Move,
+        }
     }
 
     fn step(&mut self) -> Result<Progress> {

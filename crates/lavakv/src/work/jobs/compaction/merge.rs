@@ -61,6 +61,7 @@ impl Running {
             job: whole.number,
             inputs: whole.inputs.clone(),
             expected_len: whole.family.options().vsst_bytes,
+            goes_down: false,
         };
         let relocator = Relocator::new(files(), &whole.version, compaction)?;
         let separation = Separation::of_compaction(files(), whole.version.clone());
