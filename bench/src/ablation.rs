@@ -50,8 +50,15 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 6] =
-    ["correlated", "quiet_compaction", "io_pacing", "subcompactions", "log_first", "measured_reads"];
+pub const OTHER_SWITCHES: [&str; 7] = [
+    "correlated",
+    "quiet_compaction",
+    "io_pacing",
+    "subcompactions",
+    "log_first",
+    "measured_reads",
+    "pipelined_collection",
+];
 
 type Figure = rounds::Figure<Report>;
 

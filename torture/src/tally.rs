@@ -23,6 +23,7 @@ const KINDS: [Kind; 23] = [
     ("reads together for seeks", |s| s.iter_seek_reads),
     ("waits of asynchronous scans for reads", |s| s.scan_waits),
     ("reads of values ahead of iterators", |s| s.iter_value_reads_ahead),
+    ("reads of records ahead of collections", |s| s.gc_reads_ahead),
     ("compactions", |s| s.compactions - s.compaction_moves),
     ("pieces of compactions beyond the first", |s| {
         (s.compaction_pieces + s.compaction_moves).saturating_sub(s.compactions)

@@ -366,6 +366,18 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
     /// It has ended.
     fn read_ends(&self, read: ReadBegun);
 
+    /// Background work would have so many reads, of so many bytes together, go on while it does something else. If that is not allowed now it waits for
+    /// them by [`ReadPace::read_files`], and nothing was booked.
+    fn goes_on(&self, reads: usize, bytes: u64) -> bool {
+        let _ = (reads, bytes);
+        true
+    }
+
+    /// So many of these have ended, and they were waited for so long.
+    fn went_on(&self, reads: usize, bytes: u64, waited_ns: u64) {
+        let _ = (reads, bytes, waited_ns);
+    }
+
     /// What is known of what reads cost.
     fn costs(&self) -> ReadCosts {
         ReadCosts::default()

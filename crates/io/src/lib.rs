@@ -38,6 +38,6 @@ pub use fs::{
     ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
-pub use read_queue::{Completed, ReadQueue, ReadQueues, ReadWaker};
+pub use read_queue::{Completed, ReadQueue, ReadQueues, ReadWaker, Wanted};
 pub use readable::{is_unreadable, read_around};
 pub use rng::Rng;

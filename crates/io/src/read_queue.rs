@@ -8,11 +8,15 @@
 //!
 //! A read that fails, comes back short or interrupted in a ring is made again by plain reads: so all ways give the same bytes and the
 //! same errors.
+//!
+//! **Background work** has a queue of another kind ([`ReadQueue::of_background`]). It submits whole batches ([`ReadQueue::submit_all`]), and what paces it is asked
+//! for each: where others are to be served first the batch is read before the call returns, in pieces, as one that is waited for. So none of its reads holds a
+//! place at the device while its thread does something else, which somebody may have to wait for who has to go on first.
 
 mod hand_over;
 
 use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
-use crate::{Env, Priority, ReadFile, Rng, ThreadHandle};
+use crate::{Env, FileRead, Priority, ReadFile, ReadRequest, Rng, ThreadHandle};
 use base::Result;
 use hand_over::HandOver;
 use std::any::Any;
@@ -22,6 +26,11 @@ use std::sync::{Arc, OnceLock};
 
 /// Threads that read what no ring takes, at most.
 const THREADS_MAX: usize = 16;
+/// The same for background work: each takes a batch at a time, which is many reads at once.
+const THREADS_OF_BACKGROUND_MAX: usize = 2;
+
+/// A read of a batch: the file, where in it, and how many bytes.
+pub type Wanted<'a> = (&'a Arc<dyn ReadFile>, u64, usize);
 
 /// A read that is to be done. Its buffer is its own.
 #[derive(Debug)]
@@ -32,15 +41,68 @@ pub(crate) struct Asked {
     pub token: u64,
     /// The file as it was given, if it is one whose reads are timed: a ring reads what is below it.
     pub paced: Option<Arc<dyn ReadFile>>,
+    /// Of background work: counts it as long as it is in flight.
+    beside: Option<Beside>,
 }
 
 impl Asked {
+    fn new((file, offset, len): Wanted<'_>, token: u64) -> Asked {
+        let buf = std::iter::repeat_n(0, len).collect();
+        Asked { file: file.clone(), offset, buf, token, paced: None, beside: None }
+    }
+
     /// Does it, while the caller waits.
     fn read(self) -> Completed {
         let Asked { file, offset, mut buf, token, .. } = self;
         let read = file.read_at(Arc::get_mut(&mut buf).unwrap_or_default(), offset);
         Completed { token, read: read.map(|()| buf) }
     }
+}
+
+/// A read of background work that goes on beside what its thread does. It ends when this is dropped, also where nothing came of it.
+#[derive(Debug)]
+struct Beside {
+    /// The file whose pace counts it.
+    of: Arc<dyn ReadFile>,
+    len: u64,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(paced) = self.of.paced() {
+            paced.pace.went_on(1, self.len, 0);
+        }
+    }
+}
+
+/// Does all of them by `read`, together; if that fails each alone, which tells of which the failure is.
+fn read_together(
+    mut all: Vec<Asked>,
+    read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>,
+) -> Vec<Completed> {
+    let read_all = |asked: &mut Vec<Asked>| {
+        let reads = asked.iter_mut().map(|Asked { file, offset, buf, .. }| FileRead {
+            file: &*file,
+            offset: *offset,
+            buf: Arc::get_mut(buf).unwrap_or_default(),
+        });
+        read(&mut reads.collect::<Vec<_>>())
+    };
+    match read_all(&mut all) {
+        Ok(()) => {
+            all.into_iter().map(|Asked { buf, token, .. }| Completed { token, read: Ok(buf) }).collect()
+        }
+        Err(_) => all.into_iter().map(Asked::read).collect(),
+    }
+}
+
+/// The same for a thread that has nothing else to do: file by file.
+fn read_by_file(reads: &mut [FileRead<'_>]) -> Result<()> {
+    reads.chunk_by_mut(|a, b| Arc::ptr_eq(a.file, b.file)).try_for_each(|group| {
+        let Some(file) = group.first().map(|read| read.file) else { return Ok(()) };
+        let requests = group.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf });
+        file.read_batch(&mut requests.collect::<Vec<_>>())
+    })
 }
 
 /// A read that is done.
@@ -76,6 +138,7 @@ pub struct Completed {
 /// ```
 pub struct ReadQueue {
     env: Env,
+    priority: Priority,
     ring: Ring,
     /// What the ring has no room for.
     waiting: VecDeque<Asked>,
@@ -84,6 +147,8 @@ pub struct ReadQueue {
     /// In simulation: what is in flight, and who chooses among it.
     simulated: Option<(Vec<Asked>, Rng)>,
     in_flight: usize,
+    /// Of background work: a file whose pace is told how long is waited for what is in flight.
+    paced: Option<Arc<dyn ReadFile>>,
     /// Counts it among those that were lent.
     _lent: Option<Arc<()>>,
 }
@@ -131,7 +196,7 @@ enum Ring {
 /// What the queue, its threads and those who wake it have in common.
 #[derive(Default)]
 struct Shared {
-    reads: HandOver<Asked, Completed>,
+    reads: HandOver<Vec<Asked>, Completed>,
     /// Of the ring, as soon as there is one.
     event: OnceLock<RingEvent>,
 }
@@ -159,14 +224,25 @@ impl Shared {
 impl ReadQueue {
     /// A queue with nothing in flight. It takes nothing of the system before it is used.
     pub fn new(env: &Env) -> ReadQueue {
+        ReadQueue::of(env, Priority::Foreground)
+    }
+
+    /// The same for background work, which submits batches: see the module.
+    pub fn of_background(env: &Env) -> ReadQueue {
+        ReadQueue::of(env, Priority::Background)
+    }
+
+    fn of(env: &Env, priority: Priority) -> ReadQueue {
         ReadQueue {
             env: env.clone(),
+            priority,
             ring: Ring::Unknown,
             waiting: VecDeque::new(),
             threads: Vec::new(),
             shared: Arc::default(),
             simulated: env.is_simulated().then(|| (Vec::new(), env.rng())),
             in_flight: 0,
+            paced: None,
             _lent: None,
         }
     }
@@ -185,8 +261,7 @@ impl ReadQueue {
     /// which it was.
     pub fn submit(&mut self, file: &Arc<dyn ReadFile>, offset: u64, len: usize, token: u64) {
         self.in_flight += 1;
-        let buf = std::iter::repeat_n(0, len).collect();
-        let asked = Asked { file: file.clone(), offset, buf, token, paced: None };
+        let asked = Asked::new((file, offset, len), token);
         if let Some((reads, _)) = &mut self.simulated {
             return reads.push(asked);
         }
@@ -197,8 +272,46 @@ impl ReadQueue {
                 let paced = file.paced().is_some().then(|| file.clone());
                 self.waiting.push_back(Asked { file: inner, paced, ..asked });
             }
-            _ => self.hand_over(asked),
+            _ => self.hand_over(vec![asked]),
         }
+    }
+
+    /// Begins a batch of reads, of background work, whose tokens ascend from `first` on. Reads of one file should stand side by side. False: they were to be waited for, and are
+    /// done, each well or not.
+    pub fn submit_all(&mut self, reads: &[Wanted<'_>], first: u64) -> bool {
+        self.in_flight += reads.len();
+        let mut all: Vec<Asked> =
+            reads.iter().zip(first..).map(|(read, token)| Asked::new(*read, token)).collect();
+        if let Some((reads, _)) = &mut self.simulated {
+            reads.append(&mut all);
+            return true;
+        }
+        // As for those that are waited for, the pace of the first one's disk counts all.
+        let of = reads.first().map(|(file, ..)| *file).filter(|file| file.paced().is_some()).cloned();
+        let bytes = reads.iter().map(|(.., len)| *len as u64).sum();
+        if let Some(paced) = of.as_ref().and_then(|of| of.paced())
+            && !paced.pace.goes_on(reads.len(), bytes)
+        {
+            let done = read_together(all, crate::read_files);
+            done.into_iter().for_each(|done| self.shared.reads.give_back(done));
+            return false;
+        }
+        let mut others = Vec::new();
+        for mut asked in all {
+            asked.beside = of.as_ref().map(|of| Beside { of: of.clone(), len: asked.buf.len() as u64 });
+            // It is counted by that, so what paces reads of this one is passed over.
+            let inner = asked.file.paced().map(|paced| paced.inner.clone());
+            asked.file = inner.unwrap_or(asked.file);
+            match (&*asked.file as &dyn Any).downcast_ref::<KernelReadFile>() {
+                Some(kernel) if self.has_ring(kernel) => self.waiting.push_back(asked),
+                _ => others.push(asked),
+            }
+        }
+        self.paced = of;
+        if !others.is_empty() {
+            self.hand_over(others);
+        }
+        true
     }
 
     fn has_ring(&mut self, file: &KernelReadFile) -> bool {
@@ -213,24 +326,31 @@ impl ReadQueue {
         matches!(self.ring, Ring::Some(_))
     }
 
-    /// Gives a read to a thread.
-    fn hand_over(&mut self, asked: Asked) {
-        if self.shared.reads.is_short_of_threads() && self.threads.len() < THREADS_MAX {
+    /// Gives reads to a thread, which does them together.
+    fn hand_over(&mut self, asked: Vec<Asked>) {
+        let threads_max = match self.priority {
+            Priority::Foreground => THREADS_MAX,
+            Priority::Background => THREADS_OF_BACKGROUND_MAX,
+        };
+        if self.shared.reads.is_short_of_threads() && self.threads.len() < threads_max {
             let shared = self.shared.clone();
             let body = Box::new(move || {
                 while let Some(asked) = shared.reads.next() {
-                    shared.reads.give_back(asked.read());
+                    for done in read_together(asked, read_by_file) {
+                        shared.reads.give_back(done);
+                    }
                     shared.signal();
                 }
             });
             let name = format!("lava-read-{}", self.threads.len());
             let spawner = self.env.spawner.as_ref();
-            let started = spawner.map(|spawner| spawner.spawn(&name, Priority::Foreground, body));
+            let started = spawner.map(|spawner| spawner.spawn(&name, self.priority, body));
             self.threads.extend(started.and_then(Result::ok));
         }
         if self.threads.is_empty() {
             // The system makes no threads: then the caller waits.
-            self.shared.reads.give_back(asked.read());
+            let done = read_together(asked, read_by_file);
+            done.into_iter().for_each(|done| self.shared.reads.give_back(done));
         } else {
             self.shared.reads.push(asked);
         }
@@ -239,6 +359,16 @@ impl ReadQueue {
     /// What is done. With `wait`: if that is nothing, waits until something is; nothing if nothing is in flight, or if a
     /// [`ReadWaker`] woke it.
     pub fn complete(&mut self, wait: bool) -> Vec<Completed> {
+        let begun_ns = self.paced.as_ref().filter(|_| wait).map(|_| self.env.clock.now_ns());
+        let done = self.look(wait);
+        let paced = self.paced.as_ref().and_then(|file| file.paced());
+        if let Some((paced, begun_ns)) = paced.zip(begun_ns) {
+            paced.pace.went_on(0, 0, self.env.clock.now_ns().saturating_sub(begun_ns));
+        }
+        done
+    }
+
+    fn look(&mut self, wait: bool) -> Vec<Completed> {
         let wait = wait && self.in_flight > 0;
         let mut done = Vec::new();
         if let Some((reads, rng)) = &mut self.simulated {
@@ -270,11 +400,14 @@ impl ReadQueue {
 
     fn fill_ring(&mut self) {
         while let Some(asked) = self.waiting.pop_front() {
-            let Ring::Some(ring) = &mut self.ring else { return self.hand_over(asked) };
+            let Ring::Some(ring) = &mut self.ring else {
+                self.hand_over(vec![asked]);
+                continue;
+            };
             let has_room = ring.in_flight() < crate::kernel::RING_DEPTH;
             match ring.push(asked) {
                 Ok(()) => {}
-                Err(asked) if has_room => self.hand_over(asked),
+                Err(asked) if has_room => self.hand_over(vec![asked]),
                 Err(asked) => return self.waiting.push_front(asked),
             }
         }

@@ -8,7 +8,7 @@
 use base::key::encode;
 use base::{Result, Uid, ValueKind};
 use cache::Cache;
-use io::{Access, CreateOptions, Env, Rng};
+use io::{Access, CreateOptions, Env, ReadQueue, Rng};
 use lavastore_values::*;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -82,6 +82,9 @@ impl GcWorld for World {
     }
     fn now_ns(&self) -> Option<u64> {
         Some(self.env.clock.now_ns())
+    }
+    fn reads(&self) -> Option<ReadQueue> {
+        Some(ReadQueue::of_background(&self.env))
     }
 }
 

@@ -5,6 +5,8 @@
 //!     -> runs of live records, read from exact offsets -> verified, copied verbatim in key order -> outputs
 //! ```
 //!
+//! All of it overlaps: records are read while others are copied and the next window is judged ([`pipeline`]).
+//!
 //! Values are read last, and only the live ones (lazy read, Scavenger+); compressed records are copied as they are, with
 //! nothing but the checksum's mask changed, so the lengths in references stay right. A step judges or copies a few
 //! milliseconds' worth; between steps a scheduler (or a simulation with a single thread) does other work.
@@ -36,9 +38,10 @@
 use crate::outputs::{OutputVsst, Outputs};
 use crate::pick::{Gc, GcOptions};
 use base::{Error, ErrorKind, Result};
-use copy::{Batch, CopyStats, Grouping};
+use io::ReadQueue;
 use lookup::{Lookup, LookupContext, LookupStats};
 use names::Names;
+use pipeline::Pipeline;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{Ksst, Vsst, VsstBuilder};
@@ -49,6 +52,7 @@ mod copy;
 mod lookup;
 mod names;
 mod pace;
+mod pipeline;
 mod window;
 
 /// Keys that a step moves into the window.
@@ -66,6 +70,10 @@ pub trait GcWorld {
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst>;
     /// The clock by which lookups are timed, so that the cheaper kind is chosen. `None`: they are estimated.
     fn now_ns(&self) -> Option<u64> {
+        None
+    }
+    /// A queue for reads of records that go on between and beside the steps of the job. `None`: they are waited for.
+    fn reads(&self) -> Option<ReadQueue> {
         None
     }
 }
@@ -128,8 +136,12 @@ pub struct GcStats {
     pub key_read_bytes: u64,
     /// Requests that read records.
     pub record_reads: u64,
-    /// Bytes of these, gaps included.
+    /// Those of them that went on while the job did something else.
+    pub record_reads_ahead: u64,
+    /// Bytes of all, gaps included.
     pub record_read_bytes: u64,
+    /// The most bytes of records that were held at a time.
+    pub held_bytes_max: u64,
 }
 
 enum State {
@@ -138,12 +150,8 @@ enum State {
     Survey(usize, usize),
     /// Inputs are opened, one in a step.
     Open,
-    /// Keys are moved into the window.
-    Fill,
-    /// The window is judged.
-    Judge(Box<Lookup>),
-    /// The live records of the window from this entry on are copied.
-    Copy(usize),
+    /// Windows are judged, and their live records copied.
+    Run,
     /// The last output is finished.
     Finish,
     Done,
@@ -163,13 +171,16 @@ pub struct GcJob {
     /// The inputs opened so far.
     inputs: Vec<Arc<Vsst>>,
     keys: MergedKeys,
+    /// The window that is filled, and then judged.
     window: Window,
-    batch: Batch,
+    judging: Option<Box<Lookup>>,
+    /// The last step copied: the next one judges, while what it wrote is being written.
+    copied: bool,
+    pipeline: Pipeline,
     outputs: Outputs,
     measured: Vec<Measured>,
     stats: GcStats,
     lookup: LookupStats,
-    copy: CopyStats,
     reported_read_bytes: u64,
     state: State,
 }
@@ -188,12 +199,13 @@ impl GcJob {
             inputs: Vec::new(),
             keys: MergedKeys::default(),
             window: Window::default(),
-            batch: Batch::default(),
+            judging: None,
+            copied: false,
+            pipeline: Pipeline::default(),
             outputs: Outputs::default(),
             measured,
             stats: GcStats::default(),
             lookup: LookupStats::default(),
-            copy: CopyStats::default(),
             reported_read_bytes: 0,
             state: State::New,
         }
@@ -213,9 +225,7 @@ impl GcJob {
             State::New => self.begin(),
             State::Survey(level, from) => self.survey(level, from),
             State::Open => self.open(world),
-            State::Fill => self.fill(),
-            State::Judge(lookup) => self.judge(lookup, world),
-            State::Copy(at) => self.copy(at, world),
+            State::Run => self.run(world),
             State::Finish => self.finish(),
             State::Done => panic!("a step after the job was done"),
             State::Failed(e) => Err(e),
@@ -225,8 +235,13 @@ impl GcJob {
                 self.state = state;
                 Ok(GcStep::More)
             }
-            Ok(Next::End(outcome)) => Ok(GcStep::Done(outcome)),
+            Ok(Next::End(outcome)) => {
+                self.pipeline.end();
+                Ok(GcStep::Done(outcome))
+            }
             Err(e) => {
+                // What is on its way is waited for: nobody goes on with it.
+                self.pipeline.end();
                 self.state = State::Failed(e.clone());
                 Err(e)
             }
@@ -250,13 +265,15 @@ impl GcJob {
             joined_references: self.lookup.joined_references,
             lookup_read_bytes: self.lookup.counters.device_read_bytes,
             key_read_bytes: self.keys.counters().device_read_bytes,
-            record_reads: self.copy.reads,
-            record_read_bytes: self.copy.read_bytes,
+            record_reads: self.pipeline.stats.reads,
+            record_reads_ahead: self.pipeline.stats.reads_ahead,
+            record_read_bytes: self.pipeline.stats.read_bytes,
+            held_bytes_max: self.pipeline.stats.held_bytes_max,
             ..self.stats
         }
     }
 
-    /// Bytes read since the last call: what a rate limiter is charged after each step.
+    /// Bytes read since the last call, or begun to be: what a rate limiter is charged after each step.
     pub fn take_read_bytes(&mut self) -> u64 {
         let stats = self.stats();
         let total = stats.lookup_read_bytes + stats.key_read_bytes + stats.record_read_bytes;
@@ -296,7 +313,11 @@ impl GcJob {
     }
 
     fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
-        let Some(meta) = self.gc.inputs.get(self.inputs.len()) else { return Ok(Next::Go(State::Fill)) };
+        let Some(meta) = self.gc.inputs.get(self.inputs.len()) else {
+            let queue = if self.options.pipelined { world.reads() } else { None };
+            self.pipeline = Pipeline::new(&self.options, queue);
+            return Ok(Next::Go(State::Run));
+        };
         let input = world.vsst(meta)?;
         self.keys.add(&input)?;
         self.inputs.push(input);
@@ -308,14 +329,29 @@ impl GcJob {
         self.inputs.iter().map(|v| v.alignment()).min().unwrap_or(1)
     }
 
+    /// Has the next batches read, and does one thing meanwhile: copies one that is there and judges by turns, and waits for one only if nothing is to be
+    /// judged.
+    fn run(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+        self.pipeline.fill(&self.inputs)?;
+        let is_judged = self.keys.is_done() && self.window.len() == 0;
+        let is_turn = self.copied || !self.pipeline.has_landed();
+        self.copied = !(is_turn && !is_judged && self.pipeline.may_judge());
+        if !self.copied {
+            return match self.judging.take() {
+                None => self.fill(),
+                Some(lookup) => self.judge(lookup, world),
+            };
+        }
+        Ok(Next::Go(if self.copy(world)? || !is_judged { State::Run } else { State::Finish }))
+    }
+
     fn fill(&mut self) -> Result<Next> {
-        let limits = (self.options.window_keys.max(1), self.options.window_key_bytes);
+        let limits = self.pipeline.window_max(&self.options);
         let full = self.keys.fill(&mut self.window, FILL_STEP, limits)?;
-        Ok(Next::Go(match self.keys.is_done() {
-            true if self.window.len() == 0 => State::Finish,
-            done if done || full => State::Judge(Box::new(Lookup::new(&self.tables, &self.window))),
-            _ => State::Fill,
-        }))
+        if full || self.keys.is_done() {
+            self.judging = Some(Box::new(Lookup::new(&self.tables, &self.window)));
+        }
+        Ok(Next::Go(State::Run))
     }
 
     fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
@@ -326,7 +362,8 @@ impl GcJob {
             lookups: self.options.lookups,
         };
         if !lookup.step(&context, &mut self.window, &mut self.lookup)? {
-            return Ok(Next::Go(State::Judge(lookup)));
+            self.judging = Some(lookup);
+            return Ok(Next::Go(State::Run));
         }
         for entry in &self.window.entries {
             let (bytes, live) = (u64::from(entry.stored_len), u64::from(entry.live));
@@ -345,7 +382,8 @@ impl GcJob {
         if self.is_hopeless() {
             return Ok(Next::End(GcOutcome::Abandoned { measured: self.measured.clone() }));
         }
-        Ok(Next::Go(State::Copy(0)))
+        self.window = self.pipeline.take(std::mem::take(&mut self.window));
+        Ok(Next::Go(State::Run))
     }
 
     /// True if the keys judged so far show that the estimate was far too high.
@@ -361,37 +399,26 @@ impl GcJob {
         judged * 8 >= all && garbage * all * 100 < expected * judged
     }
 
-    fn copy(&mut self, from: usize, world: &mut dyn GcWorld) -> Result<Next> {
-        let (inputs, alignment) = (&self.inputs, self.alignment());
-        let grouping = Grouping {
-            batch_bytes: self.options.step_bytes.max(1),
-            gap_bytes: self.options.gap_bytes,
-            lazy_read: self.options.lazy_read,
-        };
-        let passed = self.batch.plan(&self.window, from..self.window.len(), inputs, grouping);
-        self.batch.read(inputs, &mut self.copy)?;
-        for (record, entry) in self.batch.entries() {
-            let record = self.batch.open(record, &self.window, inputs)?;
-            let entry = &self.window.entries[entry];
+    /// Copies the next batch, which is waited for. False: there is none.
+    fn copy(&mut self, world: &mut dyn GcWorld) -> Result<bool> {
+        let Some(batch) = self.pipeline.next()? else { return Ok(false) };
+        let alignment = self.alignment();
+        for (record, entry) in batch.entries() {
+            let record = batch.open(record, &self.inputs)?;
             if !entry.live {
                 continue;
             }
             let record_bytes = self.outputs.record_bytes();
             let full = |builder: &VsstBuilder| is_full(builder, &self.gc, &self.options, record_bytes);
             let create = || world.create(alignment, self.gc.class);
-            let key = self.window.user_key(entry);
+            let key = batch.window.user_key(entry);
             let builder = self.outputs.file_for(key, self.names.took_over(), full, create)?;
             let lens = builder.copy(&record)?;
             debug_assert_eq!(lens.stored_len, record.stored.len() as u64, "copied verbatim");
             self.outputs.added(&lens);
         }
-        let at = from + passed;
-        Ok(Next::Go(if at < self.window.len() {
-            State::Copy(at)
-        } else {
-            self.window.clear();
-            State::Fill
-        }))
+        self.pipeline.copied(batch);
+        Ok(true)
     }
 
     fn finish(&mut self) -> Result<Next> {

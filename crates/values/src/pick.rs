@@ -62,6 +62,8 @@ pub struct GcOptions {
     /// Only live records are read. Off, for measuring: all are, and verified, as where values cannot be told from keys
     /// without reading them.
     pub lazy_read: bool,
+    /// Records are read while others are copied and the next keys are judged. Off, for measuring: by turns.
+    pub pipelined: bool,
     /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
     pub abandon_percent: u32,
 }
@@ -79,6 +81,7 @@ impl Default for GcOptions {
             lookups: Lookups::Cheaper,
             gap_bytes: None,
             lazy_read: true,
+            pipelined: true,
             abandon_percent: 50,
         }
     }

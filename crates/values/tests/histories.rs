@@ -117,6 +117,7 @@ impl History {
             window_key_bytes: rng.range(10, 4000) as usize,
             gap_bytes: rng.one_in(2).then(|| rng.below(2000)),
             lazy_read: !rng.one_in(4),
+            pipelined: !rng.one_in(4),
             lookups: [Lookups::Cheaper, Lookups::Cheaper, Lookups::Join, Lookups::Points]
                 [rng.below(4) as usize],
             abandon_percent: if rng.one_in(2) { 50 } else { 120 },

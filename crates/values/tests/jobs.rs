@@ -3,6 +3,7 @@
 mod store;
 
 use base::{Compression, ErrorKind, Result, SeqNo, ValueKind, key::encode};
+use io::sim::{FaultEffect, FaultPlan, OpKind};
 use io::{Access, CreateOptions, Rng, SyncKind};
 use lavastore_values::*;
 use std::cell::RefCell;
@@ -147,6 +148,132 @@ fn reading_everything_gives_the_same_files_and_costs_more() {
         assert_eq!((all.record_read_bytes, lazy.record_read_bytes), (record_bytes, lazy.live_bytes));
         assert_eq!((all.keys, all.live_keys), (lazy.keys, lazy.live_keys));
         assert!(all.record_reads < lazy.record_reads, "long runs: {all:?}");
+    }
+}
+
+/// Collects three files of 200 records, of which one in three is live; the output and its bytes, or why there is none, and what it cost.
+fn collected(seed: u64, options: &GcOptions, prepare: impl Fn(&Store)) -> (Result<Vec<u8>>, GcStats) {
+    let mut store = Store::new(seed);
+    for n in 0..3 {
+        let keys: Vec<u64> = (0..200).map(|i| i * 3 + n).collect();
+        let (meta, references) = vsst(&mut store, 1, 5 + n, &keys);
+        add_vsst(&mut store, meta);
+        let live: Vec<_> = references.into_iter().step_by(3).collect();
+        add_table(&mut store, 5 + n, &live);
+    }
+    let version = store.version();
+    let mut job = job(&version, options, &[]);
+    if !options.pipelined {
+        // The queue of a pipeline takes a seed, and identities of files are drawn after it.
+        let _ = store.world.files.env.rng();
+    }
+    prepare(&store);
+    let outcome = run(&mut job, &mut store.world);
+    let stats = job.stats();
+    if let Err(e) = &outcome {
+        assert_eq!(job.step(&mut store.world).unwrap_err().to_string(), e.to_string(), "and for good");
+    }
+    store.sim.clear_faults();
+    let bytes = outcome.map(|outcome| {
+        let GcOutcome::Replace { outputs, .. } = outcome else { panic!("abandoned") };
+        let [output] = outputs.as_slice() else { panic!("{} outputs", outputs.len()) };
+        store.world.files.env.fs.read_all(&path_of(&names::vsst(output.number)), 1 << 20).unwrap()
+    });
+    (bytes, stats)
+}
+
+/// Windows and batches so small that many of both are under way.
+fn in_many_batches(rng: &mut Rng) -> GcOptions {
+    GcOptions {
+        step_bytes: rng.range(1, 3000),
+        window_keys: rng.range(1, 200) as usize,
+        window_key_bytes: rng.range(1, 2000) as usize,
+        gap_bytes: Some(rng.below(300)),
+        lazy_read: !rng.one_in(4),
+        ..GcOptions::default()
+    }
+}
+
+#[test]
+fn a_pipeline_makes_the_same_file_with_reads_ahead() {
+    let mut ahead = 0;
+    for seed in 0..40 {
+        let options = in_many_batches(&mut Rng::new(seed));
+        let (bytes, stats) = collected(seed, &options, |_| {});
+        let (by_turns, alone) = collected(seed, &GcOptions { pipelined: false, ..options }, |_| {});
+        assert!(bytes.unwrap() == by_turns.unwrap(), "seed {seed}");
+        assert_eq!(
+            (stats.keys, stats.live_keys, stats.live_bytes),
+            (alone.keys, alone.live_keys, alone.live_bytes)
+        );
+        assert_eq!(alone.record_reads_ahead, 0);
+        assert!(stats.record_reads_ahead < stats.record_reads, "the first batch is waited for");
+        ahead += stats.record_reads_ahead;
+    }
+    assert!(ahead > 1000, "{ahead}");
+}
+
+#[test]
+fn a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others() {
+    let (mut failed, mut ahead) = (0, 0);
+    for seed in 0..60 {
+        let options = in_many_batches(&mut Rng::new(seed));
+        let (_, sound) = collected(seed, &options, |_| {});
+        // Keys and tables are read as well, so that some are beyond the end.
+        let nth = Rng::new(seed).below(sound.record_reads + 10);
+        let fault = FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Read]);
+        let (bytes, stats) = collected(seed, &options, |store| store.sim.inject(fault.clone()));
+        let Err(e) = bytes else { continue };
+        assert!(e.kind() == ErrorKind::Io && e.file().is_some(), "{e}");
+        failed += 1;
+        ahead += u32::from(stats.record_reads_ahead > 0);
+    }
+    assert!(failed > 40 && ahead > 20, "{failed} {ahead}");
+}
+
+/// A job that is let go of in the middle, with reads on their way, leaves nothing but what it says.
+#[test]
+fn a_job_may_be_let_go_of_after_any_step() {
+    let mut store = Store::new(2);
+    a_third_live(&mut store);
+    let version = store.version();
+    let options = GcOptions { step_bytes: 300, window_keys: 30, ..GcOptions::default() };
+    for steps in 0.. {
+        let mut job = job(&version, &options, &[]);
+        let done = (0..steps).any(|_| matches!(job.step(&mut store.world).unwrap(), GcStep::Done(_)));
+        let created: Vec<_> = job.created().to_vec();
+        drop(job);
+        created.iter().for_each(|(_, path)| store.world.files.env.fs.remove(path).unwrap());
+        if done {
+            assert!(steps > 10);
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_a_pipeline_holds_is_bounded() {
+    for (pipelined, held_max) in [(true, 6 << 20), (false, 4 << 20)] {
+        let mut store = Store::new(3);
+        let (world, mut references) = (&mut store.world, Vec::new());
+        let mut series = VsstSeries::new(u64::MAX, || world.begin(1, VsstClass::Cold));
+        for i in 0..240 {
+            let mut value = vec![0; 80 << 10];
+            Rng::new(i).fill(&mut value);
+            references.push((i, series.add(&user_key(i), 5, &value).unwrap()));
+        }
+        let meta = series.finish().unwrap().remove(0);
+        drop(series);
+        add_vsst(&mut store, meta);
+        references.retain(|(i, _)| i % 3 != 0);
+        add_table(&mut store, 5, &references);
+        let version = store.version();
+        let mut job = job(&version, &GcOptions { pipelined, ..GcOptions::default() }, &[]);
+        run(&mut job, &mut store.world).unwrap();
+        let stats = job.stats();
+        let held = stats.held_bytes_max;
+        assert!((1 << 20..=held_max).contains(&held) && (held > 4 << 20) == pipelined, "{stats:?}");
+        assert_eq!(stats.record_reads_ahead > 0, pipelined);
     }
 }
 

@@ -183,6 +183,80 @@ fn a_failure_is_of_the_read_that_failed() {
     assert_eq!(failed, 1);
 }
 
+/// Submits batches of which some reads lie beyond the end, and compares what comes back.
+fn read_batches(reads: &mut ReadQueue, files: &Files, rng: &mut Rng, batches: u64) {
+    let (mut asked, mut told) = (Vec::new(), 0);
+    for _ in 0..batches {
+        let mut batch: Vec<_> = (0..1 + rng.below(80))
+            .map(|_| {
+                let len = [1, 100, 4096, 40_000][rng.below(4) as usize];
+                (
+                    rng.below(3) as usize,
+                    rng.below(LEN + if rng.one_in(40) { 100 } else { 0 } - len as u64),
+                    len,
+                )
+            })
+            .collect();
+        batch.sort_unstable();
+        let wanted: Vec<Wanted<'_>> =
+            batch.iter().map(|&(n, offset, len)| (&files[n].0, offset, len)).collect();
+        assert!(reads.submit_all(&wanted, asked.len() as u64), "nothing paces them");
+        asked.extend(batch);
+        if rng.one_in(2) {
+            told += read_some(reads, files, &asked, rng.one_in(2));
+        }
+    }
+    while reads.in_flight() > 0 {
+        told += read_some(reads, files, &asked, true);
+    }
+    assert_eq!(told, asked.len(), "each once");
+}
+
+fn read_some(reads: &mut ReadQueue, files: &Files, asked: &[(usize, u64, usize)], wait: bool) -> usize {
+    let done = reads.complete(wait);
+    for Completed { token, read } in &done {
+        let (n, offset, len) = asked[*token as usize];
+        let expected = files[n].1.get(offset as usize..offset as usize + len);
+        match read {
+            Ok(bytes) => assert_eq!(Some(&bytes[..]), expected, "{offset} {len}"),
+            Err(e) => assert!(expected.is_none() && e.kind() == ErrorKind::Corruption, "{offset} {len}: {e}"),
+        }
+    }
+    done.len()
+}
+
+#[test]
+fn batches_of_background_work_bring_what_is_there() {
+    for env in engines() {
+        let dir = Temp::new();
+        for access in [Access::Buffered, Access::Direct] {
+            let files = files(&env, &dir.0, access);
+            for seed in 0..3 {
+                let mut reads = ReadQueue::of_background(&env);
+                read_batches(&mut reads, &files, &mut Rng::new(seed), 20);
+                assert!(reads.threads.len() <= THREADS_OF_BACKGROUND_MAX);
+                // Dropped with some in flight.
+                reads.submit_all(&[(&files[0].0, 5, 100_000), (&files[1].0, 5, 100_000)], 0);
+            }
+        }
+    }
+    let sim = SimEnv::new(3);
+    let files = files(&sim.env(), Path::new("/files"), Access::Direct);
+    read_batches(&mut ReadQueue::of_background(&sim.env()), &files, &mut Rng::new(7), 20);
+}
+
+/// Of a batch that a thread reads together each read that fails is told, and no other.
+#[test]
+fn a_failure_in_a_batch_is_of_the_reads_that_fail() {
+    let sim = SimEnv::new(1);
+    let files = files(&sim.env(), Path::new("/files"), Access::Direct);
+    let at = |offset| Asked::new((&files[0].0, offset, 10), offset);
+    let done = read_together([1, LEN, 2, LEN - 5, 3].map(at).into(), read_by_file);
+    let told: Vec<_> = done.iter().map(|done| (done.token, done.read.is_ok())).collect();
+    assert_eq!(told, [(1, true), (LEN, false), (2, true), (LEN - 5, false), (3, true)]);
+    assert_eq!(done[2].read.as_deref().unwrap(), &files[0].1[2..12]);
+}
+
 /// Calls that come back short, interrupted or refused change nothing; a device that fails is told, of the reads that it fails.
 #[cfg(feature = "faults")]
 #[test]

@@ -35,6 +35,8 @@ pub struct Ablation {
     pub subcompactions: bool,
     /// Which gaps reads go over, and how far scans read ahead, follows what reads of the disk were measured to cost; off: what suits most.
     pub measured_reads: bool,
+    /// Garbage collection reads records while it copies others and judges the next keys; off: by turns.
+    pub pipelined_collection: bool,
 }
 
 impl Default for Ablation {
@@ -52,13 +54,14 @@ impl Default for Ablation {
             log_first: true,
             subcompactions: true,
             measured_reads: true,
+            pipelined_collection: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 12] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 13] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -73,6 +76,7 @@ impl Ablation {
             // What comes later is at the end: campaigns draw in this order.
             ("log_first", &mut self.log_first),
             ("measured_reads", &mut self.measured_reads),
+            ("pipelined_collection", &mut self.pipelined_collection),
         ]
     }
 

@@ -126,6 +126,10 @@ counters! {
     gc_bytes_written,
     /// Bytes of vSSTs freed by garbage collection.
     gc_bytes_freed,
+    /// Reads of records by garbage collection that went on while it did something else.
+    gc_reads_ahead,
+    /// The most bytes of records that a collection held at a time, read or being read.
+    gc_held_bytes_max,
     /// Nanoseconds that collections were held back, together, because flushes suffered from them.
     gc_paced_ns,
     /// Bytes per second that collections may read and write now, so that flushes are quick; 0: they are not bounded.

@@ -50,6 +50,10 @@ const FULL_RATIO_PERCENT: u64 = 5;
 const STRAIN_BUSY: u64 = 50;
 /// The threshold where the space limit is near: less would free less than the keys of the output take.
 const SHORT_RATIO_PERCENT: u32 = 3;
+/// An output is read in so many batches at least, and its keys are judged in windows of one for each so many of its bytes: so reading overlaps with judging and
+/// copying also where files are small.
+const BATCHES_MIN: u64 = 4;
+const BYTES_PER_KEY: u64 = 256;
 /// Where there is no room for the output of a collection, so many others are considered that write less, or elsewhere.
 pub(crate) const CANDIDATES_MAX: usize = 8;
 
@@ -87,13 +91,17 @@ pub(crate) fn is_pressing(facts: &dyn Facts) -> bool {
 
 /// How a family is collected from so much garbage in a file on.
 pub(crate) fn options(ablation: Ablation, read_state: &ReadState, ratio_percent: u32) -> GcOptions {
+    let (file_bytes, most) = (read_state.summary.file_bytes, GcOptions::default());
     GcOptions {
         ratio_percent,
-        file_bytes: read_state.summary.file_bytes,
+        file_bytes,
+        step_bytes: (file_bytes / BATCHES_MIN).min(most.step_bytes),
+        window_keys: usize::try_from(file_bytes / BYTES_PER_KEY).unwrap_or(usize::MAX).min(most.window_keys),
         lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
         gap_bytes: (!ablation.readahead).then_some(0),
         lazy_read: ablation.lazy_read,
-        ..GcOptions::default()
+        pipelined: ablation.pipelined_collection,
+        ..most
     }
 }
 

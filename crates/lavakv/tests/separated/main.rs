@@ -12,6 +12,7 @@ mod garbage_bound;
 mod hot_cold;
 mod life;
 mod options;
+mod pipelined;
 mod quiet;
 mod rewrite;
 mod scheduling;

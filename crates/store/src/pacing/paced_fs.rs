@@ -354,6 +354,24 @@ impl ReadPace for Pace {
         self.depth.read_ends(read, now_ns);
     }
 
+    /// Only where nothing is in pieces: a piece keeps its place at the device until it is noticed that it has ended, and its thread may turn to something else
+    /// before, which then waits for that place.
+    fn goes_on(&self, reads: usize, bytes: u64) -> bool {
+        let Some(traffic) = traffic::now().filter(|_| !self.in_pieces()) else { return false };
+        self.book(traffic, bytes);
+        self.cost.begins_beside(reads as u64);
+        true
+    }
+
+    fn went_on(&self, reads: usize, bytes: u64, waited_ns: u64) {
+        let now_ns = self.clock.now_ns();
+        self.depth.works(now_ns);
+        if reads > 0 {
+            self.cost.ends(now_ns, reads as u64);
+        }
+        self.load.worked(bytes, waited_ns);
+    }
+
     fn costs(&self) -> ReadCosts {
         self.cost.get()
     }

@@ -15,6 +15,8 @@
 //! rather too short than too long. Then `request / byte` is how many bytes cost as much as a request: the **gap** worth reading over. What one read that is alone takes, divided by the cost of a byte, is how
 //! much has to be in flight so that the device moves bytes all the time: the **window**. Nothing is told before enough is known.
 //!
+//! Reads that their thread does not wait for ([`ReadCost::begins_beside`]) say nothing: nobody notices when they end. What is made beside them is no burst.
+//!
 //! What a page cache has comes quickly and is counted as it is: reads cost what they cost where they are made. Its hits are not evenly spread over lengths, so that
 //! ratios may be far off. The gap is held between [`GAP_MIN`] and [`GAP_MAX`] whatever was measured; whoever takes the window has bounds of his own. A read that took very
 //! much longer than usual counts as one that took [`OUTLIER`] times as long. Sums are halved now and then, so that what was long ago is forgotten,
@@ -250,7 +252,8 @@ impl ReadCost {
         }
     }
 
-    /// So many reads begin, together with reads of another disk: when those of this one end nobody is told, so they are part of no burst.
+    /// So many reads begin, together with reads of another disk: when those of this one end nobody is told, or
+    /// nobody waits for them: they are part of no burst, and there is none before they have ended.
     pub fn begins_beside(&self, reads: u64) {
         if self.is_off.load(Relaxed) {
             return;
@@ -360,6 +363,30 @@ mod loom_tests {
                 ReadCosts { gap_bytes: known(derived.gap_bytes), window_bytes: known(derived.window_bytes) };
             assert!(told.window_bytes.is_some(), "{derived:?}");
             assert_eq!(cost.get(), told);
+        });
+    }
+
+    /// Whoever reads beside reads that nobody waits for: when all have ended the next one is a burst.
+    #[test]
+    fn loom_what_nobody_waits_for_ends_too() {
+        check(3, || {
+            let cost = Arc::new(ReadCost::new());
+            let other = {
+                let cost = cost.clone();
+                thread::spawn(move || {
+                    cost.begins_beside(2);
+                    cost.ends(20, 2);
+                })
+            };
+            cost.begins(11, 1, 100);
+            cost.ends(12, 1);
+            other.join().unwrap();
+            let made = |learnt: &Learnt| learnt.alone[0].reads + learnt.many[0].reads;
+            let before = made(&lock(&cost.learnt));
+            assert!(before <= 1, "{before}");
+            cost.begins(30, 1, 100);
+            cost.ends(40, 1);
+            assert_eq!(made(&lock(&cost.learnt)), before + 1);
         });
     }
 }

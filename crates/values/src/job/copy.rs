@@ -2,21 +2,20 @@
 //!
 //! The lookup has left a bitmap. Records that are neighbours in their file make a run, also across a gap that costs less
 //! to read than a request of its own (the adaptive read-ahead of Scavenger+: the size of a request follows from what is
-//! live, and from what reads of the disk were measured to cost, not from a setting). The runs of a batch are read at once, each from its exact offset; then the records are
-//! taken in key order, from whichever input has them.
+//! live, and from what reads of the disk were measured to cost, not from a setting). The runs of a batch are read together, each from its exact offset; then the records are
+//! taken in key order, from whichever input has them. Which batches are on their way at once, [`super::pipeline`] says.
 //!
 //! The checksum of each record is verified where it was read, and its key compared with the one that was looked up,
-//! before it is copied: a damaged record stops the job, which then has replaced nothing.
+//! before it is copied: a damaged record stops the job, which then has replaced nothing. The checksum knows file and offset, so what was read for another
+//! record, or another batch, is not taken for this one.
 
 use super::window::{Entry, Window};
 use base::{Error, Result};
-use io::{FileRead, ReadCosts};
+use io::{FileRead, ReadCosts, Wanted};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Record, Vsst};
 
-/// The most bytes that one batch reads, gaps included, unless a single record is longer.
-const BATCH_BYTES_MAX: u64 = 4 << 20;
 /// The longest gap that is read over where nobody knows what reads cost: what is read in the time that a request of its own
 /// would take, with dozens in flight. A fast local device needs 2 us for a request and moves 4 to 8 KiB in these, a
 /// network device 20 us and 24 KiB, the kernel's page cache 1 us and 5 KiB.
@@ -29,8 +28,12 @@ const BATCH_RUNS_MAX: usize = 1 << 10;
 pub(crate) struct CopyStats {
     /// Requests.
     pub(crate) reads: u64,
-    /// Bytes of these.
+    /// Those of them that went on while something else was done.
+    pub(crate) reads_ahead: u64,
+    /// Bytes of all.
     pub(crate) read_bytes: u64,
+    /// The most bytes that were held at a time.
+    pub(crate) held_bytes_max: u64,
 }
 
 /// Consecutive bytes of an input that are read together.
@@ -41,22 +44,47 @@ struct Run {
     len: u64,
 }
 
-/// Some live records, read together. Reused from batch to batch.
+/// What was read of a run.
+#[derive(Default)]
+enum Bytes {
+    /// Nothing yet.
+    #[default]
+    None,
+    /// From here on in the buffer of the batch.
+    Here(usize),
+    /// In a buffer of its own.
+    Own(Arc<[u8]>),
+}
+
+/// Some live records of a window, read together.
 #[derive(Default)]
 pub(crate) struct Batch {
+    /// The window, once something was chosen of it.
+    pub(crate) window: Arc<Window>,
     runs: Vec<Run>,
+    /// The runs by file and place: so they are read.
+    order: Vec<usize>,
     /// The records in key order: the entry, its run, and where it begins in it.
     records: Vec<(usize, usize, usize)>,
     buffer: Vec<u8>,
-    /// Where each run begins in the buffer.
-    places: Vec<usize>,
+    /// What was read of each run.
+    read: Vec<Bytes>,
+    /// Bytes of all runs.
+    pub(crate) read_bytes: u64,
+    /// The number of the first of its reads, if they go on by themselves, and how many of these have not ended.
+    first: u64,
+    lacks: usize,
+    /// Of the first read, by file and place, that failed.
+    failed: Option<(u64, Error)>,
 }
 
 /// How records are grouped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Grouping {
     /// Bytes of records that a batch is to have.
     pub(crate) batch_bytes: u64,
+    /// The most that it reads, gaps included, unless a single record is longer.
+    pub(crate) read_bytes_max: u64,
     /// See [`crate::GcOptions::gap_bytes`].
     pub(crate) gap_bytes: Option<u64>,
     /// See [`crate::GcOptions::lazy_read`].
@@ -72,23 +100,37 @@ impl Grouping {
 }
 
 impl Batch {
-    /// Chooses the next live entries from `keys` on (all, if reading is not lazy); returns how many entries of the window
-    /// this passes.
+    /// Chooses the next live entries of the window from `keys` on (all, if reading is not lazy); returns how many entries this
+    /// passes.
     pub(crate) fn plan(
         &mut self,
-        window: &Window,
+        window: &Arc<Window>,
         keys: Range<usize>,
         inputs: &[Arc<Vsst>],
         grouping: Grouping,
     ) -> usize {
+        self.window = window.clone();
         self.runs.clear();
         self.records.clear();
-        let (mut bytes, mut read_bytes) = (0u64, 0u64);
+        self.read.clear();
+        (self.lacks, self.failed) = (0, None);
+        let passed = self.choose(keys, inputs, grouping);
+        self.order.clear();
+        self.order.extend(0..self.runs.len());
+        let runs = &self.runs;
+        self.order.sort_by_key(|&i| (runs[i].input, runs[i].offset));
+        self.read.resize_with(self.runs.len(), Bytes::default);
+        passed
+    }
+
+    fn choose(&mut self, keys: Range<usize>, inputs: &[Arc<Vsst>], grouping: Grouping) -> usize {
+        let mut bytes = 0u64;
+        self.read_bytes = 0;
         // The run that is open in each input.
         let mut open: Vec<Option<usize>> = vec![None; inputs.len()];
         let gaps = grouping.gaps(inputs);
         for at in keys.clone() {
-            let entry = &window.entries[at];
+            let entry = &self.window.entries[at];
             if !entry.live && grouping.lazy_read {
                 continue;
             }
@@ -101,7 +143,7 @@ impl Batch {
             });
             let more = len + joined.map_or(0, |(_, gap)| gap);
             let full = bytes >= grouping.batch_bytes
-                || read_bytes + more > BATCH_BYTES_MAX
+                || self.read_bytes + more > grouping.read_bytes_max
                 || self.runs.len() >= BATCH_RUNS_MAX;
             if full && !self.records.is_empty() {
                 return at - keys.start;
@@ -118,57 +160,109 @@ impl Batch {
             self.records.push((at, run, (entry.offset - place.offset) as usize));
             place.len = entry.offset - place.offset + len;
             bytes += len;
-            read_bytes += more;
+            self.read_bytes += more;
         }
         keys.len()
     }
 
+    /// True if there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// How many reads it takes.
+    pub(crate) fn reads(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Reads the runs, with as many requests in flight as the file system allows.
-    pub(crate) fn read(&mut self, inputs: &[Arc<Vsst>], stats: &mut CopyStats) -> Result<()> {
-        let total: u64 = self.runs.iter().map(|run| run.len).sum();
+    pub(crate) fn read(&mut self, inputs: &[Arc<Vsst>]) -> Result<()> {
         // It never shrinks: what is grown again is zeroed again.
-        self.buffer.resize(self.buffer.len().max(total as usize), 0);
-        self.places.clear();
-        self.places.resize(self.runs.len(), 0);
-        let mut by_file: Vec<usize> = (0..self.runs.len()).collect();
-        by_file.sort_by_key(|&i| (self.runs[i].input, self.runs[i].offset));
+        self.buffer.resize(self.buffer.len().max(self.read_bytes as usize), 0);
         let mut rest = self.buffer.as_mut_slice();
-        let mut reads = Vec::with_capacity(by_file.len());
+        let mut reads = Vec::with_capacity(self.runs.len());
         let mut at = 0;
-        for i in by_file {
+        for &i in &self.order {
             let Run { input, offset, len } = self.runs[i];
             let (buf, tail) = std::mem::take(&mut rest).split_at_mut(len as usize);
             rest = tail;
-            self.places[i] = at;
+            self.read[i] = Bytes::Here(at);
             at += len as usize;
             reads.push(FileRead { file: inputs[input].file(), offset, buf });
         }
-        io::read_files(&mut reads)?;
-        stats.reads += self.runs.len() as u64;
-        stats.read_bytes += total;
-        Ok(())
+        io::read_files(&mut reads)
+    }
+
+    /// The reads that it takes, by file and place. From now on it waits for them, as numbers from `first` on.
+    pub(crate) fn begin<'v>(&mut self, inputs: &'v [Arc<Vsst>], first: u64) -> Vec<Wanted<'v>> {
+        (self.first, self.lacks) = (first, self.runs.len());
+        let read = |&i: &usize| {
+            let Run { input, offset, len } = self.runs[i];
+            (inputs[input].file(), offset, len as usize)
+        };
+        self.order.iter().map(read).collect()
+    }
+
+    /// A read has ended. False: it is of another batch.
+    pub(crate) fn land(&mut self, number: u64, read: &Result<Arc<[u8]>>) -> bool {
+        let at = number.checked_sub(self.first).and_then(|at| self.order.get(usize::try_from(at).ok()?));
+        let Some(&run) = at.filter(|_| self.lacks > 0) else { return false };
+        self.lacks -= 1;
+        match read {
+            Ok(bytes) => self.read[run] = Bytes::Own(bytes.clone()),
+            // That of the first place, whichever was told first.
+            Err(e) if self.failed.as_ref().is_none_or(|(of, _)| number < *of) => {
+                self.failed = Some((number, e.clone()));
+            }
+            Err(_) => {}
+        }
+        true
+    }
+
+    /// True if none of its reads is on its way.
+    pub(crate) fn has_landed(&self) -> bool {
+        self.lacks == 0
+    }
+
+    /// The error of its reads, if one failed.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let failed = self.failed.take();
+        if failed.is_some() && base::canary::is("collection-swallows-a-read-that-failed") {
+            let read = &self.read;
+            self.records.retain(|(_, run, _)| !matches!(read[*run], Bytes::None));
+            return Ok(());
+        }
+        failed.map_or(Ok(()), |(_, e)| Err(e))
+    }
+
+    /// Lets go of what was read and of the window.
+    pub(crate) fn clear(&mut self) -> Arc<Window> {
+        self.read.clear();
+        self.records.clear();
+        std::mem::take(&mut self.window)
     }
 
     /// Entries of the window whose records are in the batch, in key order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.records.iter().enumerate().map(|(record, &(entry, ..))| (record, entry))
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> + '_ {
+        self.records.iter().enumerate().map(|(record, &(entry, ..))| (record, &self.window.entries[entry]))
     }
 
     /// A record of the batch, verified.
-    pub(crate) fn open<'b>(
-        &'b self,
-        record: usize,
-        window: &Window,
-        inputs: &[Arc<Vsst>],
-    ) -> Result<Record<'b>> {
+    pub(crate) fn open(&self, record: usize, inputs: &[Arc<Vsst>]) -> Result<Record<'_>> {
         let (at, run, offset) = self.records[record];
-        let entry = &window.entries[at];
-        let begin = self.places[run] + offset;
-        let bytes = &self.buffer[begin..begin + entry.stored_len as usize];
+        let entry = &self.window.entries[at];
         let input = &inputs[entry.input as usize];
+        let bytes = match &self.read[run] {
+            Bytes::Here(begin) => self.buffer.get(begin + offset..),
+            Bytes::Own(bytes) => bytes.get(offset..),
+            Bytes::None => None,
+        };
+        let bytes = bytes.and_then(|bytes| bytes.get(..entry.stored_len as usize));
+        let bytes =
+            bytes.unwrap_or_else(|| unreachable!("a batch that was read has the records that it is for"));
         let record = input.open_record(bytes, entry.offset).map_err(|e| e.at_file(input.file().path()))?;
-        if record.user_key != window.user_key(entry) || record.seq != entry.seq {
-            return Err(stranger(input, window, entry));
+        if record.user_key != self.window.user_key(entry) || record.seq != entry.seq {
+            return Err(stranger(input, &self.window, entry));
         }
         Ok(record)
     }

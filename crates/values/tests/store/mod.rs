@@ -7,7 +7,7 @@ use base::key::{self, encode};
 use base::{Compression, InternalIterator, Result, SeqNo, Uid, ValueKind};
 use cache::Cache;
 use io::sim::SimEnv;
-use io::{Access, CreateOptions, Env, Rng};
+use io::{Access, CreateOptions, Env, ReadQueue, Rng};
 use lavastore_values::*;
 use std::cell::{RefCell, RefMut};
 use std::cmp::Reverse;
@@ -124,6 +124,9 @@ impl GcWorld for World {
     fn now_ns(&self) -> Option<u64> {
         // Half of the stores have no clock.
         (self.compression == Compression::None).then(|| self.files.env.clock.now_ns())
+    }
+    fn reads(&self) -> Option<ReadQueue> {
+        Some(ReadQueue::of_background(&self.files.env))
     }
 }
 

@@ -167,6 +167,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "a collected file does not pass on the names that it has taken over",
     ),
     row(
+        "collection-takes-the-reads-of-another-batch",
+        "model",
+        None,
+        "a collection that has several batches on their way takes what was read for one for another",
+    ),
+    test(
+        "collection-swallows-a-read-that-failed",
+        ("lavastore-values", "--test jobs"),
+        "a_read_that_fails_ahead_is_told_and_nothing_is_made_of_the_others",
+        "a read that failed ahead is left out, and with it the records that it was for",
+    ),
+    row(
         "tombstone-dropped-above-the-bottom",
         "model",
         Some(2),

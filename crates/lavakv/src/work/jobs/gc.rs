@@ -19,6 +19,7 @@ use crate::tree::install::{Installed, Part};
 use crate::tree::output::VsstFiles;
 use base::Result;
 use base::sync::lock;
+use io::ReadQueue;
 use lsm::TableSource;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -211,6 +212,9 @@ impl Job for GcJob {
         match step {
             GcStep::More => Ok(Progress::More),
             GcStep::Done(outcome) => {
+                let stats = job.stats();
+                jobs.context.stats.gc_reads_ahead.add(stats.record_reads_ahead);
+                jobs.context.stats.gc_held_bytes_max.max(stats.held_bytes_max);
                 self.finish(outcome)?;
                 Ok(Progress::Done)
             }
@@ -250,5 +254,9 @@ impl GcWorld for World<'_> {
 
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         self.files.create(alignment, class)
+    }
+
+    fn reads(&self) -> Option<ReadQueue> {
+        Some(ReadQueue::of_background(&self.files.tree.context.env))
     }
 }

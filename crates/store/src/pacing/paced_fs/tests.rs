@@ -139,6 +139,51 @@ fn reads_in_flight_are_timed() {
     std::fs::remove_dir(&dir).unwrap();
 }
 
+/// Reads of background work that go on beside what it does are booked once, and hold no place at the device. Where somebody reads they are made in pieces before
+/// the call returns.
+#[test]
+fn reads_beside_the_work_are_booked_and_hold_no_place() {
+    let dir = std::env::temp_dir().join(format!("lavastore-beside-{}", std::process::id()));
+    for env in [Env::kernel(), SimEnv::new(4).env()] {
+        let pace = Arc::new(Pace::new(&env.clock));
+        env.fs.create_dir_all(&dir).unwrap();
+        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone() };
+        let data = bytes(300_000, 1);
+        write(&fs, &dir.join(names::ksst(1)), &data);
+        let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
+        let read = |reads: &mut io::ReadQueue| {
+            let wanted: Vec<_> = (0..50).map(|n| (&file, n * 1000, 150_000)).collect();
+            let goes_on = reads.submit_all(&wanted, 7);
+            let mut told = 0;
+            while reads.in_flight() > 0 {
+                for done in reads.complete(true) {
+                    let from = (done.token as usize - 7) * 1000;
+                    assert!(done.read.unwrap()[..] == data[from..from + 150_000]);
+                    told += 1;
+                }
+            }
+            assert!(told == 50 && pace.depth.is_unused());
+            goes_on
+        };
+        let mut reads = io::ReadQueue::of_background(&env);
+        {
+            let _during = during(Some(Traffic::Collection));
+            assert!(read(&mut reads));
+            assert_eq!(pace.report().bytes, [0, 0, 50 * 150_000, 0]);
+        }
+        read_a_little(&fs, &dir.join(names::ksst(1)));
+        assert!(pace.in_pieces());
+        let _during = during(Some(Traffic::Collection));
+        // In simulation nobody else comes while it is asked.
+        assert_eq!(read(&mut reads), env.is_simulated());
+        assert_eq!(pace.report().bytes, [0, 0, 2 * 50 * 150_000, 0]);
+        drop(reads);
+        env.fs.remove(&dir.join(names::ksst(1))).unwrap();
+    }
+    #[allow(clippy::disallowed_methods, reason = "tests clean up")]
+    std::fs::remove_dir(&dir).unwrap();
+}
+
 /// Threads that write and read in the background beside one that reads: each finds what it wrote, and comes to its end, under every
 /// schedule, also where the device has no place for two of them.
 #[test]

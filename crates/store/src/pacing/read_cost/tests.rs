@@ -137,6 +137,29 @@ fn what_overlaps_is_no_burst() {
 }
 
 #[test]
+fn what_nobody_waits_for_says_nothing_nor_what_is_made_beside_it() {
+    let cost = learnt(FLASH, &[4096, 100_000], &[1000, 60_000]);
+    let before = cost.report();
+    cost.begins_beside(1000);
+    for round in 0..1000 {
+        // As long as a disk takes that others keep busy.
+        let now_ns = 1 << 40 | round << 24;
+        cost.begins(now_ns, 1, 4096);
+        cost.ends(now_ns + 10_000_000, 1);
+        cost.begins(now_ns + 10_000_000, 8, 8000);
+        cost.ends(now_ns + 16_000_000, 8);
+        cost.ends(now_ns + 16_000_000, 1);
+    }
+    assert_eq!(cost.report(), before);
+    for round in 0..1000 {
+        let now_ns = 1 << 50 | round << 24;
+        cost.begins(now_ns, 1, 4096);
+        cost.ends(now_ns + 10_000_000, 1);
+    }
+    assert_ne!(cost.report(), before, "when all have ended it goes on");
+}
+
+#[test]
 fn what_stands_still_once_changes_little_and_what_becomes_slow_is_learnt() {
     let cost = learnt(FLASH, &[4096, 100_000], &[1000, 60_000]);
     let before = cost.report();
