@@ -190,11 +190,8 @@ fn read_batches(reads: &mut ReadQueue, files: &Files, rng: &mut Rng, batches: u6
         let mut batch: Vec<_> = (0..1 + rng.below(80))
             .map(|_| {
                 let len = [1, 100, 4096, 40_000][rng.below(4) as usize];
-                (
-                    rng.below(3) as usize,
-                    rng.below(LEN + if rng.one_in(40) { 100 } else { 0 } - len as u64),
-                    len,
-                )
+                let beyond = if rng.one_in(40) { 100 } else { 0 };
+                (rng.below(3) as usize, rng.below(LEN + beyond - len as u64), len)
             })
             .collect();
         batch.sort_unstable();
