@@ -168,8 +168,8 @@ pub(super) const CANARIES: &[Canary] = &[
     ),
     row(
         "collection-takes-the-reads-of-another-batch",
-        "model",
-        None,
+        "full",
+        Some(3),
         "a collection that has several batches on their way takes what was read for one for another",
     ),
     test(
