@@ -40,7 +40,8 @@ fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
         db.put(format!("key{:05}", rng.below(500)).as_bytes(), &vec![i as u8; 300]).unwrap();
         let jobs = &db.engine().jobs;
         while let Some(job) = next_job(jobs, Duty::AllButLog, JobClass::Idle) {
-            let is_held = !jobs.files.pins.is_empty() && jobs.files.pins.len() == 0;
+            let names = jobs.files.pins.len();
+            let is_held = names == 0 && !jobs.files.pins.is_empty();
             if is_held && job.inputs().len() > 1 {
                 return (db, job);
             }
@@ -62,7 +63,8 @@ fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
             "dropped" => {}
             _ => (0..=inputs).for_each(|_| assert!(matches!(job.step(), Ok(Progress::More)))),
         }
-        assert_eq!(jobs.files.pins.len() > 0, ends != "dropped", "names are pinned when they are known");
+        let names = jobs.files.pins.len();
+        assert_eq!(names > 0, ends != "dropped", "names are pinned when they are known");
         if ends == "merged" {
             run(&jobs, job);
         } else {
