@@ -361,3 +361,83 @@ fn beside_a_log_that_is_written_much_one_job_less_runs() {
     (facts.now_ns, facts.log_taken_ns) = (3_000_000_000, 1_200_000_000);
     assert_eq!(told(&facts), "collect 1", "15 % of the time");
 }
+
+/// A family of four tables, each of which references a little of each of forty vSSTs.
+fn scattered() -> FamilyFacts {
+    const VSST: u64 = 64 << 10;
+    let mut records = vec![Record::CreateFamily { id: 1, name: "made up".into(), options: Vec::new() }];
+    let end = |user_key: &[u8], kind| key::encode(user_key, 1, kind);
+    for number in 100..140 {
+        let (smallest, largest) = (end(b"a", ValueKind::Value), end(b"h", ValueKind::Value));
+        let meta = VsstMeta { number, record_bytes: VSST, smallest, largest, ..VsstMeta::default() };
+        records.push(Record::AddVsst { family: 1, meta });
+    }
+    for (number, keys) in [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"], [b"g", b"h"]].into_iter().enumerate() {
+        let of = |blob_id| Dependency { blob_id, count: 16, raw_bytes: VSST / 4, stored_bytes: VSST / 4 };
+        let [smallest, largest] = keys.map(|key| end(key, ValueKind::Reference));
+        let meta = FileMeta {
+            smallest,
+            largest,
+            raw_bytes: 10 * VSST,
+            dependencies: (100..140).map(of).collect(),
+            ..table(1 + number as u64, 0)
+        };
+        records.push(Record::AddFile { family: 1, level: 6, meta });
+    }
+    let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
+    let version = state.family(1).unwrap().version.clone();
+    let options = FamilyOptions { vsst_bytes: VSST, ..FamilyOptions::default() };
+    let family =
+        Family::new(1, "made up".into(), options, version, 1, &Options::default(), Default::default());
+    FamilyFacts::of(Arc::new(family))
+}
+
+#[test]
+fn beside_writers_values_are_put_in_order_where_scans_lose_more_than_that_costs_and_nobody_suffers() {
+    let with = |lost: u64, change: &dyn Fn(&mut MadeUp)| {
+        let mut facts = at_rest(vec![scattered()]);
+        facts.options.scrub_bytes_per_s = 0;
+        facts.families[0].family.demand.scanned(lost, 0, 1);
+        change(&mut facts);
+        told(&facts)
+    };
+    let written = |bytes: u64| move |facts: &mut MadeUp| facts.families[0].family.demand.written(bytes);
+    // A tenth of 2.5 MiB is taken, read and written.
+    assert_eq!(with(512 << 10, &|_| {}), "relocation 1");
+    assert_eq!(with((512 << 10) - 1, &|_| {}), "nothing");
+    assert_eq!(with(1 << 20, &written(256 << 10)), "relocation 1");
+    assert_eq!(with(1 << 20, &written((256 << 10) + 1)), "nothing");
+    // Who writes goes first, and so does space.
+    assert_eq!(with(1 << 30, &|facts| facts.hurried = true), "nothing");
+    assert_eq!(with(1 << 30, &|facts| facts.room = Some((3 << 20, 2 << 20))), "nothing");
+    assert_eq!(with(1 << 30, &|facts| facts.fill_percent = 80), "nothing");
+    assert_eq!(with(1 << 30, &|facts| facts.gc_paused = true), "nothing");
+    assert_eq!(with(1 << 30, &|facts| facts.options.ablation.correlated = false), "nothing");
+    // In a quiet store half of what is rewritten is enough.
+    assert_eq!(with(256 << 10, &|facts| facts.quiet = true), "relocation 1");
+    assert_eq!(with((256 << 10) - 1, &|facts| facts.quiet = true), "nothing");
+}
+
+/// A walk that has begun rests while it is in the way, and leaves its files to collections then.
+#[test]
+fn a_walk_beside_writers_rests_where_it_is_in_the_way() {
+    let mut facts = at_rest(vec![scattered()]);
+    facts.options.scrub_bytes_per_s = 0;
+    let demand = facts.families[0].family.demand.clone();
+    demand.scanned(1 << 20, 0, 1);
+    let mut notes = Notes::default();
+    let begun = next(&facts, JobClass::Idle, &mut notes);
+    let Some(Plan::Compact(Compact::Step(_, _, walk))) = begun else { panic!("nothing began") };
+    notes.spent.iter().for_each(|(family, price)| family.demand.spent(*price));
+    assert_eq!(demand.beyond_writes(), 512 << 10);
+    facts.in_progress.learned.walks.insert(1, *walk.clone());
+    let taken = |facts: &MadeUp| crate::plan::relocation::taken(facts, &facts.families[0]).len();
+    assert_eq!((told(&facts).as_str(), taken(&facts)), ("relocation 1", walk.vssts().len()));
+    facts.hurried = true;
+    assert_eq!((told(&facts).as_str(), taken(&facts)), ("nothing", 0));
+    facts.hurried = false;
+    demand.written(1 << 20);
+    assert_eq!((told(&facts).as_str(), taken(&facts)), ("nothing", 0), "writers undo more than scans lose");
+    facts.quiet = true;
+    assert_eq!((told(&facts).as_str(), taken(&facts)), ("relocation 1", walk.vssts().len()));
+}
