@@ -66,7 +66,7 @@ fn recover_groups(
         let file = env.fs.open_in_place(&path, Access::Direct)?;
         let mut text = String::new();
         dump_group(&*file, &mut text)?;
-        files.push(LogGroup { ltn: *ltn, uid, file, sealed_end: *sealed_end });
+        files.push(LogGroup { ltn: *ltn, uid, file, sealed_end: *sealed_end, begin: None });
     }
     let mut first = None;
     for mode in [RecoveryMode::ReadOnly, RecoveryMode::ReadWrite, RecoveryMode::ReadWrite] {

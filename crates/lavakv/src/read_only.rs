@@ -151,7 +151,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
-    let end_moved = end_moved || lanes_moved(&then.store, &now.store);
+    let end_moved = end_moved || lanes_moved(&then.store, &now.store) || begin_moved(&then.store, &now.store);
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
@@ -159,6 +159,13 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     }
     engine.log.set_replayed(report.history.groups);
     Ok(engine)
+}
+
+/// True if LavaKV's log begins further on than it did: pages that were read, or looked for, had lost their places to later ones.
+fn begin_moved(then: &StoreState, now: &StoreState) -> bool {
+    let begin =
+        |state: &StoreState| state.log_chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)));
+    begin(now).is_some() && begin(now) != begin(then)
 }
 
 /// True if the lane of a guest is not what it was, or LavaKV's has got a group beside it. See the module.

@@ -119,7 +119,8 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
         let path = context.path(&store::names::log(meta.file));
         // As its engine reads it: where the power failed on a sector, the page cache would lose the pages beside it.
         let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Direct)?;
-        Ok(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end })
+        let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
+        Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
     };
     let groups = state.store.log_chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);
     let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;

@@ -41,7 +41,7 @@ pub use wal::{Durability, Lane, LoggedBatch, Loggers, OnBatch, Place, Position a
 
 use crate::context::Context;
 use crate::files::Files;
-use crate::manifest::{EngineId, EngineView, Manifest, Record, State};
+use crate::manifest::{EngineId, EngineView, LogGroupMeta, Manifest, Record, State};
 use crate::space::SpaceBudget;
 use base::completion::Completer;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -629,7 +629,8 @@ impl Log {
             let file = open(&self.context.path(&crate::names::log(meta.file)))?;
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
             self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
-            groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+            let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;
+            groups.push(LogGroup { ltn, uid, file, sealed_end, begin });
         }
         Ok(groups)
     }

@@ -248,6 +248,7 @@ fn file_of(
         len: group.len,
         store: group.store,
         retained_bytes: group.retained_bytes,
+        begin: group.begin,
     };
     let found = GroupFound { ltn: group.ltn, uid: group.uid, store: group.store.unwrap_or(store) };
     let own = here.get(&name);

@@ -36,7 +36,9 @@ pub struct GroupToCheck {
     pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Bytes of the pages, from the first of the file on.
+    /// Where in the file the pages begin that count, bytes: see [`crate::PriorGroup::begins`].
+    pub begins: u64,
+    /// Where they end.
     pub filled: u64,
 }
 
@@ -114,13 +116,18 @@ impl LogCheck {
     pub fn step(&mut self, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) -> bool {
         let (index, start) = self.at;
         let Some(group) = self.groups.get(index).cloned() else { return false };
-        if start == 0 && group.filled > 0 {
+        let (is_new, start) = (start == 0, start.max(group.begins));
+        if is_new && group.begins > 0 {
+            // Nobody knows what is before it.
+            self.before = None;
+        }
+        if is_new && group.filled > 0 {
             // No batch reaches over groups. (One whose end is staged may have begun in the last group with pages.)
             self.assembly.forget();
             self.is_lost = false;
         }
         let there = group.filled.min(group.file.len());
-        if start == 0 && there < group.filled {
+        if is_new && there < group.filled {
             let why = format!("the file of a log group ends before byte {} of it", group.filled);
             self.bad(&group, there, Error::corruption(why), found);
         }

@@ -13,6 +13,8 @@ pub struct WalStats {
     pub payload_bytes: u64,
     /// Bytes of pages handed to the group files.
     pub written_bytes: u64,
+    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::Wal::skip_to`].
+    pub skipped_bytes: u64,
     /// Writes that made themselves durable.
     pub durable_writes: u64,
     /// Those of them that began while others were at the device.
@@ -45,6 +47,7 @@ pub struct WalStats {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
+    pub skipped_bytes: AtomicU64,
     pub durable_writes: AtomicU64,
     pub beside_writes: AtomicU64,
     /// Nanoseconds of durable writes, in all.
@@ -65,6 +68,7 @@ impl Counters {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
             written_bytes: load(&self.written_bytes),
+            skipped_bytes: load(&self.skipped_bytes),
             durable_writes: load(&self.durable_writes),
             beside_writes: load(&self.beside_writes),
             writes: load(&self.writes),

@@ -47,13 +47,28 @@ pub(crate) struct ActiveGroup {
     pub first_lpn: u64,
     /// What it continues; `ltn` and `end_lpn` 0: nothing.
     pub prev: Chain,
+    /// The first page that counts.
+    pub begin_lpn: u64,
     pub seqs: Spans,
 }
 
 impl ActiveGroup {
     fn new(prepared: PreparedGroup, lane: Lane, first_lpn: u64, prev: Chain) -> Self {
         let (shape, data_numbers) = (prepared.shape(lane), prepared.data_numbers(lane));
-        ActiveGroup { prepared, shape, data_numbers, first_lpn, prev, seqs: Spans::default() }
+        ActiveGroup {
+            prepared,
+            shape,
+            data_numbers,
+            first_lpn,
+            prev,
+            begin_lpn: first_lpn,
+            seqs: Spans::default(),
+        }
+    }
+
+    /// Bytes of its file before the pages that count.
+    fn begins(&self) -> u64 {
+        (self.begin_lpn - self.first_lpn) * self.shape.unit() as u64
     }
 }
 
@@ -163,8 +178,8 @@ impl Groups {
             let prev = if empty { self.active.prev } else { end };
             let next = ActiveGroup::new(prepared, self.lane, next_lpn, prev);
             let old = std::mem::replace(&mut self.active, next);
-            let (ltn, len) = (old.prepared.ltn, old.prepared.file.len());
-            let prior = PriorGroup { ltn, len, filled: 0, seqs: old.seqs };
+            let (ltn, len, begins) = (old.prepared.ltn, old.prepared.file.len(), old.begins());
+            let prior = PriorGroup { ltn, len, begins, filled: 0, seqs: old.seqs };
             self.closed.push_back(ClosedGroup {
                 prior,
                 first_lpn: old.first_lpn,
@@ -217,6 +232,32 @@ impl Groups {
         released
     }
 
+    /// The group in which the log begins if `lpn` is its first page (its number, its first page), and the closed ones that end
+    /// before it. `None`: one of these is needed, or the page is in a group that this log does not write.
+    pub fn before(&self, lpn: u64, floors: &[(TenantId, SeqNo)]) -> Option<((u64, u64), Vec<u64>)> {
+        let gone = self.closed.iter().take_while(|g| g.end_lpn <= lpn);
+        let gone: Vec<&ClosedGroup> = gone.collect();
+        if gone.iter().any(|g| g.prior.seqs.are_needed(floors)) {
+            return None;
+        }
+        let group = match self.closed.get(gone.len()) {
+            Some(closed) => closed.own.as_ref().map(|_| (closed.prior.ltn, closed.first_lpn)),
+            None => Some((self.active.prepared.ltn, self.active.first_lpn)),
+        };
+        Some((group?, gone.iter().map(|g| g.prior.ltn).collect()))
+    }
+
+    /// The log begins at a page of the group `ltn`: all groups before are let go of.
+    pub fn begin_at(&mut self, ltn: u64, lpn: u64) {
+        let gone = self.closed.partition_point(|g| g.prior.ltn < ltn);
+        self.closed.drain(..gone);
+        let unit = self.lane.unit() as u64;
+        match self.closed.front_mut().filter(|g| g.prior.ltn == ltn) {
+            Some(group) => group.prior.begins = lpn.saturating_sub(group.first_lpn) * unit,
+            None => self.active.begin_lpn = lpn,
+        }
+    }
+
     /// The number of the first page of a group, if this log writes it or wrote it.
     pub fn first_lpn_of(&self, ltn: u64) -> Option<u64> {
         if self.active.prepared.ltn == ltn {
@@ -239,7 +280,8 @@ impl Groups {
         });
         let ActiveGroup { prepared, seqs, first_lpn, .. } = &self.active;
         let (ltn, len, filled) = (prepared.ltn, prepared.file.len(), in_file(*first_lpn, u64::MAX));
-        closed.chain([PriorGroup { ltn, len, filled, seqs: seqs.clone() }]).collect()
+        let begins = self.active.begins();
+        closed.chain([PriorGroup { ltn, len, begins, filled, seqs: seqs.clone() }]).collect()
     }
 
     pub fn live_bytes(&self) -> u64 {

@@ -12,8 +12,8 @@
 //! highest watermark found is corruption, one above it is the torn tail and is cut off together with everything after
 //! it. `docs/format/wal.md` has the byte map and the argument.
 //!
-//! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
-//! where), `tenant` (whose batches are), `commit` (who writes, and when it is durable), `counters` (what was done, how long it took), [`recover`](mod@recover) (after a restart), `staging` (the
+//! Modules: [`page`] (the format), [`wal`] (the log while it is open; `wal/overtaken`: what a flush overtakes is never written), `tail` and `groups` (what comes next goes
+//! where), `notes` (which batches are in which pages), `tenant` (whose batches are), `commit` (who writes, and when it is durable), `counters` (what was done, how long it took), [`recover`](mod@recover) (after a restart), `staging` (the
 //! pages that a crash left in the staging file), [`place`] (a part of a batch, read alone), `lane` (several logs in one store), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
 //! as it can be read), [`dump`] (a group as text).
 //!
@@ -27,6 +27,7 @@ mod counters;
 pub mod dump;
 mod groups;
 mod lane;
+mod notes;
 pub mod page;
 pub mod place;
 pub mod recover;
@@ -52,7 +53,7 @@ pub use recover::{
 };
 pub use staging::newest_staged_group;
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
-pub use wal::{Position, Wal, WalOptions};
+pub use wal::{Overtaken, Position, Wal, WalOptions};
 
 /// The name of the staging file of the first lane, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
@@ -88,6 +89,25 @@ pub struct Chain {
     pub used: u16,
 }
 
+/// Where the log begins in its oldest group, if that is not the first page of it: what is before was overtaken by flushes, and
+/// perhaps never written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogBegin {
+    /// The first page of the group.
+    pub first_lpn: u64,
+    /// The first page that counts.
+    pub lpn: u64,
+    /// Bytes used in the page before it; of no meaning if it is the first of the group.
+    pub used: u16,
+}
+
+impl LogBegin {
+    /// Where that is in the file of the group.
+    pub fn offset(self, lane: Lane) -> u64 {
+        self.lpn.saturating_sub(self.first_lpn).saturating_mul(lane.unit() as u64)
+    }
+}
+
 /// A group that still holds records somebody may need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorGroup {
@@ -95,6 +115,8 @@ pub struct PriorGroup {
     pub ltn: u64,
     /// Bytes of its file.
     pub len: u64,
+    /// Where in its file the pages begin that count, bytes: 0 but where the log begins in the middle of it ([`LogBegin`]).
+    pub begins: u64,
     /// How far its file is filled with pages, or was when recovery read it (some of them in staging, for one who only reads),
     /// bytes.
     pub filled: u64,

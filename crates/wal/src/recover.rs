@@ -13,6 +13,7 @@
 //! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
 //! returns, every page it accepted is durable in its group file.
 
+mod begin;
 mod read_only;
 
 pub use read_only::{LaneRead, StagedPages, read_lane};
@@ -20,7 +21,7 @@ pub use read_only::{LaneRead, StagedPages, read_lane};
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
 use crate::walk::{READ_LEN, Readers, Walk};
-use crate::{Chain, History, Lane, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
+use crate::{Chain, History, Lane, LogBegin, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile};
@@ -39,6 +40,8 @@ pub struct LogGroup {
     pub file: Arc<dyn InPlaceFile>,
     /// Where an earlier recovery cut it: pages from this number on do not count.
     pub sealed_end: Option<u64>,
+    /// The log begins there, in this group; only of the oldest.
+    pub begin: Option<LogBegin>,
 }
 
 /// Whether recovery may write.
@@ -204,6 +207,8 @@ struct Accepted {
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     partial: Option<Partial>,
+    /// What comes first may be the rest of a batch whose beginning is not looked at.
+    begins_inside: bool,
 }
 
 /// A batch of which the end is missing.
@@ -301,8 +306,8 @@ impl<'a> Scan<'a> {
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let (len, unit) = (group.file.len(), self.unit());
-        let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, 0..len);
-        let mut offset = 0;
+        let mut offset = self.begin(&mut cursor).min(len);
+        let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, offset..len);
         while offset + unit <= len {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
             // is missed.
@@ -628,6 +633,7 @@ impl<'a> Scan<'a> {
         let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
             ltn: group.ltn,
             len: group.file.len(),
+            begins: group.begin.map_or(0, |begin| begin.offset(self.lane)),
             filled: filled(index),
             seqs: seqs(index),
         };
@@ -717,9 +723,11 @@ impl Assembly {
                 Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
+            (false, None, None) if self.begins_inside => return Ok(None),
             (true, ..) => return Err(disorder("begins inside another")),
             (false, ..) => return Err(disorder("goes on without a beginning")),
         };
+        self.begins_inside = false;
         let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
         let have = batch.bytes.len() + fragment.payload.len();
         if len > BATCH_LEN_MAX || have > len || (have == len) != ends {

@@ -30,7 +30,7 @@ mod end;
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{Lane, LogPlace, Place, TenantId};
+use crate::{Lane, LogBegin, LogPlace, Place, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use end::TornPage;
 use io::{Env, PAGE, ReadFile};
@@ -67,6 +67,8 @@ pub struct ListedGroup {
     pub store: Option<Uid>,
     /// Bytes of its pages, if it is kept as storage.
     pub retained_bytes: Option<u64>,
+    /// The log begins there, in this group.
+    pub begin: Option<LogBegin>,
 }
 
 /// Gets a batch: where it ends, its first sequence, its bytes.
@@ -176,12 +178,14 @@ struct Group {
     is_sealed: bool,
     /// The file lacks pages at its end.
     is_cut: bool,
+    /// The log begins there.
+    begin: Option<LogBegin>,
 }
 
 impl Group {
     /// One of which no manifest says anything.
     fn unlisted(file: usize, owner: Owner, ltn: u64, pages: BTreeMap<u64, PageHeader>) -> Self {
-        Group { file, owner, ltn, pages, any: None, end: None, is_sealed: false, is_cut: false }
+        Group { file, owner, ltn, pages, any: None, end: None, is_sealed: false, is_cut: false, begin: None }
     }
 }
 
@@ -345,11 +349,12 @@ fn read_group(
         })?;
     }
     Ok(match log.listed {
-        Some(ListedGroup { ltn, uid, sealed_end, len: listed, store: of, retained_bytes: _ }) => {
+        Some(ListedGroup { ltn, uid, sealed_end, len: listed, store: of, retained_bytes: _, begin }) => {
             let owner = Owner { store: of.unwrap_or(store), group: uid };
             let pages = by_group.remove(&(ltn, owner)).unwrap_or_default();
             let (is_sealed, is_cut) = (sealed_end.is_some(), len < listed);
-            Some(Group { end: sealed_end, is_sealed, is_cut, ..Group::unlisted(file, owner, ltn, pages) })
+            let group = Group::unlisted(file, owner, ltn, pages);
+            Some(Group { end: sealed_end, is_sealed, is_cut, begin, ..group })
         }
         // Pages of other groups are what is left of a former use of the file, in either lane.
         None => {
@@ -470,8 +475,11 @@ impl SalvagedLog {
             let between = ends_anywhere && lpn > last_found;
             Step::Gap { file: group.file, index: lpn - first_lpn, between }
         };
-        let mut in_gap = false;
-        let mut lpn = first_lpn;
+        let (mut in_gap, mut lpn) = (false, first_lpn);
+        if let Some(begin) = group.begin.filter(|begin| begin.lpn > first_lpn) {
+            // What is before it is in tables, and perhaps nowhere else.
+            (lpn, used) = (begin.lpn, Some(begin.used));
+        }
         while lpn < end {
             let index = lpn - first_lpn;
             let found = group.pages.get(&lpn);

@@ -4,7 +4,8 @@
 use crate::page::{self, Owner, PageHeader};
 use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, RecoveryReport, recover_lane};
 use crate::{
-    Durability, History, Lane, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed,
+    Durability, History, Lane, LogBegin, Overtaken, Position, PreparedGroup, TenantId, Wal, WalOptions,
+    group_len_needed,
 };
 use base::{ErrorKind, Result, Uid};
 use io::sim::{CrashKind, SimEnv};
@@ -42,7 +43,21 @@ pub(crate) struct Manifest {
     /// Of the log.
     pub lane: Lane,
     pub groups: BTreeMap<u64, Option<u64>>,
+    /// The group in which the log begins, and where.
+    pub begin: Option<(u64, LogBegin)>,
     pub next_ltn: u64,
+}
+
+impl Manifest {
+    /// With one group.
+    pub fn of_one(ltn: u64) -> Manifest {
+        Manifest { groups: [(ltn, None)].into(), next_ltn: ltn + 1, ..Manifest::default() }
+    }
+
+    fn remove(&mut self, ltn: u64) {
+        self.groups.remove(&ltn);
+        self.begin.take_if(|(begins, _)| *begins == ltn);
+    }
 }
 
 /// A batch that was appended, and from which operation on it must survive which crash.
@@ -60,6 +75,7 @@ pub(crate) struct Written {
 pub(crate) struct Caller {
     pub sim: SimEnv,
     pub wal: Wal,
+    options: WalOptions,
     pub group_pages: u64,
     pub rng: Rng,
     /// Every version of the manifest, from the operation at which it was durable.
@@ -97,6 +113,11 @@ pub(crate) fn options() -> WalOptions {
     }
 }
 
+/// Those of a log whose pages wait for a second, or until the ring is full.
+pub(crate) fn keeping_pages() -> WalOptions {
+    WalOptions { staging_len: 24 * PAGE, buffered_age_ns: 1_000_000_000, ..options() }
+}
+
 /// A length that blocks have.
 pub(crate) fn any_block_len(seed: u64) -> usize {
     512 << (seed % 4)
@@ -120,8 +141,19 @@ impl Caller {
         sim.set_block_len(any_block_len(seed));
         sim.env().fs.create_dir_all(dir()).unwrap();
         sim.env().fs.sync_dir(Path::new("/")).unwrap();
-        let manifest = Manifest { lane, groups: BTreeMap::new(), next_ltn: start.max(1) };
-        let options = WalOptions { lane, ..options() };
+        Caller::with(WalOptions { lane, ..options() }, sim, seed, start)
+    }
+
+    /// With a log that keeps pages for a while.
+    pub fn that_keeps_pages(seed: u64, start: u64) -> Caller {
+        let sim = SimEnv::new(seed);
+        sim.env().fs.create_dir_all(dir()).unwrap();
+        sim.env().fs.sync_dir(Path::new("/")).unwrap();
+        Caller::with(keeping_pages(), sim, seed, start)
+    }
+
+    fn with(options: WalOptions, sim: SimEnv, seed: u64, start: u64) -> Caller {
+        let manifest = Manifest { lane: options.lane, next_ltn: start.max(1), ..Manifest::default() };
         Caller::begin(sim, seed, manifest, start, History::default(), options, Vec::new(), start)
     }
 
@@ -145,10 +177,11 @@ impl Caller {
         let at = sim.op_count();
         let first = PreparedGroup { ltn, uid: uid_of(ltn), file };
         let group_pages = options.group_len / PAGE as u64;
-        let wal = Wal::start(&env, dir(), options, store(), next_lpn, first, history).unwrap();
+        let wal = Wal::start(&env, dir(), options.clone(), store(), next_lpn, first, history).unwrap();
         Caller {
             sim,
             wal,
+            options,
             group_pages,
             rng: Rng::new(seed),
             manifests: vec![(at, manifest)],
@@ -261,15 +294,33 @@ impl Caller {
     /// A flush of everything below a sequence, and the removal of the groups that allows.
     pub fn flush_below(&mut self, floor: u64) {
         self.floors.push((self.sim.op_count(), floor));
+        if let Some(overtaken) = self.wal.overtaken(&floors_of_all(floor)) {
+            return self.skip_to(&overtaken);
+        }
         let released = self.wal.release_below(&floors_of_all(floor));
         let mut manifest = self.manifest();
         for ltn in &released {
             assert_eq!(manifest.groups.keys().next(), Some(ltn), "oldest first");
-            manifest.groups.remove(ltn);
+            manifest.remove(*ltn);
         }
         self.commit(manifest);
         for ltn in released {
             self.sim.env().fs.remove(&path_of(ltn)).unwrap();
+        }
+    }
+
+    /// One edit says where the log begins; then what is before it is skipped, and the files go.
+    fn skip_to(&mut self, overtaken: &Overtaken) {
+        let mut manifest = self.manifest();
+        overtaken.released.iter().for_each(|ltn| manifest.remove(*ltn));
+        assert_eq!(manifest.groups.keys().next(), Some(&overtaken.ltn), "it begins in the oldest");
+        manifest.begin = Some((overtaken.ltn, overtaken.begin));
+        // An edit takes an operation: before it what it says is not so.
+        self.sim.env().fs.sync_dir(dir()).unwrap();
+        self.commit(manifest);
+        self.wal.skip_to(overtaken).unwrap();
+        for ltn in &overtaken.released {
+            self.sim.env().fs.remove(&path_of(*ltn)).unwrap();
         }
     }
 
@@ -314,6 +365,7 @@ impl Caller {
         let durable = begun.iter().rposition(|w| passed(w.durable_op)).map_or(0, |i| i + 1);
         let buffered = begun.iter().rposition(|w| passed(w.buffered_op)).map_or(0, |i| i + 1);
         Expectation {
+            options: self.options.clone(),
             manifest: version.map(|(_, m)| m.clone()).unwrap_or_default(),
             next_seq: begun.last().map_or(self.next_seq, |w| w.seq + 4),
             // Acknowledgement is by prefix, so the last one that must survive says how many.
@@ -328,6 +380,8 @@ impl Caller {
 /// What must come back after a crash.
 #[derive(Clone)]
 pub(crate) struct Expectation {
+    /// With which the store goes on.
+    pub options: WalOptions,
     pub manifest: Manifest,
     pub begun: Vec<Written>,
     /// At least so many of `begun`.
@@ -341,11 +395,13 @@ pub(crate) struct Expectation {
 pub(crate) fn groups(sim: &SimEnv, manifest: &Manifest) -> Vec<LogGroup> {
     let env = sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
+    let begin = |ltn| manifest.begin.filter(|(begins, _)| *begins == ltn).map(|(_, begin)| begin);
     let group = |(&ltn, &sealed_end): (&u64, &Option<u64>)| LogGroup {
         ltn,
         uid: Some(uid_of(ltn)),
         file: open(ltn),
         sealed_end,
+        begin: begin(ltn),
     };
     manifest.groups.iter().map(group).collect()
 }
@@ -410,7 +466,7 @@ impl Expectation {
             manifest.groups.insert(ltn, Some(end));
         }
         for ltn in &report.discarded {
-            manifest.groups.remove(ltn);
+            manifest.remove(*ltn);
         }
         let written: Vec<Written> = self.begun[..kept]
             .iter()
@@ -431,7 +487,7 @@ impl Expectation {
         for path in files.filter(|p| p.extension().is_some_and(|e| e == "log") && !listed.contains(p)) {
             sim.env().fs.remove(&path).unwrap();
         }
-        let options = WalOptions { lane: manifest.lane, ..options() };
+        let options = WalOptions { lane: manifest.lane, ..self.options.clone() };
         let mut caller =
             Caller::begin(sim, seed, manifest, next_lpn, history, options, written, self.next_seq);
         caller.manifests.insert(0, before);

@@ -10,6 +10,7 @@
 //! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
+use crate::notes::Notes;
 use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Shape, Stream};
 use crate::{Chain, History, Lane, Place, PreparedGroup};
 use base::{ErrorKind, Result, Uid};
@@ -334,6 +335,8 @@ pub(crate) struct Surroundings {
 pub(crate) struct Tail {
     pub groups: Groups,
     pub ring: Ring,
+    /// Kept where pages wait to be overtaken.
+    pub notes: Notes,
     /// Bytes used of the page before the next.
     prev_used: u16,
     /// What pages say of the log they belong to. In the first lane `None` until somebody else than the first tenant appends,
@@ -359,6 +362,13 @@ pub(crate) struct Mark {
     data_end: u64,
 }
 
+impl Mark {
+    /// The page that was open, or came next.
+    pub fn lpn(self) -> u64 {
+        self.next_lpn
+    }
+}
+
 impl Tail {
     pub fn new(
         lane: Lane,
@@ -372,6 +382,7 @@ impl Tail {
         Ok(Tail {
             groups,
             ring,
+            notes: Notes::default(),
             prev_used: used,
             stream: (lane != Lane::FIRST).then_some(Stream { lane, ..Stream::default() }),
             data_end: end_lpn,
@@ -396,6 +407,14 @@ impl Tail {
     /// The end of all pages, the open one included.
     pub fn end_lpn(&self) -> u64 {
         self.ring.end_lpn()
+    }
+
+    /// Bytes used of the page before one that is here, or that comes next.
+    pub fn prev_used_of(&self, lpn: u64) -> Option<u16> {
+        if lpn == self.next_lpn() {
+            return Some(self.prev_used);
+        }
+        page::peek(self.ring.in_memory(lpn)?).map(|header| header.prev_used)
     }
 
     /// True if the slots of so many pages, the open one first, are free, given that all pages below `written_end` were

@@ -26,6 +26,17 @@ pub struct Span {
     pub last: SeqNo,
 }
 
+impl Span {
+    /// True if the tenant needs any of them: they are not all below its floor. One that states none needs all it has.
+    pub(crate) fn is_needed(&self, floors: &[(TenantId, SeqNo)]) -> bool {
+        let early = u64::from(base::canary::is("log-released-one-sequence-early"));
+        match floors.iter().find(|(tenant, _)| *tenant == self.tenant) {
+            Some((_, floor)) => self.last >= floor.saturating_add(early),
+            None => !base::canary::is("log-release-ignores-absent-tenants"),
+        }
+    }
+}
+
 /// The sequences of batches, by tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<Span>);
@@ -74,12 +85,7 @@ impl Spans {
 
     /// The tenants that have some at or above their floor. One that states none needs all it has.
     pub fn needed_by<'a>(&'a self, floors: &'a [(TenantId, SeqNo)]) -> impl Iterator<Item = TenantId> + 'a {
-        let early = u64::from(base::canary::is("log-released-one-sequence-early"));
-        let is_needed = move |span: &Span| match floors.iter().find(|(tenant, _)| *tenant == span.tenant) {
-            Some((_, floor)) => span.last >= floor.saturating_add(early),
-            None => !base::canary::is("log-release-ignores-absent-tenants"),
-        };
-        self.iter().filter(is_needed).map(|span| span.tenant)
+        self.iter().filter(|span| span.is_needed(floors)).map(|span| span.tenant)
     }
 
     /// True if any tenant needs some of them.

@@ -19,6 +19,7 @@ use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Clock, Env, PAGE};
+pub use overtaken::Overtaken;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +40,9 @@ pub struct WalOptions {
     pub spares: usize,
     /// Durable writes at the device at once.
     pub loggers: Loggers,
+    /// Pages stay in the ring until one of their records is so old, nanoseconds: see the module `overtaken`. 0: they are written when they are
+    /// worth a write. Of the first lane only.
+    pub buffered_age_ns: u64,
 }
 
 impl Default for WalOptions {
@@ -51,6 +55,7 @@ impl Default for WalOptions {
             write_len_max: 1 << 20,
             spares: 1,
             loggers: Loggers::default(),
+            buffered_age_ns: 0,
         }
     }
 }
@@ -202,6 +207,7 @@ impl Wal {
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
+        tail.notes.forget_below(self.commit.frontier.durable_end());
         if tenant != TenantId::FIRST {
             tail.share();
         }
@@ -215,6 +221,9 @@ impl Wal {
             return Err(busy(header.len as usize));
         }
         let mark = tail.mark();
+        if !whole && self.keeps_pages() {
+            tail.notes.begin(mark.lpn());
+        }
         let added = self.put_in_pages(tail, Batch::new(payload, header), witness_edit);
         let (mut tail, position, place) = added.map_err(|e| self.fail(e))?;
         if durability == Durability::Buffered
@@ -223,6 +232,9 @@ impl Wal {
             return Err(self.give_up(&mut tail, mark, whole, e));
         }
         tail.record(header);
+        if self.keeps_pages() {
+            tail.notes.add(header, (mark.lpn(), position.lpn), || self.clock.now_ns());
+        }
         Ok((position, place))
     }
 
@@ -501,14 +513,15 @@ impl Wal {
     /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
     pub fn wants_write_out(&self) -> bool {
         let tail = lock(&self.tail);
+        if self.keeps_pages() {
+            return self.is_due(&tail);
+        }
         let page = PAGE as u64;
         let half = (tail.ring.slots() / 2).max(1) * page;
         let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
         let frontier = &self.commit.frontier;
         let full = tail.next_lpn() - frontier.written_end().min(tail.next_lpn());
-        full * self.unit() >= threshold
-            || (tail.groups.release_waits(frontier.durable_end())
-                && frontier.written_end() > tail.groups.active.first_lpn)
+        full * self.unit() >= threshold || self.release_waits(&tail)
     }
 
     /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if
@@ -523,6 +536,9 @@ impl Wal {
         if !self.wants_write_out() {
             self.commit.check()?;
             return Ok(false);
+        }
+        if self.keeps_pages() {
+            return self.write_due().map(|()| true);
         }
         let token = self.commit.acquire()?;
         let (end, waits) = {
@@ -696,6 +712,7 @@ fn busy(len: usize) -> Error {
     Error::new(ErrorKind::Busy, why)
 }
 
+mod overtaken;
 mod round;
 #[cfg(test)]
 mod schedules;

@@ -94,7 +94,7 @@ fn read(bytes: &[u8], lane: Lane, uid: Option<Uid>, tenant_of: fn(usize) -> Tena
     let mut text = String::new();
     dump_group(&*file, &mut text).unwrap();
     let mut replayed = Vec::new();
-    let groups = [LogGroup { ltn: 3, uid, file, sealed_end: None }];
+    let groups = [LogGroup { ltn: 3, uid, file, sealed_end: None, begin: None }];
     let mode = RecoveryMode::ReadOnly;
     let mut take = |batch: &LoggedBatch<'_>| {
         replayed.push((batch.tenant, batch.first_seq, batch.bytes.to_vec()));
@@ -147,7 +147,7 @@ fn the_other_lane_in_version_3_is_refused() {
     sim.write_file(PATH, GOLDEN_LANE_V3).unwrap();
     let env = sim.env();
     let file = env.fs.open_in_place(Path::new(PATH), Access::Direct).unwrap();
-    let groups = [LogGroup { ltn: 3, uid: Some(group()), file, sealed_end: None }];
+    let groups = [LogGroup { ltn: 3, uid: Some(group()), file, sealed_end: None, begin: None }];
     let of = (store(), Lane::LOG);
     let read = recover_lane(&env, Path::new("/"), of, &groups, RecoveryMode::ReadOnly, &mut |_| Ok(()));
     let e = read.unwrap_err();

@@ -113,7 +113,8 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     for meta in state.store.log_chain(Lane::FIRST).filter(|group| !group.discarded) {
         let path = io::fs::join(dir, &names::log(meta.file));
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
-        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+        let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
+        groups.push(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin });
     }
     let mut take = wal::only(TENANT, |first_seq, payload| {
         let (_, _, entries) = batch::decode(payload)?;

@@ -77,6 +77,7 @@ fn batches(sim: &SimEnv, manifest: &Manifest) -> (Vec<Vec<u8>>, wal::RecoveryRep
         uid: group.uid,
         file: env.fs.open_in_place(&Path::new(DIR).join(names::log(group.file)), Access::Buffered).unwrap(),
         sealed_end: group.sealed_end,
+        begin: group.begin,
     };
     let groups: Vec<LogGroup> = state.log_groups.values().filter(|g| !g.discarded).map(open).collect();
     let mut found = Vec::new();

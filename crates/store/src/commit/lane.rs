@@ -284,7 +284,7 @@ impl Log {
         let state = lock(&self.files.state);
         let from = state.passed.partition_point(|group| group.ltn <= above);
         let group = state.passed.iter().skip(from).find(|group| is_wanted(group))?;
-        let PriorGroup { ltn, len, filled, seqs } = group.clone();
+        let PriorGroup { ltn, len, filled, seqs, .. } = group.clone();
         Some(LaneGroup { ltn, len, filled, state: GroupState::Passed, seqs: Some(seqs) })
     }
 
@@ -299,7 +299,7 @@ impl Log {
             seqs: None,
         });
         let of_log = |state: GroupState, group: &PriorGroup| {
-            let PriorGroup { ltn, len, filled, seqs } = group.clone();
+            let PriorGroup { ltn, len, filled, seqs, .. } = group.clone();
             LaneGroup { ltn, len, filled, state, seqs: Some(seqs) }
         };
         let passed = state.passed.iter().map(|group| of_log(GroupState::Passed, group));
@@ -414,7 +414,7 @@ impl Log {
         let Some((LaneGroup { filled, .. }, Readable { store, uid, file, .. })) = group.zip(file) else {
             return Err(Error::not_found(format!("there is no closed log group {ltn} that could be read")));
         };
-        let group = GroupToCheck { ltn, uid: Some(uid), file, filled };
+        let group = GroupToCheck { ltn, uid: Some(uid), file, begins: 0, filled };
         Ok(LogCheck::of_lane(store, self.lane(), vec![group]))
     }
 

@@ -15,6 +15,7 @@ use crate::field::newer;
 use crate::numbers::NUMBER_MAX;
 use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo};
 use std::sync::Arc;
+use wal::{Lane, LogBegin};
 
 /// An edit that contradicts the state.
 ///
@@ -112,6 +113,7 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
                 None => refuse(format!("log group {ltn} is not kept as storage, and cannot be shared")),
             }
         }),
+        Record::BeginLogGroup { ltn, begin } => begin_log_group(state, *ltn, *begin),
         Record::DiscardLogGroup { ltn } => log_group(state, *ltn, |g| {
             g.discarded = true;
             Ok(())
@@ -158,6 +160,20 @@ fn add_log_group(state: &mut State, group: LogGroupMeta) -> Result<()> {
     state.log_groups.insert(ltn, group);
     state.log_files.insert(file, ltn);
     raise(&mut state.next_ltn, ltn + 1)
+}
+
+/// The log begins in its oldest group, not before where it began, and not behind the end of that.
+fn begin_log_group(state: &mut State, ltn: u64, begin: LogBegin) -> Result<()> {
+    let oldest = state.log_chain(Lane::FIRST).next().map(|group| group.ltn);
+    log_group(state, ltn, |g| {
+        let falls = g.begin.is_some_and(|known| known.lpn > begin.lpn || known.first_lpn != begin.first_lpn);
+        let is_over = g.sealed_end.is_some_and(|end| end < begin.lpn) || begin.offset(g.lane) > g.len;
+        if oldest != Some(ltn) || g.discarded || falls || is_over || begin.lpn < begin.first_lpn {
+            return refuse(format!("the log cannot begin at page {} of log group {ltn}", begin.lpn));
+        }
+        g.begin = Some(begin);
+        Ok(())
+    })
 }
 
 fn remove_log_group(state: &mut State, ltn: u64) -> Result<()> {
@@ -370,6 +386,11 @@ pub(super) fn verify(state: &State) -> Result<()> {
         }
         occupy(group.file, EngineId::NATIVE)?;
         log_files.insert(group.file, ltn);
+    }
+    let mut chain = state.log_chain(Lane::FIRST);
+    chain.next();
+    if let Some(group) = chain.find(|group| group.begin.is_some()) {
+        return fault(format!("the log begins in log group {}, which is not its oldest", group.ltn));
     }
     if log_files != state.log_files {
         return fault("the index of log files is not that of the groups");

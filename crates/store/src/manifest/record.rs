@@ -14,7 +14,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, SeqNo, Uid};
 use std::borrow::Cow;
 use std::fmt;
-use wal::Lane;
+use wal::{Lane, LogBegin};
 
 /// Which engine. The key-value engine is 0; others choose a number for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,9 @@ pub struct LogGroupMeta {
     pub shared: bool,
     /// The store that wrote its pages, if this one was copied from it: their checksums hold under that identity.
     pub store: Option<Uid>,
+    /// The log begins there: what comes before in this group is in tables, and was perhaps never written. Only in the first lane, and
+    /// only of the oldest group.
+    pub begin: Option<LogBegin>,
 }
 
 /// One change of what the store knows of itself.
@@ -121,6 +124,13 @@ pub enum Record {
     ShareLogGroup {
         /// The group.
         ltn: u64,
+    },
+    /// The log of the first lane begins in the middle of a group from now on: what comes before is in tables, and is perhaps never written.
+    BeginLogGroup {
+        /// The group: the oldest.
+        ltn: u64,
+        /// Where.
+        begin: LogBegin,
     },
     /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
     RemoveLogGroup {
@@ -216,6 +226,7 @@ pub(super) mod tag {
     pub(super) const SHARE_LOG_GROUP: u64 = 30;
     pub(super) const SPACE_CEILING: u64 = 31;
     pub(super) const SPEED_DISK: u64 = 32;
+    pub(super) const BEGIN_LOG_GROUP: u64 = 35;
 }
 
 impl LogGroupMeta {
@@ -231,6 +242,7 @@ impl LogGroupMeta {
             self.retained_bytes.is_some(),
             self.shared,
             self.store.is_some(),
+            self.begin.is_some(),
         ];
         out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
         if let Some(end) = self.sealed_end {
@@ -244,6 +256,9 @@ impl LogGroupMeta {
         }
         if let Some(store) = self.store {
             out.extend_from_slice(&store.0);
+        }
+        if let Some(begin) = self.begin {
+            put_begin(out, begin);
         }
     }
 
@@ -260,11 +275,12 @@ impl LogGroupMeta {
     fn decode(r: &mut Reader<'_>, lane: Lane) -> Result<Self> {
         let (ltn, file) = (number(r)?, number(r)?);
         let (len, volume) = (r.varint()?, Volume(r.u8()?));
-        let flags = flags(r, if lane.retains() { 0b11_1111 } else { 0b111 })?;
+        let flags = flags(r, if lane.retains() { 0b11_1111 } else { 0b100_0111 })?;
         let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
         let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
         let retained_bytes = if flags & 8 != 0 { Some(number(r)?) } else { None };
         let store = if flags & 32 != 0 { Some(Uid(r.array()?)) } else { None };
+        let begin = if flags & 64 != 0 { Some(begin(r)?) } else { None };
         let (discarded, shared) = (flags & 2 != 0, flags & 16 != 0);
         if (shared || store.is_some()) && retained_bytes.is_none() {
             return Err(Error::corruption(
@@ -283,8 +299,20 @@ impl LogGroupMeta {
             retained_bytes,
             shared,
             store,
+            begin,
         })
     }
+}
+
+fn put_begin(out: &mut Vec<u8>, begin: LogBegin) {
+    [begin.first_lpn, begin.lpn, u64::from(begin.used)].into_iter().for_each(|n| put_varint(out, n));
+}
+
+fn begin(r: &mut Reader<'_>) -> Result<LogBegin> {
+    let (first_lpn, lpn) = (number(r)?, number(r)?);
+    let used = u16::try_from(r.varint()?).ok().filter(|_| first_lpn <= lpn);
+    let used = used.ok_or_else(|| Error::corruption("a log group begins where it cannot"))?;
+    Ok(LogBegin { first_lpn, lpn, used })
 }
 
 impl Record {
@@ -306,6 +334,11 @@ impl Record {
                 out.push(group.lane.0);
                 group.encode_into(out);
                 tag::ADD_LANE_GROUP
+            }
+            Record::BeginLogGroup { ltn, begin } => {
+                put_varint(out, *ltn);
+                put_begin(out, *begin);
+                tag::BEGIN_LOG_GROUP
             }
             Record::RetainLogGroup { ltn, bytes } => put_all(out, tag::RETAIN_LOG_GROUP, [*ltn, *bytes]),
             Record::ShareLogGroup { ltn } => put_all(out, tag::SHARE_LOG_GROUP, [*ltn]),
@@ -356,6 +389,7 @@ impl Record {
         let record = match tag {
             tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r, Lane::FIRST)? },
             tag::ADD_LANE_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode_of_lane(r)? },
+            tag::BEGIN_LOG_GROUP => Record::BeginLogGroup { ltn: number(r)?, begin: begin(r)? },
             tag::RETAIN_LOG_GROUP => Record::RetainLogGroup { ltn: number(r)?, bytes: number(r)? },
             tag::SHARE_LOG_GROUP => Record::ShareLogGroup { ltn: number(r)? },
             tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: number(r)?, end_lpn: number(r)? },
@@ -479,6 +513,10 @@ pub(super) fn is_file_number(number: u64) -> bool {
     (1..=NUMBER_MAX).contains(&number)
 }
 
+fn write_begin(f: &mut fmt::Formatter<'_>, LogBegin { first_lpn, lpn, used }: LogBegin) -> fmt::Result {
+    write!(f, "at page {lpn}, {used} B in the one before, the first is {first_lpn}")
+}
+
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -492,7 +530,15 @@ impl fmt::Display for Record {
                 g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))?;
                 g.retained_bytes.map_or(Ok(()), |bytes| write!(f, " retained with {bytes} bytes"))?;
                 f.write_str(if g.shared { " shared" } else { "" })?;
-                g.store.map_or(Ok(()), |store| write!(f, " written by store {store:?}"))
+                g.store.map_or(Ok(()), |store| write!(f, " written by store {store:?}"))?;
+                g.begin.map_or(Ok(()), |begin| {
+                    f.write_str(" begins ")?;
+                    write_begin(f, begin)
+                })
+            }
+            Record::BeginLogGroup { ltn, begin } => {
+                write!(f, "log group {ltn} begins ")?;
+                write_begin(f, *begin)
             }
             Record::RetainLogGroup { ltn, bytes } => write!(f, "retain log group {ltn} with {bytes} bytes"),
             Record::ShareLogGroup { ltn } => write!(f, "share log group {ltn}"),

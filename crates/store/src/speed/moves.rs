@@ -228,7 +228,8 @@ fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
         let open = |meta: &crate::manifest::LogGroupMeta| {
             let path = io::fs::join(dir, &names::log(meta.file));
             let file = io::open_in_place_read_only(&*env.fs, &path, Access::Direct)?;
-            Ok(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end })
+            let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
+            Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
         };
         let groups = state.log_chain(lane).filter(|meta| !meta.discarded).map(open);
         let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;

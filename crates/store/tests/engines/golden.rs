@@ -14,6 +14,7 @@ use lavastore_store::names;
 use lavastore_store::volumes::identity::Identity;
 use lavastore_store::volumes::{SpeedDisk, Volume};
 use std::path::Path;
+use wal::LogBegin;
 
 #[path = "../../../io/tests/golden_files/mod.rs"]
 mod golden_files;
@@ -26,6 +27,8 @@ const BOUNDED: &[u8] = include_bytes!("../golden/manifest-v1-bounded.bin");
 const BOUNDED_LISTING: &str = include_str!("../golden/manifest-v1-bounded.txt");
 const SPEED: &[u8] = include_bytes!("../golden/manifest-v1-speed.bin");
 const SPEED_LISTING: &str = include_str!("../golden/manifest-v1-speed.txt");
+const BEGUN: &[u8] = include_bytes!("../golden/manifest-v1-log-begins.bin");
+const BEGUN_LISTING: &str = include_str!("../golden/manifest-v1-log-begins.txt");
 const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
 const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
@@ -82,6 +85,50 @@ fn lanes() -> Vec<u8> {
     commit(&manifest, vec![Record::RemoveLogGroup { ltn: 3 }]);
     let name = manifest.live_manifest_files().pop().unwrap();
     relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+/// A history with a log that begins inside its oldest group: an edit that says so, and, in the second session, a snapshot.
+fn begun() -> Vec<u8> {
+    let sim = SimEnv::new(6);
+    let manifest = BOTH.create(&sim).unwrap();
+    let group = |ltn: u64| {
+        let uid = Some(Uid::from_words(ltn, 9));
+        Record::AddLogGroup {
+            group: LogGroupMeta { ltn, file: 10 + ltn, len: 1 << 20, uid, ..Default::default() },
+        }
+    };
+    let begin =
+        |ltn, lpn, used| Record::BeginLogGroup { ltn, begin: LogBegin { first_lpn: 1000, lpn, used } };
+    let commit = |manifest: &Manifest, records: Vec<Record>| {
+        manifest.commit_store(|_| Ok(records), |_| ()).unwrap();
+    };
+    commit(&manifest, vec![group(1), group(2)]);
+    commit(&manifest, vec![Record::RemoveLogGroup { ltn: 1 }, begin(2, 1000, 0)]);
+    drop(manifest);
+    let manifest = BOTH.recover(&sim).unwrap();
+    commit(&manifest, vec![begin(2, 1044, 3999), group(3)]);
+    let name = manifest.live_manifest_files().pop().unwrap();
+    relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+#[test]
+fn a_manifest_of_a_log_that_begins_inside_a_group_is_what_it_was() {
+    let bytes = begun();
+    let now = [
+        ("manifest-v1-log-begins.bin", bytes.clone(), BEGUN),
+        ("manifest-v1-log-begins.txt", listing(&bytes).into_bytes(), BEGUN_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let state = replay(BEGUN, &Engines::default()).unwrap().state;
+    state.verify().unwrap();
+    let begins: Vec<_> = state.log_chain(Lane::FIRST).map(|group| (group.ltn, group.begin)).collect();
+    let begin = LogBegin { first_lpn: 1000, lpn: 1044, used: 3999 };
+    assert_eq!(begins, [(2, Some(begin)), (3, None)]);
+    // Where it cannot begin: before the group, or behind more than a page holds.
+    for body in [[2, 7, 6, 1].as_slice(), &[2, 7, 8, 0x80, 0x80, 4]] {
+        let e = state.after(&[&[35, body.len() as u8], body].concat()).unwrap_err();
+        assert!(e.is_corruption() && e.message().contains("begins where it cannot"), "{e}");
+    }
 }
 
 /// The same records under identities that no generator makes.

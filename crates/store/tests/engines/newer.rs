@@ -160,7 +160,7 @@ fn what_contradicts_the_engines_is_refused() {
         (&[21, 1, 3], ErrorKind::Corruption),
         (&[21, 0], ErrorKind::Corruption),
         (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
-        (&[33, 0], ErrorKind::Unsupported),
+        (&[36, 0], ErrorKind::Unsupported),
         // A second disk with a flag of a later release, and one that says nothing.
         (&[32, 1, 2], ErrorKind::Unsupported),
         (&[32, 1, 1], ErrorKind::Corruption),

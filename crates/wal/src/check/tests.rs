@@ -14,6 +14,7 @@ fn check(caller: &Caller) -> (LogFindings, Replayed) {
         ltn: g.ltn,
         uid: Some(uid_of(g.ltn)),
         file: open(g.ltn),
+        begins: g.begins,
         filled: g.filled,
     });
     let (mut found, mut all) = (LogFindings::default(), Replayed::new());
@@ -113,7 +114,8 @@ fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
     let path = path_of(group.ltn);
     let file = || env.fs.open_in_place(&path, Access::Direct).unwrap();
     let told = |filled: u64| {
-        let group = GroupToCheck { ltn: group.ltn, uid: Some(uid_of(group.ltn)), file: file(), filled };
+        let (ltn, uid) = (group.ltn, Some(uid_of(group.ltn)));
+        let group = GroupToCheck { ltn, uid, file: file(), begins: 0, filled };
         let (mut found, mut check) = (LogFindings::default(), LogCheck::new(store(), vec![group]));
         while check.step(&mut found, &mut |_: &LoggedBatch<'_>| {}) {}
         found.errors.first().map(|(_, e)| e.clone())

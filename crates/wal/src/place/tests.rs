@@ -136,6 +136,7 @@ fn all_who_read_batches_say_where_they_are() {
             uid: Some(uid_of(ltn)),
             file: file.clone(),
             sealed_end: None,
+            begin: None,
         };
         let groups: Vec<LogGroup> = life.groups.iter().map(group).collect();
         let (env, of) = (life.sim.env(), (store(), Lane::LOG));
@@ -145,8 +146,11 @@ fn all_who_read_batches_say_where_they_are() {
         for group in life.wal.groups() {
             let file = life.groups[&group.ltn].clone();
             let (ltn, uid, filled) = (group.ltn, Some(uid_of(group.ltn)), group.filled);
-            let mut check =
-                LogCheck::of_lane(store(), Lane::LOG, vec![GroupToCheck { ltn, uid, file, filled }]);
+            let mut check = LogCheck::of_lane(
+                store(),
+                Lane::LOG,
+                vec![GroupToCheck { ltn, uid, file, begins: 0, filled }],
+            );
             let mut findings = LogFindings::default();
             let mut take = |batch: &LoggedBatch<'_>| scanned.push((batch.place, batch.bytes.to_vec()));
             while check.step(&mut findings, &mut take) {}

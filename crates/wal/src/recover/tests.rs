@@ -25,7 +25,11 @@ fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, u
 /// other blocks.
 fn campaign(lane: Lane, seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
     let mut rng = Rng::new(seed ^ 0xca);
-    let mut caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
+    let caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
+    crashes_of(caller, (seed, rng), kind, again)
+}
+
+fn crashes_of(mut caller: Caller, (seed, mut rng): (u64, Rng), kind: CrashKind, again: &mut u64) -> u64 {
     caller.tenants = [1, 2, 4][seed as usize % 3];
     for _ in 0..rng.range(5, 40) {
         caller.step().unwrap();
@@ -96,6 +100,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
 
 mod ahead;
 mod assembly;
+mod begin;
 mod crafted;
 mod damage;
 mod no_room;

@@ -18,6 +18,7 @@ fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
             file,
             path,
             listed: Some(ListedGroup {
+                begin: None,
                 ltn,
                 uid: Some(uid_of(ltn)),
                 sealed_end,

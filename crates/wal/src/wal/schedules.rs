@@ -2,11 +2,15 @@
 //! power fails anywhere.
 //!
 //! Every schedule ends (no wake-up is lost), a sync that returned has made its page durable, and after a crash at any
-//! operation everything is back that was promised by then, in order, without a gap.
+//! operation everything is back that was promised by then, in order, without a gap. In some runs pages wait to be overtaken by flushes,
+//! and somebody has the log begin further on meanwhile.
 
 use super::*;
-use crate::RecoveryMode;
-use crate::store_model::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store, uid_of};
+use crate::store_model::{
+    Expectation, Manifest, Written, dir, floors_of_all, keeping_pages, options, path_of, payload,
+    recover_all, store, uid_of,
+};
+use crate::{LogBegin, RecoveryMode};
 use base::sync::{lock as take, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
@@ -29,8 +33,29 @@ struct Shared {
     env: Env,
     sim: SimEnv,
     written: Lock<Vec<Written>>,
+    /// From which operation on the manifest says that the log begins in a group, and below which sequence all is in tables.
+    begins: Lock<Vec<Began>>,
     /// Every batch is durable and followed by a sync, and nothing else is done: then rounds come beside each other most.
     all_sync: bool,
+}
+
+/// See [`Shared::begins`].
+#[derive(Clone, Copy)]
+struct Began {
+    op: u64,
+    floor: u64,
+    ltn: u64,
+    begin: LogBegin,
+}
+
+/// In some runs of the first lane pages wait.
+fn keeps_pages(seed: u64) -> bool {
+    seed.is_multiple_of(3) && lane_of(seed) == Lane::FIRST
+}
+
+fn options_of(seed: u64) -> WalOptions {
+    let (lane, loggers) = (lane_of(seed), loggers_of(seed));
+    WalOptions { lane, loggers, ..if keeps_pages(seed) { keeping_pages() } else { options() } }
 }
 
 /// Every other run of schedules is of the lane that has pages of many lengths.
@@ -47,10 +72,9 @@ fn loggers_of(seed: u64) -> Loggers {
 }
 
 /// A log with a ring of 5 pages and small groups, of which there are enough.
-fn started(env: &Env, lane: Lane, loggers: Loggers) -> Wal {
+fn started(env: &Env, options: &WalOptions) -> Wal {
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
-    let options = WalOptions { lane, loggers, ..crate::store_model::options() };
     let group = |ltn| {
         let file = env.fs.create_in_place(&path_of(ltn), options.group_len, Access::Direct).unwrap();
         PreparedGroup { ltn, uid: uid_of(ltn), file }
@@ -86,6 +110,22 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
     batch.position = Some(position);
     batch.buffered_op = (durability == Durability::Buffered).then(|| shared.sim.op_count());
     (seq as usize - 1, position)
+}
+
+/// A flush: what was written up to some batch is in tables. Then the log begins behind what nobody needs any more.
+fn flush(shared: &Shared, rng: &mut Rng) {
+    let floor = {
+        let written = take(&shared.written);
+        let before = take(&shared.begins).last().map_or(1, |began| began.floor);
+        let all = written.len() as u64 + 1;
+        before.max(if rng.one_in(2) { all } else { 1 + rng.below(all) })
+    };
+    let Some(overtaken) = shared.wal.overtaken(&floors_of_all(floor)) else { return };
+    // The edit.
+    shared.env.fs.sync_dir(dir()).unwrap();
+    let Overtaken { ltn, begin, .. } = overtaken;
+    take(&shared.begins).push(Began { op: shared.sim.op_count(), floor, ltn, begin });
+    shared.wal.skip_to(&overtaken).unwrap();
 }
 
 /// Sleeps for a moment, or so long that whoever was forgotten by then is noticed.
@@ -130,8 +170,10 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
 
 /// What the background does for the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
+    let jobs = if shared.wal.keeps_pages() { 16 } else { 4 };
     for _ in 0..if shared.all_sync { 0 } else { rng.below(8) } {
-        match rng.below(4) {
+        match rng.below(jobs) {
+            4.. => flush(shared, &mut rng),
             0 => drop(shared.wal.write_out().unwrap()),
             1 => lengthen_staging(shared, &mut rng),
             _ => drop(shared.wal.persist_watermark().unwrap()),
@@ -140,8 +182,8 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-/// What was written, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried; waits that ended with looks.
-type Done = (Vec<Written>, u64, (u64, u64, u64));
+/// What was written, where the log began, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried; waits that ended with looks.
+type Done = (Vec<Written>, Vec<Began>, u64, (u64, u64, u64));
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let sim = SimEnv::new(seed);
@@ -149,14 +191,16 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
         let mut rng = Rng::new(seed);
         let shared = Arc::new(Shared {
-            wal: started(env, lane_of(seed), loggers_of(seed)),
+            wal: started(env, &options_of(seed)),
             env: env.clone(),
             sim: machine.clone(),
             written: Lock::new(Vec::new()),
-            all_sync: matches!(loggers_of(seed).writes_max, 0 | 3),
+            begins: Lock::new(Vec::new()),
+            all_sync: matches!(loggers_of(seed).writes_max, 0 | 3) && !keeps_pages(seed),
         });
         let spawner = env.spawner.clone().unwrap();
         let (clients, syncs) = (rng.range(2, 6), rng.range(2, 6));
+        let syncs = if keeps_pages(seed) { syncs / 3 } else { syncs };
         let threads = (0..clients).map(|n| {
             let (shared, rng) = (shared.clone(), rng.fork());
             let body = Box::new(move || client(&shared, rng, syncs));
@@ -172,13 +216,14 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
         }
         let stats = shared.wal.stats();
         let beside = (stats.beside_writes, stats.loggers_tried, stats.spins_enough);
-        (std::mem::take(&mut *take(&shared.written)), shared.wal.commit.watches(), beside)
+        let begins = std::mem::take(&mut *take(&shared.begins));
+        (std::mem::take(&mut *take(&shared.written)), begins, shared.wal.commit.watches(), beside)
     });
     (sim, ran)
 }
 
 /// After a crash at an operation the promises made by then hold.
-fn check_crash(sim: &SimEnv, lane: Lane, written: &[Written], rng: &mut Rng) {
+fn check_crash(sim: &SimEnv, options: &WalOptions, (written, begins): (&[Written], &[Began]), rng: &mut Rng) {
     let record = sim.record();
     let ops = record.mutations();
     let op = ops[rng.below(ops.len() as u64) as usize];
@@ -188,16 +233,23 @@ fn check_crash(sim: &SimEnv, lane: Lane, written: &[Written], rng: &mut Rng) {
     if written.first().is_none_or(|first| first.begun_op > op) {
         return;
     }
-    let manifest =
-        Manifest { lane, groups: (1..=GROUPS).map(|ltn| (ltn, None)).collect(), next_ltn: GROUPS + 1 };
+    let began = begins.iter().rev().find(|began| began.op <= op);
+    let first = began.map_or(1, |began| began.ltn);
+    let manifest = Manifest {
+        lane: options.lane,
+        groups: (first..=GROUPS).map(|ltn| (ltn, None)).collect(),
+        begin: began.map(|began| (began.ltn, began.begin)),
+        next_ltn: GROUPS + 1,
+    };
     let (_, replayed) = recover_all(&after, &manifest, RecoveryMode::ReadWrite).unwrap();
     let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
     let begun: Vec<Written> = written.iter().filter(|w| w.begun_op <= op).cloned().collect();
     let durable = begun.iter().rposition(|w| passed(w.durable_op)).map_or(0, |i| i + 1);
     let buffered = begun.iter().rposition(|w| passed(w.buffered_op)).map_or(durable, |i| durable.max(i + 1));
     let required = if kind == CrashKind::ProcessKill { buffered } else { durable };
-    let next_seq = begun.len() as u64 + 1;
-    Expectation { manifest, begun, required, durable, floor: 1, next_seq }.check(&replayed);
+    let (next_seq, floor) = (begun.len() as u64 + 1, began.map_or(1, |began| began.floor));
+    let options = options.clone();
+    Expectation { options, manifest, begun, required, durable, floor, next_seq }.check(&replayed);
 }
 
 #[test]
@@ -205,21 +257,23 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
-    let (mut watches, mut beside, mut tried, mut spins) = (0, 0, 0, 0);
+    let (mut watches, mut beside, mut tried, mut spins, mut skips) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let (sim, ran) = run(seed);
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let (written, watched, wrote_beside) = ran.value;
+        let (written, begins, watched, wrote_beside) = ran.value;
         watches += watched;
+        skips += begins.len() as u64;
         (beside, tried) = (beside + wrote_beside.0, tried + wrote_beside.1);
         spins += wrote_beside.2;
         let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
         for _ in 0..if seed.is_multiple_of(CRASHES_ONE_IN) { 3 } else { 0 } {
-            check_crash(&sim, lane_of(seed), &written, &mut rng);
+            check_crash(&sim, &options_of(seed), (&written, &begins), &mut rng);
         }
     }
     assert!(count.is_some() || watches > SEEDS / 10, "{watches} rounds were waited for");
     assert!(count.is_some() || beside > SEEDS / 20, "{beside} writes were made beside others");
     assert!(count.is_some() || spins > SEEDS / 20, "{spins} waits needed no sleep");
     assert!(count.is_some() || tried > SEEDS / 20, "{tried} numbers were tried");
+    assert!(count.is_some() || skips > SEEDS / 20, "the log began further on {skips} times");
 }

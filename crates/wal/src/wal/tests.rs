@@ -440,18 +440,18 @@ impl InPlaceFile for ProbedFile {
 
 /// A log in one group of 1,000 pages from page 0, with a ring of 8 and writes of at most 2.
 fn probed(sim: &SimEnv, before: impl Fn(u64) + Send + Sync + 'static) -> Wal {
+    probed_of(sim, WalOptions::default(), before)
+}
+
+fn probed_of(sim: &SimEnv, options: WalOptions, before: impl Fn(u64) + Send + Sync + 'static) -> Wal {
     let env = sim.env();
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
     let inner = env.fs.create_in_place(&path_of(1), 1000 * PAGE as u64, Access::Direct).unwrap();
     env.fs.sync_dir(dir()).unwrap();
     let file = Arc::new(ProbedFile { inner, before: Box::new(before) });
-    let options = WalOptions {
-        staging_len: 8 * PAGE,
-        write_len_min: 2 * PAGE,
-        write_len_max: 2 * PAGE,
-        ..WalOptions::default()
-    };
+    let options =
+        WalOptions { staging_len: 8 * PAGE, write_len_min: 2 * PAGE, write_len_max: 2 * PAGE, ..options };
     let first = PreparedGroup { ltn: 1, uid: uid_of(1), file };
     Wal::start(&env, dir(), options, store(), 0, first, History::default()).unwrap()
 }
@@ -481,6 +481,28 @@ fn slots_are_given_up_only_after_their_pages_were_written() {
     }
     let stats = wal.stats();
     assert!(stats.inline_write_outs > 0 && stats.syncs > 10, "{stats:?}");
+}
+
+/// A batch that is longer than the ring is written while it is appended: nobody has stated a floor above it, but of what is noted all
+/// is in tables.
+#[test]
+fn half_a_batch_is_not_overtaken() {
+    let wal: Arc<OnceLock<Wal>> = Arc::default();
+    let probe = Arc::downgrade(&wal);
+    let sim = SimEnv::new(1);
+    let options = WalOptions { buffered_age_ns: u64::MAX, ..WalOptions::default() };
+    let log = probed_of(&sim, options, move |_| {
+        let wal = probe.upgrade();
+        let floors = crate::store_model::floors_of_all(u64::MAX);
+        let overtaken = wal.as_ref().and_then(|wal| wal.get()).map(|wal| wal.overtaken(&floors));
+        // The page in which it begins is the first of those that are written.
+        assert!(overtaken.flatten().is_none_or(|it| it.begin.lpn <= 1), "in the middle of the batch");
+    });
+    let wal = wal.get_or_init(|| log);
+    for (seq, len) in [(1, 5000), (2, 90_000)] {
+        wal.append(TenantId::FIRST, &[&vec![1; len]], seq, seq, Durability::Buffered, 0).unwrap();
+    }
+    assert!(wal.stats().inline_write_outs > 3 && wal.stats().written_bytes > 8 * PAGE as u64);
 }
 
 #[test]
@@ -518,7 +540,7 @@ fn threads_share_writes_and_lose_nothing() {
     assert_eq!(stats.batches, THREADS * EACH);
     assert!(stats.durable_writes + stats.writes < stats.batches, "{stats:?}");
     wal.close().unwrap();
-    let manifest = Manifest { lane: Lane::FIRST, groups: [(1, None)].into(), next_ltn: 2 };
+    let manifest = Manifest::of_one(1);
     let sim = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 1);
     let (report, replayed) = recover_all(&sim, &manifest, RecoveryMode::ReadWrite).unwrap();
     assert!(replayed.iter().map(|r| r.0).eq(1..=THREADS * EACH));

@@ -10,6 +10,30 @@ pub(super) const CANARIES: &[Canary] = &[
         "the file of every group that is kept as storage stays open once it was read",
     ),
     test(
+        "recovery-ignores-where-the-log-begins",
+        ("lavastore-wal", "--lib"),
+        "recover::tests::begin::what_was_overtaken_is_never_written_and_not_missed",
+        "recovery looks for the log from the first page of its oldest group on, wherever the manifest says that it begins",
+    ),
+    test(
+        "log-skips-a-page-too-many",
+        ("lavastore-wal", "--lib"),
+        "recover::tests::begin::every_crash_of_a_log_that_keeps_pages_leaves_a_prefix_with_all_that_was_promised",
+        "the log begins behind the page with the oldest batch that is in no table yet",
+    ),
+    test(
+        "log-skips-and-does-not-say-so",
+        ("lavastore-wal", "--lib"),
+        "recover::tests::begin::a_manifest_that_has_forgotten_where_the_log_begins_is_found_out",
+        "pages in slots from which others were let go of do not say that these count as durable",
+    ),
+    test(
+        "log-skips-half-a-batch",
+        ("lavastore-wal", "--lib"),
+        "wal::tests::half_a_batch_is_not_overtaken",
+        "the log begins behind the half of a batch that is longer than the ring, while the other half is appended",
+    ),
+    test(
         "log-sync-failure-ignored",
         ("lavastore-wal", "--lib"),
         "wal::tests::a_failed_data_sync_is_told_and_stops_the_log",

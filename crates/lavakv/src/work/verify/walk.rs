@@ -214,6 +214,7 @@ impl LogWalk {
                     ltn: group.ltn,
                     uid: listed.uid,
                     file: file.file,
+                    begins: group.begins,
                     filled: group.filled,
                 });
             }

@@ -9,6 +9,23 @@ fn group(ltn: u64, file: u64) -> Record {
     Record::AddLogGroup { group: LogGroupMeta { ltn, file, ..Default::default() } }
 }
 
+/// A group of eight pages.
+fn pages(ltn: u64, file: u64) -> Record {
+    Record::AddLogGroup { group: LogGroupMeta { ltn, file, len: 8 << 12, ..Default::default() } }
+}
+
+fn begin(ltn: u64, first_lpn: u64, lpn: u64) -> Record {
+    Record::BeginLogGroup { ltn, begin: LogBegin { first_lpn, lpn, used: 200 } }
+}
+
+fn remove(ltn: u64) -> Record {
+    Record::RemoveLogGroup { ltn }
+}
+
+fn seal(ltn: u64, end_lpn: u64) -> Record {
+    Record::SealLogGroup { ltn, end_lpn }
+}
+
 fn engine(engine: EngineId) -> Record {
     Record::AddEngine { engine, name: "toy".into(), format: 1 }
 }
@@ -43,6 +60,21 @@ fn edits_that_contradict_the_store_are_refused_by_name() {
         ("log group 1 cannot be kept with 1 bytes", vec![Record::RetainLogGroup { ltn: 1, bytes: 1 }]),
         ("log group 1 is not kept as storage", vec![Record::ShareLogGroup { ltn: 1 }]),
         ("there is no log group 2", vec![Record::RemoveLogGroup { ltn: 2 }]),
+        ("the log cannot begin at page 2 of log group 1", vec![begin(1, 1, 2)]),
+        ("the log cannot begin at page 0 of log group 1", vec![begin(1, 1, 0)]),
+        ("the log cannot begin at page 7 of log group 2", vec![pages(2, 9), begin(2, 7, 7)]),
+        (
+            "the log cannot begin at page 7 of log group 2",
+            vec![remove(1), pages(2, 9), begin(2, 7, 8), begin(2, 7, 7)],
+        ),
+        (
+            "the log cannot begin at page 8 of log group 2",
+            vec![remove(1), pages(2, 9), begin(2, 7, 7), begin(2, 6, 8)],
+        ),
+        (
+            "the log cannot begin at page 9 of log group 2",
+            vec![remove(1), pages(2, 9), seal(2, 8), begin(2, 7, 9)],
+        ),
         ("number 18446744073709551615 is out of range", vec![Record::NextFileNumber(u64::MAX)]),
         ("sequence 18446744073709551615 is out of range", vec![Record::LastSeq(u64::MAX)]),
     ];
@@ -59,7 +91,7 @@ fn a_state_that_contradicts_itself_is_found_out() {
         state.part_mut(TOY).unwrap()
     }
     type Meddle = fn(&mut State);
-    let cases: [(&str, Meddle); 7] = [
+    let cases: [(&str, Meddle); 8] = [
         ("file 3 is listed twice", |s| {
             let file = EngineFile { number: 3, kind: 1, volume: Volume::DIRECTORY };
             part(s).files.insert(3, file);
@@ -75,6 +107,12 @@ fn a_state_that_contradicts_itself_is_found_out() {
             let file = part(s).files.remove(&4).unwrap();
             part(s).files.insert(5, file);
         }),
+        ("the log begins in log group 2, which is not its oldest", |s| {
+            let begin = Some(LogBegin::default());
+            s.log_groups.insert(2, LogGroupMeta { ltn: 2, file: 2, begin, ..Default::default() });
+            s.log_files.insert(2, 2);
+            s.next_ltn = 3;
+        }),
         ("log group 2 is out of place", |s| {
             let group = *s.log_groups.get(&1).unwrap();
             s.log_groups.insert(2, group);
@@ -88,6 +126,18 @@ fn a_state_that_contradicts_itself_is_found_out() {
         assert_eq!(e.kind(), ErrorKind::Corruption, "{told}: {e}");
         assert!(e.message().contains(told), "{told}: {e}");
     }
+}
+
+#[test]
+fn the_beginning_of_the_log_goes_with_its_group() {
+    let begun = sample().changed(&[remove(1), pages(2, 9), begin(2, 7, 7), begin(2, 7, 9)]).unwrap().0;
+    let of = |state: &State| state.log_chain(Lane::FIRST).map(|group| group.begin).collect::<Vec<_>>();
+    assert_eq!(of(&begun), [Some(LogBegin { first_lpn: 7, lpn: 9, used: 200 })]);
+    begun.verify().unwrap();
+    let read = State::from_snapshot(begun.uid, begun.edit_number, &begun.snapshot(), &Engines::default());
+    assert_eq!(read.unwrap(), begun);
+    let gone = begun.changed(&[pages(3, 10), remove(2)]).unwrap().0;
+    assert_eq!(of(&gone), [None], "older releases read it again");
 }
 
 #[test]

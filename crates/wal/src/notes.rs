@@ -1,0 +1,135 @@
+//! Which pages the batches are in that are not known to be durable, whose they are, and when they came.
+//!
+//! One note stands for the batches of a tenant that begin in the same page and end in the same page, so there are at most about two for each page. Notes are in the order of the log: their pages ascend, and for each tenant their sequences.
+//!
+//! Invariant: what any tenant may need of the log is noted, or among what is gone.
+
+use crate::page::BatchHeader;
+use crate::{Span, Spans, TenantId};
+use base::SeqNo;
+use std::collections::VecDeque;
+
+/// Batches of a tenant that are in the same pages.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    tenant: TenantId,
+    /// The highest of their sequences.
+    last_seq: SeqNo,
+    /// The page in which they begin, and that in which they end.
+    first_lpn: u64,
+    last_lpn: u64,
+    /// When the first came, clock nanoseconds.
+    since_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    all: VecDeque<Note>,
+    /// The sequences of those of which nothing is noted any more: they are durable, or were skipped.
+    gone: Spans,
+    /// The page in which a batch begins that is being appended, across waits for the ring.
+    begun: Option<u64>,
+}
+
+impl Notes {
+    /// A batch begins in this page, and others may look before it ends.
+    pub fn begin(&mut self, first_lpn: u64) {
+        self.begun = (!base::canary::is("log-skips-half-a-batch")).then_some(first_lpn);
+    }
+
+    /// A batch in the pages from `first_lpn` to `last_lpn` was appended. `now_ns` is asked for the first in its page.
+    pub fn add(
+        &mut self,
+        header: BatchHeader,
+        (first_lpn, last_lpn): (u64, u64),
+        now_ns: impl FnOnce() -> u64,
+    ) {
+        let last_seq = header.first_seq + u64::from(header.seq_span);
+        self.begun = None;
+        let place = (header.tenant, first_lpn, last_lpn);
+        match self.all.back_mut() {
+            Some(last) if (last.tenant, last.first_lpn, last.last_lpn) == place => last.last_seq = last_seq,
+            _ => {
+                let since_ns = now_ns();
+                self.all.push_back(Note { tenant: header.tenant, last_seq, first_lpn, last_lpn, since_ns });
+            }
+        }
+    }
+
+    /// All pages below are durable, or before the beginning of the log.
+    pub fn forget_below(&mut self, durable_end: u64) {
+        while let Some(note) = self.all.front().filter(|note| note.last_lpn < durable_end) {
+            self.gone.add(note.tenant, note.last_seq, note.last_seq);
+            self.all.pop_front();
+        }
+    }
+
+    /// The first page that anybody needs, if only what is noted may be needed; `next_lpn`: nobody needs any.
+    pub fn needed_from(&self, next_lpn: u64, floors: &[(TenantId, SeqNo)]) -> Option<u64> {
+        if self.gone.are_needed(floors) {
+            return None;
+        }
+        let is_needed = |note: &&Note| {
+            let Note { tenant, last_seq, .. } = **note;
+            Span { tenant, first: last_seq, last: last_seq }.is_needed(floors)
+        };
+        let needed = self.all.iter().find(is_needed).map(|note| note.first_lpn);
+        let lpn = needed.or(self.begun).unwrap_or(next_lpn);
+        Some(if base::canary::is("log-skips-a-page-too-many") { (lpn + 1).min(next_lpn) } else { lpn })
+    }
+
+    /// The end of the pages with a record from `until_ns` or before; 0: there are none.
+    pub fn aged_end(&self, until_ns: u64) -> u64 {
+        let aged = self.all.partition_point(|note| note.since_ns <= until_ns);
+        aged.checked_sub(1).and_then(|last| self.all.get(last)).map_or(0, |note| note.last_lpn + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(tenant: u8, seq: SeqNo) -> BatchHeader {
+        BatchHeader { tenant: TenantId(tenant), first_seq: seq, seq_span: 0, len: 1 }
+    }
+
+    const A: TenantId = TenantId(0);
+    const B: TenantId = TenantId(1);
+
+    #[test]
+    fn the_log_is_needed_from_where_the_oldest_batch_begins_that_anybody_needs() {
+        let mut notes = Notes::default();
+        assert_eq!(notes.needed_from(7, &[]), Some(7), "nothing is in it");
+        // Two in page 1, one in pages 1 to 3, one of another tenant in page 3, one in page 4.
+        let batches = [(0, 1, 1, 1), (0, 2, 1, 1), (0, 3, 1, 3), (1, 9, 3, 3), (0, 4, 4, 4)];
+        for (tenant, seq, first, last) in batches {
+            notes.add(header(tenant, seq), (first, last), || seq * 10);
+        }
+        assert_eq!(notes.all.len(), 4, "one note for the first two");
+        let from = |notes: &Notes, a, b| notes.needed_from(5, &[(A, a), (B, b)]);
+        assert_eq!((from(&notes, 1, 10), from(&notes, 2, 10)), (Some(1), Some(1)));
+        assert_eq!(from(&notes, 3, 10), Some(1), "it begins there");
+        assert_eq!(
+            (from(&notes, 4, 9), from(&notes, 4, 10), from(&notes, 5, 10)),
+            (Some(3), Some(4), Some(5))
+        );
+        assert_eq!(notes.needed_from(5, &[(A, 5)]), Some(3), "who states no floor needs all it has");
+
+        notes.forget_below(3);
+        assert_eq!((notes.all.len(), from(&notes, 2, 10)), (3, None), "what is gone is needed");
+        notes.forget_below(4);
+        assert_eq!((notes.all.len(), from(&notes, 3, 10), from(&notes, 4, 9)), (1, None, None));
+        assert_eq!(from(&notes, 4, 10), Some(4));
+    }
+
+    #[test]
+    fn pages_are_as_old_as_their_oldest_record() {
+        let mut notes = Notes::default();
+        for (seq, lpn) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
+            notes.add(header(0, seq), (lpn, lpn), || seq * 10);
+        }
+        let ends: Vec<u64> = [9, 10, 29, 30, 40].iter().map(|&until_ns| notes.aged_end(until_ns)).collect();
+        assert_eq!(ends, [0, 2, 2, 3, 4]);
+    }
+}

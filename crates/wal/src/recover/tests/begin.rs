@@ -1,0 +1,165 @@
+//! Logs that begin inside a group, since flushes have overtaken what was before.
+
+use super::*;
+use crate::store_model::{Manifest, dir, floors_of_all};
+use crate::{Durability, STAGING_NAME};
+
+fn append(caller: &mut Caller, len: usize) {
+    caller.append(len, Durability::Buffered).unwrap();
+}
+
+fn manifest(caller: &Caller) -> Manifest {
+    caller.manifests.last().unwrap().1.clone()
+}
+
+fn recovered(sim: &SimEnv, manifest: &Manifest) -> Result<(RecoveryReport, Vec<u64>)> {
+    let (report, replayed) = recover_all(sim, manifest, RecoveryMode::ReadOnly)?;
+    Ok((report, replayed.iter().map(|(seq, _)| *seq).collect()))
+}
+
+/// Nothing is left of what was not durable.
+fn after_loss_of_power(caller: &Caller) -> SimEnv {
+    let kind = CrashKind::PowerLossWith(io::sim::Policy::Dropped);
+    let sim = caller.sim.record().crash_at(caller.sim.op_count(), kind, 1);
+    sim.env().fs.remove(&dir().join(STAGING_NAME)).unwrap();
+    sim
+}
+
+/// A log of which the first two thirds were overtaken; the floor.
+fn overtaken(durable: bool) -> (Caller, u64) {
+    let mut caller = Caller::that_keeps_pages(7, 1);
+    (0..20).for_each(|_| append(&mut caller, 1900));
+    let floor = caller.written[13].seq;
+    caller.flush_below(floor);
+    assert!(manifest(&caller).begin.is_some());
+    if durable {
+        caller.put(100).unwrap();
+    }
+    (caller, floor)
+}
+
+/// Random lives with crashes at every operation, as those of all other logs.
+#[test]
+fn every_crash_of_a_log_that_keeps_pages_leaves_a_prefix_with_all_that_was_promised() {
+    let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(32);
+    let (mut states, mut again) = (0, 0);
+    for seed in 0..scale {
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
+            let mut rng = Rng::new(seed ^ 0xcb);
+            let caller = Caller::that_keeps_pages(seed, STARTS[rng.below(2) as usize]);
+            states += crashes_of(caller, (seed, rng), kind, &mut again);
+        }
+    }
+    println!("{states} crash states, {again} with a second life");
+    assert!(states > 500);
+}
+
+#[test]
+fn what_was_overtaken_is_never_written_and_not_missed() {
+    let (mut caller, floor) = overtaken(false);
+    let stats = caller.wal.stats();
+    assert_eq!((stats.written_bytes, stats.writes + stats.durable_writes), (0, 0));
+    assert!(stats.skipped_bytes >= 5 * PAGE as u64, "{stats:?}");
+    let (report, seqs) = recovered(&caller.sim, &manifest(&caller)).unwrap();
+    assert!(
+        seqs.first().is_some_and(|first| *first <= floor),
+        "from the page with the oldest that is needed on"
+    );
+    assert_eq!(seqs.last(), caller.written.last().map(|w| &w.seq));
+    assert!(report.staged_pages > 0 && report.discarded_pages == 0);
+    // A loss of power takes what was not durable, and nothing else.
+    let lost = after_loss_of_power(&caller);
+    let (report, seqs) = recovered(&lost, &manifest(&caller)).unwrap();
+    assert_eq!((seqs.len(), report.unverified_tail_bytes), (0, 0));
+    assert_eq!(report.discarded.len(), manifest(&caller).groups.len(), "nothing is left of it");
+    assert!(report.next_lpn >= manifest(&caller).begin.unwrap().1.lpn, "numbers are not given twice");
+
+    caller.put(100).unwrap();
+    let all = caller.written.iter().filter(|w| w.seq >= floor).count();
+    let lost = after_loss_of_power(&caller);
+    let (_, seqs) = recovered(&lost, &manifest(&caller)).unwrap();
+    assert_eq!(
+        seqs.iter().filter(|seq| **seq >= floor).count(),
+        all,
+        "a durable write takes along what waits"
+    );
+}
+
+/// The manifest loses the edit that says where the log begins: whoever used a slot that it freed knows better.
+#[test]
+fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
+    let (mut caller, _) = overtaken(false);
+    let forgets = |caller: &Caller| Manifest { begin: None, ..manifest(caller) };
+    // Nothing has taken the place of what was skipped: all of it is there.
+    let (_, seqs) = recovered(&caller.sim, &forgets(&caller)).unwrap();
+    assert_eq!(seqs.len(), caller.written.len());
+    for _ in 0..20 {
+        append(&mut caller, 5000);
+        match recovered(&caller.sim, &forgets(&caller)) {
+            Ok((_, seqs)) => assert_eq!(seqs.len(), caller.written.len()),
+            Err(e) => {
+                assert!(e.is_corruption(), "{e}");
+                // It is whole for who knows.
+                let (_, seqs) = recovered(&caller.sim, &manifest(&caller)).unwrap();
+                assert_eq!(seqs.last(), caller.written.last().map(|w| &w.seq));
+                return;
+            }
+        }
+    }
+    panic!("nobody missed the edit");
+}
+
+#[test]
+fn a_page_that_was_durable_behind_the_beginning_is_missed() {
+    let (caller, _) = overtaken(true);
+    let (_, begin) = manifest(&caller).begin.unwrap();
+    let ltn = caller.wal.groups().first().unwrap().ltn;
+    let path = crate::store_model::path_of(ltn);
+    let at = begin.offset(Lane::FIRST);
+    // A later page vouches for it.
+    caller.wal.persist_watermark().unwrap();
+    caller.sim.overwrite(&path, at, &[0; PAGE]).unwrap();
+    let e = recovered(&caller.sim, &manifest(&caller)).unwrap_err();
+    assert_eq!((e.is_corruption(), e.offset()), (true, Some(at)));
+}
+
+/// A batch of many pages begins before the beginning: of it nothing is wanted.
+#[test]
+fn the_rest_of_a_batch_that_began_before_is_passed_over() {
+    for len in [4100, 9000, 30_000] {
+        let mut caller = Caller::that_keeps_pages(3, 1);
+        append(&mut caller, 100);
+        append(&mut caller, len);
+        (0..3).for_each(|_| append(&mut caller, 100));
+        let floor = caller.written[2].seq;
+        caller.flush_below(floor);
+        let (_, begin) = manifest(&caller).begin.unwrap();
+        assert!(begin.lpn > begin.first_lpn);
+        let (_, seqs) = recovered(&caller.sim, &manifest(&caller)).unwrap();
+        let wanted: Vec<u64> = caller.written[2..].iter().map(|w| w.seq).collect();
+        assert_eq!(seqs, wanted, "{len}");
+    }
+}
+
+/// Who has written nothing but the staging file still has a log that is closed, checked and recovered as ever.
+#[test]
+fn a_log_that_was_overtaken_is_closed_and_begun_again() {
+    let (mut caller, floor) = overtaken(false);
+    caller.close().unwrap();
+    let expected = caller.expectation(caller.sim.op_count(), CrashKind::PowerLoss);
+    let sim = caller.sim.crash(CrashKind::PowerLossWith(io::sim::Policy::Dropped), 1);
+    let (report, kept) = recover_and_check(&sim, &expected);
+    assert_eq!((kept, report.staged_pages, report.unverified_tail_bytes), (caller.written.len(), 0, 0));
+    let prior = report.history.groups.first().unwrap();
+    assert!(prior.begins > 0 && prior.begins < prior.filled);
+    let mut next = expected.resume(sim, &report, kept, 5);
+    assert!(next.wal.overtaken(&floors_of_all(floor)).is_none(), "recovered batches are needed");
+    append(&mut next, 3000);
+    let all = next.next_seq;
+    next.flush_below(all);
+    let groups = manifest(&next).groups;
+    assert_eq!(groups.len(), 1, "what was recovered is gone with the rest");
+    let (_, seqs) = recovered(&next.sim, &manifest(&next)).unwrap();
+    assert!(seqs.iter().all(|seq| *seq < all), "{seqs:?}");
+    assert!(next.sim.read_file(dir().join(STAGING_NAME)).is_ok());
+}

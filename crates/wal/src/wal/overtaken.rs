@@ -1,0 +1,148 @@
+//! What a flush overtakes is never written.
+//!
+//! With an age ([`crate::WalOptions::buffered_age_ns`]) pages stay in the ring, and in the staging file, until one of their records is
+//! that old, the ring is nearly full, or somebody waits for a record at or behind them. Meanwhile the memtables that
+//! hold their records may have been flushed. Then the log *begins* behind them: an edit of the manifest says so, and they are
+//! let go of like pages that were written ([`Wal::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
+//!
+//! For that the log notes which pages each batch is in, and when it came (`notes`).
+//!
+//! Invariants: the log begins at the first page of the oldest batch that anybody may need, or before it. Only what is in the ring is
+//! skipped, and only while nothing before that is needed. The edit is durable before any page before the new beginning
+//! loses its slot, and whoever takes the slot says so in its header (`durable_end`): a manifest that loses this edit is found out.
+//! The frontiers move by whoever holds the token, so nobody is writing pages that are skipped.
+
+use super::Wal;
+use crate::counters::add;
+use crate::tail::Tail;
+use crate::{LogBegin, TenantId};
+use base::sync::lock;
+use base::{Result, SeqNo};
+use io::PAGE;
+
+/// A new beginning of the log, before the manifest knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    /// The group in which the log will begin.
+    pub ltn: u64,
+    /// Where.
+    pub begin: LogBegin,
+    /// The groups before it, oldest first: nobody needs them any more.
+    pub released: Vec<u64>,
+}
+
+/// What is to be done by now with the pages that are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    /// Up to there they are to be written, since the ring is nearly full.
+    written_end: u64,
+    /// Up to there they are to be durable, since some are old.
+    durable_end: u64,
+}
+
+impl Wal {
+    /// True if pages stay in the ring as long as they may.
+    pub fn keeps_pages(&self) -> bool {
+        // Where groups are storage, what is in them is to be there.
+        self.options.buffered_age_ns > 0 && !self.options.lane.retains()
+    }
+
+    /// Where the log could begin, and pages with it that were not written yet would never be; `None`: it is no gain. The caller makes
+    /// it durable in the manifest, in one edit with the removal of the groups that are released, and then calls [`Wal::skip_to`]. One
+    /// caller at a time.
+    pub fn overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Option<Overtaken> {
+        if !self.keeps_pages() {
+            return None;
+        }
+        let tail = lock(&self.tail);
+        let lpn = tail.notes.needed_from(tail.next_lpn(), floors)?;
+        let ((ltn, first_lpn), released) = tail.groups.before(lpn, floors)?;
+        let written_end = self.commit.frontier.written_end();
+        let gains = lpn > written_end || lpn == written_end && !released.is_empty();
+        let used = tail.prev_used_of(lpn).filter(|_| gains)?;
+        Some(Overtaken { ltn, begin: LogBegin { first_lpn, lpn, used }, released })
+    }
+
+    /// The manifest says, durably, that the log begins there: pages before that are not written any more. Files of groups that were released may be used
+    /// again afterwards, and not before: somebody may be writing to them.
+    ///
+    /// # Errors
+    /// `Poisoned` after an earlier failure.
+    pub fn skip_to(&self, overtaken: &Overtaken) -> Result<()> {
+        let token = self.commit.acquire()?;
+        {
+            // Under the lock, so that whoever opens a page in a slot that this frees knows why it is free.
+            let mut tail = lock(&self.tail);
+            let lpn = overtaken.begin.lpn;
+            // First: what is in files is told by both.
+            tail.groups.begin_at(overtaken.ltn, lpn);
+            let frontier = &self.commit.frontier;
+            let written_end = frontier.written_end();
+            if written_end < lpn {
+                add(&self.counters.skipped_bytes, (lpn - written_end) * PAGE as u64);
+                token.written(lpn);
+            }
+            if frontier.durable_end() < lpn && !base::canary::is("log-skips-and-does-not-say-so") {
+                token.durable(lpn);
+            }
+            tail.notes.forget_below(lpn);
+        }
+        token.finish(Ok(()))
+    }
+
+    /// What is to be done by now in a log that keeps pages.
+    fn due(&self, tail: &Tail) -> Due {
+        let (now_ns, age_ns) = (self.clock.now_ns(), self.options.buffered_age_ns);
+        let aged_end = |age_ns: u64| tail.notes.aged_end(now_ns.saturating_sub(age_ns));
+        let is_old = aged_end(age_ns) > self.commit.frontier.durable_end();
+        // With those that will be old soon: there are two syncs in that time at most, however fast pages come.
+        let durable_end = if is_old { aged_end(age_ns / 2) } else { 0 };
+        let slots = tail.ring.slots();
+        let kept = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
+        // A quarter of the ring is for those who append meanwhile.
+        let full_end = if kept >= slots - slots / 4 { tail.next_lpn() - slots / 2 } else { 0 };
+        Due { written_end: full_end, durable_end }
+    }
+
+    pub(super) fn is_due(&self, tail: &Tail) -> bool {
+        let (due, frontier) = (self.due(tail), &self.commit.frontier);
+        due.durable_end > 0 || due.written_end > frontier.written_end() || self.release_waits(tail)
+    }
+
+    /// Older groups wait for a page of the active one to be durable, which is written.
+    pub(super) fn release_waits(&self, tail: &Tail) -> bool {
+        let frontier = &self.commit.frontier;
+        tail.groups.release_waits(frontier.durable_end())
+            && frontier.written_end() > tail.groups.active.first_lpn
+    }
+
+    /// As [`Wal::write_out`], of a log that keeps pages: what is old becomes durable, and what is too much for the ring is written.
+    pub(super) fn write_due(&self) -> Result<()> {
+        let token = self.commit.acquire()?;
+        let (due, syncs) = {
+            let mut tail = lock(&self.tail);
+            tail.notes.forget_below(self.commit.frontier.durable_end());
+            let (due, waits) = (self.due(&tail), self.release_waits(&tail));
+            if due.durable_end > tail.next_lpn() {
+                // The open page has a record that is old.
+                tail.close_page();
+            }
+            (due, waits || due.durable_end > 0)
+        };
+        if !syncs {
+            let outcome = self.write_pages(&token, due.written_end);
+            return token.finish_write(outcome);
+        }
+        // A sync makes durable all that was written.
+        let end = due.durable_end.max(due.written_end).max(self.commit.frontier.written_end());
+        token.covers(end);
+        if let Err(e) = self.write_pages(&token, end) {
+            return token.finish_write(Err(e));
+        }
+        let outcome = self.make_durable(&token, end);
+        token.finish(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests;
