@@ -61,6 +61,8 @@ pub struct EngineSettings {
     pub loggers: u64,
     /// LavaStore: who waits for a write of the log that takes at most so many microseconds looks for its end before it sleeps.
     pub spin_us: u64,
+    /// LavaStore: what is buffered waits so long for a flush before it is written to the log, milliseconds.
+    pub buffered_age: u64,
     /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
     /// LavaStore: so many levels are there as well.
@@ -91,6 +93,7 @@ impl EngineSettings {
             sync: args.is_durable(),
             loggers: args.requests.loggers,
             spin_us: args.requests.spin_us,
+            buffered_age: args.requests.buffered_age,
             log_dir: args.requests.log_dir.clone(),
             speed_levels: args.requests.speed_levels,
             speed_values: args.requests.speed_values,

@@ -47,12 +47,21 @@ impl Opener for LavaIn {
     }
 }
 
+/// What waits of the log at most, beside memtables: one of these, and two groups.
+fn ring_bytes(settings: &EngineSettings) -> usize {
+    match settings.buffered_age {
+        0 => 0,
+        _ => settings.memtable_bytes as usize + 2 * Options::default().log_group_bytes as usize,
+    }
+}
+
 fn options(settings: &EngineSettings) -> Options {
     let defaults = Options::default();
     Options {
         cache_bytes: settings.cache_bytes as usize,
         memtable_bytes: settings.memtable_bytes as usize,
-        memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize,
+        memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize + ring_bytes(settings),
+        buffered_age_ms_max: settings.buffered_age,
         background_threads: settings.background_threads as usize,
         access: if settings.direct_io { Access::Direct } else { Access::Buffered },
         durability: if settings.sync { Durability::Durable } else { Durability::Buffered },
@@ -125,6 +134,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("ablation", format!("{:?}", options.ablation)),
         ("read_gap_bytes", options.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string())),
         ("loggers", options.loggers.writes_max.to_string()),
+        ("buffered_age_ms_max", options.buffered_age_ms_max.to_string()),
         ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),

@@ -86,9 +86,22 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
         speed_look: Duration::from_millis(2),
         ..limited
     };
-    let limited = Options { read_gap_bytes: read_gap(rng), ..limited };
+    let limited = with_aging(rng, Options { read_gap_bytes: read_gap(rng), ..limited });
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
+}
+
+/// In a fourth of the stores what is buffered waits for a flush, for moments or as long as a life is.
+fn with_aging(rng: &Rng, options: Options) -> Options {
+    let mut aside = aside(rng, 0x6167_696e_6721);
+    if !aside.one_in(4) {
+        return options;
+    }
+    let ring =
+        (options.memtable_bytes + 2 * options.log_group_bytes as usize).next_multiple_of(4096).max(64 << 10);
+    let (buffered_age_ms_max, memory_bytes) =
+        (pick(&mut aside, &[1, 20, 60_000]), options.memory_bytes + ring);
+    Options { buffered_age_ms_max, memory_bytes, ..options }
 }
 
 /// Mostly what is measured, else no gap or any.
@@ -220,7 +233,7 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
-        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} scrub {} access {:?} {:?}; {:?} block {} \
+        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} age {} ms scrub {} access {:?} {:?}; {:?} block {} \
          filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
@@ -230,6 +243,7 @@ pub(crate) fn describe(options: &Options) -> String {
         options.background_threads,
         options.compactions_max,
         options.loggers.writes_max,
+        options.buffered_age_ms_max,
         options.scrub_bytes_per_s,
         options.access,
         options.durability,

@@ -33,6 +33,7 @@ const KINDS: [Kind; 23] = [
     (PLACED, |s| s.values_placed),
     (NOT_PLACED, |s| s.writes_not_placed),
     (SCRUBBED, |s| s.scrub_passes),
+    ("bytes of the log that flushes overtook", |s| s.wal_bytes_skipped),
     (ON_SPEED, |s| s.speed_tables),
     ("tables without room on the second disk", |s| s.speed_tables_elsewhere),
     (VALUES_ON_SPEED, |s| s.speed_values),

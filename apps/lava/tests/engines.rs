@@ -11,7 +11,7 @@ use common::*;
 use engine::{Replayed, Toy, ToyLog};
 use io::{Access, Env};
 use store::Store;
-use store::commit::{Durability, LogTerms, Loggers};
+use store::commit::{Aging, Durability, LogTerms, Loggers};
 use store::manifest::Engines;
 
 /// A session of the other engine alone, on the store of the command line.
@@ -22,6 +22,7 @@ fn write_entries(s: &Scratch) {
         free_groups_max: 1,
         loggers: Loggers::default(),
         retained_open_max: 8,
+        aging: Aging::default(),
     };
     let (mut replayed, engines) = (Replayed::default(), Engines::of::<Toy>());
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);

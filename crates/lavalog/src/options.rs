@@ -3,7 +3,7 @@
 use base::{Error, Result};
 use io::Access;
 use std::path::PathBuf;
-use store::commit::{Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
+use store::commit::{Aging, Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
 /// How a store of logs is opened.
@@ -160,6 +160,7 @@ impl Options {
             free_groups_max: if self.space_limit.is_some() { 1 } else { 2 },
             loggers: self.loggers,
             retained_open_max: self.open_files_max / 2,
+            aging: Aging::default(),
         }
     }
 
@@ -171,6 +172,7 @@ impl Options {
             free_groups_max: 1,
             loggers: self.loggers,
             retained_open_max: 0,
+            aging: Aging::default(),
         }
     }
 }

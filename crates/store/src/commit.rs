@@ -17,7 +17,7 @@
 //! that keep records ([`Lane::LOG`]) a group that nobody needs for replay is not dropped but kept as storage: see [`lane`].
 //!
 //! Modules: `ahead` (reading ahead), [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
-//! `idle` (when the durable end is worth a page of its own), [`read`] (what recovery reads, and what must fit the manifest),
+//! `idle` (when the durable end is worth a page of its own), `overtaken` (what a flush overtakes is never written), [`read`] (what recovery reads, and what must fit the manifest),
 //! It asks the store's health, its space and its files, and no engine.
 //!
 //! Invariants: the manifest lists a group before the log may use it, and the edit that drops it is durable before its file is
@@ -28,6 +28,7 @@ pub mod files;
 mod floors;
 mod idle;
 pub mod lane;
+mod overtaken;
 mod pace;
 pub mod read;
 
@@ -35,6 +36,7 @@ pub use ahead::ReadAhead;
 pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
 pub use floors::tenant;
 pub use lane::{GroupState, LaneGroup};
+pub use overtaken::Aging;
 pub use pace::shortest_bytes;
 pub use wal::check::{LogCheck, LogFindings};
 pub use wal::{Durability, Lane, LoggedBatch, Loggers, OnBatch, Place, Position as Ticket, TenantId};
@@ -78,6 +80,8 @@ pub struct LogTerms {
     pub loggers: Loggers,
     /// Of the groups that are kept as storage, the most whose files are open.
     pub retained_open_max: usize,
+    /// How long pages of the first lane wait for a flush that makes it unnecessary to write them.
+    pub aging: Aging,
 }
 
 /// What there is to do for a log.
@@ -502,6 +506,9 @@ impl Log {
             self.files.pass(|| self.wal().release_groups_below(&floors));
             return Ok(());
         }
+        if self.skip_overtaken(&floors).inspect_err(|_| self.hint_release())? {
+            return Ok(());
+        }
         let released = self.wal().release_below(&floors);
         self.files.release(released).inspect_err(|_| self.hint_release()).map(drop)
     }
@@ -513,7 +520,9 @@ impl Log {
     pub fn task(&self) -> Option<Task> {
         let wal = self.wal();
         let has_room = !self.context.health.must_wait(self.context.now_ns());
-        if wal.wants_write_out() {
+        if has_room && let Some(task) = self.looks_for_overtaken() {
+            Some(task)
+        } else if wal.wants_write_out() {
             // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
             // confirms these pages would meet the same, and stop the log.
             let refused = self.hints.write_out_refused.load(Ordering::Relaxed);
@@ -547,7 +556,7 @@ impl Log {
 
     /// True if the ring of open pages is short for groups of the present length.
     fn wants_longer_ring(&self) -> bool {
-        let wanted = staging_len(self.files.len());
+        let wanted = self.ring_wanted();
         self.wal().staging_len() < wanted && !self.hints.ring_refused.load(Ordering::Relaxed)
     }
 
@@ -572,7 +581,7 @@ impl Log {
 
     /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
     fn lengthen_ring(&self) -> Result<()> {
-        let wanted = staging_len(self.files.len());
+        let wanted = self.ring_wanted();
         match self.wal().lengthen_staging(&self.context.env, &self.context.dir, wanted) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 self.hints.ring_refused.store(true, Ordering::Relaxed);
@@ -705,8 +714,10 @@ impl Log {
         let options = WalOptions {
             lane: self.lane(),
             group_len: self.terms.group_bytes,
+            // Where pages wait it is made longer as soon as there is room for that.
             staging_len: self.first_staging_len(),
             loggers: self.terms.loggers,
+            buffered_age_ns: self.terms.aging.age_ms_max.saturating_mul(1_000_000),
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(lpn_min);

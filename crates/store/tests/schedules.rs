@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Durability, LogTerms, Loggers, TenantId, Ticket};
+use store::commit::{Aging, Durability, LogTerms, Loggers, TenantId, Ticket};
 use store::manifest::Engines;
 
 /// Seeds that every change is tried with.
@@ -57,6 +57,7 @@ fn open(env: &Env) -> (Store, Replayed) {
         free_groups_max: 2,
         loggers: Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE },
         retained_open_max: 2,
+        aging: Aging::default(),
     };
     let mut replayed = Replayed::new();
     let store =

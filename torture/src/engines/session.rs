@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::LogTerms;
+use store::commit::{Aging, LogTerms};
 use store::manifest::{Engine, EngineId, Engines, Manifest, Payload, Record};
 use store::names::{self, FileKind};
 
@@ -63,6 +63,7 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
             free_groups_max: 2,
             loggers,
             retained_open_max: 2,
+            aging: Aging::default(),
         };
         let store = Store::open(env, dir.as_ref(), terms, &Engines::of::<Toy>(), &mut take)?;
         let toy = ToyLog::over(store.manifest(), store.log(), replayed)?;

@@ -37,13 +37,10 @@ impl Fit {
     /// The options of the store. Those of the default family are as they were given.
     pub fn store(self, options: &Options) -> Options {
         let memtable_bytes = self.piece(options.memtable_bytes as u64) as usize;
-        let memory_bytes = (options.memory_bytes >> self.halves).max(2 * memtable_bytes);
-        Options {
-            memtable_bytes,
-            memory_bytes: memory_bytes.min(options.memory_bytes),
-            log_group_bytes: self.piece(options.log_group_bytes) / io::PAGE as u64 * io::PAGE as u64,
-            ..options.clone()
-        }
+        let log_group_bytes = self.piece(options.log_group_bytes) / io::PAGE as u64 * io::PAGE as u64;
+        let fitted = Options { memtable_bytes, log_group_bytes, ..options.clone() };
+        let memory_bytes = (options.memory_bytes >> self.halves).max(fitted.memory_bytes_min());
+        Options { memory_bytes: memory_bytes.min(options.memory_bytes), ..fitted }
     }
 
     /// The options of a family.

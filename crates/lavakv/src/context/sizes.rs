@@ -6,7 +6,7 @@
 use crate::context::options::{FamilyOptions, Options, SpaceLimit};
 use base::{Error, Result};
 use io::PAGE;
-use store::commit::{ballast_bytes, staging_len};
+use store::commit::{Aging, ballast_bytes, staging_len};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 
 /// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
@@ -26,7 +26,7 @@ pub(crate) fn tails_kept_bytes(options: &Options) -> u64 {
 /// `places`: values of some family are placed in the log.
 pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u64 {
     let sizes = options.sizes();
-    let staging = staging_len(options.log_group_bytes) as u64;
+    let staging = options.aging().ring_len(options.log_group_bytes, options.log_group_bytes) as u64;
     let log = sizes.log_bytes_max(0);
     let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
     // A file of placed values is as long as its memtable.
@@ -39,6 +39,29 @@ pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: 
 }
 
 impl Options {
+    /// How long pages of the log wait for a flush.
+    pub(crate) fn aging(&self) -> Aging {
+        Aging { age_ms_max: self.buffered_age_ms_max, memtable_bytes: self.memtable_bytes as u64 }
+    }
+
+    /// Of the memory of memtables, what pages of the log take that wait for a flush.
+    fn ring_bytes(&self) -> usize {
+        match self.buffered_age_ms_max {
+            0 => 0,
+            _ => self.aging().ring_len(self.log_group_bytes, self.log_group_bytes),
+        }
+    }
+
+    /// What memtables may take, all together.
+    pub(crate) fn memtables_bytes_max(&self) -> usize {
+        self.memory_bytes.saturating_sub(self.ring_bytes())
+    }
+
+    /// The least memory with which there is some for memtables.
+    pub(crate) fn memory_bytes_min(&self) -> usize {
+        2 * self.memtable_bytes + self.ring_bytes()
+    }
+
     /// The pieces that every engine has.
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {

@@ -48,6 +48,8 @@ counters! {
     user_bytes_written,
     /// Bytes of the write-ahead log handed to the device.
     wal_bytes_written,
+    /// Bytes of the write-ahead log that a flush overtook, and that were handed to no device (`buffered_age_ms_max`).
+    wal_bytes_skipped,
     /// Data syncs and synchronous writes of the log.
     wal_syncs,
     /// Durable writes of the log that may be at the device at once now (`loggers`).

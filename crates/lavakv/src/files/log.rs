@@ -51,6 +51,7 @@ impl Log {
             loggers: options.loggers,
             // It has none.
             retained_open_max: 0,
+            aging: options.aging(),
         };
         let of = |lane, terms| {
             Arc::new(store::commit::Log::of_lane(lane, terms, files.store().clone(), space.clone()))

@@ -174,7 +174,7 @@ fn of_all(writes: &WritePath) -> Pressure {
     Pressure {
         memory_used: memory.used(),
         // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
-        memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
+        memory_max: (options.memtables_bytes_max() - options.memtable_bytes / 8) as u64,
         backlog: writes.drain.left_to_flush(backlog),
         flush_bytes_per_s: writes.drain.flush_bytes_per_s(now_ns),
         gc_bytes_per_s: writes.drain.gc.get(),

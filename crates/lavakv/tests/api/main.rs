@@ -23,6 +23,7 @@ mod multi_get;
 mod names_on_devices;
 mod open_files;
 mod other_engines;
+mod overtaken;
 mod patience;
 mod placement;
 mod policies;

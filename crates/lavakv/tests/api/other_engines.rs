@@ -9,7 +9,7 @@ use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Lane, LogTerms, Loggers, Place};
+use store::commit::{Aging, Lane, LogTerms, Loggers, Place};
 use store::manifest::{
     Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
 };
@@ -270,6 +270,7 @@ fn open_lanes(sim: &SimEnv, replay: &mut OnLanes<'_>) -> Store {
         free_groups_max: 1,
         loggers: Loggers::default(),
         retained_open_max: 8,
+        aging: Aging::default(),
     };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     Store::open_lanes(&env(sim), Path::new(DIR), terms, &Engines::of::<Stranger>(), replay).unwrap()
@@ -409,6 +410,7 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
                 free_groups_max: 1,
                 loggers: Loggers::default(),
                 retained_open_max: 8,
+                aging: Aging::default(),
             },
         );
         let engines = Engines::of::<Stranger>();
@@ -431,6 +433,7 @@ fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
         free_groups_max: 1,
         loggers: Loggers::default(),
         retained_open_max: 8,
+        aging: Aging::default(),
     };
     let (env, engines) = (env(&sim), Engines::of::<Stranger>());
     let made = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(())).unwrap();

@@ -6,7 +6,7 @@ use lavalog::{Durability, LogBatch, LogStore, Options};
 use std::path::Path;
 use std::time::Duration;
 use store::Store;
-use store::commit::{LogTerms, Loggers};
+use store::commit::{Aging, LogTerms, Loggers};
 use store::manifest::Engines;
 
 const DIR: &str = "/logs";
@@ -96,6 +96,7 @@ fn a_store_is_made_only_where_it_may_be() {
         free_groups_max: 1,
         loggers: Loggers::default(),
         retained_open_max: 8,
+        aging: Aging::default(),
     };
     let engines = Engines::default();
     Store::open(&env, dir, terms, &engines, &mut |_, _, _| Ok(())).unwrap().close().unwrap();

@@ -7,7 +7,7 @@ use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavalog::{Durability, LogStore};
 use std::path::{Path, PathBuf};
 use store::Store;
-use store::commit::{Lane, LogTerms, Loggers, TenantId};
+use store::commit::{Aging, Lane, LogTerms, Loggers, TenantId};
 use store::manifest::Engines;
 use store::open::StoreTerms;
 
@@ -255,6 +255,7 @@ fn a_lane_with_batches_of_another_engine_is_not_copied() {
         free_groups_max: 1,
         loggers: Loggers::default(),
         retained_open_max: 8,
+        aging: Aging::default(),
     };
     let terms = StoreTerms { log: terms, records: Some(terms) };
     let store = Store::open_lanes(&sim.env(), Path::new(DIR), terms, &Engines::default(), &mut |_, _| Ok(()));

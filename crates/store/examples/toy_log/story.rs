@@ -6,7 +6,7 @@ use io::sim::{CrashKind, SimEnv};
 use io::{Access, Env};
 use std::path::Path;
 use store::Store;
-use store::commit::{Durability, LogTerms, Loggers};
+use store::commit::{Aging, Durability, LogTerms, Loggers};
 use store::manifest::Engines;
 
 /// Where a store of this engine alone is.
@@ -18,6 +18,7 @@ pub const TERMS: LogTerms = LogTerms {
     free_groups_max: 2,
     loggers: Loggers::ONE,
     retained_open_max: 8,
+    aging: Aging { age_ms_max: 0, memtable_bytes: 0 },
 };
 
 /// Opens it.

@@ -475,24 +475,39 @@ impl GroupFiles {
     /// Drops the groups that the log has let go of, and those that could not be dropped before: manifest first, then the
     /// files. Returns false if there are none.
     pub(super) fn release(&self, released: Vec<u64>) -> Result<bool> {
-        let dropped = {
-            let mut state = lock(&self.state);
-            state.leaving.extend(released);
-            state.leaving.clone()
-        };
-        if dropped.is_empty() {
+        lock(&self.state).leaving.extend(released);
+        self.release_with(&[], Vec::new(), || Ok(()))
+    }
+
+    /// As [`GroupFiles::release`], with more records in the same edit. These groups the log lets go of in `done`, once the edit is durable: until then
+    /// it may write to their files.
+    pub(super) fn release_with(
+        &self,
+        released: &[u64],
+        more: Vec<Record>,
+        done: impl FnOnce() -> Result<()>,
+    ) -> Result<bool> {
+        let mut dropped = lock(&self.state).leaving.clone();
+        dropped.extend(released);
+        if dropped.is_empty() && more.is_empty() {
             return Ok(false);
         }
         self.context.health.check_sound()?;
-        let records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        records.extend(more);
         self.manifest.commit_store(|_| Ok(records), |_| {})?;
         {
             let mut state = lock(&self.state);
             // One job at a time releases groups, so the list has not grown meanwhile.
             state.leaving.clear();
-            state.keep = dropped.len();
+            if !dropped.is_empty() {
+                state.keep = dropped.len();
+            }
         }
-        self.discard(&dropped)?;
+        done()?;
+        if !dropped.is_empty() {
+            self.discard(&dropped)?;
+        }
         Ok(true)
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::Store;
 use store::commit::{
-    Durability, GroupState, Lane, Log, LogTerms, LoggedBatch, Loggers, Place, TenantId, Ticket,
+    Aging, Durability, GroupState, Lane, Log, LogTerms, LoggedBatch, Loggers, Place, TenantId, Ticket,
 };
 use store::manifest::{
     Commit, Engine, EngineId, Engines, Ground, Handle, Record, State as StoreState, refuse,
@@ -147,6 +147,7 @@ pub fn terms() -> LogTerms {
         free_groups_max: 2,
         loggers: Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE },
         retained_open_max: 2,
+        aging: Aging::default(),
     }
 }
 
