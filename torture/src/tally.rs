@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 25] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),

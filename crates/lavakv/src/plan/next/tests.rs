@@ -379,7 +379,7 @@ fn scattered() -> FamilyFacts {
             smallest,
             largest,
             raw_bytes: 10 * VSST,
-            dependencies: (100..140).map(of).collect(),
+            uses: (100..140).map(of).collect(),
             ..table(1 + number as u64, 0)
         };
         records.push(Record::AddFile { family: 1, level: 6, meta });
