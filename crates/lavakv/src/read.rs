@@ -5,7 +5,6 @@ pub(crate) mod fetch;
 pub(crate) mod iterator;
 pub(crate) mod multi_get;
 pub(crate) mod options;
-pub(crate) mod overlap;
 pub(crate) mod pending;
 pub(crate) mod prefetch;
 pub(crate) mod read_path;

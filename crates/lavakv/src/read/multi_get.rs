@@ -2,12 +2,11 @@
 //!
 //! The keys are looked up in their order, each once, at most [`WAVE_MAX`] at a time. Each goes as far as it comes without a
 //! read. What the blocking call's keys stopped for is one round of reads, in the order of files and places, and once it is there they go
-//! on: a value in a vSST whose index is cached takes one round, however many keys there are. Who has the reads in flight
-//! ([`overlap`](super::overlap), and the asynchronous requests) may go on sooner: a key goes on as soon as there is what it wants itself, whatever others wait for. It is the path of a single read, step
+//! on: a value in a vSST whose index is cached takes one round, however many keys there are. Who has the reads in flight may go on
+//! sooner: a key goes on as soon as there is what it wants itself, whatever others wait for. It is the path of a single read, step
 //! for step ([`GetOp`]), so the answers are the same, errors included, and the error of one key is its own.
 
 use crate::read::fetch::Content;
-use crate::read::overlap::{Overlap, is_worth_it};
 use crate::read::read_path::{GetOp, Value, book};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
@@ -219,27 +218,8 @@ pub(crate) fn run(
         if op.is_done() {
             break;
         }
-        let queue = is_worth_it(&wanted).then(|| tree.context.read_queues.lend()).flatten();
-        match queue {
-            Some(queue) => overlap(&mut op, Overlap::new(queue), &wanted),
-            None => {
-                read_wanted(op.fetched(), &wanted);
-                wanted.iter().for_each(|want| op.arrived(want));
-            }
-        }
+        read_wanted(op.fetched(), &wanted);
+        wanted.iter().for_each(|want| op.arrived(want));
     }
     op.finish().into_iter().map(|answer| answer?.map(Content::into_value).transpose()).collect()
-}
-
-/// Goes on with each key as soon as there is what it wants.
-fn overlap(op: &mut MultiGetOp<&Tree, &[u8]>, mut reads: Overlap, wanted: &[Want]) {
-    reads.begin(wanted);
-    loop {
-        let landed = reads.land(op.fetched());
-        if landed.is_empty() {
-            return;
-        }
-        landed.iter().for_each(|want| op.arrived(want));
-        reads.begin(&op.step());
-    }
 }

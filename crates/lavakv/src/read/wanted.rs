@@ -16,7 +16,7 @@ use table::source::{read_now, zeroed};
 use table::{Fetched, Source, Want};
 
 /// Bytes that a batch reads at most, unless a single request is longer.
-pub(super) const BATCH_BYTES_MAX: u64 = 8 << 20;
+const BATCH_BYTES_MAX: u64 = 8 << 20;
 
 /// Reads for the cursors of an iterator that is about to be moved somewhere else.
 pub(crate) struct SeekReads(pub Arc<Tree>);
@@ -74,28 +74,24 @@ fn read_batch(fetched: &mut Fetched, wants: &[Want], runs: &[Run]) -> Result<()>
         .collect();
     io::read_files(&mut reads)?;
     for (run, read) in runs.iter().zip(bufs) {
-        hand_over(fetched, wants.get(run.places.clone()).unwrap_or_default(), &run.bytes, &read);
+        let wants = wants.get(run.places.clone()).unwrap_or_default();
+        if wants.iter().any(|want| want.role != table::Role::Tail) {
+            fetched.counters().count_request(len_of(&run.bytes));
+        }
+        for want in wants {
+            if want.extent.len == len_of(&run.bytes) {
+                fetched.put(want, Ok(read.clone()));
+                continue;
+            }
+            let from = (want.extent.offset - run.bytes.start) as usize;
+            let own = read.get(from..).and_then(|rest| rest.get(..want.extent.len as usize));
+            fetched.put(want, Ok(own.unwrap_or_default().into()));
+        }
     }
     Ok(())
 }
 
-/// Hands over what was read of a file by one request to those that it was for.
-pub(super) fn hand_over(fetched: &mut Fetched, wants: &[Want], bytes: &Range<u64>, read: &Block) {
-    if wants.iter().any(|want| want.role != table::Role::Tail) {
-        fetched.counters().count_request(len_of(bytes));
-    }
-    for want in wants {
-        if want.extent.len == len_of(bytes) {
-            fetched.put(want, Ok(read.clone()));
-            continue;
-        }
-        let from = (want.extent.offset - bytes.start) as usize;
-        let own = read.get(from..).and_then(|rest| rest.get(..want.extent.len as usize));
-        fetched.put(want, Ok(own.unwrap_or_default().into()));
-    }
-}
-
-pub(super) fn read_alone(fetched: &mut Fetched, want: &Want) {
+fn read_alone(fetched: &mut Fetched, want: &Want) {
     let read = read_now(&want.file, want.extent);
     if read.is_ok() && want.role != table::Role::Tail {
         fetched.counters().count_request(want.extent.len);
