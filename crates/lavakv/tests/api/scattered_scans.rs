@@ -78,11 +78,11 @@ fn a_scan_of_known_length_takes_few_batches_and_few_reads() {
     for from in [0, 700, 1900] {
         let seen = scan(&db, &model, uncached(SCANNED), (from, SCANNED));
         let Statistics { iter_value_batches: batches, iter_value_reads: reads, .. } = seen;
-        assert_eq!((seen.iter_values_read, batches), (SCANNED as u64, 3), "{reads} reads");
+        assert_eq!((seen.iter_values_read, batches), (SCANNED as u64, 2), "{reads} reads");
         // The first brings 256; all others are read while these are gone through, each file by one run or two.
         println!("{reads} reads, {} ahead, {} bytes", seen.iter_value_reads_ahead, seen.iter_value_bytes);
         assert!(seen.iter_value_reads_ahead > 0);
-        assert!(reads * 6 < SCANNED as u64, "{reads} reads");
+        assert!(reads * 10 < SCANNED as u64, "{reads} reads");
         let wanted = (SCANNED * LEN) as u64;
         assert!(seen.iter_value_bytes < 2 * wanted, "{} of {wanted} bytes", seen.iter_value_bytes);
     }
@@ -101,7 +101,7 @@ fn a_scan_of_unknown_length_looks_as_far_as_it_has_come() {
         assert!(entries as u64 <= read && read <= most, "{read} of {entries}");
         // One alone, then 4, 8, 16, 32, 64, and so on, while they are scattered.
         let log = entries.ilog2() as u64;
-        assert!(batches <= log + 5, "{batches} batches of {entries}");
+        assert!(batches <= log + 2, "{batches} batches of {entries}");
     }
     let given = ReadOptions { readahead_bytes: 64 << 10, ..uncached(0) };
     let seen = scan(&db, &model, given, (100, 1000));

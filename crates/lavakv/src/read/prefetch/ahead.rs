@@ -34,8 +34,6 @@ struct Window {
     found: Vec<(usize, Found)>,
     /// What is read.
     landed: Vec<Completed>,
-    /// How many requests were opened.
-    opened: usize,
 }
 
 impl Window {
@@ -75,7 +73,7 @@ impl ReadAhead for ValuesAhead {
             self.next += 1;
         }
         let spread = plan.spread;
-        self.windows.push_back(Window { plan, first, found, landed: Vec::new(), opened: 0 });
+        self.windows.push_back(Window { plan, first, found, landed: Vec::new() });
         // They go to the device now, and not when somebody waits for them.
         self.land(false);
         spread
@@ -86,24 +84,19 @@ impl ReadAhead for ValuesAhead {
     }
 
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {
-        loop {
-            let Some(window) = self.windows.front_mut() else { return };
-            window.found.drain(..).for_each(|(nth, value)| put(nth, value));
-            let landed = std::mem::take(&mut window.landed);
-            window.opened += landed.len();
-            self.values.tree.context.stats.iter_value_reads_ahead.add(landed.len() as u64);
-            // What is there is verified while the rest is read.
-            for Completed { token, read } in landed {
-                if let (Some(run), Ok(read)) = (window.run(token), read) {
-                    self.values.open_run((&window.plan, run), &read, entries, put);
-                }
-            }
-            if window.opened >= window.plan.runs.len() || self.reads.in_flight() == 0 {
-                break;
-            }
+        let lacks = |window: &Window| window.landed.len() < window.plan.runs.len();
+        while self.windows.front().is_some_and(lacks) && self.reads.in_flight() > 0 {
             self.land(true);
         }
-        self.windows.pop_front();
+        let Some(mut window) = self.windows.pop_front() else { return };
+        window.found.drain(..).for_each(|(nth, value)| put(nth, value));
+        let landed = std::mem::take(&mut window.landed);
+        self.values.tree.context.stats.iter_value_reads_ahead.add(landed.len() as u64);
+        for Completed { token, read } in landed {
+            if let (Some(run), Ok(read)) = (window.run(token), read) {
+                self.values.open_run((&window.plan, run), &read, entries, put);
+            }
+        }
     }
 
     fn give_up(&mut self) {

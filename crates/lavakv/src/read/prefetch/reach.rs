@@ -21,12 +21,11 @@ pub(crate) const WINDOW_MAX: usize = 256;
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 /// The same of an iterator where the device moves more than that while a read is waited for.
 const BYTES_LIMIT: u64 = 2 << 20;
-/// Entries and bytes of the longest window of scattered values. What a window has is verified and copied when it is there: longer ones leave less of that
-/// to do while the next is read.
-pub(super) const LONG_MAX: usize = 1024;
+/// Entries and bytes of the longest window of scattered values.
+pub(super) const LONG_MAX: usize = 2048;
 /// See [`LONG_MAX`].
-pub(super) const LONG_BYTES_MAX: u64 = 2 << 20;
-/// Iterators that may have such windows at the same time: 16 MiB in all.
+pub(super) const LONG_BYTES_MAX: u64 = 8 << 20;
+/// Iterators that may have such windows at the same time: 64 MiB in all.
 pub(super) const LONG_SCANS_MAX: usize = 4;
 /// Requests cost much if they cost more than this part of the bytes that they bring.
 const DEAR_PART: u64 = 4;
@@ -190,10 +189,10 @@ mod tests {
         let flash = ReadCosts { gap_bytes: Some(4000), ..UNKNOWN };
         let arm = ReadCosts { gap_bytes: Some(256 << 10), ..UNKNOWN };
         let last = |costs, spread| *lengths(costs, spread, None).last().unwrap();
-        assert_eq!(last(UNKNOWN, apart), (LONG_MAX, 2));
+        assert_eq!(last(UNKNOWN, apart), (LONG_MAX, 8));
         assert_eq!(last(flash, apart), (WINDOW_MAX, 1), "a request is worth less than a quarter of a record");
-        assert_eq!(last(flash, Spread { requests: 256, ..apart }), (LONG_MAX, 2));
-        assert_eq!(last(arm, apart), (LONG_MAX, 2));
+        assert_eq!(last(flash, Spread { requests: 256, ..apart }), (LONG_MAX, 8));
+        assert_eq!(last(arm, apart), (LONG_MAX, 8));
         for in_order in [Spread { requests: 4, ..apart }, Spread { requests: 1, bytes: 9 }, Spread::default()]
         {
             assert_eq!(last(UNKNOWN, in_order), (WINDOW_MAX, 1));
@@ -206,7 +205,7 @@ mod tests {
             assert!(*mib <= 1 + before.iter().map(|(_, mib)| mib).sum::<u64>());
         }
         // What is known to be looked at is read at once.
-        assert_eq!(lengths(UNKNOWN, apart, Some(1000))[0], (LONG_MAX, 2));
+        assert_eq!(lengths(UNKNOWN, apart, Some(1000))[0], (LONG_MAX, 8));
     }
 
     #[test]
