@@ -149,8 +149,6 @@ pub struct ReadQueue {
     in_flight: usize,
     /// Of background work: a file whose pace is told how long is waited for what is in flight.
     paced: Option<Arc<dyn ReadFile>>,
-    /// How many others were lent when it was.
-    others: usize,
     /// Counts it among those that were lent.
     _lent: Option<Arc<()>>,
 }
@@ -182,10 +180,7 @@ impl ReadQueues {
     /// all may be refused.)
     pub fn lend(&self) -> Option<ReadQueue> {
         let lent = self.lent.clone();
-        // One count is its own, and one that of who lends.
-        let others = Arc::strong_count(&lent).saturating_sub(2);
-        let mut queue = (others < self.max).then(|| ReadQueue::new(&self.env))?;
-        queue.others = others;
+        let mut queue = (Arc::strong_count(&lent) <= self.max + 1).then(|| ReadQueue::new(&self.env))?;
         queue._lent = Some(lent);
         Some(queue)
     }
@@ -248,7 +243,6 @@ impl ReadQueue {
             simulated: env.is_simulated().then(|| (Vec::new(), env.rng())),
             in_flight: 0,
             paced: None,
-            others: 0,
             _lent: None,
         }
     }
@@ -256,11 +250,6 @@ impl ReadQueue {
     /// What wakes who waits for completions.
     pub fn waker(&self) -> ReadWaker {
         ReadWaker(self.shared.clone())
-    }
-
-    /// How many other queues were lent when this one was: of those that had fewer than `n` beside them there are `n` at most. 0 for one that nobody lent.
-    pub fn others(&self) -> usize {
-        self.others
     }
 
     /// Reads that were submitted and not told as completed.

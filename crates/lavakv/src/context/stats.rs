@@ -216,8 +216,6 @@ counters! {
     iter_seek_reads,
     /// Separated values that iterators read from the device.
     iter_values_read,
-    /// Batches in which these were read: the requests of one are at the device together.
-    iter_value_batches,
     /// Requests to the device for these: one brings several where they lie side by side.
     iter_value_reads,
     /// Those of them that went on while the iterator went through what was before.

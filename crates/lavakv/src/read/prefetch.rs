@@ -6,19 +6,16 @@
 //! looks ahead: it moves the view beneath by a window of entries, keeps their keys and references in a [`Queue`], and
 //! the first value asked for in the window is read together with all that follow in it ([`batch`]).
 //!
-//! How far: the window begins with [`reach::WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan that stops
-//! early has read for nothing about as much as it has used. It holds no more than [`BYTES_MAX`] of values
-//! (twice that where the device has to have so much in flight to be busy). It starts
+//! How far: the window begins with [`WINDOW_MIN`] entries and doubles up to [`WINDOW_MAX`], so that a scan that stops
+//! early has read for nothing about as much as it has used. It never holds more than [`BYTES_MAX`] of values
+//! ([`BYTES_LIMIT`] where the device has to have so much in flight to be busy). It starts
 //! again with every seek and turn, and is given up where less than half of what was read is asked for: a scan that
 //! looks at few values pays for those only. Who says beforehand how many entries he will look at ([`Reach::expected`]) gets
 //! just these: they are looked up by the seek, and read together with the first. Entries with inline values pass through the window as
 //! they are.
 //!
-//! Where values are scattered ([`reach`]) a long scan goes further: each file of values is in the order of keys, so the more keys a window has, the more
-//! of its records lie side by side in each file, and the fewer requests bring it.
-//!
 //! A long scan has the next window read while it goes through this one ([`ahead`]): in the middle of a window, if windows have come to
-//! [`AHEAD_MIN`] entries, or with its second entry if it is known that more will be looked at, the next one is filled, and the reads of its values begin. They are waited for where the scan comes
+//! [`AHEAD_MIN`] entries, the next one is filled, and the reads of its values begin. They are waited for where the scan comes
 //! to it; of windows of full length, the one behind is begun before, so that the device always has something to do. There are at most two
 //! windows, and the scan has looked at as much as was read for nothing, should it end there.
 //!
@@ -33,22 +30,28 @@
 mod ahead;
 pub(crate) mod batch;
 mod queue;
-mod reach;
 
+use crate::read::options::ReadOptions;
 use base::{InternalIterator, Result, SeqNo, ValueKind};
 use cache::{BlockSlice, CacheKey};
+use io::ReadCosts;
 use lsm::{MergingIterator, VisibleIterator};
 use queue::Queue;
-use reach::Windows;
-pub(crate) use reach::{BYTES_MAX, Reach, Spread, WINDOW_MAX};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+/// Entries of the first window.
+const WINDOW_MIN: usize = 4;
+/// Entries of the longest. The longer a window, the more of its values lie side by side in their files: with values of
+/// 1 KiB in 22 files, windows of 256 made a third more entries a second than windows of 64.
+pub(crate) const WINDOW_MAX: usize = 256;
+/// Bytes of values in a window, of which there are two at most.
+pub(crate) const BYTES_MAX: u64 = 1 << 20;
+/// The same of an iterator where the device moves more than that while a read is waited for.
+const BYTES_LIMIT: u64 = 2 << 20;
 /// A scan whose windows are so long has the next one read while it goes through this one. Shorter scans would gain less than a queue of reads
 /// costs to make.
 const AHEAD_MIN: usize = 128;
-/// Windows of fewer entries have that, too, if they have so many bytes of values: these take far longer.
-const AHEAD_BYTES_MIN: u64 = 512 << 10;
 /// So many separated values in a row must have been asked for. A seek counts as one: most scans look at values.
 const STREAK_MIN: u32 = 2;
 
@@ -85,8 +88,8 @@ pub(crate) trait FetchValues: Send + Sync {
     fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice>;
 
     /// The values of many, each handed over with the number of its entry. What cannot be read is left out: reading it
-    /// alone tells why. Returns how they lay.
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) -> Spread;
+    /// alone tells why.
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>);
 
     /// What reads values while the caller does something else; `None`: as many as may do so already.
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>>;
@@ -97,11 +100,8 @@ pub(crate) trait FetchValues: Send + Sync {
 
 /// Reads of the values of windows, which go on while their caller does something else. Dropped, it waits for them.
 pub(crate) trait ReadAhead: Send {
-    /// Begins to read the values of many. Returns how they lie.
-    fn begin(&mut self, entries: &[Entry<'_>]) -> Spread;
-
-    /// True if windows may be as long as scattered values want them: of few iterators at a time.
-    fn may_be_long(&self) -> bool;
+    /// Begins to read the values of many.
+    fn begin(&mut self, entries: &[Entry<'_>]);
 
     /// Waits for what was begun first and not waited for yet, for the same entries, and hands it over as [`FetchValues::read_many`] does.
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>);
@@ -114,6 +114,33 @@ pub(crate) trait ReadAhead: Send {
 enum Direction {
     Forward,
     Backward,
+}
+
+/// How far to look ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// Entries of the first window; 0: do not look ahead.
+    pub first: usize,
+    /// Bytes of values in a window.
+    pub bytes_max: u64,
+    /// How many entries will be looked at from a seek on; 0: nobody knows.
+    pub expected: usize,
+}
+
+impl Reach {
+    /// What [`crate::ReadOptions::readahead_bytes`] and [`crate::ReadOptions::expected_entries`] mean here: whoever states a length wants
+    /// all of it at once, and who wants keys only looks at no value.
+    /// Where more has to be in flight so that the device is busy, windows are longer, up to twice.
+    pub fn of(options: &ReadOptions, costs: ReadCosts) -> Self {
+        let expected = if options.keys_only { 0 } else { options.expected_entries };
+        match options.readahead_bytes as u64 {
+            0 => {
+                let bytes_max = costs.window_bytes.unwrap_or(0).clamp(BYTES_MAX, BYTES_LIMIT);
+                Reach { first: WINDOW_MIN, bytes_max, expected }
+            }
+            bytes => Reach { first: WINDOW_MAX, bytes_max: bytes.min(BYTES_MAX), expected },
+        }
+    }
 }
 
 /// A user's view whose separated values are fetched, in batches where a scan asks for many. See the module.
@@ -130,7 +157,7 @@ pub(crate) struct Prefetch<I = MergingIterator> {
     fetched: OnceCell<BlockSlice>,
     direction: Direction,
     streak: u32,
-    windows: Windows,
+    window: usize,
     /// Of the entries that are expected, those that were not looked up; `None`: nobody knows how many will be looked at.
     expected: Option<usize>,
 }
@@ -147,7 +174,7 @@ impl<I: InternalIterator> Prefetch<I> {
             fetched: OnceCell::new(),
             direction: Direction::Forward,
             streak: 0,
-            windows: Windows::new(reach),
+            window: reach.first,
             expected: None,
         }
     }
@@ -189,9 +216,7 @@ impl<I: InternalIterator> Prefetch<I> {
         if self.queue.ask() {
             let (entries, numbers) = self.queue.unread();
             if entries.len() > 1 {
-                let spread =
-                    self.values.read_many(&entries, &mut |nth, found| self.queue.put(numbers[nth], found));
-                self.windows.see(spread);
+                self.values.read_many(&entries, &mut |nth, found| self.queue.put(numbers[nth], found));
             }
         }
         match self.queue.value() {
@@ -255,7 +280,7 @@ impl<I: InternalIterator> Prefetch<I> {
         seek(&mut self.inner)?;
         if self.reach.expected > 0 {
             self.expected = Some(self.reach.expected);
-            self.windows.expect(self.reach.expected);
+            self.window = self.reach.expected.min(WINDOW_MAX);
             self.streak = STREAK_MIN;
             self.fill();
         }
@@ -270,7 +295,7 @@ impl<I: InternalIterator> Prefetch<I> {
         self.next.clear();
         self.fetched.take();
         self.streak = STREAK_MIN - 1;
-        self.windows = Windows::new(self.reach);
+        self.window = self.reach.first;
         self.expected = None;
     }
 
@@ -302,12 +327,9 @@ impl<I: InternalIterator> Prefetch<I> {
         Ok(())
     }
 
-    /// In a window: begins to read the next one, if this is one of a long scan, half of which is looked at. Of what will be looked at anyway
-    /// nothing is read for nothing.
+    /// In a window: begins to read the next one, if this is one of a long scan, half of which is looked at.
     fn look_ahead(&mut self) {
-        let is_known = self.expected.is_some_and(|left| left > 0);
-        let is_long = self.windows.entries() >= AHEAD_MIN || self.queue.value_bytes() >= AHEAD_BYTES_MIN;
-        if is_long && self.queue.asked().0 > 0 && (is_known || !self.queue.is_first_half()) {
+        if self.window >= AHEAD_MIN && self.queue.asked().0 > 0 && !self.queue.is_first_half() {
             self.begin_next();
         }
     }
@@ -322,11 +344,11 @@ impl<I: InternalIterator> Prefetch<I> {
             self.ahead = self.values.clone().ahead();
         }
         let Some(ahead) = &mut self.ahead else { return };
-        self.windows.allow(ahead.may_be_long(), self.expected);
-        self.expected = fill(&mut self.inner, &mut self.next, self.direction, &self.windows, self.expected);
+        let lengths = (self.window, self.expected);
+        self.expected = fill(&mut self.inner, &mut self.next, self.direction, self.reach, lengths);
         let (entries, _) = self.next.unread();
         if !entries.is_empty() {
-            self.windows.see(ahead.begin(&entries));
+            ahead.begin(&entries);
             self.next.set_begun();
         }
     }
@@ -338,7 +360,7 @@ impl<I: InternalIterator> Prefetch<I> {
         }
         std::mem::swap(&mut self.queue, &mut self.next);
         // As long as windows become no longer: the device has the one behind before this one is waited for.
-        if self.windows.are_full() && self.streak >= STREAK_MIN {
+        if self.window == WINDOW_MAX && self.streak >= STREAK_MIN {
             self.begin_next();
         }
         if let Some(ahead) = self.ahead.as_mut().filter(|_| self.queue.is_begun()) {
@@ -375,10 +397,10 @@ impl<I: InternalIterator> Prefetch<I> {
     fn adapt(&mut self) {
         let (asked, separated) = self.queue.asked();
         if asked > 0 && asked * 2 >= separated {
-            self.windows.grow();
+            self.window = (self.window * 2).min(WINDOW_MAX);
         } else {
             self.streak = 0;
-            self.windows = Windows::new(self.reach);
+            self.window = self.reach.first;
         }
     }
 
@@ -386,22 +408,24 @@ impl<I: InternalIterator> Prefetch<I> {
     fn fill(&mut self) {
         // Who has come here looks at more than he said.
         let expected = self.expected.filter(|&left| left > 0);
-        self.expected = fill(&mut self.inner, &mut self.queue, self.direction, &self.windows, expected);
+        let lengths = (self.window, expected);
+        self.expected = fill(&mut self.inner, &mut self.queue, self.direction, self.reach, lengths);
     }
 }
 
-/// Moves entries from a view to a queue: a window, but no more than are expected. How many are still expected then.
+/// Moves entries from a view to a queue: a window, but no more than are expected, and no more bytes of values than the reach has. How many are
+/// still expected then.
 fn fill<I: InternalIterator>(
     view: &mut VisibleIterator<I>,
     queue: &mut Queue,
     direction: Direction,
-    windows: &Windows,
-    expected: Option<usize>,
+    reach: Reach,
+    (window, expected): (usize, Option<usize>),
 ) -> Option<usize> {
-    let window = expected.map_or(windows.entries(), |left| windows.entries().min(left));
+    let window = expected.map_or(window, |left| window.min(left));
     while view.valid() && queue.len() < window {
         let (user_key, seq, kind) = (view.key(), view.seq(), view.value_kind());
-        if !queue.push(&Entry { user_key, seq, kind, value: view.value() }, windows.bytes()) {
+        if !queue.push(&Entry { user_key, seq, kind, value: view.value() }, reach.bytes_max) {
             break;
         }
         if let Err(error) = step(view, direction) {

@@ -35,7 +35,6 @@ mod repair;
 mod reports;
 mod requests;
 mod scans_in_flight;
-mod scattered_scans;
 mod separated_scans;
 mod small_stores;
 mod snapshots;

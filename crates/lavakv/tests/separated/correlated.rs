@@ -1,4 +1,5 @@
-//! Values back in the order of their keys: only where scans ask for it, and more than writers undo; nothing is lost on the way.
+//! Values back in the order of their keys: only where scans ask for it, only in a quiet store, and nothing is lost on the
+//! way.
 
 use crate::common::*;
 use crate::*;
@@ -161,59 +162,6 @@ fn readers_and_writers_beside_the_walks() {
         reads_back(&db, &model);
     }
     assert!(relocated > 20, "{relocated}");
-}
-
-/// Scans and writes by turns, a tenth of a second apart, so that the store is never quiet: so many puts for each scan of so many entries. The
-/// requests of each scan.
-fn mixed(sim: &SimEnv, db: &Db, model: &mut Model, rounds: u64, (writes, entries): (u64, usize)) -> Vec<u64> {
-    let (mut rng, mut requests) = (Rng::new(9), Vec::new());
-    for round in 0..rounds {
-        overwrite(db, model, &mut rng, writes, 10 + round);
-        let before = db.stats().iter_value_reads;
-        let from = key(rng.below(KEYS - entries as u64));
-        let mut iter = db.iter(ReadOptions { expected_entries: entries, ..uncached() }).unwrap();
-        iter.seek(&from).unwrap();
-        for (key, value) in model.range(from..).take(entries) {
-            assert!(iter.key() == key && iter.value().unwrap() == value);
-            iter.next().unwrap();
-        }
-        drop(iter);
-        requests.push(db.stats().iter_value_reads - before);
-        sim.advance_ns(100_000_000);
-        for _ in 0..200 {
-            db.run_background_step();
-        }
-    }
-    requests
-}
-
-#[test]
-fn a_store_that_is_scanned_more_than_written_is_brought_into_order_meanwhile() {
-    let sim = SimEnv::new(3);
-    let (db, mut model) = scattered(&sim, Ablation::default());
-    // What is garbage goes first: there is no room for a walk beside it.
-    pass_seconds(&db, &sim, 5);
-    let used = db.space().unwrap().total_bytes;
-    let requests = mixed(&sim, &db, &mut model, 120, (4, 500));
-    let stats = db.stats();
-    assert!(stats.relocations > 0, "{}", db.describe());
-    let (before, after) = (requests[0], &requests[60..]);
-    let mean = after.iter().sum::<u64>() / after.len() as u64;
-    assert!(mean * 3 < before * 2, "{requests:?}");
-    assert!(db.space().unwrap().total_bytes < used * 13 / 10);
-    reads_back(&db, &model);
-    nothing_left_over(&db, &sim);
-}
-
-#[test]
-fn where_more_is_written_than_scans_lose_nothing_is_relocated() {
-    for (seed, work) in [(4, (150, 10)), (5, (600, 30))] {
-        let sim = SimEnv::new(seed);
-        let (db, mut model) = scattered(&sim, Ablation::default());
-        mixed(&sim, &db, &mut model, 60, work);
-        assert_eq!(db.stats().relocations, 0, "{work:?}");
-        reads_back(&db, &model);
-    }
 }
 
 /// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost, and the walk's files do

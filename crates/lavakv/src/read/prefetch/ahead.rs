@@ -8,8 +8,7 @@
 //! A request that fails takes only its own values with it: they are left out, and read alone when they are asked for, which tells why.
 
 use super::batch::{Plan, Values};
-use super::reach::LONG_SCANS_MAX;
-use super::{Entry, Found, Put, ReadAhead, Spread};
+use super::{Entry, Found, Put, ReadAhead};
 use crate::read::runs::Run;
 use io::{Completed, ReadQueue};
 use std::collections::VecDeque;
@@ -60,7 +59,7 @@ impl ValuesAhead {
 }
 
 impl ReadAhead for ValuesAhead {
-    fn begin(&mut self, entries: &[Entry<'_>]) -> Spread {
+    fn begin(&mut self, entries: &[Entry<'_>]) {
         while self.windows.is_empty() && self.reads.in_flight() > 0 {
             self.land(true);
         }
@@ -72,15 +71,9 @@ impl ReadAhead for ValuesAhead {
             }
             self.next += 1;
         }
-        let spread = plan.spread;
         self.windows.push_back(Window { plan, first, found, landed: Vec::new() });
         // They go to the device now, and not when somebody waits for them.
         self.land(false);
-        spread
-    }
-
-    fn may_be_long(&self) -> bool {
-        self.reads.others() < LONG_SCANS_MAX
     }
 
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {

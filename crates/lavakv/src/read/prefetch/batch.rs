@@ -9,9 +9,9 @@
 //! single read that follows gives it the second look, or the error, that all point reads get.
 
 use super::ahead::ValuesAhead;
-use super::{Entry, FetchValues, Found, Put, ReadAhead, Spread};
+use super::{Entry, FetchValues, Found, Put, ReadAhead};
 use crate::read::fetch;
-use crate::read::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
+use crate::read::runs::{RUN_LEN_MAX, Run, Wanted, join};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
@@ -47,7 +47,6 @@ pub(super) struct Place {
 pub(super) struct Plan {
     places: Vec<Place>,
     pub runs: Vec<Run>,
-    pub spread: Spread,
 }
 
 impl Plan {
@@ -118,11 +117,8 @@ impl Values {
             extent: place.offset..place.offset + place.reference.stored_len,
         }));
         let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
-        let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
-        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX), request_bytes);
-        self.tree.context.stats.iter_value_batches.add(u64::from(!runs.is_empty()));
-        let spread = Spread { requests: runs.len() as u64, bytes };
-        Plan { places, runs, spread }
+        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
+        Plan { places, runs }
     }
 
     /// Reads runs, all together.
@@ -189,12 +185,12 @@ impl FetchValues for Values {
         value
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) -> Spread {
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
         let plan = self.plan(entries, put);
-        for (run, read) in plan.runs.iter().zip(&self.read_runs(&plan).unwrap_or_default()) {
+        let Some(bufs) = self.read_runs(&plan) else { return };
+        for (run, read) in plan.runs.iter().zip(&bufs) {
             self.open_run((&plan, run), read, entries, put);
         }
-        plan.spread
     }
 
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>> {

@@ -133,11 +133,6 @@ impl Queue {
         self.begun
     }
 
-    /// Bytes of all its values.
-    pub fn value_bytes(&self) -> u64 {
-        self.value_bytes
-    }
-
     /// How many values were asked for, and of how many that are separated.
     pub fn asked(&self) -> (usize, usize) {
         (self.asked.get(), self.separated)

@@ -1,4 +1,3 @@
-use super::reach::{LONG_BYTES_MAX, WINDOW_MIN};
 use super::*;
 use base::key::encode;
 use base::sync::{Mutex, lock, rank};
@@ -17,10 +16,6 @@ struct Store {
     values: BTreeMap<u64, Vec<u8>>,
     /// Nothing is read while the caller does something else.
     waits_for_each: bool,
-    /// Each value is a request of its own.
-    is_scattered: bool,
-    /// Windows may not be long.
-    is_crowded: bool,
     /// These cannot be read at all.
     damaged: BTreeSet<u64>,
     /// Blob ids of each request, and whether it was begun before it was waited for.
@@ -52,11 +47,6 @@ impl Store {
         ids
     }
 
-    fn spread(&self, entries: &[Entry<'_>]) -> Spread {
-        let bytes = entries.iter().map(|e| Reference::decode(e.value).unwrap().stored_len).sum();
-        Spread { requests: if self.is_scattered { entries.len() as u64 } else { 1 }, bytes }
-    }
-
     /// Every other value comes from the cache already.
     fn give(&self, entries: &[Entry<'_>], put: Put<'_>) {
         for (nth, entry) in entries.iter().enumerate() {
@@ -78,14 +68,9 @@ impl Store {
 struct Begun(Arc<Store>, VecDeque<Vec<u64>>);
 
 impl ReadAhead for Begun {
-    fn begin(&mut self, entries: &[Entry<'_>]) -> Spread {
+    fn begin(&mut self, entries: &[Entry<'_>]) {
         self.1.push_back(self.0.note(true, entries));
         assert!(self.1.len() <= 2, "never more than two windows");
-        self.0.spread(entries)
-    }
-
-    fn may_be_long(&self) -> bool {
-        !self.0.is_crowded
     }
 
     fn finish(&mut self, entries: &[Entry<'_>], put: Put<'_>) {
@@ -105,10 +90,9 @@ impl FetchValues for Store {
         self.value(entry)
     }
 
-    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) -> Spread {
+    fn read_many(&self, entries: &[Entry<'_>], put: Put<'_>) {
         self.note(false, entries);
         self.give(entries, put);
-        self.spread(entries)
     }
 
     fn ahead(self: Arc<Self>) -> Option<Box<dyn ReadAhead>> {
@@ -173,18 +157,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 /// `count` keys: so many in a hundred deleted, so many separated, and all with an older version beneath.
-fn make(rng: &mut Rng, count: u64, shares: (u64, u64), value_len: u64) -> (Disk, Store, Model) {
-    make_as(rng, count, shares, value_len, &|raw_len| raw_len + 20)
-}
-
-/// The same, with records that are said to be so long.
-fn make_as(
-    rng: &mut Rng,
-    count: u64,
-    (deleted, separated): (u64, u64),
-    value_len: u64,
-    stored_len: &dyn Fn(u64) -> u64,
-) -> (Disk, Store, Model) {
+fn make(rng: &mut Rng, count: u64, (deleted, separated): (u64, u64), value_len: u64) -> (Disk, Store, Model) {
     let (mut entries, mut store, mut model) = (Vec::new(), Store::default(), Model::new());
     for n in 0..count {
         let mut value = vec![0; 1 + rng.below(value_len) as usize];
@@ -193,7 +166,7 @@ fn make_as(
             entries.push((encode(&key(n), 2, ValueKind::Deletion), Vec::new()));
         } else if rng.below(100) < separated {
             let raw_len = value.len() as u64;
-            let reference = Reference { blob_id: n, raw_len, stored_len: stored_len(raw_len) };
+            let reference = Reference { blob_id: n, raw_len, stored_len: raw_len + 20 };
             entries.push((encode(&key(n), 2, ValueKind::Reference), reference.encode()));
             store.values.insert(n, value.clone());
             model.insert(key(n), value);
@@ -210,13 +183,8 @@ fn iterate(disk: Disk, store: &Arc<Store>, options: VisibleOptions, reach: Reach
     Prefetch::new(VisibleIterator::new(disk, Vec::new(), options), store.clone(), reach)
 }
 
-const REACH: Reach = Reach {
-    first: WINDOW_MIN,
-    bytes_max: BYTES_MAX,
-    long_bytes_max: LONG_BYTES_MAX,
-    request_bytes: 16 << 10,
-    expected: 0,
-};
+const UNKNOWN: ReadCosts = ReadCosts { gap_bytes: None, window_bytes: None };
+const REACH: Reach = Reach { first: WINDOW_MIN, bytes_max: BYTES_MAX, expected: 0 };
 
 fn check(iter: &Prefetch<Disk>, store: &Store, at: Option<(&Vec<u8>, &Vec<u8>)>, ask: bool) {
     assert_eq!(iter.valid(), at.is_some());
@@ -244,7 +212,6 @@ fn random_moves_agree_with_a_model() {
         let value_len = [40, 700, 200_000][rng.below(3) as usize].min(if count > 60 { 700 } else { 200_000 });
         let (disk, mut store, mut model) = make(&mut rng, count, shares, value_len);
         store.waits_for_each = rng.one_in(4);
-        (store.is_scattered, store.is_crowded) = (rng.one_in(2), rng.one_in(4));
         if rng.one_in(3) {
             store.damaged = (0..count).filter(|_| rng.one_in(10)).collect();
         }
@@ -258,7 +225,6 @@ fn random_moves_agree_with_a_model() {
             first: [0, 1, WINDOW_MIN, WINDOW_MAX][rng.below(4) as usize],
             bytes_max: [1, 5000, BYTES_MAX][rng.below(3) as usize],
             expected: [0, 0, 1, 3, 50, 700][rng.below(6) as usize],
-            ..REACH
         };
         let store = Arc::new(store);
         let mut iter = iterate(disk, &store, options, reach);
@@ -338,10 +304,23 @@ fn windows_hold_so_many_bytes() {
     let (disk, store, _) = make(&mut Rng::new(2), 300, (0, 100), 1);
     let store = Arc::new(store);
     // Every value counts with the 21 bytes of its record.
-    let reach = Reach { first: WINDOW_MAX, bytes_max: 210, ..REACH };
+    let reach = Reach { first: WINDOW_MAX, bytes_max: 210, expected: 0 };
     let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach);
     iter.seek_to_first().unwrap();
     assert_eq!(requests(&mut iter, &store, 35, |_| true), [1, 10, 10, 10, 10, 10]);
+    assert_eq!(Reach::of(&ReadOptions::default(), UNKNOWN), REACH);
+    let options = ReadOptions { readahead_bytes: usize::MAX, expected_entries: 7, ..Default::default() };
+    assert_eq!(
+        (Reach::of(&options, UNKNOWN).bytes_max, Reach::of(&options, UNKNOWN).expected),
+        (BYTES_MAX, 7)
+    );
+    assert_eq!(Reach::of(&ReadOptions { keys_only: true, ..options }, UNKNOWN).expected, 0);
+    // Where the device moves more than a window while one read is waited for, windows are longer, within bounds.
+    let window = |bytes| {
+        let costs = ReadCosts { window_bytes: Some(bytes), ..UNKNOWN };
+        Reach::of(&ReadOptions::default(), costs).bytes_max
+    };
+    assert_eq!([1, 3 << 19, u64::MAX].map(window), [BYTES_MAX, 3 << 19, 2 * BYTES_MAX]);
 }
 
 #[test]
@@ -410,7 +389,7 @@ fn the_next_window_of_a_long_scan_is_read_meanwhile() {
 
 #[test]
 fn who_turns_or_seeks_waits_for_nothing_that_was_begun() {
-    let reach = Reach { first: WINDOW_MAX, bytes_max: 2000, ..REACH };
+    let reach = Reach { first: WINDOW_MAX, bytes_max: 2000, expected: 0 };
     for turn in [true, false] {
         let (mut iter, store) = separated(2000, reach);
         iter.seek_to_first().unwrap();
@@ -497,42 +476,4 @@ fn without_a_queue_each_window_is_waited_for() {
     let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
     iter.seek_to_first().unwrap();
     assert_eq!(requests(&mut iter, &store, 600, |_| true), [1, 4, 8, 16, 32, 64, 128, 256, 256]);
-}
-
-/// Of a scan of so many values, how long the requests were, and which of them were begun ahead.
-fn shape(change: impl Fn(&mut Store), reach: Reach, values: u64, value_len: u64) -> Vec<(bool, usize)> {
-    let (disk, mut store, model) = make_as(&mut Rng::new(8), 6000, (0, 100), 1, &|_| value_len);
-    change(&mut store);
-    let store = Arc::new(store);
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach);
-    iter.seek_to_first().unwrap();
-    for (key, value) in model.iter().take(values as usize) {
-        assert_eq!((iter.key(), iter.value().unwrap()), (&key[..], &value[..]));
-        iter.next().unwrap();
-    }
-    let all = lock(&store.requests);
-    all.iter().map(|(begun, ids)| (*begun, ids.len())).collect()
-}
-
-#[test]
-fn windows_of_scattered_values_become_long() {
-    let scattered = |store: &mut Store| store.is_scattered = true;
-    let short = [1, 4, 8, 16, 32, 64, 128].map(|len| (false, len));
-    let ahead = |lens: &[usize]| lens.iter().map(|&len| (true, len)).collect::<Vec<_>>();
-    let all = shape(scattered, REACH, 4000, 100);
-    assert_eq!(all, [&short[..], &ahead(&[128, 256, 512, 1024, 2048, 1779])].concat());
-    // Of long values the first windows have as many as ever, and the next is read while they are gone through.
-    let all = shape(scattered, REACH, 700, 16 << 10);
-    let short = [1, 4, 8, 16, 32].map(|len| (false, len));
-    assert_eq!(all[..5], short);
-    assert!(all[5..].iter().all(|(begun, _)| *begun), "{all:?}");
-    assert_eq!(all.iter().map(|(_, len)| *len).max(), Some(512), "{all:?}");
-    // Who says how many he will look at gets them by few batches, the first of which is as short as ever.
-    let reach = Reach { expected: 1000, ..REACH };
-    let all = shape(scattered, reach, 1000, 16 << 10);
-    assert_eq!(all, [(false, 64), (true, 512), (true, 424)]);
-    let in_order = shape(|_| {}, reach, 1000, 16 << 10);
-    assert!(in_order.iter().all(|(_, len)| *len <= 64) && in_order.len() == 16, "{in_order:?}");
-    let crowded = shape(|store| (store.is_scattered, store.is_crowded) = (true, true), reach, 1000, 16 << 10);
-    assert_eq!(crowded, in_order);
 }

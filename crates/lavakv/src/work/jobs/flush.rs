@@ -285,9 +285,6 @@ impl Unit {
         jobs.drain.flush.record(self.bytes as u64, took_ns);
         self.family.level_0.flushed(self.bytes as u64, files.iter().map(|file| file.len).sum());
         jobs.context.times.flush.record_ns(took_ns);
-        let separated_bytes =
-            files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.uses.sums().stored_bytes));
-        self.family.demand.written(separated_bytes);
         // What a short flush takes are its syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;
