@@ -296,7 +296,7 @@ pub struct FamilyOptions {
     pub level_multiplier: u32,
     /// Levels, L0 included. Default: 7.
     pub levels: usize,
-    /// Files in L0 that start a compaction; where values are separated up to half of `l0_slowdown_files`, if these are more. Default: 4.
+    /// Files in L0 that start a compaction. Default: 4.
     pub l0_compaction_files: usize,
     /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 16.
     pub l0_slowdown_files: usize,

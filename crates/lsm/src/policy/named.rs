@@ -118,8 +118,6 @@ impl PolicyChoice {
 fn of_tree(tree: &TreeOptions) -> Leveled {
     Leveled {
         l0_compaction_files: tree.l0_compaction_files,
-        // Nobody is slowed down for what is not to go down yet.
-        l0_references_files: tree.l0_compaction_files.max(tree.l0_slowdown_files / 2),
         level_base_bytes: tree.level_base_bytes,
         level_multiplier: tree.level_multiplier,
         levels: tree.levels,

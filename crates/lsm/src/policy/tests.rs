@@ -5,11 +5,11 @@ use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use version::{Edit, FileMeta, Record, State, Version};
+use version::{Edit, Record, State};
+use version::{FileMeta, Version};
 
 mod bytes;
 mod chain;
-mod references;
 mod set_aside;
 mod simulation;
 mod vlsm;
@@ -86,8 +86,6 @@ impl Shape for Vlsm {
 struct Store<P> {
     rng: Rng,
     policy: P,
-    /// Each byte of a table stands for so many.
-    stands_for: u64,
     set_aside: SetAside,
     state: State,
     files: BTreeMap<u64, Vec<Entry>>,
@@ -108,7 +106,6 @@ impl<P: Shape> Store<P> {
         Store {
             rng: Rng::new(seed),
             policy,
-            stands_for: 1,
             set_aside: SetAside::default(),
             state: State::empty(Uid::default(), 1).apply(Edit(vec![create])).unwrap(),
             files: BTreeMap::new(),
@@ -151,7 +148,7 @@ impl<P: Shape> Store<P> {
             max_seq: entries.iter().map(|e| e.seq).max().unwrap(),
             entries: entries.len() as u64,
             tombstones,
-            raw_bytes: len * self.stands_for,
+            raw_bytes: len,
             hidden_bytes: tombstones * (ENTRY - TOMBSTONE),
             ..FileMeta::default()
         };
@@ -176,7 +173,7 @@ impl<P: Shape> Store<P> {
         let cutter = self.policy.flush_cutter(self.version(), &self.set_aside);
         let mut cutter = cutter.unwrap_or_else(|| Box::new(SizeCutter { raw_bytes: u64::MAX }));
         let mut records = Vec::new();
-        for entries in self.cut(memtable.into_values(), &mut *cutter) {
+        for entries in Self::cut(memtable.into_values(), &mut *cutter) {
             let meta = self.table(entries);
             self.flushed_bytes += meta.len;
             records.push(Record::AddFile { family: 0, level: 0, meta });
@@ -185,11 +182,10 @@ impl<P: Shape> Store<P> {
     }
 
     /// The tables that a cutter makes of entries.
-    fn cut(&self, entries: impl Iterator<Item = Entry>, cutter: &mut dyn OutputCutter) -> Vec<Vec<Entry>> {
+    fn cut(entries: impl Iterator<Item = Entry>, cutter: &mut dyn OutputCutter) -> Vec<Vec<Entry>> {
         let (mut outputs, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
         for e in entries {
-            let raw_bytes = bytes * self.stands_for;
-            let size = OutputSize { raw_bytes, file_bytes: bytes, is_empty: open.is_empty() };
+            let size = OutputSize { raw_bytes: bytes, file_bytes: bytes, is_empty: open.is_empty() };
             if cutter.cut_before(&user_key(e.key), size) {
                 outputs.push(std::mem::take(&mut open));
                 bytes = 0;
@@ -268,7 +264,7 @@ impl<P: Shape> Store<P> {
         let mut below = DeeperLevels::new(version, c.output_level);
         // To level 0 only the newest run is merged: everything is underneath.
         let mut goes = |e: &Entry| e.tombstone && c.output_level > 0 && !below.may_hold_key(&user_key(e.key));
-        self.cut(newest.into_values().filter(|e| !goes(e)), &mut *cutter)
+        Self::cut(newest.into_values().filter(|e| !goes(e)), &mut *cutter)
     }
 
     fn get(&self, key: u32) -> Option<SeqNo> {
@@ -775,4 +771,29 @@ fn for_space_nothing_is_written_many_times_over() {
     tree[5].push(Arc::new(dense));
     tree[6].push(Arc::new(FileMeta { entries: 100, ..(*file(90, 402, 419, 1, 1000)).clone() }));
     assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (Some(2), Some(2)));
+}
+
+/// Overlap is physical: tables of references stand for much, but are short.
+#[test]
+fn short_tables_bound_the_width_of_a_compaction() {
+    let mib = 1 << 20;
+    let options = Leveled::default();
+    let full = |number: u64, len: u64, values: u64| {
+        let mut f = (*file(number, number as u32 * 10, number as u32 * 10 + 9, 1, 0)).clone();
+        (f.len, f.raw_bytes) = (len, len + values);
+        Arc::new(f)
+    };
+    let tree = |len: u64, values: u64| {
+        let mut tree = vec![Vec::new(); 7];
+        tree[5] = vec![full(1, len, values)];
+        tree[6] = (1..200).map(|number| full(number, len, values)).collect();
+        Version::with_files(0, tree)
+    };
+    let inline = tree(16 * mib, 0);
+    assert_eq!(options.overlap_max(&inline, 5), 160 * mib);
+    assert_eq!(options.width_bytes(&inline, &SetAside::default()), 12 * 16 * mib);
+    let separated = tree(2 * mib, 14 * mib);
+    assert_eq!(options.overlap_max(&separated, 5), 20 * mib);
+    assert_eq!(options.width_bytes(&separated, &SetAside::default()), 12 * 2 * mib);
+    assert_eq!(options.overlap_max(&tree(mib / 4, 64 * mib), 5), 10 * mib, "not below what is worth a file");
 }

@@ -21,8 +21,6 @@ pub enum FileChoice {
 pub struct Leveled {
     /// Files in level 0 that start a compaction.
     pub l0_compaction_files: usize,
-    /// The same at most where they are references to values that lie elsewhere: see [`super::targets`].
-    pub l0_references_files: usize,
     /// Compensated bytes in level 0 that start one however few the files are.
     pub l0_compaction_bytes: u64,
     /// The largest target of the base level, compensated bytes.
@@ -50,7 +48,6 @@ impl Default for Leveled {
     fn default() -> Self {
         Leveled {
             l0_compaction_files: 4,
-            l0_references_files: 8,
             l0_compaction_bytes: 256 << 20,
             level_base_bytes: 64 << 20,
             level_multiplier: 10,

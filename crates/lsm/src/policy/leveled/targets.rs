@@ -6,26 +6,17 @@
 //! burst.
 //!
 //! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
-//! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large, or as large as makes its tables a
-//! `SEPARATED_TABLES_PART`th of `level_base_bytes`, whichever is more: the longer values are, the more of them a reference may
-//! stand for. Most trees then have level 0 and one level more.
-//!
-//! **Level 0 of references.** Its tables are tiny beside the base level, all of whose references a merge writes anew for them: four into
-//! sixty times as much, in a store of a gigabyte. So there it goes down not when it has `l0_compaction_files`, but when its tables come to a
-//! `L0_RATIO`th of those of the base level, so that a merge writes about `L0_RATIO` references for each that it brings; at the latest at
-//! `l0_references_files`, which is what reads look into, and below what writers are slowed down for.
-//!
-//! There, too, level 0 goes down as soon as it stands for a fifth of the deepest level and two files more,
+//! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees then have level 0 and
+//! one level more. There, too, level 0 goes down as soon as it stands for a fifth of the deepest level and two files more,
 //! however few its files are: where memtables are long beside the store, writers are slowed down for what level 0 hides (from 22 % on)
 //! before its files are many, and nothing else exposes it.
 //!
 //! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
-//! files over those that send it down and bytes over the byte limit.
+//! files over `l0_compaction_files` and bytes over the byte limit.
 
 use super::parameters::Leveled;
 use crate::policy::facts::Facts;
 use crate::policy::set_aside::SetAside;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
@@ -33,13 +24,6 @@ use version::{FileMeta, Version};
 /// references for each new one: a few microseconds of work for a value of several kilobytes, against a tenth of the
 /// store as hidden garbage.
 pub(in crate::policy) const SEPARATED_BASE_FACTOR: u64 = 48;
-
-/// The same in bytes of tables: this part of `level_base_bytes`. With 16 MiB a flush of long values reads some tens of references for each of
-/// its own, as it does with short ones by the factor.
-const SEPARATED_TABLES_PART: u64 = 4;
-
-/// Level 0 of references goes down when its tables are this part of the base level's.
-const L0_RATIO: u64 = 4;
 
 /// Values count as separated where the tables of a level are at most this part of what the level stands for.
 const SEPARATED_PART: u64 = 16;
@@ -73,7 +57,7 @@ impl Leveled {
         let level_base_bytes = self.level_base_bytes.max(1);
         let first_used = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
         let (largest, separated) = self.deepest(version);
-        let base_max = self.base_bytes_max(version, separated);
+        let base_max = level_base_bytes.saturating_mul(if separated { SEPARATED_BASE_FACTOR } else { 1 });
 
         // What the highest level in use would hold if the deepest one held the most.
         let mut base_level = first_used;
@@ -97,42 +81,6 @@ impl Leveled {
         LevelTargets { base_level, bytes }
     }
 
-    /// What the base level holds at most, compensated bytes.
-    fn base_bytes_max(&self, version: &Version, separated: bool) -> u64 {
-        let level_base_bytes = self.level_base_bytes.max(1);
-        if !separated {
-            return level_base_bytes;
-        }
-        let tables = level_base_bytes / SEPARATED_TABLES_PART;
-        let by_tables = self.stands_for(version, 1..=self.last_level(), tables);
-        level_base_bytes.saturating_mul(SEPARATED_BASE_FACTOR).max(by_tables)
-    }
-
-    /// What so many bytes of tables stand for in these levels.
-    pub(in crate::policy) fn stands_for(
-        &self,
-        version: &Version,
-        levels: RangeInclusive<usize>,
-        bytes: u64,
-    ) -> u64 {
-        let sum = |of: &dyn Fn(usize) -> u64| levels.clone().map(|level| u128::from(of(level))).sum::<u128>();
-        let tables = sum(&|level| version.level_bytes(level)).max(1);
-        let all = sum(&|level| self.level_size(version, level));
-        u64::try_from(u128::from(bytes) * all / tables).unwrap_or(u64::MAX)
-    }
-
-    /// Files of level 0 that send it down. See the module.
-    pub(super) fn l0_files_due(&self, version: &Version, targets: &LevelTargets) -> usize {
-        let few = self.l0_compaction_files.max(1);
-        let files = version.files(0).len() as u64;
-        if files == 0 || !self.deepest(version).1 {
-            return few;
-        }
-        let mean = (version.level_bytes(0) / files).max(1);
-        let by_ratio = version.level_bytes(targets.base_level) / L0_RATIO / mean;
-        usize::try_from(by_ratio).unwrap_or(usize::MAX).clamp(few, self.l0_references_files.max(few))
-    }
-
     /// What the largest level below level 0 stands for, and whether nearly all of that is in vSSTs.
     pub(in crate::policy) fn deepest(&self, version: &Version) -> (u64, bool) {
         let below = 1..=self.last_level();
@@ -152,7 +100,7 @@ impl Leveled {
         let is_free = |f: &&Arc<FileMeta>| !facts.busy.has_file(f.number) && !held.contains(&f.number);
         let free = |level: usize| version.files(level).iter().filter(is_free);
         let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(self.size_of(f)));
-        let by_files = free(0).count() as f64 / self.l0_files_due(version, targets) as f64;
+        let by_files = free(0).count() as f64 / self.l0_compaction_files.max(1) as f64;
         let by_bytes = bytes(0) as f64 / self.l0_bytes_max(version, targets) as f64;
         let mut scores = vec![(0, by_files.max(by_bytes))];
         for level in targets.base_level..self.last_level() {
@@ -165,7 +113,7 @@ impl Leveled {
 
     pub(super) fn l0_wants(&self, version: &Version, set_aside: &SetAside, targets: &LevelTargets) -> bool {
         let load = self.load_of(version, set_aside, targets);
-        load.files >= self.l0_files_due(version, targets) || load.size >= self.l0_bytes_max(version, targets)
+        load.files >= self.l0_compaction_files.max(1) || load.size >= self.l0_bytes_max(version, targets)
     }
 
     /// Files and physical bytes that level 0 has to send down: all of it, but for what a table that cannot be read keeps

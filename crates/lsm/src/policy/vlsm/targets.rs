@@ -22,6 +22,7 @@ use crate::policy::facts::Facts;
 use crate::policy::leveled::picker::Picker;
 use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPARATED_L0_PART};
 use crate::policy::set_aside::SetAside;
+use std::ops::RangeInclusive;
 use version::Version;
 
 /// Level 1 is at most this part of the deepest level.
@@ -63,7 +64,15 @@ impl Vlsm {
             return tables;
         }
         let most = self.tree.level_base_bytes.saturating_mul(SEPARATED_BASE_FACTOR);
-        self.tree.stands_for(version, 1..=self.tree.last_level(), tables).min(most).max(tables)
+        self.stands_for(version, 1..=self.tree.last_level(), tables).min(most).max(tables)
+    }
+
+    /// What so many bytes of tables stand for in these levels.
+    fn stands_for(&self, version: &Version, levels: RangeInclusive<usize>, bytes: u64) -> u64 {
+        let sum = |of: &dyn Fn(usize) -> u64| levels.clone().map(|level| u128::from(of(level))).sum::<u128>();
+        let tables = sum(&|level| version.level_bytes(level)).max(1);
+        let all = sum(&|level| self.tree.level_size(version, level));
+        u64::try_from(u128::from(bytes) * all / tables).unwrap_or(u64::MAX)
     }
 
     /// A run, compensated bytes.
@@ -71,7 +80,7 @@ impl Vlsm {
         let base = targets.base_level;
         let level_1 = self.tree.level_size(version, base).min(targets.bytes[base]);
         let fifth = self.tree.deepest(version).0 / SEPARATED_L0_PART;
-        let worth_a_file = self.tree.stands_for(version, 0..=0, self.least_bytes());
+        let worth_a_file = self.stands_for(version, 0..=0, self.least_bytes());
         self.tree.file_bytes.max(level_1 / self.factor()).max(worth_a_file.min(fifth))
     }
 
