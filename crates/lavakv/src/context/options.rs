@@ -598,7 +598,9 @@ mod tests {
             ("speed_values_bytes_max", |o| o.speed_values_bytes_max = u64::MAX),
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
-            ("buffered_age_ms_max", |o| o.buffered_age_ms_max = 3_600_001),
+            ("buffered_age_ms_max", |o| {
+                (o.buffered_age_ms_max, o.memory_bytes) = (3_600_001, 1 << 30);
+            }),
             ("memory_bytes, with buffered_age_ms_max,", |o| {
                 (o.buffered_age_ms_max, o.memory_bytes) = (1, 79 << 20);
             }),

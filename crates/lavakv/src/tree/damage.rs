@@ -6,9 +6,8 @@ use crate::context::event::{DamagedFile, Event};
 use crate::files::damaged::{Entry, Quarantine};
 use crate::files::data_file::DataFile;
 use base::{Error, key};
-use lsm::TableSource;
 use std::sync::Arc;
-use table::{ReadCounters, SegmentReference};
+use table::SegmentReference;
 use version::names;
 use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
 
@@ -37,31 +36,18 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
     Entry { family: family.id, told, table }
 }
 
-/// The files of values that a table may refer to whose list cannot be read.
-fn perhaps_used(version: &Version, table: &FileMeta) -> Vec<u64> {
-    let may_use = |number: &u64| version.names_of(*number).iter().any(|&name| table.uses.may_have(name));
-    version.vssts.keys().filter(may_use).collect()
+/// The files of values that are not to be collected for the sake of a damaged one.
+fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
+    match found {
+        DataFile::Vsst(meta) => vec![meta.number],
+        DataFile::Table(meta) => {
+            let names = meta.dependencies.iter().map(|d| d.blob_id);
+            names.flat_map(|name| version.resolve_all(name)).map(|vsst| vsst.number).collect()
+        }
+    }
 }
 
 impl Tree {
-    /// The files of values that are not to be collected for the sake of a damaged one. Of a table that is what its list says, which most
-    /// damage leaves readable.
-    fn never_collected(&self, version: &Version, found: &DataFile) -> Vec<u64> {
-        let table = match found {
-            DataFile::Vsst(meta) => return vec![meta.number],
-            DataFile::Table(meta) if meta.uses.sums().names == 0 => return Vec::new(),
-            DataFile::Table(meta) => meta,
-        };
-        let opened = self.files.tables.table(table);
-        match opened.and_then(|open| open.dependencies(&mut ReadCounters::default())) {
-            Ok(list) => {
-                let files = list.iter().flat_map(|d| version.resolve_all(d.blob_id));
-                files.map(|vsst| vsst.number).collect()
-            }
-            Err(_) => perhaps_used(version, table),
-        }
-    }
-
     fn quarantine(&self) -> &Quarantine {
         &self.files.tables.quarantine
     }
@@ -99,8 +85,7 @@ impl Tree {
         let Some(family) = self.family(id) else { return true };
         self.enter(number, entry(&family, &found, error), || {
             family.set_aside(self.quarantine().tables_of(id));
-            let kept = self.never_collected(&family.read_state().version, &found);
-            self.quarantine().leave_uncollected(kept);
+            self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
         });
         true
     }

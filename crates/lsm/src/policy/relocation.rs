@@ -6,8 +6,7 @@
 //! * **Scattered** is a table whose values lie in `spread_max` vSSTs more than they would fill. That is what a scan pays
 //!   for: a vSST is in key order, so what it holds of a stretch of keys is read at once, and a scan makes as many
 //!   requests for a stretch as there are vSSTs that have a part of it. (How many tables reference a vSST, which LavaKV
-//!   bounds, follows.) A version has sums only (`version::uses`): how many names a table uses, and how many tables use a name. So which
-//!   tables a vSST concerns is taken from the names between which a table's lie; a table too many is rewritten for little.
+//!   bounds, follows.)
 //! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
 //!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
 //!   table, until all must be collected at once. So a [`Relocation`] is a pass over the whole deepest level for some
@@ -22,10 +21,10 @@
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use super::in_progress::InProgress;
-use base::key;
+use base::{HashMap, HashSet, key};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use version::{BlobId, Dependency, FileMeta, Version, VsstMeta};
+use version::{FileMeta, Version, VsstMeta};
 
 /// What a relocation takes.
 #[derive(Clone, Copy, Debug)]
@@ -61,21 +60,11 @@ pub enum RelocationStep {
     Done,
 }
 
-/// What is referenced in one vSST.
+/// What the deepest level references in one vSST.
 struct Piece<'a> {
     vsst: &'a Arc<VsstMeta>,
     stored_bytes: u64,
-    /// By how many tables. Where several names lead to it: by those that use the most common one.
     tables: u64,
-}
-
-impl<'a> Piece<'a> {
-    fn of(version: &Version, vsst: &'a Arc<VsstMeta>) -> Piece<'a> {
-        let names = version.names_of(vsst.number);
-        let tables = names.iter().filter_map(|name| version.references.get(name)).map(|totals| totals.tables);
-        let stored_bytes = version.referenced_in(vsst.number).stored_bytes;
-        Piece { vsst, stored_bytes, tables: tables.max().unwrap_or(0) }
-    }
 }
 
 impl Relocation {
@@ -84,17 +73,30 @@ impl Relocation {
     /// halve the pairs of a table and a vSST of theirs that it references.
     pub fn choose(version: &Version, options: &RelocationOptions, busy: &InProgress) -> Option<Relocation> {
         let level = version.deepest_level().filter(|&level| level > 0)?;
-        let is_scattered = |table: &Arc<FileMeta>| {
-            let sums = table.uses.sums();
-            sums.names > (sums.stored_bytes / options.job_bytes.max(1)).saturating_add(options.spread_max)
-        };
-        if !version.files(level).iter().any(is_scattered) {
-            return None;
+        let mut scattered = HashSet::default();
+        let mut pieces: HashMap<u64, Piece<'_>> = HashMap::default();
+        for table in version.files(level) {
+            let (mut here, mut bytes) = (Vec::new(), 0u64);
+            for d in &table.dependencies {
+                bytes = bytes.saturating_add(d.stored_bytes);
+                for vsst in version.resolve_all(d.blob_id).filter(|v| !v.segment && v.global_seq.is_none()) {
+                    let piece = Piece { vsst, stored_bytes: 0, tables: 0 };
+                    let piece = pieces.entry(vsst.number).or_insert(piece);
+                    piece.stored_bytes = piece.stored_bytes.saturating_add(d.stored_bytes);
+                    here.push(vsst.number);
+                }
+            }
+            here.sort_unstable();
+            here.dedup();
+            here.iter().filter_map(|n| pieces.get_mut(n).map(|p| p.tables += 1)).for_each(drop);
+            if here.len() as u64 > (bytes / options.job_bytes.max(1)).saturating_add(options.spread_max) {
+                scattered.extend(here);
+            }
         }
-        let vssts = version.vssts.values().filter(|v| !v.segment && v.global_seq.is_none());
-        let pieces: Vec<Piece<'_>> = vssts.map(|vsst| Piece::of(version, vsst)).collect();
-        let mut order: Vec<&Piece<'_>> =
-            pieces.iter().filter(|p| p.tables > 0 && !busy.has_vsst(p.vsst.number)).collect();
+        let mut order: Vec<&Piece<'_>> = pieces
+            .values()
+            .filter(|p| scattered.contains(&p.vsst.number) && !busy.has_vsst(p.vsst.number))
+            .collect();
         order.sort_by_key(|p| (p.stored_bytes / p.tables.max(1), p.vsst.number));
         // One alone would only be moved.
         let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
@@ -111,8 +113,7 @@ impl Relocation {
             (bytes, links) = (more, links.saturating_add(piece.tables));
         }
         // In order, each table would reference one of them, and one more for each border between two.
-        let shares = Shares::of(version, &vssts);
-        let concerned = |f: &&Arc<FileMeta>| shares.of_table(f) > 0;
+        let concerned = |f: &&Arc<FileMeta>| relocated_bytes(version, f, &vssts) > 0;
         let tables = version.files(level).iter().filter(concerned).count() as u64;
         let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
         let pays = links > 0 && links >= in_order.saturating_mul(2);
@@ -135,8 +136,7 @@ impl Relocation {
             .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
         // A table that cannot be read goes on referring to what it refers to.
         let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
-        let shares = Shares::of(version, &self.vssts);
-        let bytes_of = |f: &FileMeta| if readable(f) { shares.of_table(f) } else { 0 };
+        let bytes_of = |f: &FileMeta| if readable(f) { relocated_bytes(version, f, &self.vssts) } else { 0 };
         let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
             return RelocationStep::Done;
         };
@@ -161,44 +161,11 @@ impl Relocation {
     }
 }
 
-/// Bytes of records in `vssts` that a table with this list references.
-pub fn relocated_bytes(version: &Version, list: &[Dependency], vssts: &BTreeSet<u64>) -> u64 {
+/// Bytes of records in `vssts` that a table references.
+pub fn relocated_bytes(version: &Version, table: &FileMeta, vssts: &BTreeSet<u64>) -> u64 {
     let taken = |blob_id| version.resolve_all(blob_id).any(|v| vssts.contains(&v.number));
-    let theirs = list.iter().filter(|d| taken(d.blob_id));
+    let theirs = table.dependencies.iter().filter(|d| taken(d.blob_id));
     theirs.fold(0, |sum: u64, d| sum.saturating_add(d.stored_bytes))
-}
-
-/// What each table references in some vSSTs, about. A version does not know which names a table uses, but between which they lie, and
-/// in how many tables each is used: a table that may use a name is taken to have as much of it as each of those has on the average.
-struct Shares {
-    /// Names that lead to the vSSTs, ascending, each with the sum of the shares up to it.
-    sums: Vec<(BlobId, u64)>,
-}
-
-impl Shares {
-    fn of(version: &Version, vssts: &BTreeSet<u64>) -> Shares {
-        let mut names: Vec<BlobId> = vssts.iter().flat_map(|&number| version.names_of(number)).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut sum = 0u64;
-        let shared = names.into_iter().filter_map(|name| {
-            let totals = version.references.get(&name)?;
-            sum = sum.saturating_add((totals.stored_bytes / totals.tables.max(1)).max(1));
-            Some((name, sum))
-        });
-        Shares { sums: shared.collect() }
-    }
-
-    fn of_table(&self, table: &FileMeta) -> u64 {
-        let of = table.uses.sums();
-        if of.names == 0 {
-            return 0;
-        }
-        let up_to = |names: usize| names.checked_sub(1).and_then(|at| self.sums.get(at)).map_or(0, |s| s.1);
-        let before = up_to(self.sums.partition_point(|(name, _)| *name < of.first));
-        let all = up_to(self.sums.partition_point(|(name, _)| *name <= of.last));
-        all.saturating_sub(before).min(of.stored_bytes)
-    }
 }
 
 /// Neighbours of the deepest level are rewritten where they are, with what they reference in `vssts`.
@@ -215,8 +182,9 @@ fn rewritten(
         return None;
     }
     let used = |n: &u64| {
-        let names = version.names_of(*n);
-        upper.iter().any(|f| names.iter().any(|&name| f.uses.may_have(name)))
+        let names = |f: &Arc<FileMeta>| f.dependencies.iter().map(|d| d.blob_id).collect::<Vec<_>>();
+        let leads_to = |id| version.resolve_all(id).any(|v| v.number == *n);
+        upper.iter().flat_map(names).any(leads_to)
     };
     let free = vssts.iter().copied().filter(|&n| !facts.busy.has_vsst(n));
     let relocate_vssts: Vec<u64> = free.filter(used).collect();

@@ -1,7 +1,7 @@
 //! What a flush overtakes is never written: when the log begins further on, and how long its ring is for that.
 //!
 //! Pages that hold buffered records alone stay in the ring for a while ([`Aging`]). When all that is in them has been flushed, one edit of the manifest
-//! lets go of the groups before them and says where the log begins (tag 33), and they are never written. The edit comes after those of the flushes, so it
+//! lets go of the groups before them and says where the log begins (tag 35), and they are never written. The edit comes after those of the flushes, so it
 //! confirms them; a ring's slot that it frees is used by pages that say so, so nobody misses this edit unnoticed
 //! (`docs/decisions/0098-what-a-flush-overtakes.md`).
 

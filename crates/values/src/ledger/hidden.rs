@@ -11,7 +11,7 @@ impl Ledger {
     ///
     /// An entry can hide at most one record that is live otherwise: the next older one of its key in a deeper level.
     /// So the references of a level that are hidden are bounded by the number of entries above it (`high`: they hide the
-    /// longest, as if those of one table were of one length; a range tombstone may hide all). `likely` takes every
+    /// longest, as if those in the same vSST were of one length; a range tombstone may hide all). `likely` takes every
     /// entry above the last level to be the overwriting of a random key under it, as in a store in its steady state
     /// (Scavenger+, equation 2: hidden garbage to live data is as the upper levels to the last), and counts a key that is
     /// hit twice once. `low` is what the tombstones are estimated to hide: that keys are overwritten is a guess, that they
@@ -86,14 +86,13 @@ fn older_ppm(file: &version::FileMeta, snapshot: SeqNo) -> u64 {
     if snapshot < file.min_seq { 0 } else { (u128::from(seen) * u128::from(ALL) / u128::from(all)) as u64 }
 }
 
-/// Bytes of the `count` longest records that the tables reference, if those of one table are of one length.
+/// Bytes of the `count` longest records that the tables reference, if those under one name are of one length.
 fn longest<'f>(files: impl Iterator<Item = &'f Arc<version::FileMeta>>, count: u64) -> u64 {
-    let mut tables: Vec<_> =
-        files.map(|f| f.uses.sums()).map(|of| (of.stored_bytes, of.references)).collect();
+    let mut names: Vec<_> = files.flat_map(|f| &f.dependencies).map(|d| (d.stored_bytes, d.count)).collect();
     let mean = |&(bytes, count): &(u64, u64)| bytes / count.max(1);
-    tables.sort_by_key(|of| std::cmp::Reverse(mean(of)));
+    names.sort_by_key(|name| std::cmp::Reverse(mean(name)));
     let (mut left, mut sum) = (count, 0u64);
-    for (bytes, count) in tables {
+    for (bytes, count) in names {
         let taken = if left >= count { bytes } else { mean(&(bytes, count)).saturating_mul(left) };
         sum = sum.saturating_add(taken);
         left = left.saturating_sub(count);
@@ -132,8 +131,10 @@ impl LevelTotals {
             };
             add(&mut totals.entries, file.entries);
             add(&mut totals.hidden_bytes, file.hidden_bytes);
-            add(&mut totals.references, file.uses.sums().references);
-            add(&mut totals.stored_bytes, file.uses.sums().stored_bytes);
+            for d in &file.dependencies {
+                add(&mut totals.references, d.count);
+                add(&mut totals.stored_bytes, d.stored_bytes);
+            }
         }
         totals
     }

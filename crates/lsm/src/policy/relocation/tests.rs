@@ -37,7 +37,7 @@ fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
         min_seq: 1,
         max_seq: 1,
         entries: 100,
-        uses: values.iter().map(depend).collect(),
+        dependencies: values.iter().map(depend).collect(),
         ..FileMeta::default()
     };
     Record::AddFile { family: 0, level: 6, meta }

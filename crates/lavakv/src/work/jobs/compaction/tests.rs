@@ -46,13 +46,6 @@ fn contents(db: &Db, options: ReadOptions) -> Model {
 /// What is to be done next: if that is a compaction in pieces, its jobs, those that help included. Everything else is done.
 fn jobs_of_pieces(jobs: &Arc<Jobs>) -> Vec<Box<dyn Job>> {
     let mut all: Vec<Box<dyn Job>> = next_job(jobs, Duty::AllButLog, JobClass::Idle).into_iter().collect();
-    // A compaction looks at its inputs first, one in a step.
-    let looks = all.first().map_or(0, |job| job.inputs().len() + 1);
-    for _ in 0..looks {
-        if !all.is_empty() {
-            step(jobs, &mut all, 0);
-        }
-    }
     loop {
         let mut set = lock(&jobs.in_progress);
         let number = set.to_help(JobClass::L0).or(set.to_help(JobClass::Compaction));
