@@ -97,11 +97,15 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
     if !aside.one_in(4) {
         return options;
     }
-    let ring =
-        (options.memtable_bytes + 2 * options.log_group_bytes as usize).next_multiple_of(4096).max(64 << 10);
+    let ring = ring_bytes(options.memtable_bytes, options.log_group_bytes);
     let (buffered_age_ms_max, memory_bytes) =
         (pick(&mut aside, &[1, 20, 60_000]), options.memory_bytes + ring);
     Options { buffered_age_ms_max, memory_bytes, ..options }
+}
+
+/// What waits for a flush, in memory.
+pub(crate) fn ring_bytes(memtable_bytes: usize, log_group_bytes: u64) -> usize {
+    (memtable_bytes + 2 * log_group_bytes as usize).next_multiple_of(4096).max(64 << 10)
 }
 
 /// Mostly what is measured, else no gap or any.
