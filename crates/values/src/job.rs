@@ -5,7 +5,7 @@
 //!     -> runs of live records, read from exact offsets -> verified, copied verbatim in key order -> outputs
 //! ```
 //!
-//! All of it overlaps: records are read while others are copied and the next window is judged ([`pipeline`]).
+//! All of it overlaps: records are read while others are copied and the next window is judged (`pipeline`).
 //!
 //! Values are read last, and only the live ones (lazy read, Scavenger+); compressed records are copied as they are, with
 //! nothing but the checksum's mask changed, so the lengths in references stay right. A step judges or copies a few
