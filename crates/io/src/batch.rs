@@ -20,11 +20,10 @@ use std::sync::Arc;
 /// # Errors
 /// The first one met; all buffers are then unspecified.
 pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
-    let first = reads.first().and_then(|read| pace_of(read.file));
-    if !reads.iter().all(|read| is_same(pace_of(read.file), first)) {
+    if !are_of_one_pace(reads.iter().map(|read| read.file)) {
         return read_by_pace(reads);
     }
-    match first {
+    match reads.first().and_then(|read| pace_of(read.file)) {
         Some(pace) => pace.read_files(reads, &|some| read_now(some)),
         None => read_now(reads),
     }
@@ -39,6 +38,12 @@ fn is_same(a: Option<&dyn ReadPace>, b: Option<&dyn ReadPace>) -> bool {
         (Some(a), Some(b)) => std::ptr::addr_eq(a, b),
         (a, b) => a.is_none() && b.is_none(),
     }
+}
+
+/// True if all files are paced by the same, or none by anybody.
+pub(crate) fn are_of_one_pace<'a>(mut files: impl Iterator<Item = &'a Arc<dyn ReadFile>>) -> bool {
+    let first = files.next().and_then(pace_of);
+    files.all(|file| is_same(pace_of(file), first))
 }
 
 /// Those that have a pace together, and those that have none.
@@ -85,12 +90,15 @@ fn read_now(reads: &mut [FileRead<'_>]) -> Result<()> {
             return KernelReadFile::read_across(&mut files.into_iter().zip(requests).collect::<Vec<_>>());
         }
     }
+    read_by_file(reads)
+}
+
+/// Reads one file after the other, each with its reads together.
+pub(crate) fn read_by_file(reads: &mut [FileRead<'_>]) -> Result<()> {
     reads.chunk_by_mut(|a, b| Arc::ptr_eq(a.file, b.file)).try_for_each(|group| {
-        let Some(first) = group.first() else { return Ok(()) };
-        let file = first.file;
-        let mut requests: Vec<_> =
-            group.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf }).collect();
-        file.read_batch(&mut requests)
+        let Some(file) = group.first().map(|read| read.file) else { return Ok(()) };
+        let requests = group.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf });
+        file.read_batch(&mut requests.collect::<Vec<_>>())
     })
 }
 

@@ -15,8 +15,9 @@
 
 mod hand_over;
 
+use crate::batch::{are_of_one_pace, read_by_file};
 use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
-use crate::{Env, FileRead, Priority, ReadFile, ReadRequest, Rng, ThreadHandle};
+use crate::{Env, FileRead, Priority, ReadFile, Rng, ThreadHandle};
 use base::Result;
 use hand_over::HandOver;
 use std::any::Any;
@@ -94,15 +95,6 @@ fn read_together(
         }
         Err(_) => all.into_iter().map(Asked::read).collect(),
     }
-}
-
-/// The same for a thread that has nothing else to do: file by file.
-fn read_by_file(reads: &mut [FileRead<'_>]) -> Result<()> {
-    reads.chunk_by_mut(|a, b| Arc::ptr_eq(a.file, b.file)).try_for_each(|group| {
-        let Some(file) = group.first().map(|read| read.file) else { return Ok(()) };
-        let requests = group.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf });
-        file.read_batch(&mut requests.collect::<Vec<_>>())
-    })
 }
 
 /// A read that is done.
@@ -286,12 +278,14 @@ impl ReadQueue {
             reads.append(&mut all);
             return true;
         }
-        // As for those that are waited for, the pace of the first one's disk counts all.
+        // One that is of several disks is waited for: each then has its own, and none is asked to make room for another's.
+        let is_one = are_of_one_pace(reads.iter().map(|(file, ..)| *file));
         let of = reads.first().map(|(file, ..)| *file).filter(|file| file.paced().is_some()).cloned();
         let bytes = reads.iter().map(|(.., len)| *len as u64).sum();
-        if let Some(paced) = of.as_ref().and_then(|of| of.paced())
-            && !paced.pace.goes_on(reads.len(), bytes)
-        {
+        let goes_on = || {
+            of.as_ref().and_then(|of| of.paced()).is_none_or(|paced| paced.pace.goes_on(reads.len(), bytes))
+        };
+        if !is_one || !goes_on() {
             let done = read_together(all, crate::read_files);
             done.into_iter().for_each(|done| self.shared.reads.give_back(done));
             return false;

@@ -184,6 +184,43 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
     std::fs::remove_dir(&dir).unwrap();
 }
 
+/// A batch of a collection that is of both disks is waited for, and each disk has its own reads: nothing is begun where the first file's disk would let it.
+#[test]
+fn a_batch_beside_the_work_is_of_one_disk() {
+    let dir = std::env::temp_dir().join(format!("lavastore-beside-both-{}", std::process::id()));
+    let env = Env::kernel();
+    let pace = Arc::new(Pace::of_two(&env.clock));
+    let speed = pace.of_speed_disk().unwrap().clone();
+    env.fs.create_dir_all(&dir).unwrap();
+    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone() };
+    let data = bytes(100_000, 1);
+    let files = [FileKind::Ksst(1), FileKind::SpeedKsst(2)].map(|kind| {
+        let path = dir.join(kind.to_string());
+        write(&fs, &path, &data);
+        fs.open(&path, Access::Direct).unwrap()
+    });
+    let read = |these: &[usize]| {
+        let _during = during(Some(Traffic::Collection));
+        let mut reads = io::ReadQueue::of_background(&env);
+        let wanted: Vec<_> = these.iter().map(|n| (&files[*n], 500, 10_000)).collect();
+        let goes_on = reads.submit_all(&wanted, 0);
+        while reads.in_flight() > 0 {
+            let done = reads.complete(true);
+            done.into_iter().for_each(|done| assert!(done.read.unwrap()[..] == data[500..10_500]));
+        }
+        goes_on
+    };
+    let booked = |pace: &Pace| pace.report_alone().bytes[Traffic::Collection as usize];
+    assert!(read(&[0, 0]) && read(&[1]), "of one disk");
+    assert_eq!((booked(&pace), booked(&speed)), (20_000, 10_000));
+    assert!(!read(&[0, 1, 1]) && !read(&[1, 0]));
+    assert_eq!((booked(&pace), booked(&speed)), (40_000, 40_000));
+    assert!(pace.depth.is_unused() && speed.depth.is_unused());
+    drop(files);
+    #[allow(clippy::disallowed_methods, reason = "tests clean up")]
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 /// Threads that write and read in the background beside one that reads: each finds what it wrote, and comes to its end, under every
 /// schedule, also where the device has no place for two of them.
 #[test]
