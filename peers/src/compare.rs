@@ -4,13 +4,13 @@
 mod summary;
 
 use crate::EngineName;
-use crate::pairs::CLAIM_PAIRS;
+use crate::pairs::{BenchPairArgs, CLAIM_PAIRS};
 use bench::host::WorkDir;
 use bench::report::{human_bytes, human_us};
 use bench::{BenchArgs, Report, Result};
 use clap::Args;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Options of a comparison.
@@ -20,15 +20,8 @@ pub struct CompareArgs {
     /// are here for separated values, if values are shorter than --min-blob-size]
     #[arg(long, value_enum, value_delimiter = ',')]
     engines: Vec<EngineName>,
-    /// Where the stores are made, one at a time, and removed again
-    #[arg(long, default_value = "bench-data")]
-    dir: PathBuf,
-    /// Write all reports and the summary to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    // How often is `--pairs` of these.
     #[command(flatten)]
-    bench: BenchArgs,
+    run: BenchPairArgs,
 }
 
 /// How a figure is printed.
@@ -75,7 +68,8 @@ fn figures() -> Vec<Figure> {
 impl CompareArgs {
     fn engines(&self) -> Vec<EngineName> {
         use EngineName::{Blobdb, Fjall, Lavastore, Rocksdb};
-        let separated = self.bench.min_blob_size > 0 && self.bench.sizes().max() >= self.bench.min_blob_size;
+        let separated =
+            self.run.bench.min_blob_size > 0 && self.run.bench.sizes().max() >= self.run.bench.min_blob_size;
         match (self.engines.is_empty(), separated) {
             (false, _) => self.engines.clone(),
             (true, true) => vec![Lavastore, Rocksdb, Blobdb, Fjall],
@@ -101,24 +95,24 @@ struct Place {
 
 impl Place {
     fn fresh(args: &CompareArgs) -> Result<Place> {
-        let log = args.bench.requests.log_dir.as_deref().map(WorkDir::fresh).transpose()?;
-        Ok(Place { store: WorkDir::fresh(&args.dir)?, log })
+        let log = args.run.bench.requests.log_dir.as_deref().map(WorkDir::fresh).transpose()?;
+        Ok(Place { store: WorkDir::fresh(&args.run.dir)?, log })
     }
 }
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let all = measure(args)?;
-    let Some(file) = &args.json else { return Ok(()) };
+    let Some(file) = &args.run.json else { return Ok(()) };
     let text = serde_json::to_string_pretty(&all)? + "\n";
     std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
 }
 
 /// Runs the comparison, prints it, and returns all that was found.
 pub fn measure(args: &CompareArgs) -> Result<serde_json::Value> {
-    args.bench.check()?;
-    let pairs = args.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
-    println!("options: {}", serde_json::to_string(&args.bench.resolved())?);
+    args.run.bench.check()?;
+    let pairs = args.run.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
+    println!("options: {}", serde_json::to_string(&args.run.bench.resolved())?);
     println!("machine: {}", bench::host::machine());
     let runs = |engine| Runs { engine, reports: Vec::new(), shared: None };
     let mut all: Vec<Runs> = args.engines().into_iter().map(runs).collect();
@@ -141,14 +135,14 @@ pub fn measure(args: &CompareArgs) -> Result<serde_json::Value> {
         println!("smoke run: fewer than {CLAIM_PAIRS} pairs are not a claim");
     }
     let runs: Vec<&Vec<Report>> = all.iter().map(|r| &r.reports).collect();
-    Ok(json!({ "options": args.bench.resolved(), "pairs": pairs, "summary": summary, "runs": runs }))
+    Ok(json!({ "options": args.run.bench.resolved(), "pairs": pairs, "summary": summary, "runs": runs }))
 }
 
 /// One run in a child process. What earlier runs left dirty is written back first.
 fn one_run(args: &CompareArgs, runs: &mut Runs) -> Result<Report> {
     let fresh;
     let reuse = runs.shared.is_some();
-    let dir = if args.bench.only_reads() {
+    let dir = if args.run.bench.only_reads() {
         match runs.shared.take() {
             Some(dir) => runs.shared.insert(dir),
             None => runs.shared.insert(Place::fresh(args)?),
@@ -161,7 +155,7 @@ fn one_run(args: &CompareArgs, runs: &mut Runs) -> Result<Report> {
     let out = dir.store.path().join("report.json");
     std::fs::create_dir_all(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;
     rustix::fs::sync();
-    let mut bench = BenchArgs { reuse, ..args.bench.clone() };
+    let mut bench = BenchArgs { reuse, ..args.run.bench.clone() };
     bench.requests.log_dir = dir.log.as_ref().map(|log| log.path().join("log"));
     let status = Command::new(std::env::current_exe()?)
         .arg("child")
@@ -224,7 +218,7 @@ fn check_same_work(args: &CompareArgs, all: &[Runs]) -> Result<()> {
     match hashes.as_slice() {
         [] => println!("no run did all of its operations"),
         [hash] => println!("every run did the same operations (hash {hash})"),
-        _ if args.bench.seconds.is_some() => {
+        _ if args.run.bench.seconds.is_some() => {
             println!("runs were cut by time, so their operations differ in number")
         }
         _ => return Err("the runs did different operations".into()),

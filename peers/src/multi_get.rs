@@ -3,13 +3,13 @@
 //! The RocksDB of `setup` knows no io_uring, so its `async_io` reads as threads do; one that does is linked by putting it in its place.
 
 use crate::EngineName;
-use crate::pairs::{CLAIM_PAIRS, Comparison, NamedFigure, PairArgs, figures};
+use crate::pairs::{BenchPairArgs, Comparison, NamedFigure, figures};
 use bench::args::Workload;
 use bench::multi_get::MultiGetReport;
 use bench::report::human_us;
 use bench::{BenchArgs, Result};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of a comparison of calls with many keys.
 #[derive(Args)]
@@ -17,15 +17,8 @@ pub struct MultiGetCompareArgs {
     /// Engines in order; ratios are those of the first over each other one
     #[arg(long, value_enum, value_delimiter = ',', default_value = "lavastore,rocksdb,blobdb")]
     engines: Vec<EngineName>,
-    /// Where the stores are made, one at a time, and removed again
-    #[arg(long, default_value = "bench-data")]
-    dir: PathBuf,
-    /// Write all reports and the ratios to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    // How often is `--pairs` of these.
     #[command(flatten)]
-    bench: BenchArgs,
+    run: BenchPairArgs,
 }
 
 const FIGURES: [NamedFigure<MultiGetReport>; 5] = [
@@ -45,10 +38,7 @@ pub fn child(engine: EngineName, dir: &Path, out: &Path, args: &str) -> Result<(
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &MultiGetCompareArgs) -> Result<()> {
-    args.bench.check()?;
-    if args.bench.workload != Workload::MultiGet {
-        return Err("this compares the workload multi-get: see peers compare for others".into());
-    }
+    let pairs = args.run.pairs_of(Workload::MultiGet)?;
     let comparison = Comparison {
         child: "multi-get-child",
         engines: args.engines.iter().map(|engine| engine.name()).collect(),
@@ -56,10 +46,8 @@ pub fn compare(args: &MultiGetCompareArgs) -> Result<()> {
         engine_of: |report: &MultiGetReport| &report.engine,
         text: row,
     };
-    let pairs = args.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
     // The rounds of a run are as many as the benchmark says.
-    let bench = BenchArgs { pairs: None, ..args.bench.clone() };
-    comparison.run(&PairArgs { pairs, dir: args.dir.clone(), json: args.json.clone() }, &bench)
+    comparison.run(&pairs, &BenchArgs { pairs: None, ..args.run.bench.clone() })
 }
 
 fn row(r: &MultiGetReport) -> String {

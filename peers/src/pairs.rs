@@ -1,7 +1,8 @@
 //! Alternating runs of several engines, each in a process of its own, and the ratios of the first over the others.
 
-use bench::Result;
+use bench::args::Workload;
 use bench::host::WorkDir;
+use bench::{BenchArgs, Result};
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,36 @@ pub struct PairArgs {
     /// Write all reports and the ratios to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
+}
+
+/// The same of a comparison that takes the options of the benchmark: how often is `--pairs` of these.
+#[derive(Args)]
+pub struct BenchPairArgs {
+    /// Where the stores are made, one at a time, and removed again
+    #[arg(long, default_value = "bench-data")]
+    pub dir: PathBuf,
+    /// Write all reports and the ratios to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// The options of the benchmark.
+    #[command(flatten)]
+    pub bench: BenchArgs,
+}
+
+impl BenchPairArgs {
+    /// How often, where, and what becomes of it.
+    ///
+    /// # Errors
+    /// The options contradict each other, or are of another workload.
+    pub fn pairs_of(&self, workload: Workload) -> Result<PairArgs> {
+        self.bench.check()?;
+        if self.bench.workload != workload {
+            let name = bench::args::name(workload);
+            return Err(format!("this compares the workload {name}: see peers compare for others").into());
+        }
+        let pairs = self.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
+        Ok(PairArgs { pairs, dir: self.dir.clone(), json: self.json.clone() })
+    }
 }
 
 /// A figure of a report that everybody has: its name, how to get it.

@@ -2,14 +2,14 @@
 //! requests at the same part of it, in alternating runs.
 
 use crate::EngineName;
-use crate::pairs::{CLAIM_PAIRS, Comparison, Figure, NamedFigure, PairArgs, figures};
+use crate::pairs::{BenchPairArgs, Comparison, Figure, NamedFigure, figures};
 use bench::args::Workload;
 use bench::report::{Latency, human_us};
 use bench::tail::bursts::Burst;
 use bench::tail::{TailArgs, TailReport, TailRuns};
 use bench::{BenchArgs, Result};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Whose rate it is.
 const REFERENCE: EngineName = EngineName::Rocksdb;
@@ -25,15 +25,8 @@ pub struct TailCompareArgs {
         default_value = "lavastore,rocksdb,rocksdb-io,rocksdb-small,fjall"
     )]
     engines: Vec<EngineName>,
-    /// Where the stores are made, one at a time, and removed again
-    #[arg(long, default_value = "bench-data")]
-    dir: PathBuf,
-    /// Write all reports and the ratios to this file
-    #[arg(long)]
-    json: Option<PathBuf>,
-    // How often is `--pairs` of these.
     #[command(flatten)]
-    bench: BenchArgs,
+    run: BenchPairArgs,
 }
 
 const FIGURES: [NamedFigure<TailReport>; 19] = [
@@ -85,31 +78,26 @@ pub fn child(engine: EngineName, dir: &Path, out: &Path, args: &str) -> Result<(
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &TailCompareArgs) -> Result<()> {
-    args.bench.check()?;
-    if args.bench.workload != Workload::Tail {
-        return Err("this compares the workload tail: see peers compare for others".into());
-    }
+    let (pairs, bench) = (args.run.pairs_of(Workload::Tail)?, &args.run.bench);
     let comparison = Comparison {
         child: "tail-child",
         engines: args.engines.iter().map(|engine| engine.name()).collect(),
-        figures: of_each_load(&args.bench.tail.loads().iter().collect::<Vec<_>>()),
+        figures: of_each_load(&bench.tail.loads().iter().collect::<Vec<_>>()),
         engine_of: |runs: &TailRuns| runs.points.first().map_or("", |report| &report.engine),
         text: |runs: &TailRuns| runs.points.iter().map(row).collect::<Vec<_>>().join("\n        "),
     };
-    let pairs = args.bench.pairs.map_or(CLAIM_PAIRS, |pairs| pairs as usize);
-    let pairs = PairArgs { pairs, dir: args.dir.clone(), json: args.json.clone() };
-    let rate = match args.bench.rate {
+    let rate = match bench.rate {
         Some(rate) => rate,
         None => {
-            let tail = TailArgs { only_find: true, ..args.bench.tail.clone() };
+            let tail = TailArgs { only_find: true, ..bench.tail.clone() };
             let found =
-                comparison.one_run(&pairs, &REFERENCE.name(), &BenchArgs { tail, ..args.bench.clone() })?;
+                comparison.one_run(&pairs, &REFERENCE.name(), &BenchArgs { tail, ..bench.clone() })?;
             let found = found.points.first().ok_or("the run has no report")?;
             println!("{} sustains {:.0} operations a second", found.engine, found.sustained_per_s);
             found.sustained_per_s
         }
     };
-    comparison.run(&pairs, &BenchArgs { rate: Some(rate), ..args.bench.clone() })
+    comparison.run(&pairs, &BenchArgs { rate: Some(rate), ..bench.clone() })
 }
 
 fn row(r: &TailReport) -> String {
