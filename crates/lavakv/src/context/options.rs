@@ -63,8 +63,8 @@ pub struct Options {
     /// What a buffered write logs may wait so many milliseconds for the flush of its memtable, and then never costs a write of the log on the device; if it is older
     /// it is made durable (up to a second late). Until then a loss of power takes it, and what follows it. Up to 64 MiB of the log wait: a memtable and two log groups,
     /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. In a store of
-    /// several families every flush does so, too. Releases that know of no such option refuse a store that was open with it, until its log is
-    /// short again. Experimental: its record in fault campaigns is short. Default: 0, what is buffered is written when it is worth a write.
+    /// several families every flush does so, too. Releases that know of no such option refuse a store that was open with it, until it was
+    /// opened twice without and flushed. Experimental: its record in fault campaigns is short. Default: 0, what is buffered is written when it is worth a write.
     pub buffered_age_ms_max: u64,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
     /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
