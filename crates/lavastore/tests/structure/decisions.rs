@@ -50,6 +50,9 @@ fn compare(pages: &[(String, String)], index: &str) -> Vec<String> {
     for line in index.lines().filter(|line| line.starts_with("| [")) {
         let (number, rest) = line["| [".len()..].split_once(']').unwrap();
         let (page, status) = rest.trim_end_matches(" |").rsplit_once(" | ").unwrap_or((rest, ""));
+        if let Some((last, _)) = listed.last_key_value().filter(|(last, _)| number <= last.as_str()) {
+            wrong.push(format!("{number} is in the index after {last}: each once, in order"));
+        }
         listed.insert(number.to_owned(), (page.to_owned(), status.to_owned()));
     }
     for (number, page) in &stated {
@@ -104,6 +107,14 @@ fn what_is_wrong_with_an_index_is_found() {
     found(&good, &index.replace("| C |", "| D |"), "the index says");
     found(&good, &index.replace("| [0001](0001-a.md) | A | accepted |\n", ""), "0001 is not in the index");
     found(&good, &format!("{index}| [0004](0004-d.md) | D | accepted |\n"), "0004 has no page");
+    found(
+        &good,
+        &format!("{index}| [0001](0001-a.md) | A | accepted |\n"),
+        "0001 is in the index after 0003",
+    );
+    let again =
+        index.replace("| A | accepted |\n", "| A | accepted |\n| [0001](0001-a.md) | A | accepted |\n");
+    found(&good, &again, "0001 is in the index after 0001");
     found(&good, &index.replace("0002.", "0007."), "0002 is a page, or");
     found(&[good[0].clone()], index, "0003 has no page");
     let silent = [good[0].clone(), page("0003-c.md", "# C\n\nText.")];
