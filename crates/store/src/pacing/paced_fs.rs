@@ -330,14 +330,14 @@ impl ReadPace for Pace {
             return false;
         }
         if !self.is_off() {
-            self.cost.begins_beside(reads as u64);
+            self.cost.begins_beside(self.clock.now_ns(), reads as u64);
         }
         true
     }
 
     fn leaves(&self, reads: usize) {
         if !self.is_off() {
-            self.cost.ends(self.clock.now_ns(), reads as u64);
+            self.cost.ends_beside(reads as u64);
         }
     }
 
@@ -359,16 +359,14 @@ impl ReadPace for Pace {
     fn goes_on(&self, reads: usize, bytes: u64) -> bool {
         let Some(traffic) = traffic::now().filter(|_| !self.in_pieces()) else { return false };
         self.book(traffic, bytes);
-        self.cost.begins_beside(reads as u64);
+        self.cost.begins_beside(self.clock.now_ns(), reads as u64);
         true
     }
 
     fn went_on(&self, reads: usize, bytes: u64, waited_ns: u64) {
         let now_ns = self.clock.now_ns();
         self.depth.works(now_ns);
-        if reads > 0 {
-            self.cost.ends(now_ns, reads as u64);
-        }
+        self.cost.ends_beside(reads as u64);
         self.load.worked(bytes, waited_ns);
     }
 

@@ -15,7 +15,9 @@
 //! rather too short than too long. Then `request / byte` is how many bytes cost as much as a request: the **gap** worth reading over. What one read that is alone takes, divided by the cost of a byte, is how
 //! much has to be in flight so that the device moves bytes all the time: the **window**. Nothing is told before enough is known.
 //!
-//! Reads that their thread does not wait for ([`ReadCost::begins_beside`]) say nothing: nobody notices when they end. What is made beside them is no burst.
+//! Reads that their thread does not wait for ([`ReadCost::begins_beside`]) say nothing: nobody notices when they end. What is made beside them is no burst. That holds for
+//! [`BESIDE_NS_MAX`]: a job that is held back, or whose thread has turned to something else, may notice very much later that its reads have ended, and nothing would be
+//! learnt meanwhile.
 //!
 //! What a page cache has comes quickly and is counted as it is: reads cost what they cost where they are made. Its hits are not evenly spread over lengths, so that
 //! ratios may be far off. The gap is held between [`GAP_MIN`] and [`GAP_MAX`] whatever was measured; whoever takes the window has bounds of his own. A read that took very
@@ -52,6 +54,8 @@ const LENGTHS: [u64; 3] = [8 << 10, 32 << 10, 128 << 10];
 const KINDS: usize = LENGTHS.len() + 1;
 /// What is told is derived anew after so many bursts. Threads that loom interleaves make two.
 const DERIVED_EVERY: u64 = if cfg!(loom) { 1 } else { 16 };
+/// Reads that nobody waits for have ended after so long, whether or not somebody has noticed.
+const BESIDE_NS_MAX: u64 = 500_000_000;
 /// A burst that something else began in the middle of.
 const NONE: u64 = u64::MAX;
 /// No gap is given.
@@ -198,6 +202,9 @@ pub struct ReadCost {
     first: AtomicU64,
     since_ns: AtomicU64,
     bytes: AtomicU64,
+    /// Reads that are beside all this and have not ended, as far as anybody has noticed, and when they have at the latest.
+    beside: AtomicU64,
+    beside_until_ns: AtomicU64,
     /// What bursts came to. It guards what is told as well: derived and told under it, so that the last that is told is the last that was derived.
     learnt: Mutex<Learnt, rank::ReadCost>,
     /// What was known when it was derived, 0 for what was not.
@@ -216,6 +223,8 @@ impl ReadCost {
             first: AtomicU64::new(NONE),
             since_ns: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            beside: AtomicU64::new(0),
+            beside_until_ns: AtomicU64::new(0),
             learnt: Mutex::new(Learnt::default()),
             gap_bytes: AtomicU64::new(0),
             window_bytes: AtomicU64::new(0),
@@ -241,7 +250,9 @@ impl ReadCost {
         }
         let before = self.begun.fetch_add(reads, Relaxed);
         let ended = self.ended.load(Relaxed);
-        if before == ended {
+        if before == ended && self.is_beside(now_ns) {
+            self.first.store(NONE, Relaxed);
+        } else if before == ended {
             self.since_ns.store(now_ns, Relaxed);
             self.bytes.store(bytes, Relaxed);
             self.first.store(before, Relaxed);
@@ -254,12 +265,24 @@ impl ReadCost {
 
     /// So many reads begin, together with reads of another disk: when those of this one end nobody is told, or
     /// nobody waits for them: they are part of no burst, and there is none before they have ended.
-    pub fn begins_beside(&self, reads: u64) {
+    pub fn begins_beside(&self, now_ns: u64, reads: u64) {
         if self.is_off.load(Relaxed) {
             return;
         }
-        self.begun.fetch_add(reads, Relaxed);
+        self.beside_until_ns.fetch_max(now_ns.saturating_add(BESIDE_NS_MAX), Relaxed);
+        self.beside.fetch_add(reads, Relaxed);
         self.first.store(NONE, Relaxed);
+    }
+
+    /// So many of these have ended.
+    pub fn ends_beside(&self, reads: u64) {
+        if !self.is_off.load(Relaxed) {
+            self.beside.fetch_sub(reads, Relaxed);
+        }
+    }
+
+    fn is_beside(&self, now_ns: u64) -> bool {
+        self.beside.load(Relaxed) > 0 && now_ns < self.beside_until_ns.load(Relaxed)
     }
 
     /// So many have ended.
@@ -374,8 +397,8 @@ mod loom_tests {
             let other = {
                 let cost = cost.clone();
                 thread::spawn(move || {
-                    cost.begins_beside(2);
-                    cost.ends(20, 2);
+                    cost.begins_beside(10, 2);
+                    cost.ends_beside(2);
                 })
             };
             cost.begins(11, 1, 100);

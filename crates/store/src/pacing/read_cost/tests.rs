@@ -121,12 +121,12 @@ fn what_overlaps_is_no_burst() {
     cost.ends(232, 2);
     assert_eq!(bursts(&cost), (1, 5));
     // Some are of another disk as well.
-    cost.begins_beside(4);
-    cost.ends(260, 4);
+    cost.begins_beside(250, 4);
+    cost.ends_beside(4);
     cost.begins(270, 1, 100);
-    cost.begins_beside(2);
+    cost.begins_beside(275, 2);
     cost.ends(280, 1);
-    cost.ends(281, 2);
+    cost.ends_beside(2);
     assert_eq!(bursts(&cost), (1, 5));
     // The next one is one again; few are neither alone nor many.
     cost.begins(300, 1, 100);
@@ -140,23 +140,36 @@ fn what_overlaps_is_no_burst() {
 fn what_nobody_waits_for_says_nothing_nor_what_is_made_beside_it() {
     let cost = learnt(FLASH, &[4096, 100_000], &[1000, 60_000]);
     let before = cost.report();
-    cost.begins_beside(1000);
-    for round in 0..1000 {
+    let burst = |now_ns: u64| {
         // As long as a disk takes that others keep busy.
-        let now_ns = 1 << 40 | round << 24;
         cost.begins(now_ns, 1, 4096);
         cost.ends(now_ns + 10_000_000, 1);
         cost.begins(now_ns + 10_000_000, 8, 8000);
         cost.ends(now_ns + 16_000_000, 8);
-        cost.ends(now_ns + 16_000_000, 1);
+    };
+    let mut now_ns = 1 << 50;
+    for round in 0..1000 {
+        cost.begins_beside(now_ns, 2);
+        burst(now_ns);
+        // Two more are on their way before the ones are noticed to have ended.
+        cost.ends_beside(if round == 0 { 1 } else { 2 });
+        now_ns += 20_000_000;
     }
     assert_eq!(cost.report(), before);
-    for round in 0..1000 {
-        let now_ns = 1 << 50 | round << 24;
-        cost.begins(now_ns, 1, 4096);
-        cost.ends(now_ns + 10_000_000, 1);
+    // The last one has ended, and nobody notices: its job waits for its turn.
+    for _ in 0..1000 {
+        burst(now_ns);
+        now_ns += 20_000_000;
     }
-    assert_ne!(cost.report(), before, "when all have ended it goes on");
+    let slow = cost.report();
+    assert_ne!(slow, before, "after a while it goes on");
+    cost.ends_beside(1);
+    for _ in 0..1000 {
+        cost.begins(now_ns, 1, 4096);
+        cost.ends(now_ns + 80_000, 1);
+        now_ns += 100_000;
+    }
+    assert_ne!(cost.report(), slow, "when all have ended it goes on");
 }
 
 #[test]
