@@ -9,7 +9,7 @@
 //! so disk by disk.
 
 use crate::kernel::KernelReadFile;
-use crate::{FileRead, ReadFile, ReadPace, ReadRequest};
+use crate::{Beside, FileRead, ReadFile, ReadPace, ReadRequest};
 use base::Result;
 use std::any::Any;
 use std::sync::Arc;
@@ -63,19 +63,23 @@ fn read_by_pace(reads: &mut [FileRead<'_>]) -> Result<()> {
             None => groups.push(Paced { pace, reads: vec![read] }),
         }
     }
-    let paced = || groups.iter().filter_map(|group| Some((group.pace?, group.reads.len())));
-    let joined = paced().take_while(|(pace, count)| pace.joins(*count)).count();
-    if joined < paced().count() {
-        paced().take(joined).for_each(|(pace, count)| pace.leaves(count));
+    let paced = || groups.iter().filter_map(|group| Some((group.pace?, &group.reads)));
+    let joins = |(pace, reads): &(&dyn ReadPace, &Vec<FileRead<'_>>)| {
+        let bytes = reads.iter().map(|read| read.buf.len() as u64).sum();
+        pace.begins_beside(Beside::OtherDisk, reads.len(), bytes)
+    };
+    let leaves = |(pace, count): (&dyn ReadPace, usize)| pace.ends_beside(Beside::OtherDisk, count);
+    let joined: Vec<_> = paced().take_while(joins).map(|(pace, reads)| (pace, reads.len())).collect();
+    if joined.len() < paced().count() {
+        joined.into_iter().for_each(leaves);
         return groups.iter_mut().try_for_each(|group| match group.pace {
             Some(pace) => pace.read_files(&mut group.reads, &|some| read_now(some)),
             None => read_now(&mut group.reads),
         });
     }
-    let left: Vec<_> = paced().collect();
     let mut all: Vec<_> = groups.into_iter().flat_map(|group| group.reads).collect();
     let read = read_now(&mut all);
-    left.into_iter().for_each(|(pace, count)| pace.leaves(count));
+    joined.into_iter().for_each(leaves);
     read
 }
 

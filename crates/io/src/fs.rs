@@ -339,6 +339,15 @@ pub struct PacedFile<'a> {
     pub pace: &'a dyn ReadPace,
 }
 
+/// What reads go on beside that are not given to [`ReadPace::read_files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Reads of the foreground that somebody else paces, of another disk: all are waited for together.
+    OtherDisk,
+    /// What their thread does meanwhile, for background work.
+    OtherWork,
+}
+
 /// Who decides how many reads go to the device at once.
 pub trait ReadPace: Send + Sync + fmt::Debug {
     /// Has all of them done by `read`, in as many calls and parts as it sees fit.
@@ -351,32 +360,21 @@ pub trait ReadPace: Send + Sync + fmt::Debug {
         read: &dyn Fn(&mut [FileRead<'_>]) -> Result<()>,
     ) -> Result<()>;
 
-    /// So many reads begin that are made together with reads of other files, which somebody else paces: of disks beside each other. `false`: reads
-    /// of this thread wait for their turn, so these are to be given to [`ReadPace::read_files`] by themselves.
-    fn joins(&self, _reads: usize) -> bool {
-        false
-    }
+    /// So many reads, of so many bytes together, begin beside something else, and are not waited for by themselves. `false`: they wait for their turn now, so they are
+    /// to be given to [`ReadPace::read_files`], and nothing was booked.
+    fn begins_beside(&self, what: Beside, reads: usize, bytes: u64) -> bool;
 
-    /// They have ended.
-    fn leaves(&self, _reads: usize) {}
+    /// So many of these have ended, as far as anybody has noticed.
+    fn ends_beside(&self, what: Beside, reads: usize);
+
+    /// Background work has waited so long for so many bytes of reads that went on beside it. What was there when it looked is not told.
+    fn waited_for(&self, bytes: u64, waited_ns: u64);
 
     /// A read of the foreground, of so many bytes, begins that nobody waits for meanwhile; `None`: it is not timed.
     fn read_begins(&self, len: usize) -> Option<ReadBegun>;
 
     /// It has ended.
     fn read_ends(&self, read: ReadBegun);
-
-    /// Background work would have so many reads, of so many bytes together, go on while it does something else. If that is not allowed now it waits for
-    /// them by [`ReadPace::read_files`], and nothing was booked.
-    fn goes_on(&self, reads: usize, bytes: u64) -> bool {
-        let _ = (reads, bytes);
-        true
-    }
-
-    /// So many of these have ended, and they were waited for so long.
-    fn went_on(&self, reads: usize, bytes: u64, waited_ns: u64) {
-        let _ = (reads, bytes, waited_ns);
-    }
 
     /// What is known of what reads cost.
     fn costs(&self) -> ReadCosts {

@@ -17,7 +17,7 @@ mod hand_over;
 
 use crate::batch::{are_of_one_pace, read_by_file};
 use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
-use crate::{Env, FileRead, Priority, ReadFile, Rng, ThreadHandle};
+use crate::{Beside, Env, FileRead, Priority, ReadFile, ReadPace, Rng, ThreadHandle};
 use base::Result;
 use hand_over::HandOver;
 use std::any::Any;
@@ -43,13 +43,13 @@ pub(crate) struct Asked {
     /// The file as it was given, if it is one whose reads are timed: a ring reads what is below it.
     pub paced: Option<Arc<dyn ReadFile>>,
     /// Of background work: counts it as long as it is in flight.
-    beside: Option<Beside>,
+    counted: Option<Counted>,
 }
 
 impl Asked {
     fn new((file, offset, len): Wanted<'_>, token: u64) -> Asked {
         let buf = std::iter::repeat_n(0, len).collect();
-        Asked { file: file.clone(), offset, buf, token, paced: None, beside: None }
+        Asked { file: file.clone(), offset, buf, token, paced: None, counted: None }
     }
 
     /// Does it, while the caller waits.
@@ -62,16 +62,15 @@ impl Asked {
 
 /// A read of background work that goes on beside what its thread does. It ends when this is dropped, also where nothing came of it.
 #[derive(Debug)]
-struct Beside {
+struct Counted {
     /// The file whose pace counts it.
     of: Arc<dyn ReadFile>,
-    len: u64,
 }
 
-impl Drop for Beside {
+impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(paced) = self.of.paced() {
-            paced.pace.went_on(1, self.len, 0);
+            paced.pace.ends_beside(Beside::OtherWork, 1);
         }
     }
 }
@@ -283,7 +282,8 @@ impl ReadQueue {
         let of = reads.first().map(|(file, ..)| *file).filter(|file| file.paced().is_some()).cloned();
         let bytes = reads.iter().map(|(.., len)| *len as u64).sum();
         let goes_on = || {
-            of.as_ref().and_then(|of| of.paced()).is_none_or(|paced| paced.pace.goes_on(reads.len(), bytes))
+            let begins = |pace: &dyn ReadPace| pace.begins_beside(Beside::OtherWork, reads.len(), bytes);
+            of.as_ref().and_then(|of| of.paced()).is_none_or(|paced| begins(paced.pace))
         };
         if !is_one || !goes_on() {
             let done = read_together(all, crate::read_files);
@@ -292,7 +292,7 @@ impl ReadQueue {
         }
         let mut others = Vec::new();
         for mut asked in all {
-            asked.beside = of.as_ref().map(|of| Beside { of: of.clone(), len: asked.buf.len() as u64 });
+            asked.counted = of.as_ref().map(|of| Counted { of: of.clone() });
             // It is counted by that, so what paces reads of this one is passed over.
             let inner = asked.file.paced().map(|paced| paced.inner.clone());
             asked.file = inner.unwrap_or(asked.file);
@@ -353,18 +353,27 @@ impl ReadQueue {
     /// What is done. With `wait`: if that is nothing, waits until something is; nothing if nothing is in flight, or if a
     /// [`ReadWaker`] woke it.
     pub fn complete(&mut self, wait: bool) -> Vec<Completed> {
-        let begun_ns = self.paced.as_ref().filter(|_| wait).map(|_| self.env.clock.now_ns());
-        let done = self.look(wait);
-        let paced = self.paced.as_ref().and_then(|file| file.paced());
-        if let Some((paced, begun_ns)) = paced.zip(begun_ns) {
-            paced.pace.went_on(0, 0, self.env.clock.now_ns().saturating_sub(begun_ns));
+        let mut done = Vec::new();
+        let Some(file) = self.paced.clone().filter(|_| wait) else {
+            self.look(wait, &mut done);
+            return done;
+        };
+        // What is there already was not waited for, and says nothing of the disk.
+        if self.look(false, &mut done) || !done.is_empty() {
+            return done;
         }
+        let begun_ns = self.env.clock.now_ns();
+        self.look(true, &mut done);
+        let waited_ns = self.env.clock.now_ns().saturating_sub(begun_ns);
+        let bytes = done.iter().filter_map(|done| done.read.as_ref().ok()).map(|buf| buf.len() as u64).sum();
+        file.paced().into_iter().for_each(|paced| paced.pace.waited_for(bytes, waited_ns));
         done
     }
 
-    fn look(&mut self, wait: bool) -> Vec<Completed> {
+    /// Adds what is done to `done`, and with `wait` waits until something is. True if it was woken.
+    fn look(&mut self, wait: bool, done: &mut Vec<Completed>) -> bool {
         let wait = wait && self.in_flight > 0;
-        let mut done = Vec::new();
+        let (before, mut woken) = (done.len(), false);
         if let Some((reads, rng)) = &mut self.simulated {
             if !reads.is_empty() {
                 let nth = rng.below(reads.len() as u64) as usize;
@@ -375,21 +384,21 @@ impl ReadQueue {
             match &mut self.ring {
                 Ring::Some(ring) => {
                     // What threads bring, and whoever wakes, signals the ring's event after it.
-                    let woken = self.shared.reads.take(false, &mut done);
-                    ring.complete(wait && !woken && done.is_empty(), &mut done);
+                    woken = self.shared.reads.take(false, done);
+                    ring.complete(wait && !woken && done.is_empty(), done);
                     if done.is_empty() {
-                        self.shared.reads.take(false, &mut done);
+                        woken |= self.shared.reads.take(false, done);
                     }
                     if ring.is_broken() {
                         self.ring = Ring::None;
                         self.fill_ring();
                     }
                 }
-                _ => _ = self.shared.reads.take(wait, &mut done),
+                _ => woken = self.shared.reads.take(wait, done),
             }
         }
-        self.in_flight -= done.len();
-        done
+        self.in_flight -= done.len() - before;
+        woken
     }
 
     fn fill_ring(&mut self) {

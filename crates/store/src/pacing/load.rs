@@ -1,14 +1,15 @@
 //! What was done on a disk, and how long it was waited for: sums since the store was opened. Who asks twice knows what was done between.
 //!
 //! What is counted is what others wait for: a piece of background work until it is handed over, a read of the foreground until it is there, a
-//! write of the log by how much it is later than one that has the disk for itself.
+//! write of the log by how much it is later than one that has the disk for itself. What background work reads ahead and finds there when it wants it was waited for by nobody,
+//! so neither its bytes are counted nor any time: they would make a byte look cheaper than it is for who waits.
 
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 
 /// What was done on a disk since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskLoad {
-    /// Bytes that background work wrote and read, and how long it waited for them, nanoseconds.
+    /// Bytes that background work waited for, of what it wrote and read, and how long, nanoseconds.
     pub bytes: u64,
     /// See there.
     pub bytes_ns: u64,

@@ -10,9 +10,9 @@ use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
-    Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem, FsSpace,
-    InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadCosts, ReadFile, ReadPace, ReadRequest,
-    ScratchFile, SyncKind,
+    Access, AlignedBuf, AppendFile, Beside, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem,
+    FsSpace, InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadCosts, ReadFile, ReadPace,
+    ReadRequest, ScratchFile, SyncKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -325,9 +325,13 @@ impl ReadPace for Pace {
         self.pass_all(traffic, &mut pieces.0, read)
     }
 
-    fn joins(&self, reads: usize) -> bool {
-        if traffic::now().is_some() {
-            return false;
+    /// Of background work only where nothing is in pieces: a piece keeps its place at the device until it is noticed that it has ended, and its thread may turn to
+    /// something else before, which then waits for that place. What background work reads of both disks waits for each by itself, since each has its own price.
+    fn begins_beside(&self, what: Beside, reads: usize, bytes: u64) -> bool {
+        match (what, traffic::now()) {
+            (Beside::OtherDisk, None) => {}
+            (Beside::OtherWork, Some(traffic)) if !self.in_pieces() => self.book(traffic, bytes),
+            _ => return false,
         }
         if !self.is_off() {
             self.cost.begins_beside(self.clock.now_ns(), reads as u64);
@@ -335,10 +339,19 @@ impl ReadPace for Pace {
         true
     }
 
-    fn leaves(&self, reads: usize) {
-        if !self.is_off() {
-            self.cost.ends_beside(reads as u64);
+    fn ends_beside(&self, what: Beside, reads: usize) {
+        if self.is_off() {
+            return;
         }
+        self.cost.ends_beside(reads as u64);
+        if what == Beside::OtherWork {
+            self.depth.works(self.clock.now_ns());
+        }
+    }
+
+    fn waited_for(&self, bytes: u64, waited_ns: u64) {
+        self.depth.works(self.clock.now_ns());
+        self.load.worked(bytes, waited_ns);
     }
 
     fn read_begins(&self, len: usize) -> Option<ReadBegun> {
@@ -352,22 +365,6 @@ impl ReadPace for Pace {
         self.cost.ends(now_ns, 1);
         self.load.read(now_ns.saturating_sub(read.at_ns));
         self.depth.read_ends(read, now_ns);
-    }
-
-    /// Only where nothing is in pieces: a piece keeps its place at the device until it is noticed that it has ended, and its thread may turn to something else
-    /// before, which then waits for that place.
-    fn goes_on(&self, reads: usize, bytes: u64) -> bool {
-        let Some(traffic) = traffic::now().filter(|_| !self.in_pieces()) else { return false };
-        self.book(traffic, bytes);
-        self.cost.begins_beside(self.clock.now_ns(), reads as u64);
-        true
-    }
-
-    fn went_on(&self, reads: usize, bytes: u64, waited_ns: u64) {
-        let now_ns = self.clock.now_ns();
-        self.depth.works(now_ns);
-        self.cost.ends_beside(reads as u64);
-        self.load.worked(bytes, waited_ns);
     }
 
     fn costs(&self) -> ReadCosts {

@@ -184,6 +184,38 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
     std::fs::remove_dir(&dir).unwrap();
 }
 
+/// What was there when it was wanted was waited for by nobody: it says nothing of what a byte costs. (In simulation a read is done when it is looked for.)
+#[test]
+fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
+    let dir = std::env::temp_dir().join(format!("lavastore-ahead-{}", std::process::id()));
+    let env = Env::kernel();
+    let pace = Arc::new(Pace::new(&env.clock));
+    env.fs.create_dir_all(&dir).unwrap();
+    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone() };
+    write(&fs, &dir.join(names::ksst(1)), &bytes(200_000, 1));
+    let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
+    let read = |wait: bool| {
+        let _during = during(Some(Traffic::Collection));
+        let mut reads = io::ReadQueue::of_background(&env);
+        let wanted: Vec<_> = (0..20).map(|n| (&file, n * 1000, 150_000)).collect();
+        assert!(reads.submit_all(&wanted, 0));
+        while reads.in_flight() > 0 {
+            reads.complete(wait).into_iter().for_each(|done| assert!(done.read.is_ok()));
+            std::thread::yield_now();
+        }
+        pace.load()
+    };
+    let ahead = read(false);
+    assert_eq!((ahead.bytes, ahead.bytes_ns), (0, 0), "nobody waited");
+    assert_eq!(pace.report().bytes[Traffic::Collection as usize], 20 * 150_000, "it was read all the same");
+    let waited = read(true);
+    assert!(waited.bytes <= 20 * 150_000 && (waited.bytes_ns > 0 || waited.bytes == 0), "{waited:?}");
+    assert!(pace.depth.is_unused());
+    drop(file);
+    #[allow(clippy::disallowed_methods, reason = "tests clean up")]
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 /// A batch of a collection that is of both disks is waited for, and each disk has its own reads: nothing is begun where the first file's disk would let it.
 #[test]
 fn a_batch_beside_the_work_is_of_one_disk() {
