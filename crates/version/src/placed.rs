@@ -21,7 +21,7 @@ pub fn spread(number: u64) -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
     /// Of each quarter: in the directory, on the speed disk.
-    quarters: [[u64; 2]; QUARTERS],
+    quarters: [[u128; 2]; QUARTERS],
 }
 
 impl Placed {
@@ -32,7 +32,7 @@ impl Placed {
         Placed { quarters }
     }
 
-    pub(crate) fn changed(self, other: &Placed, by: fn(u64, u64) -> u64) -> Placed {
+    pub(crate) fn changed(self, other: &Placed, by: fn(u128, u128) -> u128) -> Placed {
         let disk = |q: usize, d: usize| by(self.quarters[q][d], other.quarters[q][d]);
         Placed { quarters: std::array::from_fn(|q| std::array::from_fn(|d| disk(q, d))) }
     }
@@ -58,9 +58,9 @@ impl Placed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misplaced {
     /// In the directory, and belong on the speed disk.
-    pub to_go_up: u64,
+    pub to_go_up: u128,
     /// The other way round.
-    pub to_go_down: u64,
+    pub to_go_down: u128,
 }
 
 #[cfg(test)]
@@ -83,8 +83,8 @@ mod tests {
         for places in (0..=PLACES).step_by(50) {
             let belongs = |file: &&Arc<FileMeta>| spread(file.number) < places;
             let on_speed = |file: &&Arc<FileMeta>| file.volume == Volume::SPEED;
-            let up = files.iter().filter(|f| belongs(f) && !on_speed(f)).count() as u64;
-            let down = files.iter().filter(|f| !belongs(f) && on_speed(f)).count() as u64;
+            let up = files.iter().filter(|f| belongs(f) && !on_speed(f)).count() as u128;
+            let down = files.iter().filter(|f| !belongs(f) && on_speed(f)).count() as u128;
             let Misplaced { to_go_up, to_go_down } = level.sums().placed.misplaced(places);
             match places % 250 {
                 0 => assert_eq!((to_go_up, to_go_down), (up, down), "{places}"),

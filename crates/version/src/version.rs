@@ -16,7 +16,7 @@ use base::key;
 use base::limits::LEVELS_MAX;
 use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
-use std::ops::{Deref, Range};
+use std::ops::{Add, Deref, Range, Sub};
 use std::sync::Arc;
 use store::IdMap;
 
@@ -63,12 +63,7 @@ impl LevelSums {
         }
     }
 
-    fn changed(
-        self,
-        other: &LevelSums,
-        by: fn(u128, u128) -> u128,
-        counted: fn(u64, u64) -> u64,
-    ) -> LevelSums {
+    fn changed(self, other: &LevelSums, by: fn(u128, u128) -> u128) -> LevelSums {
         LevelSums {
             bytes: by(self.bytes, other.bytes),
             compensated_bytes: by(self.compensated_bytes, other.compensated_bytes),
@@ -76,16 +71,16 @@ impl LevelSums {
             hidden_bytes: by(self.hidden_bytes, other.hidden_bytes),
             references: by(self.references, other.references),
             stored_bytes: by(self.stored_bytes, other.stored_bytes),
-            placed: self.placed.changed(&other.placed, counted),
+            placed: self.placed.changed(&other.placed, by),
         }
     }
 
     fn with(self, files: &[Arc<FileMeta>]) -> LevelSums {
-        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a + b, |a, b| a + b))
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), u128::add))
     }
 
     fn without(self, files: &[Arc<FileMeta>]) -> LevelSums {
-        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), |a, b| a - b, |a, b| a - b))
+        files.iter().fold(self, |sums, file| sums.changed(&LevelSums::of(file), u128::sub))
     }
 }
 
