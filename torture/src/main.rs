@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --profile ci -p torture -- list
 //! cargo run --profile ci -p torture -- crash --profile soak --seed 7 --jobs 2
-//! cargo run --profile ci -p torture -- all --profile ci
+//! cargo run --profile ci -p torture -- all --profile ci --sample 7
 //! ```
 //!
 //! Each row prints how many checks passed and failed, and for each failure the command that repeats it. The exit status
@@ -80,9 +80,12 @@ struct Cli {
     /// How much to run.
     #[arg(long, value_enum, default_value = "ci")]
     profile: Profile,
-    /// The first seed. Default: 1, or in the profile `soak` one that nobody has tried.
+    /// The first seed. Default: 1, or that of the sample, or in the profile `soak` one that nobody has tried.
     #[arg(long)]
     seed: Option<u64>,
+    /// In the profile `ci`: which sample is tried by rows that try a few of very many cases. The same number tries the same.
+    #[arg(long, default_value_t = 0)]
+    sample: u64,
     /// How much to run, in the unit of the row.
     #[arg(long)]
     count: Option<u64>,

@@ -75,7 +75,7 @@ pub(crate) fn run_cases(
 pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     let env = Env::kernel();
     let first_seed = cli.seed.unwrap_or_else(|| match cli.profile {
-        Profile::Ci => 1,
+        Profile::Ci => row.first_seed(cli.sample),
         Profile::Soak => env.entropy.next_u64() >> 24,
     });
     let start_ns = env.clock.now_ns();
