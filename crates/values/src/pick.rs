@@ -87,6 +87,13 @@ impl Default for GcOptions {
     }
 }
 
+impl GcOptions {
+    /// True if a job may have so many live bytes of records, and inputs of so many bytes in all.
+    fn fits(&self, live_bytes: u64, input_bytes: u64) -> bool {
+        live_bytes <= self.file_bytes && input_bytes <= self.input_bytes_max
+    }
+}
+
 /// A garbage collection to do.
 #[derive(Clone, Debug)]
 pub struct Gc {
@@ -169,8 +176,7 @@ pub fn pick(
             if gc.inputs.len() >= options.inputs_max.max(1) {
                 break;
             }
-            let fits = live <= options.file_bytes && total <= options.input_bytes_max;
-            if is_hot(file) != is_hot(first) || !fits {
+            if is_hot(file) != is_hot(first) || !options.fits(live, total) {
                 continue;
             }
         }
@@ -180,22 +186,24 @@ pub fn pick(
     Some(gc)
 }
 
-/// The collection of these files, which are copied for another reason than their garbage: the first, and those that fill one output with it. `None`:
-/// there are none.
+/// The collection of these files, which are copied for another reason than their garbage: the first, and those that fill one output with it, within the bounds of a
+/// job. `None`: there are none.
 pub fn of_files<'a>(
     version: &Version,
     ledger: &Ledger,
     options: &GcOptions,
     files: impl Iterator<Item = &'a Arc<VsstMeta>>,
 ) -> Option<Gc> {
-    let mut gc = Gc::new(version);
+    let (mut gc, mut bytes) = (Gc::new(version), 0u64);
     for file in files.take(options.inputs_max.max(1)) {
         let garbage = ledger.garbage_of(file.number);
         let live = gc.expected_write.saturating_add(garbage.referenced_bytes);
-        if !gc.inputs.is_empty() && live > options.file_bytes {
+        let total = bytes.saturating_add(file.len);
+        if !gc.inputs.is_empty() && !options.fits(live, total) {
             break;
         }
         gc.take(file, &garbage);
+        bytes = total;
     }
     (!gc.inputs.is_empty()).then_some(gc)
 }

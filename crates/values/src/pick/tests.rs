@@ -160,6 +160,25 @@ fn bounds_hold() {
     assert_eq!(of(0, 0), [20]);
 }
 
+/// Files that are copied for the disk they are on: in the order in which they are given, within the same bounds.
+#[test]
+fn bounds_hold_for_files_that_are_given() {
+    let shop = shop(&[(20, 100), (21, 100), (22, 100), (23, 100)]);
+    let version = shop.version();
+    let of = |inputs_max, input_bytes_max, file_bytes, which: &[u64]| {
+        let options = GcOptions { inputs_max, input_bytes_max, ..options(file_bytes) };
+        let files = which.iter().filter_map(|number| version.vssts.get(number));
+        numbers(of_files(&version, &Ledger::of(&version), &options, files))
+    };
+    let all = [23, 20, 22, 21];
+    assert_eq!(of(16, 1 << 40, 10_000, &all), all);
+    assert_eq!(of(2, 1 << 40, 10_000, &all), [23, 20]);
+    assert_eq!(of(16, 1 << 40, 350, &all), [23, 20, 22], "one output");
+    assert_eq!(of(16, 2500, 10_000, &all), [23, 20], "they stay until the job is over");
+    assert_eq!(of(0, 0, 0, &all), [23], "the first whatever its size");
+    assert!(of(16, 1 << 40, 10_000, &[]).is_empty());
+}
+
 #[test]
 fn without_garbage_there_is_nothing_to_do() {
     let shop = shop(&[(20, 1000), (21, 1000)]);
