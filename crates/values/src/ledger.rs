@@ -22,12 +22,13 @@
 //! A ledger is made of a version in one pass ([`Ledger::of`]), or of the ledger of another version of the family and of what is
 //! different between the two ([`Ledger::after`]): an edit changes a few files of a hundred thousand. Both have the same outcome,
 //! which tests hold against each other, and debug builds now and then. What is asked again and again is kept in order: the
-//! files by their garbage, the files by their length, names and files that nothing references. So neither who picks nor who
-//! prunes goes through all files.
+//! files by their garbage, the files by their length, names and files that nothing references, files on the speed disk that may leave it. So neither who picks, nor who
+//! prunes or makes room on a disk, goes through all files.
 
 use std::cmp::Reverse;
+use std::ops::{Add, Sub};
 use std::sync::Arc;
-use version::{BlobId, IdMap, ReferenceTotals, Version, VsstMeta};
+use version::{BlobId, IdMap, ReferenceTotals, Version, VsstClass, VsstMeta};
 
 mod changes;
 mod hidden;
@@ -98,6 +99,8 @@ pub struct Ledger {
     by_garbage: IdMap<(Reverse<u64>, u64), ()>,
     /// Files that collections copy, the longest first by their records.
     by_length: IdMap<(Reverse<u64>, u64), ()>,
+    /// Files that have lasted on the speed disk.
+    lasting: IdMap<u64, ()>,
     unused: Unused,
     sums: Sums,
 }
@@ -111,6 +114,9 @@ struct Sums {
     /// Of files that collections copy.
     copied_bytes: u128,
     copied_entries: u128,
+    /// Bytes that files on the speed disk occupy, and those of them that have lasted.
+    speed_bytes: u128,
+    lasting_bytes: u128,
 }
 
 /// What no table references.
@@ -119,6 +125,16 @@ struct Unused {
     aliases: IdMap<BlobId, ()>,
     /// Files of which no name is referenced.
     files: IdMap<u64, ()>,
+}
+
+/// True if the records of a file may be in another one. Those of an ingested file have other sequences in the file than in the tables.
+pub(crate) fn is_copyable(file: &VsstMeta) -> bool {
+    file.global_seq.is_none() && !file.segment
+}
+
+/// True if a file of the speed disk may leave it: what is in it is not overwritten often, and can be in another file.
+fn has_lasted(meta: &VsstMeta) -> bool {
+    meta.is_on_speed_disk() && meta.class != VsstClass::Hot && is_copyable(meta)
 }
 
 fn narrow(sum: u128) -> u64 {
@@ -136,6 +152,9 @@ impl Ledger {
             ledger.sums.add_file(meta);
             if !meta.segment {
                 ledger.by_length.insert((Reverse(meta.record_bytes), number), ());
+            }
+            if has_lasted(meta) {
+                ledger.lasting.insert(number, ());
             }
         }
         for (name, totals) in version.references.iter() {
@@ -237,6 +256,21 @@ impl Ledger {
         !self.unused.aliases.is_empty() || !self.unused.files.is_empty()
     }
 
+    /// Files on the speed disk that may leave it, all but hot ones, the oldest first.
+    pub fn lasting(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lasting.keys()
+    }
+
+    /// Bytes that these occupy.
+    pub fn lasting_bytes(&self) -> u64 {
+        narrow(self.sums.lasting_bytes)
+    }
+
+    /// Bytes that all files on the speed disk occupy.
+    pub fn speed_bytes(&self) -> u64 {
+        narrow(self.sums.speed_bytes)
+    }
+
     /// Bytes of all records of all files.
     pub fn record_bytes(&self) -> u64 {
         narrow(self.sums.record_bytes)
@@ -270,18 +304,35 @@ impl Ledger {
 
 impl Sums {
     fn add_file(&mut self, meta: &VsstMeta) {
-        self.record_bytes += u128::from(meta.record_bytes);
-        if !meta.segment {
-            self.copied_bytes += u128::from(meta.record_bytes);
-            self.copied_entries += u128::from(meta.entries);
-        }
+        *self = self.changed(&Sums::of(meta), u128::add);
     }
 
     fn remove_file(&mut self, meta: &VsstMeta) {
-        self.record_bytes -= u128::from(meta.record_bytes);
-        if !meta.segment {
-            self.copied_bytes -= u128::from(meta.record_bytes);
-            self.copied_entries -= u128::from(meta.entries);
+        *self = self.changed(&Sums::of(meta), u128::sub);
+    }
+
+    /// What a file brings, without references to it.
+    fn of(meta: &VsstMeta) -> Sums {
+        let part = |counts: bool, n: u64| if counts { u128::from(n) } else { 0 };
+        Sums {
+            record_bytes: meta.record_bytes.into(),
+            copied_bytes: part(!meta.segment, meta.record_bytes),
+            copied_entries: part(!meta.segment, meta.entries),
+            speed_bytes: part(meta.is_on_speed_disk(), meta.occupied_bytes()),
+            lasting_bytes: part(has_lasted(meta), meta.occupied_bytes()),
+            ..Sums::default()
+        }
+    }
+
+    fn changed(&self, other: &Sums, by: fn(u128, u128) -> u128) -> Sums {
+        Sums {
+            record_bytes: by(self.record_bytes, other.record_bytes),
+            referenced_bytes: by(self.referenced_bytes, other.referenced_bytes),
+            references: by(self.references, other.references),
+            copied_bytes: by(self.copied_bytes, other.copied_bytes),
+            copied_entries: by(self.copied_entries, other.copied_entries),
+            speed_bytes: by(self.speed_bytes, other.speed_bytes),
+            lasting_bytes: by(self.lasting_bytes, other.lasting_bytes),
         }
     }
 }

@@ -34,6 +34,6 @@ pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
 pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
-pub use pick::{Gc, GcOptions, Lookups, is_copyable, of_files, pick};
+pub use pick::{Gc, GcOptions, Lookups, of_files, pick};
 pub use pins::{PinGuard, Pins, names_to_pin, outline, prune};
 pub use series::VsstSeries;

@@ -17,7 +17,7 @@
 //! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
 //! do not fit, and of the last `LOOKED_AT_MAX` at most: those that follow have less garbage.
 
-use crate::ledger::{FileGarbage, Ledger};
+use crate::ledger::{FileGarbage, Ledger, is_copyable};
 use std::sync::Arc;
 use version::{FamilyId, Version, VsstClass, VsstMeta};
 
@@ -206,11 +206,6 @@ pub fn of_files<'a>(
         bytes = total;
     }
     (!gc.inputs.is_empty()).then_some(gc)
-}
-
-/// True if the records of a file may be in another one. Those of an ingested file have other sequences in the file than in the tables.
-pub fn is_copyable(file: &VsstMeta) -> bool {
-    file.global_seq.is_none() && !file.segment
 }
 
 /// True if collecting the file frees enough, and is allowed.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use store::field::{damaged, flags, newer, numbers, put_numbers};
 use store::names::FileKind;
 use store::numbers::NUMBER_MAX;
-use store::volumes::Volume;
+use store::volumes::{Volume, pages};
 
 pub use base::Dependency;
 
@@ -268,9 +268,19 @@ pub struct VsstMeta {
 }
 
 impl VsstMeta {
+    /// What its file occupies.
+    pub fn occupied_bytes(&self) -> u64 {
+        pages(self.len)
+    }
+
+    /// True if the speed disk has it.
+    pub fn is_on_speed_disk(&self) -> bool {
+        self.volume == Volume::SPEED
+    }
+
     /// Which file it is: its name says on which disk. Segments are in the directory: one that is said to be elsewhere is refused.
     pub fn kind(&self) -> FileKind {
-        FileKind::of_values(self.number, self.volume == Volume::SPEED && !self.segment)
+        FileKind::of_values(self.number, self.is_on_speed_disk() && !self.segment)
     }
 
     /// Checks what must hold of every vSST, whoever describes it.

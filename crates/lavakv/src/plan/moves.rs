@@ -18,7 +18,7 @@ use std::sync::Arc;
 use store::volumes::Volume;
 use values::GcOptions;
 use version::placed::Misplaced;
-use version::{FamilyId, FileMeta, Version, VsstClass, VsstMeta};
+use version::{FamilyId, FileMeta, Version};
 
 /// So many tables are noted at one look.
 pub(crate) const NOTED_MAX: usize = 32;
@@ -57,15 +57,6 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
             && facts.would_grant(file.len);
         is_free.then(|| (family.family.clone(), file.clone(), *wanted))
     })
-}
-
-/// Files of values of a version that have lasted on the speed disk, the oldest first. It goes through those of both disks, so it is asked only where some
-/// have to go.
-pub(crate) fn lasting(version: &Version) -> impl Iterator<Item = &Arc<VsstMeta>> {
-    let may_go = |meta: &&Arc<VsstMeta>| {
-        meta.volume == Volume::SPEED && meta.class != VsstClass::Hot && values::is_copyable(meta)
-    };
-    version.vssts.values().filter(may_go)
 }
 
 /// Values that may be copied to the directory now: a collection of their files, whatever garbage these have.

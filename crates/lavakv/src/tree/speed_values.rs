@@ -12,13 +12,14 @@
 //! the disk they are on (`plan::moves`).
 //!
 //! What is there the meter of the volume knows ([`store::volumes::Meter`]), with what files of jobs under way have reserved and what
-//! readers still hold: nothing is listed, however many files there are. The manifest says of each file where it is, and nothing moves it.
+//! readers still hold: nothing is listed, however many files there are. Which files of a version have lasted there its ledger keeps ([`values::Ledger::lasting`]). The manifest says of each file
+//! where it is, and nothing moves it.
 //!
 //! A disk may refuse what it has told room for: a quota, or somebody else who writes there. Then the job fails that met it, and for a
 //! while nothing is made there ([`super::speed_tables`]).
 
+use super::family::ReadState;
 use super::{Tree, disk};
-use crate::context::Context;
 use crate::context::options::Options;
 use store::volumes::Volume;
 use version::VsstClass;
@@ -51,13 +52,33 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
 }
 
 /// Bytes of values that have to go down, those that last: they leave little of the bound to those that are just written. All above five eighths of it,
-/// of which these may have six.
-pub(crate) fn excess_bytes(context: &Context) -> u64 {
+/// of which these may have six; but an eighth that is newest stays, however much hot ones take, or what is just written would go down at once.
+pub(crate) fn excess_bytes(bytes_max: u64, sums: &SpeedBytes) -> u64 {
     if base::canary::is("lasting-values-stay-on-the-speed-disk") {
         return 0;
     }
-    let there = context.volumes.directory().meter.speed_value_bytes();
-    there.saturating_sub(context.options.speed_values_bytes_max / 8 * 5)
+    let (over, eighth) = (sums.bytes.saturating_sub(bytes_max / 8 * 5), bytes_max / 8);
+    over.min(sums.lasting_bytes.saturating_sub(eighth))
+}
+
+/// What versions have on the speed disk. What only readers hold, or a job has begun, is in none: it goes by itself, or comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SpeedBytes {
+    /// Of all files of values.
+    pub bytes: u64,
+    /// Of those that may go down.
+    pub lasting_bytes: u64,
+}
+
+impl SpeedBytes {
+    pub fn of<'a>(read_states: impl Iterator<Item = &'a ReadState>) -> SpeedBytes {
+        let mut sums = SpeedBytes::default();
+        for ledger in read_states.map(|read_state| &read_state.ledger) {
+            sums.bytes = sums.bytes.saturating_add(ledger.speed_bytes());
+            sums.lasting_bytes = sums.lasting_bytes.saturating_add(ledger.lasting_bytes());
+        }
+        sums
+    }
 }
 
 /// Where a file of values of this rank is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
@@ -88,4 +109,18 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> boo
     }
     let table_bytes = if options.speed_levels > 0 { table_bytes } else { 0 };
     disk::free_bytes(&disks) >= disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_goes_down_from_five_eighths_on_and_an_eighth_of_it_stays() {
+        let excess = |bytes, lasting_bytes| excess_bytes(800, &SpeedBytes { bytes, lasting_bytes });
+        assert_eq!((excess(500, 500), excess(600, 600), excess(600, 0)), (0, 100, 0));
+        // Hot ones have taken the half, and more.
+        assert_eq!((excess(700, 300), excess(700, 150), excess(700, 100)), (200, 50, 0));
+        assert_eq!((excess(u64::MAX, 0), excess_bytes(0, &SpeedBytes::default())), (0, 0));
+    }
 }

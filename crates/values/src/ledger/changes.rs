@@ -6,7 +6,7 @@
 //! to other files as well, theirs. So whatever changes, the files that its names lead to are *touched*, before and after, and
 //! the garbage of each of them is summed up from its names. Where most files are touched a pass over all of them is cheaper.
 
-use super::{FileGarbage, Ledger};
+use super::{FileGarbage, Ledger, has_lasted};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use version::{BlobId, Version, VsstMeta};
@@ -55,6 +55,10 @@ impl Ledger {
             }
             if let Some(new) = new.filter(|meta| !meta.segment) {
                 ledger.by_length.insert(length(new), ());
+            }
+            match new.is_some_and(|meta| has_lasted(meta)) {
+                true => _ = ledger.lasting.insert(number, ()),
+                false => _ = ledger.lasting.remove(&number),
             }
         }
         names.extend(now.aliases.changes(&before.aliases).into_iter().map(|(name, ..)| name));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::pick::tests::{Shop, dependency};
+use version::Volume;
 
 #[test]
 fn garbage_is_what_no_table_references() {
@@ -42,6 +43,36 @@ fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
     assert_eq!(ledger.exposed_bytes(), 4000 - 850, "the sum is exact");
     for n in [10, 11] {
         assert_eq!(version.referenced_in(n).stored_bytes, ledger.garbage_of(n).referenced_bytes);
+    }
+}
+
+/// Files on the speed disk that may leave it are kept in order, from version to version.
+#[test]
+fn what_has_lasted_on_the_speed_disk_is_known() {
+    let mut shop = Shop::new();
+    for number in 10..16 {
+        let volume = if number > 10 { Volume::SPEED } else { Volume::DIRECTORY };
+        shop.vsst(number, 100 * number).edit(number, |v| v.volume = volume);
+    }
+    shop.edit(12, |v| v.class = VsstClass::Hot).edit(13, |v| v.class = VsstClass::Cold);
+    shop.edit(14, |v| v.global_seq = Some(7)).edit(15, |v| v.segment = true);
+    let mut version = shop.version();
+    let mut ledger = Ledger::of(&version);
+    assert_eq!(ledger.lasting().collect::<Vec<_>>(), [11, 13]);
+    assert_eq!((ledger.lasting_bytes(), ledger.speed_bytes()), (2 * 4096, 5 * 4096), "in whole pages");
+    // One comes, and two are not any more what they were.
+    let lasting_then: [&[u64]; 3] = [&[11, 13, 16], &[11, 16], &[16]];
+    for (step, lasting) in lasting_then.into_iter().enumerate() {
+        match step {
+            0 => shop.vsst(16, 500).edit(16, |v| v.volume = Volume::SPEED),
+            1 => shop.edit(13, |v| v.volume = Volume::DIRECTORY),
+            _ => shop.edit(11, |v| v.class = VsstClass::Hot),
+        };
+        let next = shop.version();
+        ledger = ledger.after(&version, &next);
+        assert_eq!(ledger.lasting().collect::<Vec<_>>(), lasting);
+        assert_eq!(ledger, Ledger::of(&next));
+        version = next;
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is seen of two disks where placement moves, once in a while, under no lock; and which tables have to follow, from what levels know of themselves. And which
-//! files of values have lasted where those are made on the speed disk that are just written.
+//! files of values have to go where those are made on the speed disk that are just written. (Which have lasted there a version's ledger keeps in order.)
 
 use super::Jobs;
 use crate::context::event::Event;
 use crate::plan::moves::{self, NOTED_MAX};
 use crate::plan::placement::{Seen, Wanted, Ways};
+use crate::tree::disk;
 use crate::tree::speed_tables::LEVEL;
-use crate::tree::{disk, speed_values};
+use crate::tree::speed_values::{self, SpeedBytes};
 use base::sync::lock;
 use version::FamilyId;
 
@@ -26,20 +27,22 @@ pub(super) fn see(jobs: &Jobs) {
     }
 }
 
-/// Files of values that have lasted on the speed disk, as many as have to go.
+/// Files of values that have lasted on the speed disk, as many as have to go. One that is not to be collected takes no other's place: it stays until it is repaired.
 fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
-    let (mut noted, mut left) = (Vec::new(), speed_values::excess_bytes(&jobs.context));
-    if left == 0 {
-        return noted;
-    }
-    for family in jobs.tree.all_families() {
-        let version = family.read_state().version.clone();
-        for file in moves::lasting(&version) {
+    let families: Vec<_> =
+        jobs.tree.all_families().into_iter().map(|family| (family.id, family.read_state())).collect();
+    let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
+    let mut left = speed_values::excess_bytes(jobs.context.options.speed_values_bytes_max, &sums);
+    let (mut noted, quarantine) = (Vec::new(), &jobs.files.tables.quarantine);
+    for (id, read_state) in &families {
+        let may_go = |number: &u64| !quarantine.is_uncollected(*number);
+        for number in read_state.ledger.lasting().filter(may_go) {
             if left == 0 || noted.len() >= NOTED_MAX {
-                break;
+                return noted;
             }
-            left = left.saturating_sub(file.len);
-            noted.push((family.id, file.number));
+            let meta = read_state.version.vssts.get(&number);
+            left = left.saturating_sub(meta.map_or(0, |meta| meta.occupied_bytes()));
+            noted.push((*id, number));
         }
     }
     noted
