@@ -244,6 +244,19 @@ fn counters(jobs: &Jobs) -> [u64; 5] {
     [&s.gc_runs, &s.gc_abandoned, &s.gc_bytes_read, &s.gc_bytes_written, &s.gc_bytes_freed].map(|c| c.get())
 }
 
+/// True if a job that is no collection for garbage, such as one for which values change their disk, works on a file that the request would have collected: what
+/// becomes of it is known when that job has ended.
+fn has_claimed(facts: &dyn Facts, request: GcRequest) -> bool {
+    let exposed = exposed(facts);
+    facts.families().iter().any(|family| {
+        let busy = facts.in_progress().of(family.family.id);
+        let threshold = request.threshold(exposed, &family.options);
+        let ledger = &family.read_state.ledger;
+        threshold
+            .is_some_and(|ratio| ledger.from_most_garbage(ratio).any(|(number, _)| busy.has_vsst(number)))
+    })
+}
+
 /// True if nothing is left to collect, and no collection runs.
 fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
     let set = lock(&jobs.in_progress);
@@ -257,6 +270,9 @@ fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
         return Ok(false);
     }
     let seen = Seen::new(jobs, &set);
+    if has_claimed(&seen, request) {
+        return Ok(false);
+    }
     if next(&seen, request, exposed(&seen), &HashMap::default()).is_none() {
         return Ok(true);
     }

@@ -41,14 +41,19 @@ impl Running {
         self.compactions + self.helpers - usize::from(self.relocation)
     }
 
+    /// True if a job runs that replaces files by others, and leaves their garbage behind.
+    pub fn rewrites(&self) -> bool {
+        self.compactions > 0 || self.collections > 0 || self.values_go_down
+    }
+
     /// True if a job runs that may make room.
     pub fn makes_room(&self) -> bool {
-        self.flush || self.cleanup || self.compactions > 0 || self.collections > 0
+        self.flush || self.cleanup || self.rewrites()
     }
 
     /// True if a job runs, but for the scrub.
     pub fn is_any(&self) -> bool {
-        self.log || self.moves || self.values_go_down || self.makes_room()
+        self.log || self.moves || self.makes_room()
     }
 }
 

@@ -185,7 +185,7 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     if family.is_dropped() {
         return true;
     }
-    let nobody = set.running.compactions == 0 && set.running.collections == 0;
+    let nobody = !set.running.rewrites();
     if let Some(compaction) = set.manual.take_if(|compaction| nobody && !fits(jobs, family, compaction)) {
         // Nobody is about to make room for it: the caller is told, and it is given up.
         set.give_back(&compaction);

@@ -5,7 +5,7 @@ use crate::*;
 use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore_lavakv::speed::{give_back, joined};
-use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, RepairOptions};
+use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, ReadOptions, RepairOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -279,6 +279,99 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
     assert_eq!(db.stats().speed_values_moved_down, before);
     db.close().unwrap();
     reads_back(&Db::open_in(env, DIR, fresh()).unwrap(), &model);
+}
+
+/// Two disks with fresh values on one, within this bound.
+fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let fresh = Options { speed: None, speed_values_fresh: true, ..with_bound(bound) };
+    Db::open_in(env, DIR, fresh).unwrap()
+}
+
+/// What only a reader holds goes when he does: nothing else goes down for it, however long that is.
+#[test]
+fn what_readers_hold_brings_nothing_down() {
+    let (sim, fast, mut model) = (SimEnv::new(51), SimEnv::new(52), Model::new());
+    let bound = 320 << 10;
+    let db = fresh_on(&sim, &fast, bound);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    let mut reader = db.iter(ReadOptions::default()).unwrap();
+    reader.seek_to_first().unwrap();
+    fill_long(&db, &mut model, 0..KEYS, 1, VALUE_LEN);
+    compact(&db);
+    settle(&db);
+    let held = bytes_of(&fast);
+    assert!(held > bound / 8 * 5, "{held}: the files that were overwritten are there still");
+    let before = db.stats().speed_values_moved_down;
+    for _ in 0..5 {
+        sim.advance_ns(2_000_000_000);
+        settle(&db);
+    }
+    assert_eq!(db.stats().speed_values_moved_down, before);
+    drop(reader);
+    settle(&db);
+    assert!(bytes_of(&fast) < held);
+    reads_back(&db, &model);
+}
+
+/// Files that damage keeps from being collected stay where they are, and what is behind them goes down all the same.
+#[test]
+fn damage_keeps_nothing_else_from_going_down() {
+    let (sim, fast, mut model) = (SimEnv::new(53), SimEnv::new(54), Model::new());
+    let bound = 320 << 10;
+    let db = fresh_on(&sim, &fast, bound);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    let (mut damaged, mut oldest) = (0, values(&fast.env(), SPEED));
+    oldest.sort();
+    for (name, bytes) in oldest {
+        let path = Path::new(SPEED).join(&name);
+        let len = fast.env().fs.metadata(&path).unwrap().len;
+        (0..len).step_by(50).for_each(|at| fast.flip_bit(&path, at, 1).unwrap());
+        damaged += bytes;
+        // More than ever has to go at once.
+        if damaged > bound / 4 {
+            break;
+        }
+    }
+    for round in 1..7 {
+        fill_long(&db, &mut model, round * KEYS..(round + 1) * KEYS, 0, VALUE_LEN);
+        db.flush().unwrap();
+        for _ in 0..10 {
+            sim.advance_ns(2_000_000_000);
+            settle(&db);
+        }
+        let (there, stats) = (bytes_of(&fast), db.stats());
+        assert!(there <= bound / 8 * 5, "round {round}: {there}, {} down", stats.speed_values_moved_down);
+    }
+    assert!(db.stats().speed_values_moved_down > 10 && !db.damaged_files().is_empty());
+    let is_there = |(key, value): &(&Vec<u8>, &Vec<u8>)| {
+        db.get(key).is_ok_and(|found| found.as_deref() == Some(&value[..]))
+    };
+    assert!(model.iter().filter(is_there).count() as u64 > KEYS * 6);
+}
+
+/// Whoever asks for a collection waits for the file with garbage that a job is just taking down.
+#[test]
+fn a_request_waits_for_what_goes_down() {
+    let (sim, fast, mut model) = (SimEnv::new(55), SimEnv::new(56), Model::new());
+    let db = fresh_on(&sim, &fast, 240 << 10);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    // A little of the oldest file is garbage: too little for the store itself.
+    fill_long(&db, &mut model, [3, 13, 23].into_iter(), 1, VALUE_LEN);
+    compact(&db);
+    assert_eq!((db.stats().gc_runs, db.stats().speed_values_moved_down), (0, 0));
+    sim.advance_ns(2_000_000_000);
+    let read = || db.stats().gc_bytes_read;
+    let begun = (0..500).any(|_| db.run_background_step() && db.jobs_under_way() == 1 && read() > 0);
+    assert!(begun && db.stats().speed_values_moved_down == 0);
+    let all = lavastore_lavakv::GcRequest { until_percent: Some(0) };
+    let report = db.collect_garbage(all).unwrap();
+    assert!(report.garbage_bytes_before > 0 && report.garbage_bytes == 0, "{report:?}");
+    assert!(db.stats().speed_values_moved_down > 0);
+    reads_back(&db, &model);
 }
 
 #[test]
