@@ -59,11 +59,15 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
     })
 }
 
-/// Values that may be copied to the directory now: a collection of their files, whatever garbage these have.
+/// Values that may be copied to the directory now: a collection of their files, whatever garbage these have. While garbage presses it takes its turn between collections,
+/// and is not one more beside them.
 pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
     let in_progress = facts.in_progress();
-    let noted = &in_progress.learned.lasting;
-    if in_progress.running.values_go_down || noted.is_empty() || facts.gc_is_paused() {
+    let (noted, running) = (&in_progress.learned.lasting, &in_progress.running);
+    if running.values_go_down || noted.is_empty() || facts.gc_is_paused() {
+        return None;
+    }
+    if running.collections > 0 && collection::is_pressing(facts) {
         return None;
     }
     facts.families().iter().find_map(|of| {

@@ -58,7 +58,9 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     {
         return Some(Plan::Move(family, table, wanted));
     }
+    // Nobody waits for room for values: it can wait until the log is written less.
     if JobClass::Move < below
+        && !notes.leaves_room_for_log
         && let Some(collection) = moves::pick_values(facts)
     {
         return Some(Plan::Collect(collection));

@@ -10,7 +10,7 @@ use base::{Uid, ValueKind, key};
 use memtable::MemTable;
 use std::sync::Arc;
 use store::run::Job;
-use version::{Dependency, Edit, FileMeta, Record, State, VsstMeta};
+use version::{Dependency, Edit, FileMeta, Record, State, Volume, VsstMeta};
 
 /// A store as facts tell of it.
 struct MadeUp {
@@ -115,11 +115,16 @@ fn table(number: u64, referenced_bytes: u64) -> FileMeta {
 
 /// A family with so many tables in level 0, one in the last level, and a vSST of a megabyte of which so much is referenced.
 fn family(id: u32, l0: u64, referenced_bytes: Option<u64>) -> FamilyFacts {
+    family_on(id, l0, referenced_bytes, Volume::DIRECTORY)
+}
+
+/// The same with the vSST on this disk.
+fn family_on(id: u32, l0: u64, referenced_bytes: Option<u64>, volume: Volume) -> FamilyFacts {
     let mut records = vec![Record::CreateFamily { id, name: "made up".into(), options: Vec::new() }];
     if referenced_bytes.is_some() {
         let end = |user_key: &[u8]| key::encode(user_key, 1, ValueKind::Value);
         let (smallest, largest, record_bytes) = (end(b"a"), end(b"z"), 1 << 20);
-        let meta = VsstMeta { number: 100, record_bytes, smallest, largest, ..VsstMeta::default() };
+        let meta = VsstMeta { number: 100, volume, record_bytes, smallest, largest, ..VsstMeta::default() };
         records.push(Record::AddVsst { family: id, meta });
     }
     let mut add = |level, meta| records.push(Record::AddFile { family: id, level, meta });
@@ -167,11 +172,12 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
         Some(Plan::Compact(Compact::Step(family, ..))) => format!("relocation {}", family.id),
         Some(Plan::Help(job)) => format!("help {job}"),
         Some(Plan::Collect(c)) => {
-            format!(
-                "collect {}{}",
-                c.family.id,
-                if c.purpose == Purpose::UrgentGarbage { " at once" } else { "" }
-            )
+            let purpose = match c.purpose {
+                Purpose::Garbage => "",
+                Purpose::UrgentGarbage => " at once",
+                Purpose::SpeedDisk => " for the disk",
+            };
+            format!("collect {}{purpose}", c.family.id)
         }
         Some(Plan::Move(_, table, _)) => format!("move {}", table.number),
         Some(Plan::Scrub) => "scrub".into(),
@@ -360,4 +366,33 @@ fn beside_a_log_that_is_written_much_one_job_less_runs() {
     facts.families.pop();
     (facts.now_ns, facts.log_taken_ns) = (3_000_000_000, 1_200_000_000);
     assert_eq!(told(&facts), "collect 1", "15 % of the time");
+}
+
+/// Values go down from the speed disk when nothing else is to be done, and in nobody's way.
+#[test]
+fn values_go_down_in_nobodys_way() {
+    let mut facts = at_rest(vec![family_on(1, 0, Some(1 << 20), Volume::SPEED)]);
+    facts.options.scrub_bytes_per_s = 0;
+    assert_eq!(told(&facts), "nothing", "none has to go");
+    facts.in_progress.learned.lasting = vec![(1, 100)];
+    assert_eq!(told(&facts), "collect 1 for the disk");
+    assert_eq!(told_below(&facts, JobClass::Move), "nothing");
+    facts.in_progress.running.collections = 1;
+    assert_eq!(told(&facts), "collect 1 for the disk", "beside a collection");
+    // The end of the room is near: collections have all threads, and the device.
+    facts.fill_percent = 80;
+    assert_eq!(told(&facts), "nothing");
+    facts.in_progress.running.collections = 0;
+    assert_eq!(told(&facts), "collect 1 for the disk", "between them");
+    facts.fill_percent = 0;
+    // The log is written all the time, and jobs have what they may have beside it.
+    (facts.now_ns, facts.log_taken_ns) = (1_000_000_000, 900_000_000);
+    facts.in_progress.running.compactions = 2;
+    assert_eq!(told(&facts), "collect 1 for the disk");
+    facts.in_progress.running.compactions = 3;
+    assert_eq!(told(&facts), "nothing");
+    facts.log_taken_ns = 0;
+    assert_eq!(told(&facts), "collect 1 for the disk");
+    facts.in_progress.running.values_go_down = true;
+    assert_eq!(told(&facts), "nothing", "one at a time");
 }
