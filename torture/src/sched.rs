@@ -8,7 +8,7 @@
 //! alike, no older than what had returned when it began; what one writer's batch may rest on is there if the batch is;
 //! snapshots do not change; at the end nothing is lost, at rest every file is accounted for, and a reopen finds the
 //! same. In `sched-crash` the machine dies at any operation of the schedule (see `io::sim::threads` for why that is
-//! every point of it), and the store must open and hold what was promised by then. Some runs meet a failing sync, too.
+//! every point of it), and the store must open and hold what was promised by then; some are opened under a schedule again. Some runs meet a failing sync, too.
 
 mod story;
 mod work;
@@ -18,17 +18,20 @@ use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, check_verify, kind, loss};
 use crate::driver::scan;
 use crate::files::check_opened;
+use crate::history::Loss;
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan;
+use crate::tally::REOPENED;
 use crate::wide::Image;
 use io::Rng;
 use io::sim::threads::{Plan, Stuck};
 use lavastore::inspect::log_contents;
 use lavastore::testing::{CrashKind, Record, SimEnv};
-use lavastore::{Db, Durability, Options, SeqNo};
+use lavastore::{Db, Durability, Env, Options, SeqNo};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use story::Story;
 use work::Shape;
 
@@ -37,13 +40,14 @@ const STATES: u64 = 12;
 
 /// A run that ended, on its machine.
 struct Told {
+    seed: u64,
     sim: SimEnv,
     story: Story,
     described: String,
 }
 
 /// Runs a schedule. Fails where somebody saw what must not be, or where the run is stuck.
-fn tell(seed: u64, outcome: &mut Outcome) -> Check<Told> {
+fn tell(seed: u64, outcome: &mut Outcome) -> Check<Arc<Told>> {
     let mut rng = Rng::new(seed ^ 0x0073_6368_6564);
     let sim = machine::new(seed);
     let shape = Shape::drawn(&mut rng, machine::is_lavafs());
@@ -59,12 +63,13 @@ fn tell(seed: u64, outcome: &mut Outcome) -> Check<Told> {
     outcome.note("batches", story.batches().count() as u64);
     outcome.note("faults met", u64::from(story.faulted));
     story.counts.iter().for_each(|(what, count)| outcome.note(what, *count));
-    Ok(Told { sim, story, described })
+    Ok(Arc::new(Told { seed, sim, story, described }))
 }
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let checked = tell(seed, &mut outcome).and_then(|told| reopen(&told.sim, &told, u64::MAX, None, seed));
+    let told = tell(seed, &mut outcome);
+    let checked = told.and_then(|told| reopen(&told.sim.clone(), &told, u64::MAX, None, &mut outcome));
     outcome.take(checked);
     outcome
 }
@@ -96,7 +101,8 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
         };
         let after = record.crash_at(op, kind, rng.next_u64());
         outcome.images.push(Image { hash: after.state_hash(), is_wide: told.story.is_wide });
-        let checked = guarded(|| reopen(&after, &told, op, Some(loss(kind)), seed)).and_then(|check| check);
+        let checked =
+            guarded(|| reopen(&after, &told, op, Some(loss(kind)), &mut outcome)).and_then(|check| check);
         if checked.is_err() && std::env::var_os(TRACE).is_some() {
             println!("the run:\n{}\nafter the crash:\n{}", told.sim.trace(), after.trace());
         }
@@ -138,26 +144,60 @@ fn watch_log(record: &Record, outcome: &mut Outcome) -> Check {
     Ok(())
 }
 
-/// Opens what the schedule, or a crash in it, left, on a machine without threads, and compares.
-fn reopen(sim: &SimEnv, told: &Told, op: u64, loss: Option<crate::history::Loss>, seed: u64) -> Check {
-    let mut rng = Rng::new(seed ^ op);
+/// Opens what the schedule, or a crash in it, left, and compares: on a machine without threads, or, one time in four, under a schedule, so that replay, jobs that begin
+/// at once and who reads meanwhile come between each other.
+fn reopen(sim: &SimEnv, told: &Arc<Told>, op: u64, loss: Option<Loss>, outcome: &mut Outcome) -> Check {
     if told.story.created_op > op {
         return Ok(());
     }
-    let options = Options { durability: Durability::Durable, ..plan::roomy(plan::options(&mut rng)) };
-    let db = Db::open_in(&machine::env(sim)?, DIR, &options)
-        .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
-    check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
-    let found = scan(&db)?;
-    told.story.check_reopened(&db, &found, op, loss)?;
-    check_verify(&db)?;
-    for copy in told.story.checkpoints.iter().filter(|copy| copy.end_op <= op) {
-        let copied = Db::open_in(&machine::env(sim)?, &copy.dir, &Options::default())
-            .doing(|| format!("open of checkpoint {}", copy.dir))?;
-        let found = scan(&copied)?;
-        told.story.check_checkpoint(copy, &found).map_err(|why| format!("checkpoint {}: {why}", copy.dir))?;
+    let again = Again { sim: sim.clone(), told: told.clone(), op, loss };
+    // Drawn aside, so that seeds on record go on drawing what they drew.
+    if !Rng::new(told.seed ^ op ^ 0x7468_7265_6164).one_in(4) {
+        return again.check(&machine::env(sim)?, false);
     }
-    db.put(b"~", b"afterwards").doing(|| "write after recovery".into())?;
-    ensure!(db.get(b"~").doing(|| "get".into())?.is_some(), "a write after recovery is not there");
-    db.close().doing(|| "close after recovery".into())
+    let lavafs = machine::is_lavafs();
+    let ran = sim.run_threads(&Plan::new(told.seed ^ op), move |env| {
+        let env = if lavafs { machine::env_with_threads(&again.sim, env)? } else { env.clone() };
+        again.check(&env, true)
+    });
+    outcome.note(REOPENED, 1);
+    ran.map_err(|Stuck(why)| format!("reopened: {why}"))?.value
+}
+
+/// A store that was left is opened again.
+struct Again {
+    sim: SimEnv,
+    told: Arc<Told>,
+    op: u64,
+    loss: Option<Loss>,
+}
+
+impl Again {
+    fn check(&self, env: &Env, has_threads: bool) -> Check {
+        let (story, op) = (&self.told.story, self.op);
+        let mut rng = Rng::new(self.told.seed ^ op);
+        let drawn = plan::options(&mut rng);
+        // Time passes there only where nobody has anything to do.
+        let io_budget = if has_threads { 0 } else { drawn.io_budget };
+        let options =
+            Options { durability: Durability::Durable, ..plan::roomy(Options { io_budget, ..drawn }) };
+        let db = Db::open_in(env, DIR, &options)
+            .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+        if !has_threads {
+            // Jobs make and remove files while others are looked at.
+            check_opened(&db, env, DIR.as_ref())?;
+        }
+        let found = scan(&db)?;
+        story.check_reopened(&db, &found, op, self.loss)?;
+        check_verify(&db)?;
+        for copy in story.checkpoints.iter().filter(|copy| copy.end_op <= op) {
+            let copied = Db::open_in(env, &copy.dir, &Options::default())
+                .doing(|| format!("open of checkpoint {}", copy.dir))?;
+            let found = scan(&copied)?;
+            story.check_checkpoint(copy, &found).map_err(|why| format!("checkpoint {}: {why}", copy.dir))?;
+        }
+        db.put(b"~", b"afterwards").doing(|| "write after recovery".into())?;
+        ensure!(db.get(b"~").doing(|| "get".into())?.is_some(), "a write after recovery is not there");
+        db.close().doing(|| "close after recovery".into())
+    }
 }

@@ -46,6 +46,9 @@ const KINDS: [Kind; 25] = [
 pub(crate) const TOLD_DURABLE: &str = "writes told durable";
 pub(crate) const REFUSED: &str = "writes refused";
 
+/// Stores that `sched-crash` opened again with threads, under a schedule.
+pub(crate) const REOPENED: &str = "reopened under a schedule";
+
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
@@ -98,7 +101,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs").trim_end_matches("-on-two-disks") {
         "two-disks" => &[ON_SPEED, VALUES_ON_SPEED],
-        "sched-crash" => &[COLLECTIONS, wide::IMAGES],
+        "sched-crash" => &[COLLECTIONS, wide::IMAGES, REOPENED],
         "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "crash" | "recrash" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, wide::IMAGES],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
