@@ -10,6 +10,7 @@ use base::SeqNo;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
+use version::names::FileKind;
 
 /// A family at one moment.
 pub(crate) struct FamilyFacts {
@@ -80,6 +81,8 @@ pub(crate) trait Facts {
     fn has_snapshots(&self) -> bool;
     /// True if none of these snapshots is needed any more.
     fn are_let_go(&self, snapshots: &[SeqNo]) -> bool;
+    /// A table of this name is not the store's any more, and is still there for who reads it.
+    fn is_leaving(&self, table: FileKind) -> bool;
     /// The garbage in this vSST stays where it is.
     fn is_uncollected(&self, vsst: u64) -> bool;
 }

@@ -209,6 +209,53 @@ fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
     }
 }
 
+/// A table that has left the disk comes back there, while somebody still reads the file that it left: that one goes with its reader, and the table stays.
+#[test]
+fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
+    let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
+    let mut model = Model::new();
+    let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
+    let db = Db::open_in(env.clone(), DIR, options()).unwrap();
+    fill(&db, &mut model, 0..1500, 0);
+    settle(&db);
+    let read = |rounds: u64| {
+        for round in 0..rounds {
+            for i in (round % 5..1500).step_by(5) {
+                let found = db.get(&key(i)).unwrap();
+                assert_eq!(found.as_deref(), model.get(&key(i)).map(|v| &v[..]), "round {round}");
+            }
+            pass(&db, &sim, 1);
+        }
+        db.stats()
+    };
+    let up = read(30).speed_tables_moved_up;
+    assert!(up > 0, "{}", told(&db.stats()));
+    let mut iterator = db.iter(ReadOptions::default()).unwrap();
+    iterator.seek_to_first().unwrap();
+    // Somebody else takes the room, and gives it back.
+    fast.set_capacity(Some(small().wal_bytes_max));
+    pass(&db, &sim, 60);
+    let down = db.stats().speed_tables_moved_down;
+    assert!(down > 0 && db.stats().speed_levels_milli == 0, "{}", told(&db.stats()));
+    fast.set_capacity(None);
+    let again = read(60);
+    assert!(again.speed_levels_milli > 0, "{}", told(&again));
+    let mut seen = 0;
+    while iterator.valid() {
+        assert_eq!(model.get(iterator.key()).map(|v| &v[..]), Some(iterator.value().unwrap()));
+        iterator.next().unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, model.len());
+    drop(iterator);
+    settle(&db);
+    assert!(contents(&db) == model && db.damaged_files().is_empty());
+    let back = read(20);
+    assert!(back.speed_tables_moved_up > up && db.verify().unwrap().errors.is_empty(), "{}", told(&back));
+    db.close().unwrap();
+    assert!(contents(&Db::open_in(env, DIR, options()).unwrap()) == model);
+}
+
 /// A store that died while tables moved has some of them on both disks, of which one may be torn in the middle. A repair takes each once, and of the two the one that the
 /// manifest names; without a manifest the one that is whole.
 #[test]

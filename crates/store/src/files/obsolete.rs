@@ -49,6 +49,11 @@ impl<F: Retired> Obsolete<F> {
         self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(F::is_unread)
     }
 
+    /// True if it is true of a file on the list.
+    pub fn any(&self, of: impl FnMut(&F) -> bool) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(of)
+    }
+
     /// What `of` says of those that came last: at most so many of those of which it says something.
     pub fn latest<T>(&self, max: usize, of: impl FnMut(&F) -> Option<T>) -> Vec<T> {
         lock(&self.pending).iter().rev().filter_map(of).take(max).collect()

@@ -673,6 +673,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a table that goes to the other disk is removed from the first before the manifest says where it is",
     ),
     test(
+        "moved-table-comes-back-under-a-reader",
+        ("lavastore-lavakv", "--test api"),
+        "moving_tables::a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left",
+        "a table comes back to a disk where somebody still reads the file that it left, and goes with that when he is done",
+    ),
+    test(
         "moves-into-the-room-of-the-log",
         ("lavastore-lavakv", "--test api"),
         "moving_tables::a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room",

@@ -88,6 +88,9 @@ impl Facts for MadeUp {
     fn are_let_go(&self, _snapshots: &[SeqNo]) -> bool {
         true
     }
+    fn is_leaving(&self, _table: version::names::FileKind) -> bool {
+        false
+    }
     fn is_uncollected(&self, _vsst: u64) -> bool {
         false
     }

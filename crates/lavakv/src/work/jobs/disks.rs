@@ -10,6 +10,7 @@ use crate::tree::speed_tables::LEVEL;
 use crate::tree::speed_values::{self, SpeedBytes};
 use base::sync::lock;
 use version::FamilyId;
+use version::names::FileKind;
 
 /// Looks if it is time.
 pub(super) fn see(jobs: &Jobs) {
@@ -71,11 +72,18 @@ fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
     for family in jobs.tree.all_families() {
         let version = family.read_state().version.clone();
         let left = NOTED_MAX.saturating_sub(wanted.len());
-        wanted.extend(moves::misplaced(&version, family.id, pointer, ways).take(left));
+        // One that cannot go yet takes no other's place.
+        let may_go = |wanted: &Wanted| !is_leaving(jobs, moves::copy(wanted));
+        wanted.extend(moves::misplaced(&version, family.id, pointer, ways).filter(may_go).take(left));
     }
     // What goes down makes room for what goes up.
     wanted.sort_by_key(|wanted| (wanted.to, wanted.level));
     wanted
+}
+
+/// True if a file of this name is no table any more, and waits for its last reader. A table that has left a disk leaves one there.
+pub(super) fn is_leaving(jobs: &Jobs, table: FileKind) -> bool {
+    jobs.files.obsolete.any(|file| file.kind() == table)
 }
 
 /// What is seen of disks and levels.

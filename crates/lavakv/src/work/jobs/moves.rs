@@ -8,6 +8,9 @@
 //! table and the copy is rubbish, from then on it is the other way round, so a crash at any moment leaves one of each at most. Who reads an older
 //! version holds the old file until it is done, as with every obsolete file.
 //!
+//! A table may come back to a disk that it has left, and then its file has the name that the one from before had. So it comes back only when that
+//! is gone ([`plan::moves::pick`]).
+//!
 //! Nobody waits for a move, so it stands in nobody's way: the table is not claimed while it is copied. Compactions may take it meanwhile; then it is
 //! overtaken, and the copy goes. Only for the edit it is claimed: a compaction that had it as its input would leave the copy behind.
 //!
@@ -16,6 +19,7 @@
 use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::files::data_file::DataFile;
+use crate::plan;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::placement::Wanted;
 use crate::tree::disk;
@@ -29,7 +33,6 @@ use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 use store::volumes::Volume;
-use version::names::FileKind;
 use version::{FileMeta, Record, State};
 
 /// What is copied in a step.
@@ -67,8 +70,7 @@ pub(super) fn claim(
     set.running.moves = true;
     let claim = Claim::new(jobs, |set| set.running.moves = false);
     let grant = jobs.space.grant(table.len);
-    let kind = FileKind::of_table(table.number, wanted.to == Volume::SPEED);
-    let (jobs, path) = (jobs.clone(), jobs.context.path(&kind.to_string()));
+    let (jobs, path) = (jobs.clone(), jobs.context.path(&plan::moves::copy(&wanted).to_string()));
     Box::new(move || {
         Box::new(MoveJob {
             jobs,

@@ -1,6 +1,6 @@
 //! The store as decisions see it.
 
-use super::{Jobs, cleanup};
+use super::{Jobs, cleanup, disks};
 use crate::context::options::Options;
 use crate::plan::facts::{Facts, FamilyFacts, Frozen};
 use crate::plan::in_progress::InProgressSet;
@@ -8,6 +8,7 @@ use base::SeqNo;
 use memtable::MemTable;
 use std::cell::OnceCell;
 use std::sync::Arc;
+use version::names::FileKind;
 
 /// What is asked while one decision is made, under the lock of what is in progress.
 pub(crate) struct Seen<'a> {
@@ -117,6 +118,10 @@ impl Facts for Seen<'_> {
 
     fn are_let_go(&self, snapshots: &[SeqNo]) -> bool {
         self.jobs.tree.snapshots.let_go_of(snapshots)
+    }
+
+    fn is_leaving(&self, table: FileKind) -> bool {
+        disks::is_leaving(self.jobs, table)
     }
 
     fn is_uncollected(&self, vsst: u64) -> bool {
