@@ -60,11 +60,14 @@ pub struct WriteRequest {
     visible: Request<()>,
     done: Request<()>,
     is_durable: bool,
+    /// What is told who asks when it is durable, where nothing tells.
+    refusal: Request<()>,
 }
 
 impl WriteRequest {
     pub(crate) fn new((visible, done): (Completion<()>, Completion<()>), is_durable: bool) -> WriteRequest {
-        WriteRequest { visible: Request(visible), done: Request(done), is_durable }
+        let refusal = Request::known(Ok(()));
+        WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal }
     }
 
     /// Resolves when readers see it, which is before it is durable: until then a durable write is promised nothing. With an error nothing was
@@ -73,13 +76,14 @@ impl WriteRequest {
         &mut self.visible
     }
 
-    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for.
+    /// Resolves when it is durable; with `InvalidArgument` if that was not asked for, which says nothing of the write.
     pub fn durable(&mut self) -> &mut Request<()> {
-        if !self.is_durable {
-            let why = "the write was not submitted as a durable one: nothing tells when it is";
-            self.done = Request::known(Err(Error::invalid(why)));
+        if self.is_durable {
+            return &mut self.done;
         }
-        &mut self.done
+        let why = "the write was not submitted as a durable one: nothing tells when it is";
+        self.refusal = Request::known(Err(Error::invalid(why)));
+        &mut self.refusal
     }
 
     /// The two apart: what resolves when it is visible, and what resolves when it is what its durability promises.
