@@ -8,11 +8,16 @@
 
 use super::{FileGarbage, Ledger, has_lasted};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use version::{BlobId, Version, VsstMeta};
 
 /// If more than this part of the files is touched, the ledger is made anew.
 const ANEW_PART: usize = 4;
+
+/// Puts numbers in order, each once.
+fn sort_once(numbers: &mut Vec<u64>) {
+    numbers.sort_unstable();
+    numbers.dedup();
+}
 
 impl Ledger {
     /// The ledger of `now`; `self` must be that of `before`.
@@ -28,10 +33,17 @@ impl Ledger {
 
     /// `None`: too much is different.
     fn changed(&self, before: &Version, now: &Version) -> Option<Ledger> {
+        let (of_names, of_files) =
+            (now.references.changes(&before.references), now.vssts.changes(&before.vssts));
+        let most = now.vssts.len() / ANEW_PART + 64;
+        // Found out before anything is done for each of them.
+        if of_names.len().max(of_files.len()) > most {
+            return None;
+        }
         let mut ledger = self.clone();
-        let (mut names, mut files) = (BTreeSet::new(), BTreeSet::new());
-        for (name, old, new) in now.references.changes(&before.references) {
-            names.insert(name);
+        let (mut names, mut files) = (Vec::new(), Vec::new());
+        for (name, old, new) in of_names {
+            names.push(name);
             if let Some(old) = old {
                 ledger.sums.referenced_bytes -= u128::from(old.stored_bytes);
                 ledger.sums.references -= u128::from(old.count);
@@ -41,12 +53,12 @@ impl Ledger {
                 ledger.sums.references += u128::from(new.count);
             }
         }
-        for (number, old, new) in now.vssts.changes(&before.vssts) {
-            files.insert(number);
+        for (number, old, new) in of_files {
+            files.push(number);
             old.iter().for_each(|meta| ledger.sums.remove_file(meta));
             new.iter().for_each(|meta| ledger.sums.add_file(meta));
             for meta in [old, new].into_iter().flatten() {
-                names.insert(number);
+                names.push(number);
                 names.extend(meta.blob_ids.iter().copied());
             }
             let length = |meta: &VsstMeta| (Reverse(meta.record_bytes), number);
@@ -62,10 +74,12 @@ impl Ledger {
             }
         }
         names.extend(now.aliases.changes(&before.aliases).into_iter().map(|(name, ..)| name));
+        sort_once(&mut names);
         for &name in &names {
             files.extend(before.resolve_all(name).chain(now.resolve_all(name)).map(|meta| meta.number));
         }
-        if files.len().max(names.len()) > now.vssts.len() / ANEW_PART + 64 {
+        sort_once(&mut files);
+        if files.len().max(names.len()) > most {
             return None;
         }
         names.iter().for_each(|&name| ledger.look_at_name(now, name));
