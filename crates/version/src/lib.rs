@@ -31,5 +31,5 @@ pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Re
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
 pub use store::volumes::Volume;
 pub use store::{IdMap, names};
-pub use version::{AliasTarget, Level, LevelSums, ReferenceTotals, Version};
+pub use version::{AliasTarget, Level, LevelChanges, LevelSums, ReferenceTotals, Version};
 pub use witness::{FamilyWitness, ManifestWitness, TableWitness, look_through};

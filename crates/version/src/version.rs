@@ -14,7 +14,7 @@ use crate::placed::Placed;
 use base::SeqNo;
 use base::key;
 use base::limits::LEVELS_MAX;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::fmt::{self, Write as _};
 use std::ops::{Add, Deref, Range, Sub};
 use std::sync::Arc;
@@ -100,6 +100,30 @@ impl Level {
         &self.0.sums
     }
 
+    /// What is different from `before`, of a level below level 0: what both share is passed over by its address.
+    pub fn changes<'l>(&'l self, before: &'l Level) -> LevelChanges<'l> {
+        let mut changes = LevelChanges::default();
+        if Arc::ptr_eq(&self.0, &before.0) {
+            return changes;
+        }
+        let (mut old, mut new) = (before.iter().peekable(), self.iter().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return changes,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
+                    old.next();
+                    new.next();
+                    continue;
+                }
+                (Some(a), Some(b)) => key::compare(&a.smallest, &b.smallest),
+            };
+            changes.gone.extend(old.next_if(|_| order.is_le()));
+            changes.came.extend(new.next_if(|_| order.is_ge()));
+        }
+    }
+
     /// The level (not level 0) without the files `removed`, all of which it has, and with `added`, sorted by smallest
     /// key. Copies the list in runs and carries the sums along: a level may have ten thousand files, and looking at
     /// each costs a cache miss.
@@ -121,6 +145,15 @@ impl Level {
         files.extend_from_slice(&self[from..]);
         Level(Arc::new(LevelFiles { files, sums: self.0.sums.with(added).without(removed) }))
     }
+}
+
+/// What is different between two versions of a level, in the order of keys. One of which only the description changed is in both lists.
+#[derive(Debug, Default)]
+pub struct LevelChanges<'l> {
+    /// Tables that are not there any more.
+    pub gone: Vec<&'l Arc<FileMeta>>,
+    /// Tables that were not there.
+    pub came: Vec<&'l Arc<FileMeta>>,
 }
 
 impl From<Vec<Arc<FileMeta>>> for Level {

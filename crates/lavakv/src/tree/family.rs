@@ -7,6 +7,7 @@ use crate::context::options::{FamilyOptions, Options};
 use crate::context::pacer::Pacer;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
+use crate::tree::hiding::Hiding;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
 use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,8 @@ pub(crate) struct ReadState {
     pub chain: Chain,
     /// What is garbage in the vSSTs.
     pub ledger: Arc<Ledger>,
+    /// What its tables may hide of separated values; `None`: there are none.
+    hiding: Option<Hiding>,
     /// What else is asked of a version again and again.
     pub summary: VersionSummary,
     /// What it asks of the space.
@@ -51,12 +54,12 @@ impl ReadState {
         active: Arc<MemTable>,
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
-        ledger: Arc<Ledger>,
+        (ledger, hiding): (Arc<Ledger>, Option<Hiding>),
         chain: Chain,
         options: &Arc<FamilyOptions>,
         (policy, set_aside): (Option<&dyn CompactionPolicy>, &SetAside),
     ) -> ReadState {
-        let summary = VersionSummary::of(&version, &ledger, options);
+        let summary = VersionSummary::of(&version, &ledger, hiding.as_ref(), options);
         let space = FamilySpace::of((&version, &ledger, &summary), options, policy, set_aside);
         let may_prune = ledger.has_unused();
         ReadState {
@@ -65,6 +68,7 @@ impl ReadState {
             version,
             chain,
             ledger,
+            hiding,
             summary,
             space,
             options: options.clone(),
@@ -176,13 +180,14 @@ impl Family {
         let active = memtable(id, memtable_id, memtable_bytes);
         let policy = options.policy.as_deref();
         let ledger = Arc::new(Ledger::of(&version));
+        let hiding = (ledger.referenced_bytes() > 0).then(|| Hiding::of(&version));
         let set_aside = SetAside::default();
         let chain = Chain::of(&version, &ledger, policy, &set_aside, &options.fitting, memtable_bytes);
         let read_state = ReadState::new(
             active,
             Vec::new(),
             version,
-            ledger,
+            (ledger, hiding),
             chain,
             &options.fitting,
             (policy, &set_aside),
@@ -301,7 +306,15 @@ impl Family {
                 may_prune: v.may_prune,
                 is_damaged: is_damaged(v),
                 is_unserved: policy.is_none(),
-                ..ReadState::new(active, frozen, version, ledger, chain, &options, (policy, &set_aside))
+                ..ReadState::new(
+                    active,
+                    frozen,
+                    version,
+                    (ledger, v.hiding.clone()),
+                    chain,
+                    &options,
+                    (policy, &set_aside),
+                )
             }
         });
     }
@@ -340,6 +353,7 @@ impl Family {
             version: v.version.clone(),
             chain: v.chain,
             ledger: v.ledger.clone(),
+            hiding: v.hiding.clone(),
             summary: v.summary,
             space: v.space,
             options: v.options.clone(),
@@ -368,6 +382,10 @@ impl Family {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
         let now = self.read_state();
         let ledger = Arc::new(now.ledger.after(&now.version, &version));
+        let hiding = (ledger.referenced_bytes() > 0).then(|| match &now.hiding {
+            Some(hiding) => hiding.after(&now.version, &version),
+            None => Hiding::of(&version),
+        });
         let memtable_bytes = self.of_store.memtable_bytes;
         let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
         let active = now.active.clone();
@@ -377,7 +395,7 @@ impl Family {
                 active,
                 Vec::new(),
                 version,
-                ledger,
+                (ledger, hiding),
                 chain,
                 &options,
                 (policy, &set_aside),
@@ -418,7 +436,8 @@ impl Family {
             let version = Arc::new(Version::new(self.id));
             let set_aside = SetAside::default();
             let by = (None, &set_aside);
-            ReadState::new(active, Vec::new(), version, Arc::default(), Chain::default(), &options, by)
+            let of_values = (Arc::default(), None);
+            ReadState::new(active, Vec::new(), version, of_values, Chain::default(), &options, by)
         });
     }
 

@@ -1,10 +1,9 @@
 //! What is asked of a version again and again, worked out once when it is installed.
 
 use crate::context::options::FamilyOptions;
-use base::HashSet;
-use std::sync::Arc;
+use crate::tree::hiding::Hiding;
 use values::Ledger;
-use version::{FileMeta, Version};
+use version::Version;
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
 pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 22;
@@ -43,9 +42,14 @@ pub(crate) struct VersionSummary {
 }
 
 impl VersionSummary {
-    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> VersionSummary {
-        let is_separated = ledger.referenced_bytes() > 0;
-        let above_bytes = if is_separated { hidden_at_most(version) } else { 0 };
+    /// `hiding`: what tables above the last level may hide, if any values are separated.
+    pub fn of(
+        version: &Version,
+        ledger: &Ledger,
+        hiding: Option<&Hiding>,
+        options: &FamilyOptions,
+    ) -> VersionSummary {
+        let above_bytes = hiding.map_or(0, Hiding::bytes);
         let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
         // Keys are longer in a compensated size than in a table, which says nothing of values.
         let above_bytes = above_bytes.min(ledger.referenced_bytes());
@@ -79,62 +83,6 @@ impl VersionSummary {
         let usual = GARBAGE_SLOW_PERCENT + self.allowance_percent;
         if limited { usual.max(LIMITED_SLOW_PERCENT) } else { usual }
     }
-}
-
-/// What values lie above the last level and may hide others: no more of a table than lies below it where its keys are. A table that meets nothing, as where keys
-/// come in order, hides nothing, and no compaction would expose any garbage.
-fn hidden_at_most(version: &Version) -> u64 {
-    let deepest = version.deepest_level().unwrap_or(0);
-    let alone = if deepest > 0 { alone(version.files(0)) } else { HashSet::default() };
-    let of_level = |level: usize| {
-        let files = version.files(level).iter().enumerate();
-        files.fold(0, |sum: u64, (nth, file)| {
-            let older =
-                if level == 0 && !alone.contains(&file.number) { &version.files(0)[nth + 1..] } else { &[] };
-            sum.saturating_add(hidden_by(version, level, file, older))
-        })
-    };
-    (0..deepest).fold(0, |sum: u64, level| sum.saturating_add(of_level(level)))
-}
-
-/// What a table of a level may hide; if it is of level 0 also of `older` ones there.
-fn hidden_by(version: &Version, level: usize, file: &FileMeta, older: &[Arc<FileMeta>]) -> u64 {
-    let separated = |file: &FileMeta| file.compensated().saturating_sub(file.len);
-    let (own, mut met) = (separated(file), 0u64);
-    if base::canary::is("all-above-the-last-level-hides-garbage") {
-        return own;
-    }
-    let (low, high) = (file.smallest_user_key(), file.largest_user_key());
-    let meets = |older: &&Arc<FileMeta>| !older.ends_before(low) && !older.starts_after(high);
-    let deeper = (level + 1..version.levels.len())
-        .flat_map(|below| &version.files(below)[version.overlap_range(below, Some(low), Some(high))]);
-    // The first that it meets is enough, most often.
-    for below in deeper.chain(older.iter().filter(meets)) {
-        met = met.saturating_add(separated(below));
-        if met >= own {
-            return own;
-        }
-    }
-    met
-}
-
-/// The tables of level 0 that meet no other one there: keys in order may make a thousand of them, too many to hold each against all others.
-fn alone(files: &[Arc<FileMeta>]) -> HashSet<u64> {
-    let mut by_key: Vec<&Arc<FileMeta>> = files.iter().collect();
-    by_key.sort_by_key(|file| file.smallest_user_key());
-    let mut farthest: Option<&Arc<FileMeta>> = None;
-    let mut alone = HashSet::default();
-    for (nth, file) in by_key.iter().enumerate() {
-        let is_after = farthest.is_none_or(|before| before.ends_before(file.smallest_user_key()));
-        let next = by_key.get(nth + 1);
-        if is_after && next.is_none_or(|next| file.ends_before(next.smallest_user_key())) {
-            alone.insert(file.number);
-        }
-        if farthest.is_none_or(|before| before.ends_before(file.largest_user_key())) {
-            farthest = Some(file);
-        }
-    }
-    alone
 }
 
 /// What the collection of one file may have to copy.
@@ -214,6 +162,3 @@ impl Pressure {
         if value > 0.0 { value / (index + value) } else { 0.0 }
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;
