@@ -17,6 +17,8 @@ pub struct WalStats {
     pub skipped_bytes: u64,
     /// Writes that made themselves durable.
     pub durable_writes: u64,
+    /// Those of them that nobody waited for: what had waited long enough, and what lets go of groups.
+    pub unasked_writes: u64,
     /// Those of them that began while others were at the device.
     pub beside_writes: u64,
     /// How many may be at the device at once now.
@@ -49,6 +51,7 @@ pub(crate) struct Counters {
     pub written_bytes: AtomicU64,
     pub skipped_bytes: AtomicU64,
     pub durable_writes: AtomicU64,
+    pub unasked_writes: AtomicU64,
     pub beside_writes: AtomicU64,
     /// Nanoseconds of durable writes, in all.
     pub durable_ns: AtomicU64,
@@ -70,6 +73,7 @@ impl Counters {
             written_bytes: load(&self.written_bytes),
             skipped_bytes: load(&self.skipped_bytes),
             durable_writes: load(&self.durable_writes),
+            unasked_writes: load(&self.unasked_writes),
             beside_writes: load(&self.beside_writes),
             writes: load(&self.writes),
             syncs: load(&self.syncs),

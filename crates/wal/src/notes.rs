@@ -1,6 +1,7 @@
 //! Which pages the batches are in that are not known to be durable, whose they are, and when they came.
 //!
-//! One note stands for the batches of a tenant that begin in the same page and end in the same page, so there are at most about two for each page. Notes are in the order of the log: their pages ascend, and for each tenant their sequences.
+//! One note stands for the batches of a tenant that begin in the same page and end in the same page, so there are at most about two for each page and tenant.
+//! Notes are in the order of the log: their pages ascend, and for each tenant their sequences.
 //!
 //! Invariant: what any tenant may need of the log is noted, or among what is gone.
 
@@ -47,10 +48,12 @@ impl Notes {
     ) {
         let last_seq = header.first_seq + u64::from(header.seq_span);
         self.begun = None;
-        let place = (header.tenant, first_lpn, last_lpn);
-        match self.all.back_mut() {
-            Some(last) if (last.tenant, last.first_lpn, last.last_lpn) == place => last.last_seq = last_seq,
-            _ => {
+        // Tenants may take turns in a page.
+        let here = self.all.iter_mut().rev();
+        let mut here = here.take_while(|note| (note.first_lpn, note.last_lpn) == (first_lpn, last_lpn));
+        match here.find(|note| note.tenant == header.tenant) {
+            Some(own) => own.last_seq = last_seq,
+            None => {
                 let since_ns = now_ns();
                 self.all.push_back(Note { tenant: header.tenant, last_seq, first_lpn, last_lpn, since_ns });
             }
@@ -121,6 +124,26 @@ mod tests {
         notes.forget_below(4);
         assert_eq!((notes.all.len(), from(&notes, 3, 10), from(&notes, 4, 9)), (1, None, None));
         assert_eq!(from(&notes, 4, 10), Some(4));
+    }
+
+    #[test]
+    fn tenants_that_take_turns_have_a_note_each_in_a_page() {
+        let mut notes = Notes::default();
+        for seq in 1..=20 {
+            notes.add(header((seq % 2) as u8, seq), (1, 1), || seq * 10);
+        }
+        notes.add(header(0, 21), (1, 2), || 210);
+        notes.add(header(0, 22), (2, 2), || 220);
+        assert_eq!(notes.all.len(), 4);
+        let from = |a, b| notes.needed_from(3, &[(A, a), (B, b)]);
+        assert_eq!(
+            (from(20, 20), from(21, 19), from(22, 20), from(23, 20)),
+            (Some(1), Some(1), Some(2), Some(3))
+        );
+        assert_eq!(
+            (notes.aged_end(9), notes.aged_end(10), notes.aged_end(20), notes.aged_end(210)),
+            (0, 2, 2, 3)
+        );
     }
 
     #[test]

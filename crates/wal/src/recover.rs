@@ -306,8 +306,9 @@ impl<'a> Scan<'a> {
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let (len, unit) = (group.file.len(), self.unit());
-        let mut offset = self.begin(&mut cursor).min(len);
-        let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, offset..len);
+        // A file that is missing, or was cut, may be shorter.
+        let mut offset = self.begin(&mut cursor);
+        let mut walk = Walk::ahead(&mut self.readers, &group.file, unit as usize, offset.min(len)..len);
         while offset + unit <= len {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
             // is missed.

@@ -551,7 +551,7 @@ impl Wal {
         if let Err(e) = self.write_pages(&token, end) {
             return token.finish_write(Err(e));
         }
-        let outcome = if waits { self.make_durable(&token, end) } else { Ok(()) };
+        let outcome = if waits { self.make_durable_unasked(&token, end) } else { Ok(()) };
         token.finish(outcome)?;
         Ok(true)
     }

@@ -17,7 +17,13 @@ struct Seen {
     batches: u64,
     since_ns: u64,
     confirmed_batches: u64,
+    /// Durable writes that somebody waited for.
     confirmed_durable_writes: u64,
+}
+
+/// Durable writes that somebody waited for. Of the others nobody was told.
+fn asked_for(stats: &WalStats) -> u64 {
+    stats.durable_writes.saturating_sub(stats.unasked_writes)
 }
 
 impl Idle {
@@ -28,7 +34,7 @@ impl Idle {
             (idle.batches, idle.since_ns) = (stats.batches, now_ns);
             return false;
         }
-        let durable = stats.durable_writes > idle.confirmed_durable_writes;
+        let durable = asked_for(stats) > idle.confirmed_durable_writes;
         let wait_ns = if durable { IDLE_DURABLE_NS } else { IDLE_BUFFERED_NS };
         stats.batches > idle.confirmed_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
     }
@@ -42,6 +48,34 @@ impl Idle {
     pub fn confirmed(&self, before: &WalStats, after: &WalStats) {
         let mut idle = lock(&self.0);
         idle.confirmed_batches = before.batches;
-        idle.confirmed_durable_writes = after.durable_writes;
+        idle.confirmed_durable_writes = asked_for(after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_short_after_writes_that_somebody_waited_for() {
+        let idle = Idle::default();
+        let stats = |batches, durable_writes, unasked_writes| WalStats {
+            batches,
+            durable_writes,
+            unasked_writes,
+            ..WalStats::default()
+        };
+        let after = |idle: &Idle, stats: WalStats, ns: u64| {
+            idle.is_idle(&stats, 0);
+            idle.is_idle(&stats, ns)
+        };
+        assert!(!after(&idle, stats(1, 0, 0), IDLE_DURABLE_NS), "buffered writes");
+        assert!(idle.is_idle(&stats(1, 0, 0), IDLE_BUFFERED_NS));
+        assert!(!after(&idle, stats(2, 1, 1), IDLE_DURABLE_NS), "that became old enough");
+        assert!(after(&idle, stats(3, 2, 1), IDLE_DURABLE_NS), "one was waited for");
+        // The page that confirms is a durable write as well.
+        idle.confirmed(&stats(3, 2, 1), &stats(3, 3, 1));
+        assert!(!idle.has_unconfirmed(&stats(3, 3, 1)));
+        assert!(!after(&idle, stats(4, 4, 2), IDLE_DURABLE_NS));
     }
 }

@@ -18,7 +18,7 @@ fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
             file,
             path,
             listed: Some(ListedGroup {
-                begin: None,
+                begin: manifest.and_then(|of| of.begin).filter(|(of, _)| *of == ltn).map(|(_, begin)| begin),
                 ltn,
                 uid: Some(uid_of(ltn)),
                 sealed_end,
@@ -488,4 +488,35 @@ fn a_closed_group_without_a_page_is_told() {
     let lost: Vec<_> = all.iter().filter(|batch| !found.contains(batch)).collect();
     assert!(!lost.is_empty());
     assert!(lost.iter().all(|(seq, _)| is_told(&gaps, *seq)), "{gaps:?}");
+}
+
+/// All pages of a group were overtaken, and then it was closed: nothing of it was ever written, and nothing is missing.
+#[test]
+fn a_group_that_was_overtaken_as_a_whole_is_no_gap() {
+    for durable in [false, true] {
+        let mut caller = Caller::that_keeps_pages(9, 1);
+        // Each fills a page to its end.
+        let len = io::PAGE - page::HEADER_LEN - page::FragmentKind::Full.header_len();
+        for _ in 0..3 {
+            caller.append(len, Durability::Buffered).unwrap();
+        }
+        let all = caller.next_seq;
+        caller.flush_below(all);
+        caller.add_group(12).unwrap();
+        assert!(caller.wal.roll().unwrap());
+        let first = caller.written.len();
+        let appended = if durable { caller.put(100) } else { caller.append(100, Durability::Buffered) };
+        appended.unwrap();
+        let (sim, manifest) = (caller.sim.fork(0), caller.manifests.last().unwrap().1.clone());
+        if durable {
+            // The slots of what was overtaken have other pages sooner or later.
+            sim.env().fs.remove(&dir().join(Lane::FIRST.staging_name())).unwrap();
+        }
+        let (_, begin) = manifest.begin.expect("it begins behind them");
+        assert_eq!((begin.lpn, manifest.groups.len()), (begin.first_lpn + 3, 2));
+        let (found, gaps) = read(&sim, Some(&manifest));
+        assert!(gaps.is_empty(), "{gaps:?}");
+        let expected: Replayed = caller.written[first..].iter().map(|w| (w.seq, w.payload.clone())).collect();
+        assert_eq!(found, expected);
+    }
 }

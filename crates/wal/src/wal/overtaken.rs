@@ -139,7 +139,7 @@ impl Wal {
         if let Err(e) = self.write_pages(&token, end) {
             return token.finish_write(Err(e));
         }
-        let outcome = self.make_durable(&token, end);
+        let outcome = self.make_durable_unasked(&token, end);
         token.finish(outcome)
     }
 }

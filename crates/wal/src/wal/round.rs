@@ -127,6 +127,15 @@ impl Wal {
         Ok(())
     }
 
+    /// The same where nobody waits for it. Nobody else writes meanwhile.
+    pub(super) fn make_durable_unasked(&self, token: &Token<'_>, end: u64) -> Result<()> {
+        let count = || self.counters.read().durable_writes;
+        let before = count();
+        let outcome = self.make_durable(token, end);
+        add(&self.counters.unasked_writes, count() - before);
+        outcome
+    }
+
     /// Writes all closed pages below `end`, without making them durable.
     pub(super) fn write_pages(&self, token: &Token<'_>, end: u64) -> Result<()> {
         let segments = lock(&self.tail).groups.segments(self.commit.frontier.written_end(), end);

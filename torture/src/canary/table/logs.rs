@@ -28,6 +28,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "pages in slots from which others were let go of do not say that these count as durable",
     ),
     test(
+        "salvage-misses-what-was-overtaken",
+        ("lavastore-wal", "--lib"),
+        "salvage::tests::a_group_that_was_overtaken_as_a_whole_is_no_gap",
+        "a repair tells of a gap where pages were overtaken by flushes and never written",
+    ),
+    test(
         "log-skips-half-a-batch",
         ("lavastore-wal", "--lib"),
         "wal::tests::half_a_batch_is_not_overtaken",

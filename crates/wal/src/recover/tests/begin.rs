@@ -163,3 +163,23 @@ fn a_log_that_was_overtaken_is_closed_and_begun_again() {
     assert!(seqs.iter().all(|seq| *seq < all), "{seqs:?}");
     assert!(next.sim.read_file(dir().join(STAGING_NAME)).is_ok());
 }
+
+/// The file of the group in which the log begins is missing, or was cut. What was not written to it is in the staging file.
+#[test]
+fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut() {
+    let (caller, floor) = overtaken(false);
+    let (_, begin) = manifest(&caller).begin.unwrap();
+    assert!(begin.offset(Lane::FIRST) > PAGE as u64);
+    let env = caller.sim.env();
+    let mut groups = crate::store_model::groups(&caller.sim, &manifest(&caller));
+    groups[0].file = env.fs.create_in_place(&dir().join("cut"), PAGE as u64, io::Access::Direct).unwrap();
+    let mut seqs = Vec::new();
+    let mut take = |_: TenantId, seq: u64, _: &[u8]| {
+        seqs.push(seq);
+        Ok(())
+    };
+    let of = crate::store_model::store();
+    recover_up_to_damage(&env, dir(), of, &groups, &mut take).unwrap();
+    let wanted = caller.written.iter().filter(|w| w.seq >= floor).count();
+    assert_eq!(seqs.iter().filter(|seq| **seq >= floor).count(), wanted, "{seqs:?}");
+}
