@@ -68,6 +68,11 @@ pub(crate) struct Together {
     /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
     /// one edit (see `write_path`).
     volatile_seq: AtomicU64,
+    /// Memtables that reach down to this sequence were frozen with those of other families, so that they are best flushed in one edit.
+    joined_seq: AtomicU64,
+    /// No memtable that is frozen has anything above this sequence, nor a part of a batch that ends above it. Raised before the memtable is seen as
+    /// frozen.
+    frozen_to: AtomicU64,
     /// Held while several families are frozen, and while a flush chooses among what is: it takes none of one family's half
     /// of a batch before the other's is frozen.
     freezing: Mutex<(), rank::Freezing>,
@@ -78,6 +83,8 @@ impl Together {
         Together {
             flush_ceiling: AtomicU64::new(SeqNo::MAX),
             volatile_seq: AtomicU64::new(0),
+            joined_seq: AtomicU64::new(0),
+            frozen_to: AtomicU64::new(0),
             freezing: Mutex::new(()),
         }
     }
@@ -98,6 +105,25 @@ impl Together {
 
     pub fn volatile_seq(&self) -> SeqNo {
         self.volatile_seq.load(Ordering::Acquire)
+    }
+
+    /// Memtables that reach down to this sequence are flushed in one edit if there is room for that: nothing depends on it.
+    pub fn join_to(&self, seq: SeqNo) {
+        self.joined_seq.fetch_max(seq, Ordering::AcqRel);
+    }
+
+    pub fn joined_seq(&self) -> SeqNo {
+        self.joined_seq.load(Ordering::Acquire)
+    }
+
+    /// Memtables with changes up to this sequence are about to be frozen: all of them are in, and whole batches.
+    pub fn freezes_to(&self, seq: SeqNo) {
+        self.frozen_to.fetch_max(seq, Ordering::AcqRel);
+    }
+
+    /// For who has seen memtables that are frozen: they reach no further, not even with the rest of a batch in another family.
+    pub fn frozen_to(&self) -> SeqNo {
+        self.frozen_to.load(Ordering::Acquire)
     }
 
     /// See [`Together`].

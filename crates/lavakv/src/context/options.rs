@@ -62,8 +62,8 @@ pub struct Options {
     pub loggers: Loggers,
     /// What a buffered write logs may wait so many milliseconds for the flush of its memtable, and then never costs a write of the log on the device; if it is older
     /// it is made durable (up to a second late). Until then a loss of power takes it, and what follows it. Up to 64 MiB of the log wait: a memtable and two log groups,
-    /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. In a store of
-    /// several families every flush does so, too. Releases that know of no such option refuse a store that was open with it, until it was
+    /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. Up to
+    /// four families that are written are flushed together; where it is more of them every flush takes along what waits, too. Releases that know of no such option refuse a store that was open with it, until it was
     /// opened twice without and flushed. Experimental: its record in fault campaigns is short. Default: 0, what is buffered is written when it is worth a write.
     pub buffered_age_ms_max: u64,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is

@@ -41,6 +41,8 @@ pub(crate) struct Frozen {
     pub ready: Vec<(SeqNo, Arc<Family>, Vec<Arc<MemTable>>)>,
     /// Memtables that reach down to this sequence are flushed in one edit.
     pub volatile_seq: SeqNo,
+    /// The same where there is room for it: it spares a sync of the log.
+    pub joined_seq: SeqNo,
 }
 
 /// The state of the store, as far as decisions need it. See the module.

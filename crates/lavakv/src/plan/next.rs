@@ -74,11 +74,13 @@ pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<Flushed> {
     facts.frozen().ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
 }
 
-/// All memtables of the family with the oldest data; those of all families where a volatile batch spans several.
+/// All memtables of the family with the oldest data; those of all families where a volatile batch spans several, or where they were frozen
+/// together and there is room for the tables of all at once.
 pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     let frozen = facts.frozen();
     let mut ready = frozen.ready;
-    let together = |oldest: SeqNo| oldest <= frozen.volatile_seq;
+    let joined = |oldest: SeqNo| oldest <= frozen.joined_seq && !facts.is_short_of_space();
+    let together = |oldest: SeqNo| oldest <= frozen.volatile_seq || joined(oldest);
     if !ready.iter().any(|(oldest, ..)| together(*oldest)) {
         ready.sort_by_key(|(oldest, ..)| *oldest);
         ready.truncate(1);

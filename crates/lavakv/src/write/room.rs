@@ -79,6 +79,9 @@ impl WritePath {
                 self.freeze(writer, family);
             }
         }
+        if self.are_full_together(writer) {
+            self.freeze_all(writer);
+        }
         if self.log.went_over_bound() {
             let Some(oldest) = tried.oldest.take() else { return Ok(Some(Need::Look(Look::Oldest))) };
             self.log.take_over_bound();

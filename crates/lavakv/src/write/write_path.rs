@@ -16,10 +16,11 @@
 //! sleeps, least of all under the writer's lock: what is missing is returned as a [`Need`], waited for with nothing locked, and
 //! then the step is taken from its beginning. Nothing is logged or placed before all needs but the last are met.
 //!
-//! **Over several families.** If the store has more than one family, a flush first makes the log durable up to what it
-//! flushes: otherwise a power loss could keep one family's half of a batch (in a table) and lose the other's (in the
-//! log). Volatile batches are in no log; if one spans families, the next flush freezes all families and installs them in
-//! one edit.
+//! **Over several families.** What is in tables is a prefix of what was written, whatever a loss of power takes. So a flush first makes the log durable, if
+//! another family has changes in it that came before those that are flushed, or with one of them in a batch: otherwise one family's half could be kept
+//! (in a table) and the other's be lost (in the log). Where pages of the log wait to be overtaken by flushes, families are frozen
+//! together and installed in one edit, so that nothing is before them ([`super::freeze`]). Volatile batches are in no log; if one spans families, the next
+//! flush freezes all families and installs them in one edit.
 
 use super::WritePath;
 use super::admission::Ask;

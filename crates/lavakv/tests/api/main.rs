@@ -24,6 +24,7 @@ mod names_on_devices;
 mod open_files;
 mod other_engines;
 mod overtaken;
+mod overtaken_families;
 mod patience;
 mod placement;
 mod policies;

@@ -245,6 +245,12 @@ pub(super) const CANARIES: &[Canary] = &[
         Some(141),
         "with several families a table is installed before the log is durable",
     ),
+    test(
+        "flush-forgets-the-rest-of-its-last-batch",
+        ("lavastore-lavakv", "--test api"),
+        "overtaken_families::a_flush_that_ends_with_half_a_batch_takes_care_of_the_other_half",
+        "the log is not made durable where another family has nothing older than what is flushed, but the rest of its last batch",
+    ),
     row("orphans-left-at-open", "crash", Some(1), "an open removes nothing of what a crash left half done"),
     row("removes-files-that-are-read", "reclaim", Some(1), "a file is removed while a version holds it"),
     row("snapshots-not-told-to-jobs", "model", Some(1), "jobs start without the list of snapshots"),

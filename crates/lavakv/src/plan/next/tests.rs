@@ -19,6 +19,7 @@ struct MadeUp {
     families: Vec<FamilyFacts>,
     frozen: Vec<(SeqNo, Arc<Family>)>,
     volatile_seq: SeqNo,
+    joined_seq: SeqNo,
     cleanup: Option<bool>,
     quiet: bool,
     gc_paused: bool,
@@ -44,7 +45,8 @@ impl Facts for MadeUp {
     fn frozen(&self) -> Frozen {
         let memtable = || vec![Arc::new(MemTable::new(1))];
         let ready = self.frozen.iter().map(|(seq, family)| (*seq, family.clone(), memtable()));
-        Frozen { ready: ready.collect(), volatile_seq: self.volatile_seq }
+        let (volatile_seq, joined_seq) = (self.volatile_seq, self.joined_seq);
+        Frozen { ready: ready.collect(), volatile_seq, joined_seq }
     }
     fn cleanup(&self) -> Option<bool> {
         self.cleanup
@@ -149,6 +151,7 @@ fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
         families,
         frozen: Vec::new(),
         volatile_seq: 0,
+        joined_seq: 0,
         cleanup: None,
         quiet: false,
         gc_paused: false,
@@ -285,6 +288,19 @@ fn families_of_one_volatile_batch_are_flushed_together() {
     assert_eq!(told(&facts), "flush [2]");
     facts.volatile_seq = 7;
     assert_eq!(told(&facts), "flush [1, 2]");
+}
+
+/// What was frozen together to spare a sync is flushed together where there is room for that.
+#[test]
+fn families_that_were_frozen_together_are_flushed_together_if_there_is_room() {
+    let mut facts = at_rest(vec![family(1, 0, None), family(2, 0, None)]);
+    facts.frozen = vec![(9, facts.families[0].family.clone()), (7, facts.families[1].family.clone())];
+    facts.joined_seq = 7;
+    assert_eq!(told(&facts), "flush [1, 2]");
+    facts.room = Some((1, 10));
+    assert_eq!(told(&facts), "flush [2]");
+    facts.volatile_seq = 7;
+    assert_eq!(told(&facts), "flush [1, 2]", "that is no matter of room");
 }
 
 #[test]

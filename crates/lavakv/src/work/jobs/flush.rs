@@ -3,7 +3,8 @@
 //! One flush runs at a time. Normally it takes all frozen memtables of one family (the one with the oldest data) into
 //! one table, or into several beside each other if the policy of the family says so; after a volatile batch over several families it takes those of all families and installs them in one
 //! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
-//! again. In a store with several families the log is made durable before the edit (see `write_path`).
+//! again. Where another family has changes in the log alone that came before what is flushed, or with it in a batch, the log is made durable
+//! before the edit (see `write_path`).
 
 use super::claim::Claim;
 use super::seen::Seen;
@@ -38,6 +39,8 @@ pub(crate) struct FlushJob {
     /// The unit that is being written.
     current: usize,
     number: u64,
+    /// Nothing that is flushed came later than this sequence, nor does a batch with anything of it end later.
+    upto: SeqNo,
     grant: Grant,
     /// Dropped last.
     _claim: Claim,
@@ -82,31 +85,47 @@ fn claim_flush(
     set.running.flush = true;
     let number = set.job_number();
     let claim = Claim::new(jobs, |set| set.running.flush = false);
+    // They are frozen.
+    let upto = jobs.tree.together.frozen_to();
     let jobs = jobs.clone();
     move || {
         let snapshots = jobs.tree.snapshots.for_job();
         let unit = |(family, tables)| Unit::new(&jobs, number, family, tables, &snapshots);
         let units = units.into_iter().map(unit).collect();
         let grant = jobs.space.watch();
-        FlushJob { jobs, units, current: 0, number, grant, _claim: claim }
+        FlushJob { jobs, units, current: 0, number, upto, grant, _claim: claim }
     }
 }
 
 impl FlushJob {
-    /// What was written to several families at once must not be in tables by halves after a power loss.
+    /// What is in tables must be a prefix of what was written, also after a loss of power: what other families have of it must not be in the
+    /// log alone while that is not durable.
     fn sync_log(&self) -> Result<()> {
         let jobs = &self.jobs;
+        let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
         if jobs.tree.has_several_families()
+            && self.is_beside_others(own)
             && let Some(log) = jobs.log.get()
             && let Some(position) = log.last_position()
         {
-            let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
             jobs.large.placement.sync_all_but(own)?;
             if !base::canary::is("flush-tears-batches-between-families") {
                 log.sync(position)?;
             }
         }
         Ok(())
+    }
+
+    /// True if anything that came up to the end of what is flushed is in a memtable that is not. What comes later has a higher sequence, so it does not
+    /// matter that others write meanwhile.
+    fn is_beside_others(&self, own: impl Fn(u64) -> bool) -> bool {
+        let last = self.units.iter().map(|unit| unit.max_seq).max();
+        let forgets_batches = base::canary::is("flush-forgets-the-rest-of-its-last-batch");
+        let upto = if forgets_batches { last.unwrap_or(0) } else { self.upto };
+        let is_older = |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= upto);
+        let has_older =
+            |family: &Arc<Family>| family.look(|seen| seen.frozen.iter().chain([&seen.active]).any(is_older));
+        self.jobs.tree.all_families().iter().any(has_older)
     }
 
     fn install(&mut self) -> Result<()> {

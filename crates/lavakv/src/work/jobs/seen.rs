@@ -56,7 +56,7 @@ impl Facts for Seen<'_> {
                 ready.push((oldest, family, memtables));
             }
         }
-        Frozen { ready, volatile_seq: tree.together.volatile_seq() }
+        Frozen { ready, volatile_seq: tree.together.volatile_seq(), joined_seq: tree.together.joined_seq() }
     }
 
     fn cleanup(&self) -> Option<bool> {
