@@ -4,7 +4,9 @@
 //! an attempt: read the manifest, open every table it lists (an open file stays readable after it is removed), replay
 //! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
 //! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
-//! only after the edit that drops it is durable, and if the last group is still listed, the end is real. If something was
+//! only after the edit that drops it is durable, and if the last group that was read is still listed, the end is real. Where nothing was read that is the
+//! first. Pages that a flush overtook lose their places in the staging file only after the edit that lets the log begin behind them is durable: so
+//! it must not begin behind the end that was read. If something was
 //! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times
 //! ([`store::read_only`]).
 //!
@@ -147,11 +149,13 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (report, placed) = replay_lanes(&engine)?;
     placed.hold(&engine.writes.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(given, dir, true)?.state());
-    let end = report.history.chain.map(|c| c.ltn);
-    let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
+    let (end, end_lpn) = report.history.chain.map(|c| (c.ltn, c.end_lpn)).unzip();
+    let end = end.or_else(|| first_group(&then.store));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
-    let end_moved = end_moved || lanes_moved(&then.store, &now.store) || begin_moved(&then.store, &now.store);
+    let end_moved = end_moved
+        || lanes_moved(&then.store, &now.store)
+        || begin_moved(&then.store, &now.store, end_lpn.unwrap_or(0));
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
@@ -161,11 +165,17 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     Ok(engine)
 }
 
-/// True if LavaKV's log begins further on than it did: pages that were read, or looked for, had lost their places to later ones.
-fn begin_moved(then: &StoreState, now: &StoreState) -> bool {
+/// The first group that is read of LavaKV's log.
+fn first_group(state: &StoreState) -> Option<u64> {
+    state.log_chain(Lane::FIRST).find(|group| !group.discarded).map(|group| group.ltn)
+}
+
+/// True if LavaKV's log begins behind where it was read to: pages that were looked for had lost their places to later ones. (What was read before
+/// that is whole: a page is skipped, or it is in one of the files.)
+fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
     let begin =
         |state: &StoreState| state.log_chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)));
-    begin(now).is_some() && begin(now) != begin(then)
+    begin(now) != begin(then) && begin(now).is_some_and(|(_, begin)| begin.lpn > end_lpn)
 }
 
 /// True if the lane of a guest is not what it was, or LavaKV's has got a group beside it. See the module.

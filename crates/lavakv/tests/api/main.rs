@@ -25,6 +25,7 @@ mod open_files;
 mod other_engines;
 mod overtaken;
 mod overtaken_families;
+mod overtaken_readers;
 mod patience;
 mod placement;
 mod policies;
