@@ -47,12 +47,10 @@ impl Opener for LavaIn {
     }
 }
 
-/// What waits of the log at most, beside memtables: one of these, and two groups.
-fn ring_bytes(settings: &EngineSettings) -> usize {
-    match settings.buffered_age {
-        0 => 0,
-        _ => settings.memtable_bytes as usize + 2 * Options::default().log_group_bytes as usize,
-    }
+/// What waits of the log at most, beside memtables.
+fn waiting_log_bytes(settings: &EngineSettings) -> usize {
+    let (memtable_bytes, buffered_age_ms_max) = (settings.memtable_bytes as usize, settings.buffered_age);
+    Options { memtable_bytes, buffered_age_ms_max, ..Options::default() }.waiting_log_bytes()
 }
 
 fn options(settings: &EngineSettings) -> Options {
@@ -60,7 +58,8 @@ fn options(settings: &EngineSettings) -> Options {
     Options {
         cache_bytes: settings.cache_bytes as usize,
         memtable_bytes: settings.memtable_bytes as usize,
-        memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize + ring_bytes(settings),
+        memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize
+            + waiting_log_bytes(settings),
         buffered_age_ms_max: settings.buffered_age,
         background_threads: settings.background_threads as usize,
         access: if settings.direct_io { Access::Direct } else { Access::Buffered },

@@ -157,6 +157,7 @@ fn run_inside(context: &Context, seed: u64, images: u64) -> Check<Report> {
         .arg("--dir")
         .arg(&context.dir)
         .args(["--seed", &seed.to_string(), "--count", &images.to_string()])
+        .args(crate::plan::with_arguments())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -276,6 +277,7 @@ fn record(scenario: &Scenario, scratch: &Path) -> Check<log::Log> {
             .arg("--dir")
             .arg(scratch)
             .args(["--seed", &scenario.seed.to_string(), "--count", &session.to_string()])
+            .args(crate::plan::with_arguments())
             .stdin(Stdio::null())
             .output()
             .doing(|| "start of a writer".into())?;

@@ -141,6 +141,7 @@ pub(crate) fn killed(
         .arg("--dir")
         .arg(&place.dir)
         .args(["--seed", &seed.to_string(), "--count", &count.to_string()])
+        .args(plan::with_arguments())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

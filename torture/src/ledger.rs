@@ -12,6 +12,8 @@ use std::process::Command;
 pub(crate) struct Entry {
     commit: String,
     row: &'static str,
+    /// What every store had.
+    with: Vec<String>,
     profile: &'static str,
     seed: u64,
     seeds: u64,
@@ -34,6 +36,7 @@ impl Entry {
         Entry {
             commit: commit(),
             row,
+            with: crate::plan::with_arguments(),
             profile,
             seed,
             seeds,

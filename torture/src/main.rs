@@ -98,6 +98,9 @@ struct Cli {
     /// Threads that run cases.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// What every store has, beside what is drawn.
+    #[arg(long, value_enum)]
+    with: Vec<plan::With>,
     /// The ledger.
     #[arg(long, default_value = "target/torture-ledger.jsonl")]
     ledger: PathBuf,
@@ -120,6 +123,10 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    plan::all_have(&cli.with);
+    if plan::is_with(plan::With::BufferedAge) {
+        logs::joint::all_keep_pages();
+    }
     match cli.row.as_str() {
         "list" => {
             for row in rows::ROWS {

@@ -2,11 +2,13 @@
 
 use crate::machine;
 use crate::state::Change;
+use clap::ValueEnum;
 use io::Rng;
 use lavastore::{
     Ablation, Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice,
     SpaceLimit, SpacePolicy, ValuePlacement, VlsmOptions,
 };
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// One of a list.
@@ -91,21 +93,47 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
 
-/// In a fourth of the stores what is buffered waits for a flush, for moments or as long as a life is.
+/// In a fourth of the stores what is buffered waits for a flush, for moments or as long as a life is; in all, if a campaign is to have that.
 fn with_aging(rng: &Rng, options: Options) -> Options {
     let mut aside = aside(rng, 0x6167_696e_6721);
-    if !aside.one_in(4) {
+    let is_drawn = aside.one_in(4);
+    if !is_drawn && !is_with(With::BufferedAge) {
         return options;
     }
-    let ring = ring_bytes(options.memtable_bytes, options.log_group_bytes);
-    let (buffered_age_ms_max, memory_bytes) =
-        (pick(&mut aside, &[1, 20, 60_000]), options.memory_bytes + ring);
-    Options { buffered_age_ms_max, memory_bytes, ..options }
+    let options = Options { buffered_age_ms_max: pick(&mut aside, &[1, 20, 60_000]), ..options };
+    Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
-/// What waits for a flush, in memory.
-pub(crate) fn ring_bytes(memtable_bytes: usize, log_group_bytes: u64) -> usize {
-    (memtable_bytes + 2 * log_group_bytes as usize).next_multiple_of(4096).max(64 << 10)
+/// The same for rows with options of their own: only if a campaign is to have it.
+pub(crate) fn with_what_all_have(rng: &Rng, options: Options) -> Options {
+    if is_with(With::BufferedAge) { with_aging(rng, options) } else { options }
+}
+
+/// What every store of a campaign has, beside what is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum With {
+    /// `Options::buffered_age_ms_max`.
+    #[value(name = "buffered_age")]
+    BufferedAge,
+}
+
+/// Set once, before there are threads.
+static ALL_HAVE: OnceLock<Vec<With>> = OnceLock::new();
+
+/// All stores from now on have these.
+pub(crate) fn all_have(with: &[With]) {
+    let _ = ALL_HAVE.set(with.to_vec());
+}
+
+pub(crate) fn is_with(what: With) -> bool {
+    ALL_HAVE.get().is_some_and(|with| with.contains(&what))
+}
+
+/// How a process is told what this one was told.
+pub(crate) fn with_arguments() -> Vec<String> {
+    let name = |with: &With| with.to_possible_value().map(|value| value.get_name().to_owned());
+    let names = ALL_HAVE.get().into_iter().flatten().filter_map(name);
+    names.flat_map(|name| ["--with".to_owned(), name]).collect()
 }
 
 /// Mostly what is measured, else no gap or any.

@@ -3,7 +3,7 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::row::{Row, Unit};
 use crate::totals::Totals;
-use crate::{Cli, Profile, ledger, machine, tally};
+use crate::{Cli, Profile, ledger, machine, plan, tally};
 use lavastore::Env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -109,8 +109,9 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     for (seed, why) in &totals.failures {
         println!("{}: seed {seed} FAILED: {why}", row.name);
         println!(
-            "  again: cargo run --profile ci -p torture -- {} --seed {seed} --count 1 --jobs 1",
-            row.name
+            "  again: cargo run --profile ci -p torture -- {} --seed {seed} --count 1 --jobs 1 {}",
+            row.name,
+            plan::with_arguments().join(" ")
         );
     }
     for (what, count) in &totals.notes {

@@ -123,15 +123,8 @@ fn options(rng: &mut Rng) -> Options {
     let memtable_bytes = pick(rng, &[32 << 10, 256 << 10, 1 << 20]);
     let background_threads = pick(rng, &[1, 2, 4]);
     let rest = plan::roomy(plan::options(rng));
-    let waits =
-        if rest.buffered_age_ms_max > 0 { plan::ring_bytes(memtable_bytes, rest.log_group_bytes) } else { 0 };
-    Options {
-        memtable_bytes,
-        memory_bytes: memtable_bytes * 3 + waits,
-        background_threads,
-        io_budget: 0,
-        ..rest
-    }
+    let options = Options { memtable_bytes, background_threads, io_budget: 0, ..rest };
+    Options { memory_bytes: memtable_bytes * 3 + options.waiting_log_bytes(), ..options }
 }
 
 impl Shared {

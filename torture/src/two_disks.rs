@@ -17,6 +17,7 @@ use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind};
 use crate::machine::{DIR, SPEED_DIR};
+use crate::plan;
 use crate::tally;
 use io::{CreateOptions, Rng, SyncKind};
 use lavastore::testing::SimEnv;
@@ -123,6 +124,7 @@ impl Life {
         let writes_max = [1, 3, 0, 2][(sim.op_count() / 3 % 4) as usize];
         let loggers = Loggers { writes_max, threads_min: 0, ..Loggers::ONE };
         let options = Options { speed_levels, speed_moving, speed_look, loggers, ..values };
+        let options = plan::with_what_all_have(&Rng::new(sim.op_count()), options);
         Db::open_in(&env, DIR, &options)
     }
 

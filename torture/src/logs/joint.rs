@@ -30,6 +30,11 @@ use lavastore::testing::SimEnv;
 use life::{Done, Found, Life, find_left};
 use strikes::Past;
 
+/// Pages of LavaKV's log wait for flushes from now on, in all lives.
+pub(crate) fn all_keep_pages() {
+    life::ALL_KEEP_PAGES.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// Lives some sessions.
 fn live(life: &mut Life, rng: &mut Rng) {
     for _ in 0..rng.range(1, 4) {

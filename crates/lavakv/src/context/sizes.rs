@@ -44,8 +44,9 @@ impl Options {
         Aging { age_ms_max: self.buffered_age_ms_max, memtable_bytes: self.memtable_bytes as u64 }
     }
 
-    /// Of the memory of memtables, what pages of the log take that wait for a flush.
-    fn ring_bytes(&self) -> usize {
+    /// Of [`Options::memory_bytes`], what pages of the log take that wait for a flush; 0 without [`Options::buffered_age_ms_max`]. The rest is for
+    /// memtables.
+    pub fn waiting_log_bytes(&self) -> usize {
         match self.buffered_age_ms_max {
             0 => 0,
             _ => self.aging().ring_len(self.log_group_bytes, self.log_group_bytes),
@@ -54,12 +55,12 @@ impl Options {
 
     /// What memtables may take, all together.
     pub(crate) fn memtables_bytes_max(&self) -> usize {
-        self.memory_bytes.saturating_sub(self.ring_bytes())
+        self.memory_bytes.saturating_sub(self.waiting_log_bytes())
     }
 
     /// The least memory with which there is some for memtables.
     pub(crate) fn memory_bytes_min(&self) -> usize {
-        2 * self.memtable_bytes + self.ring_bytes()
+        2 * self.memtable_bytes + self.waiting_log_bytes()
     }
 
     /// The pieces that every engine has.

@@ -12,6 +12,7 @@ use lavakv::beside::{open_with_records, write_carried};
 use lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
 use lavalog::{Beside, LogBatch, LogHandle, LogStore, Loggers};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const DIR: &str = "/db";
 
@@ -36,6 +37,15 @@ pub fn kv_options() -> Options {
         loggers: LOGGERS,
         ..Options::default()
     }
+}
+
+/// Pages of LavaKV's log wait for flushes in every life; else in a fourth of their sessions.
+pub static ALL_KEEP_PAGES: AtomicBool = AtomicBool::new(false);
+
+/// The same, and pages of LavaKV's log wait for flushes.
+fn keeping_pages() -> Options {
+    let options = Options { buffered_age_ms_max: 60_000, ..kv_options() };
+    Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
 /// Opens both engines.
@@ -245,7 +255,11 @@ impl Life {
     }
 
     fn live_until(&mut self, steps: u64, closes: impl FnOnce(&mut Life) -> bool) {
-        let (db, logs) = open(&(self.env)(&self.sim).unwrap()).unwrap();
+        // Without a draw.
+        let mut aside = Rng::new(self.rng.clone().next_u64() ^ 0x6b_6565_7073);
+        let keeps_pages = aside.one_in(4) || ALL_KEEP_PAGES.load(Ordering::Relaxed);
+        let options = if keeps_pages { keeping_pages() } else { kv_options() };
+        let (db, logs) = open_with(&(self.env)(&self.sim).unwrap(), DIR, options).unwrap();
         assert_eq!(find(&db, &logs), self.now);
         self.go_on(&db, &logs, steps).unwrap();
         self.note(&logs);
