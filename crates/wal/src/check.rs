@@ -211,8 +211,8 @@ impl LogCheck {
         if let Some(page) = pages.find(|page| page.header.offset() == Some(offset)) {
             found.staged_pages += 1;
             self.before = None;
-            let fragments = Fragments::new(&page.bytes, owner, page.header.lpn);
-            let used = page::extent(&page.bytes, &page.header).unwrap_or(PAGE);
+            let fragments = Fragments::new(page.kept(), owner, page.header.lpn);
+            let used = page::extent(page.kept(), &page.header).unwrap_or(PAGE);
             len = Some(page.header.shape().page_len(used) as u64);
             if let Err(e) = self.take(fragments, (group.ltn, offset), found, on_batch) {
                 self.bad(group, offset, e, found);
@@ -274,7 +274,7 @@ impl LogCheck {
             let owner = Owner { store: self.store, group: Some(page.group) };
             let there = staging.get(owner, page.ltn, page.lpn);
             let end = there.map_or(0, |there| {
-                let mut fragments = Fragments::new(&there.bytes, owner, page.lpn);
+                let mut fragments = Fragments::new(there.kept(), owner, page.lpn);
                 fragments.by_ref().for_each(drop);
                 fragments.end()
             });
@@ -287,7 +287,7 @@ impl LogCheck {
                 continue;
             };
             found.staged_pages += 1;
-            let used = there.bytes.get(..page.used).unwrap_or_default();
+            let used = there.kept().get(..page.used).unwrap_or_default();
             let at = (page.ltn, there.header.offset().unwrap_or_default());
             if let Err(e) = self.take(Fragments::new(used, owner, page.lpn), at, found, on_batch) {
                 self.assembly.forget();

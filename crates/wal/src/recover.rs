@@ -133,7 +133,12 @@ pub fn recover_lane(
     if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
         return Err(Error::invalid("log groups must be given in ascending order, each once"));
     }
-    let staging = Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?;
+    let path = io::fs::join(dir, lane.staging_name());
+    let staging = match mode {
+        RecoveryMode::ReadWrite => Staging::index(env, &path, store)?,
+        // Somebody may write it.
+        RecoveryMode::ReadOnly => Staging::read(env, &path, store)?,
+    };
     let mut scan = Scan { lane, ..Scan::new(env, store, &staging, replay) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
@@ -457,13 +462,14 @@ impl<'a> Scan<'a> {
         if page.header.offset() != Some(offset) || !self.continues(&page.header, offset) {
             return Ok(None);
         }
-        let used = page::extent(&page.bytes, &page.header).map_err(|e| newer(cursor.group, offset, e))?;
+        let bytes = staging.bytes(page)?;
+        let used = page::extent(&bytes, &page.header).map_err(|e| newer(cursor.group, offset, e))?;
         if used == owner.header_len() {
             return Ok(None);
         }
         let len = page.header.shape().page_len(used);
         self.staged.push(FromStaging { group: cursor.index, offset, lpn, used, len });
-        self.accept(cursor, &page.header, page.bytes.get(..used).unwrap_or_default(), offset)?;
+        self.accept(cursor, &page.header, bytes.get(..used).unwrap_or_default(), offset)?;
         Ok(Some(len as u64))
     }
 
@@ -575,7 +581,7 @@ impl<'a> Scan<'a> {
             let end = part.end.min(start + READ_LEN as u64).next_multiple_of(block);
             buf.resize((end - start) as usize);
             read_accepted(group, start, &part, &staged, buf.as_mut_slice())?;
-            staged.iter().for_each(|page| self.overlay(group, page, start, buf.as_mut_slice()));
+            staged.iter().try_for_each(|page| self.overlay(group, page, start, buf.as_mut_slice()))?;
             group.file.write_at(&buf, start)?;
             start = end;
         }
@@ -584,25 +590,34 @@ impl<'a> Scan<'a> {
 
     /// Puts the closed form of a page that was accepted from staging in the place of what the file has, as far as that is
     /// in `out`, which begins at `start`.
-    fn overlay(&self, group: &LogGroup, from: &FromStaging, start: u64, out: &mut [u8]) {
+    fn overlay(&self, group: &LogGroup, from: &FromStaging, start: u64, out: &mut [u8]) -> Result<()> {
         let part = common(&from.range(), &(start..start + out.len() as u64));
         if part.is_empty() {
-            return;
+            return Ok(());
         }
-        let Some(page) = self.closed(group, from) else { return };
+        let page = self.closed(group, from)?;
         let within = |base: u64| (part.start - base) as usize..(part.end - base) as usize;
         if let (Some(to), Some(from)) = (out.get_mut(within(start)), page.get(within(from.offset))) {
             to.copy_from_slice(from);
         }
+        Ok(())
     }
 
     /// A page that was accepted from staging, as it is when it is closed.
-    fn closed(&self, group: &LogGroup, from: &FromStaging) -> Option<Vec<u8>> {
+    fn closed(&self, group: &LogGroup, from: &FromStaging) -> Result<Vec<u8>> {
         let owner = self.owner(group);
-        let staged = self.staging.get(owner, group.ltn, from.lpn)?;
-        let mut page = staged.bytes.get(..from.len)?.to_vec();
+        let changed = || {
+            let why =
+                "a page in the staging file of the log is not what it was a moment ago: open the store again";
+            Error::new(ErrorKind::Io, why).at_file(self.lane.staging_name())
+        };
+        let staged = self.staging.get(owner, group.ltn, from.lpn).ok_or_else(changed)?;
+        let bytes = self.staging.bytes(staged)?;
+        // It is going to be closed, under a checksum that fits whatever is in it.
+        let is_same = page::extent(&bytes, &staged.header).is_ok_and(|used| used == from.used);
+        let mut page = bytes.get(..from.len).filter(|_| is_same).ok_or_else(changed)?.to_vec();
         page::close(&mut page, from.used as u16, staged.header.durable_end, owner, from.lpn);
-        Some(page)
+        Ok(page)
     }
 
     /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them confirms

@@ -535,7 +535,7 @@ impl SalvagedLog {
     /// Bytes used of a page in staging; `None` if nothing is in it.
     fn staged_end(&self, group: &Group, lpn: u64) -> Option<u16> {
         let page = self.staging.get(group.owner, group.ltn, lpn)?;
-        let end = page::extent(&page.bytes, &page.header).ok()?;
+        let end = page::extent(page.kept(), &page.header).ok()?;
         (end > group.owner.header_len()).then_some(end as u16)
     }
 
@@ -647,7 +647,7 @@ impl Batches<'_> {
             Step::Staged { ltn, lpn } => {
                 let Some(page) = log.staging.get(self.owner, ltn, lpn) else { return Ok(true) };
                 let place = LogPlace { path: log.lane.staging_name().into(), offset: 0 };
-                self.page(Fragments::new(&page.bytes, self.owner, lpn), &place, replay)?;
+                self.page(Fragments::new(page.kept(), self.owner, lpn), &place, replay)?;
             }
         }
         Ok(true)

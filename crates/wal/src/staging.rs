@@ -4,13 +4,18 @@
 //! fragment. After a loss of power each page is some earlier state of its slot, or a torn one; the header's checksum
 //! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
 //! a page continues the log is decided by recovery.
+//!
+//! The file may be long ([`STAGING_LEN_MAX`]), and is read in pieces. Who has the store for himself keeps where each page is, some hundred bytes, and reads it
+//! once more when its turn has come ([`Staging::index`]). Who reads beside a writer keeps the pages: their slots may have others by then.
 
 use crate::Lane;
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE, ReadFile};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The largest ring that recovery reads back, bytes.
 pub const STAGING_LEN_MAX: usize = 64 << 20;
@@ -24,17 +29,82 @@ const READ_LEN: usize = 256 << 10;
 /// # Errors
 /// Those of reading.
 pub fn newest_staged_group(env: &Env, dir: &Path, lane: Lane, store: Uid) -> Result<Option<u64>> {
-    Ok(Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?.newest_group())
+    let mut newest = None;
+    if let Some(file) = open(env, &io::fs::join(dir, lane.staging_name()))? {
+        each_page(&*file, |bytes, _| {
+            if let Verdict::Valid(header) = page::read_open(bytes, store) {
+                newest = newest.max(Some(header.ltn));
+            }
+        })?;
+    }
+    Ok(newest)
+}
+
+/// The staging file, if there is one.
+fn open(env: &Env, path: &Path) -> Result<Option<Arc<dyn ReadFile>>> {
+    match env.fs.open(path, Access::Buffered) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Reads the slots of a file one after the other.
+fn each_page(file: &dyn ReadFile, mut take: impl FnMut(&[u8], u64)) -> Result<()> {
+    // A length that does not fit what this release writes is not believed, and not an error: the file is scratch.
+    let len = file.len()?.min(STAGING_LEN_MAX as u64) as usize / PAGE * PAGE;
+    let mut buf = vec![0; READ_LEN.min(len)];
+    let mut offset = 0;
+    while offset < len {
+        let n = READ_LEN.min(len - offset);
+        buf.truncate(n);
+        read(file, &mut buf, offset as u64)?;
+        let slots = (offset as u64..).step_by(PAGE);
+        buf.chunks_exact(PAGE).zip(slots).for_each(|(bytes, slot)| take(bytes, slot));
+        offset += n;
+    }
+    Ok(())
+}
+
+/// It is never synced, so after a loss of power any page may be unreadable, and all of them.
+fn read(file: &dyn ReadFile, buf: &mut [u8], offset: u64) -> Result<()> {
+    match io::read_around(buf, offset, PAGE, |buf, offset| file.read_at(buf, offset)) {
+        Err(e) if io::is_unreadable(&e) => {
+            buf.fill(0);
+            Ok(())
+        }
+        read => read,
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct StagedPage {
     pub header: PageHeader,
-    pub bytes: Box<[u8]>,
+    kept: Kept,
+}
+
+impl StagedPage {
+    /// Its bytes, if they were kept.
+    pub fn kept(&self) -> &[u8] {
+        match &self.kept {
+            Kept::Whole(bytes) => bytes,
+            Kept::At(_) => &[],
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Kept {
+    /// Its bytes.
+    Whole(Box<[u8]>),
+    /// Where it is in the file.
+    At(u64),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
+    /// The file, if pages are not kept.
+    file: Option<Arc<dyn ReadFile>>,
     pages: BTreeMap<(Owner, u64, u64), StagedPage>,
     /// Groups that have a page of a later release here, which nobody may take for one that is not there.
     newer: BTreeMap<(Owner, u64), Unknown>,
@@ -43,6 +113,18 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
+    /// Looks what is in the staging file of somebody who has it for himself as long as this is used.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn index(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
+        let mut staging = Staging { file: open(env, path)?, ..Staging::default() };
+        if let Some(file) = staging.file.clone() {
+            each_page(&*file, |bytes, slot| staging.add(bytes, store, |_| Kept::At(slot)))?;
+        }
+        Ok(staging)
+    }
+
     /// Reads the staging file; one that does not exist has no pages.
     pub fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
         let mut staging = Staging::default();
@@ -55,11 +137,7 @@ impl Staging {
     /// # Errors
     /// Those of reading.
     pub fn take_from(&mut self, env: &Env, path: &Path, store: Uid) -> Result<()> {
-        match env.fs.open(path, Access::Buffered) {
-            Ok(file) => self.take(&*file, store),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(e),
-        }
+        open(env, path)?.map_or(Ok(()), |file| self.take(&*file, store))
     }
 
     /// Takes the pages of a file as well.
@@ -67,32 +145,15 @@ impl Staging {
     /// # Errors
     /// Those of reading.
     pub fn take(&mut self, file: &dyn ReadFile, store: Uid) -> Result<()> {
-        // A length that does not fit what this release writes is not believed, and not an error: the file is scratch.
-        let len = file.len()?.min(STAGING_LEN_MAX as u64) as usize / PAGE * PAGE;
-        let mut buf = vec![0; READ_LEN.min(len)];
-        let mut offset = 0;
-        while offset < len {
-            let n = READ_LEN.min(len - offset);
-            buf.truncate(n);
-            // It is never synced, so after a loss of power any page may be unreadable, and all of them.
-            match io::read_around(&mut buf, offset as u64, PAGE, |buf, offset| file.read_at(buf, offset)) {
-                Err(e) if io::is_unreadable(&e) => buf.fill(0),
-                read => read?,
-            }
-            buf.chunks_exact(PAGE).for_each(|bytes| self.add(bytes, store));
-            offset += n;
-        }
-        Ok(())
+        each_page(file, |bytes, _| self.add(bytes, store, |bytes| Kept::Whole(bytes.into())))
     }
 
-    fn add(&mut self, bytes: &[u8], store: Uid) {
+    fn add(&mut self, bytes: &[u8], store: Uid, keep: impl FnOnce(&[u8]) -> Kept) {
         match page::read_open(bytes, store) {
             Verdict::Valid(header) => {
                 self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
-                self.pages.insert(
-                    (header.owner, header.ltn, header.lpn),
-                    StagedPage { header, bytes: bytes.into() },
-                );
+                let page = StagedPage { header, kept: keep(bytes) };
+                self.pages.insert((header.owner, header.ltn, header.lpn), page);
             }
             Verdict::Newer(unknown) => {
                 let group = page::peek(bytes).map(|header| ((header.owner, header.ltn), unknown));
@@ -100,6 +161,22 @@ impl Staging {
             }
             Verdict::Invalid => {}
         }
+    }
+
+    /// The bytes of a page; zeros where they cannot be read any more.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn bytes<'a>(&self, page: &'a StagedPage) -> Result<Cow<'a, [u8]>> {
+        let offset = match &page.kept {
+            Kept::Whole(bytes) => return Ok(Cow::Borrowed(bytes)),
+            Kept::At(offset) => *offset,
+        };
+        let mut bytes = vec![0; PAGE];
+        if let Some(file) = &self.file {
+            read(&**file, &mut bytes, offset)?;
+        }
+        Ok(Cow::Owned(bytes))
     }
 
     /// Fails if a group of the log has a page here that only a later release knows.
@@ -122,11 +199,6 @@ impl Staging {
         let mut last = None;
         let groups = self.pages.keys().map(|(owner, ltn, _)| (*owner, *ltn));
         groups.filter(move |group| last.replace(*group) != Some(*group))
-    }
-
-    /// The highest tag of a group that any page belongs to.
-    pub fn newest_group(&self) -> Option<u64> {
-        self.pages.keys().map(|(_, ltn, _)| *ltn).max()
     }
 
     /// The pages of one group, by number.

@@ -46,16 +46,16 @@ pub fn read_lane(
         judged => judged.err(),
     };
     let damage = scan.damage.take().or(judged);
-    let staged = scan.staged_pages(groups);
+    let staged = scan.staged_pages(groups)?;
     Ok(LaneRead { report: scan.report(groups), damage, staged })
 }
 
 impl Scan<'_> {
-    fn staged_pages(&self, groups: &[LogGroup]) -> Vec<(u64, Arc<StagedPages>)> {
+    fn staged_pages(&self, groups: &[LogGroup]) -> Result<Vec<(u64, Arc<StagedPages>)>> {
         let mut all: Vec<(u64, StagedPages)> = Vec::new();
         for from in &self.staged {
             let Some(group) = groups.get(from.group) else { continue };
-            let Some(page) = self.closed(group, from) else { continue };
+            let page = self.closed(group, from)?;
             match all.last_mut() {
                 Some((ltn, file)) if *ltn == group.ltn => file.pages.push((from.offset, page)),
                 _ => {
@@ -64,7 +64,7 @@ impl Scan<'_> {
                 }
             }
         }
-        all.into_iter().map(|(ltn, file)| (ltn, Arc::new(file))).collect()
+        Ok(all.into_iter().map(|(ltn, file)| (ltn, Arc::new(file))).collect())
     }
 }
 

@@ -183,3 +183,20 @@ fn pages_that_were_only_staged_are_read_up_to_the_damage_of_a_file_that_is_cut()
     let wanted = caller.written.iter().filter(|w| w.seq >= floor).count();
     assert_eq!(seqs.iter().filter(|seq| **seq >= floor).count(), wanted, "{seqs:?}");
 }
+
+/// Pages are read once more from the staging file when they are written to their group, where they get a checksum that fits whatever is in them.
+#[test]
+fn a_page_that_is_another_when_it_is_read_again_is_not_taken() {
+    let (caller, _) = overtaken(false);
+    let (env, path) = (caller.sim.env(), dir().join(STAGING_NAME));
+    let groups = crate::store_model::groups(&caller.sim, &manifest(&caller));
+    let staging = Staging::index(&env, &path, crate::store_model::store()).unwrap();
+    let mut take = |_: &LoggedBatch<'_>| Ok(());
+    let mut scan = Scan::new(&env, crate::store_model::store(), &staging, &mut take);
+    groups.iter().enumerate().for_each(|(index, group)| scan.group(index, group).unwrap());
+    assert!(!scan.staged.is_empty());
+    scan.make_durable(&groups).unwrap();
+    caller.sim.overwrite(&path, 0, &[0; 24 * PAGE]).unwrap();
+    let e = scan.make_durable(&groups).unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::Io, Some(Path::new(STAGING_NAME))));
+}
