@@ -58,12 +58,24 @@ pub(crate) struct Counters {
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
+    /// Until then durable writes are to be expected, clock nanoseconds: somebody waited for one a while ago.
+    pub asked_until_ns: AtomicU64,
 }
 
 impl Counters {
     /// Nanoseconds of durable writes.
     pub fn durable_ns(&self) -> u64 {
         self.durable_ns.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for a durable write: more are to be expected up to this time.
+    pub fn asks_until(&self, until_ns: u64) {
+        self.asked_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// True if durable writes are to be expected.
+    pub fn are_asked_for(&self, now_ns: u64) -> bool {
+        now_ns < self.asked_until_ns.load(Ordering::Relaxed)
     }
 
     /// What of the statistics is counted here.

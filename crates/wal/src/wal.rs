@@ -328,7 +328,10 @@ impl Wal {
         loop {
             match self.commit.lead_or_wait(lpn)? {
                 Turn::Durable => return Ok(()),
-                Turn::Lead(token) => self.lead(token, position)?,
+                Turn::Lead(token) => {
+                    self.expects_more();
+                    self.lead(token, position)?;
+                }
             }
             // Its pages are durable when those before them are, which may be under way.
         }
@@ -516,12 +519,16 @@ impl Wal {
         if self.keeps_pages() {
             return self.is_due(&tail);
         }
+        self.has_a_write(&tail) || self.release_waits(&tail)
+    }
+
+    /// True if so many full pages are in the ring that they are worth a write.
+    fn has_a_write(&self, tail: &Tail) -> bool {
         let page = PAGE as u64;
         let half = (tail.ring.slots() / 2).max(1) * page;
         let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
-        let frontier = &self.commit.frontier;
-        let full = tail.next_lpn() - frontier.written_end().min(tail.next_lpn());
-        full * self.unit() >= threshold || self.release_waits(&tail)
+        let full = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
+        full * self.unit() >= threshold
     }
 
     /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if

@@ -5,6 +5,9 @@
 //! hold their records may have been flushed. Then the log *begins* behind them: an edit of the manifest says so, and they are
 //! let go of like pages that were written ([`Wal::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
 //!
+//! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`] after such a write pages
+//! are written when they are worth it, as without an age.
+//!
 //! For that the log notes which pages each batch is in, and when it came (`notes`).
 //!
 //! Invariants: the log begins at the first page of the oldest batch that anybody may need, or before it. Only what is in the ring is
@@ -34,13 +37,23 @@ pub struct Overtaken {
 /// What is to be done by now with the pages that are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Up to there they are to be written, since the ring is nearly full.
+    /// Up to there they are to be written, since the ring is nearly full, or somebody is expected to wait for them.
     written_end: u64,
     /// Up to there they are to be durable, since some are old.
     durable_end: u64,
 }
 
+/// After a durable write that somebody waited for, more are expected for so long.
+const ASKED_NS: u64 = 10_000_000_000;
+
 impl Wal {
+    /// Somebody waits for a durable write: more are expected.
+    pub(super) fn expects_more(&self) {
+        if self.keeps_pages() {
+            self.counters.asks_until(self.clock.now_ns().saturating_add(ASKED_NS));
+        }
+    }
+
     /// True if pages stay in the ring as long as they may.
     pub fn keeps_pages(&self) -> bool {
         // Where groups are storage, what is in them is to be there.
@@ -100,7 +113,11 @@ impl Wal {
         let slots = tail.ring.slots();
         let kept = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
         // A quarter of the ring is for those who append meanwhile.
-        let full_end = if kept >= slots - slots / 4 { tail.next_lpn() - slots / 2 } else { 0 };
+        let full_end = match () {
+            () if self.counters.are_asked_for(now_ns) && self.has_a_write(tail) => tail.next_lpn(),
+            () if kept >= slots - slots / 4 => tail.next_lpn() - slots / 2,
+            () => 0,
+        };
         Due { written_end: full_end, durable_end }
     }
 

@@ -129,3 +129,22 @@ fn a_check_begins_where_the_log_does() {
     let wanted: Vec<u64> = caller.written[8..].iter().map(|w| w.seq).collect();
     assert!(seqs.ends_with(&wanted), "{seqs:?}");
 }
+
+/// Who makes durable writes does not wait each time for all that others have buffered.
+#[test]
+fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() {
+    let mut caller = Caller::that_keeps_pages(1, 1);
+    append(&mut caller, 9000);
+    assert!(!caller.wal.wants_write_out(), "nobody is expected");
+    caller.put(100).unwrap();
+    append(&mut caller, 9000);
+    assert!(caller.wal.write_out().unwrap());
+    let stats = caller.wal.stats();
+    assert!(stats.written_bytes >= 4 * PAGE as u64 && stats.syncs == 0, "{stats:?}");
+    assert!(!caller.wal.wants_write_out());
+    // He has gone.
+    caller.sim.advance_ns(10 * SECOND_NS);
+    while caller.wal.write_out().unwrap() {}
+    append(&mut caller, 9000);
+    assert!(!caller.wal.wants_write_out());
+}
