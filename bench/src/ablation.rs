@@ -50,7 +50,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 7] = [
+pub const OTHER_SWITCHES: [&str; 8] = [
     "correlated",
     "quiet_compaction",
     "io_pacing",
@@ -58,6 +58,7 @@ pub const OTHER_SWITCHES: [&str; 7] = [
     "log_first",
     "measured_reads",
     "pipelined_collection",
+    "least_overlap",
 ];
 
 type Figure = rounds::Figure<Report>;

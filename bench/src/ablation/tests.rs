@@ -54,6 +54,7 @@ fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
         log_first: true,
         measured_reads: true,
         pipelined_collection: true,
+        least_overlap: true,
         joined_lookups: false,
         readahead: false,
         compensated_size: false,

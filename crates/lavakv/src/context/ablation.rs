@@ -37,6 +37,8 @@ pub struct Ablation {
     pub measured_reads: bool,
     /// Garbage collection reads records while it copies others and judges the next keys; off: by turns.
     pub pipelined_collection: bool,
+    /// Of a level that is too large that file goes first whose merge writes least for what it moves; off: the one that stands for most.
+    pub least_overlap: bool,
 }
 
 impl Default for Ablation {
@@ -55,13 +57,14 @@ impl Default for Ablation {
             subcompactions: true,
             measured_reads: true,
             pipelined_collection: true,
+            least_overlap: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 13] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 14] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -77,6 +80,7 @@ impl Ablation {
             ("log_first", &mut self.log_first),
             ("measured_reads", &mut self.measured_reads),
             ("pipelined_collection", &mut self.pipelined_collection),
+            ("least_overlap", &mut self.least_overlap),
         ]
     }
 

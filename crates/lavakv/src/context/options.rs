@@ -13,7 +13,7 @@ use crate::context::event::EventListener;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
-use lsm::policy::{Policies, PolicyChoice, TreeOptions};
+use lsm::policy::{FileChoice, Policies, PolicyChoice, TreeOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -406,6 +406,10 @@ impl FamilyOptions {
             levels: self.levels,
             file_bytes: self.file_bytes,
             compensated: ablation.compensated_size,
+            choice: match ablation.least_overlap {
+                true => FileChoice::MinOverlap,
+                false => FileChoice::LargestCompensated,
+            },
         }
     }
 

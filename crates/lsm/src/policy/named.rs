@@ -6,7 +6,7 @@
 //! family can still read it.
 
 use super::contract::CompactionPolicy;
-use super::leveled::parameters::Leveled;
+use super::leveled::parameters::{FileChoice, Leveled};
 use super::vlsm::parameters::{Vlsm, VlsmOptions};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub struct TreeOptions {
     pub file_bytes: u64,
     /// Sizes are compensated bytes.
     pub compensated: bool,
+    /// Which file of a level goes first.
+    pub choice: FileChoice,
 }
 
 /// Makes a policy of what is stored of it. `Unsupported` if this is no version that it knows, `InvalidArgument` if the
@@ -123,6 +125,7 @@ fn of_tree(tree: &TreeOptions) -> Leveled {
         levels: tree.levels,
         file_bytes: tree.file_bytes,
         compensated: tree.compensated,
+        choice: tree.choice,
         ..Leveled::default()
     }
 }

@@ -14,6 +14,7 @@ fn tree_options(file_bytes: u64) -> TreeOptions {
         levels: LEVELS_MAX,
         file_bytes,
         compensated: true,
+        choice: FileChoice::default(),
     }
 }
 
