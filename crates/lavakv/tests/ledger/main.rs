@@ -177,7 +177,7 @@ fn snapshots_hold_what_they_see(space: &Space, scan: &Scan, snapshots: &[Snapsho
 #[test]
 fn a_hundred_random_states_agree_with_the_files() {
     let (mut busy, mut pinned, mut loose, mut held, mut garbage, mut refused) = (0, 0, 0, 0, 0, 0);
-    for seed in 0..12 {
+    for seed in 0..18 {
         let sim = SimEnv::new(seed);
         let mut chaos = Chaos::new(&sim, seed);
         for _ in 0..10 {
