@@ -39,6 +39,8 @@ pub struct Ablation {
     pub pipelined_collection: bool,
     /// Of a level that is too large that file goes first whose merge writes least for what it moves; off: the one that stands for most.
     pub least_overlap: bool,
+    /// Below a space limit that is far away garbage is collected later; off: from as much on as near it, in percent of a file.
+    pub lazy_with_room: bool,
 }
 
 impl Default for Ablation {
@@ -58,13 +60,14 @@ impl Default for Ablation {
             measured_reads: true,
             pipelined_collection: true,
             least_overlap: true,
+            lazy_with_room: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 14] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 15] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -81,6 +84,7 @@ impl Ablation {
             ("measured_reads", &mut self.measured_reads),
             ("pipelined_collection", &mut self.pipelined_collection),
             ("least_overlap", &mut self.least_overlap),
+            ("lazy_with_room", &mut self.lazy_with_room),
         ]
     }
 

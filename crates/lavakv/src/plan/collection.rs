@@ -13,9 +13,11 @@
 //! are slowed down by the limit (`space_limit`) instead, and the threshold falls with the room that is left; only where
 //! the limit is far away [`EXPOSED_LIMITED_PERCENT`] and [`LIMITED_SLOW_PERCENT`] still hold.
 //!
-//! **By fill** (LavaKV's adaptive garbage collection). The engine promises to stay small also where there is plenty of
-//! room, so garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the room is used, and fill can only make
-//! collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
+//! **By fill** (LavaKV's adaptive garbage collection, figure 9 of LavaStore), in both directions where somebody set a limit. Less than [`FILL_ROOMY_PERCENT`] of it used, garbage included:
+//! then collection is lazier, the more so the less is used. It begins with files of which up to [`ROOMY_RATIO_PERCENT`] are garbage, and up to [`EXPOSED_ROOMY_PERCENT`] of the live bytes
+//! are garbage before the threshold has fallen to the family's: that is still less than what writers are slowed down for, and once it fills the limit there is no room any more. Where nobody set a
+//! limit the engine promises to stay small also where there is plenty of room (others may want it), so there garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the volume is used,
+//! and fill can only make collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
 //! family's ratio, and beyond it, at the end of the room, to [`FULL_RATIO_PERCENT`]: with nothing left, a file that frees
 //! a twentieth of itself is still a gain. The number of threads rises along with it (`slots`).
 //!
@@ -44,6 +46,11 @@ const EXPOSED_FULL_PERCENT: u64 = 21;
 const EXPOSED_LIMITED_PERCENT: u64 = 60;
 /// The threshold while there is little garbage.
 const LAZY_RATIO_PERCENT: u64 = 60;
+/// Both with most of a space limit unused.
+const EXPOSED_ROOMY_PERCENT: u64 = 80;
+const ROOMY_RATIO_PERCENT: u64 = 80;
+/// So much of a limit is used, in percent, where collection begins to be as if it were used; up to half of that it is as lazy as can be.
+const FILL_ROOMY_PERCENT: u64 = 60;
 /// The threshold when there is no room left.
 const FULL_RATIO_PERCENT: u64 = 5;
 /// Strain from which collection takes every free thread.
@@ -170,12 +177,27 @@ fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
     }
     let (summary, floor) = (&family.read_state.summary, u64::from(ratio));
     let usual = EXPOSED_FULL_PERCENT + summary.allowance_percent;
-    let room = facts.room().filter(|_| facts.has_own_limit());
+    let (room, fill) = (facts.room().filter(|_| facts.has_own_limit()), facts.fill_percent());
+    let is_lazier = room.is_some() && facts.options().ablation.lazy_with_room;
+    let (lazy, most) = lazy_percents(fill, is_lazier);
     let full = room.map_or(usual, |(room, _)| {
         let more = room.saturating_mul(100) / facts.used_bytes().max(1);
-        summary.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
+        summary.exposed_percent.saturating_add(more).clamp(usual, usual.max(most))
     });
-    threshold_percent(summary.exposed_percent, full, floor, quiet, facts.fill_percent())
+    threshold_percent(summary.exposed_percent, full, (floor, lazy), quiet, fill)
+}
+
+/// The threshold while there is little garbage, and how much there is at most, in percent of the live bytes, when it has fallen. `is_lazier`: somebody set a
+/// limit, so the more the less of it is used.
+fn lazy_percents(fill_percent: u64, is_lazier: bool) -> (u64, u64) {
+    let usual = (LAZY_RATIO_PERCENT, EXPOSED_LIMITED_PERCENT);
+    if !is_lazier {
+        return usual;
+    }
+    let less = |roomy: u64, usual: u64| {
+        roomy - part_of(roomy - usual, fill_percent, FILL_ROOMY_PERCENT / 2, FILL_ROOMY_PERCENT)
+    };
+    (less(ROOMY_RATIO_PERCENT, usual.0), less(EXPOSED_ROOMY_PERCENT, usual.1))
 }
 
 /// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
@@ -184,9 +206,15 @@ fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
 }
 
 /// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio, to which the
-/// threshold has fallen at `full` percent of exposed garbage.
-fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, fill_percent: u64) -> u32 {
-    let lazy = LAZY_RATIO_PERCENT.max(floor);
+/// threshold has fallen from `lazy` at `full` percent of exposed garbage.
+fn threshold_percent(
+    exposed_percent: u64,
+    full: u64,
+    (floor, lazy): (u64, u64),
+    quiet: bool,
+    fill_percent: u64,
+) -> u32 {
+    let lazy = lazy.max(floor);
     // By the square: collection starts late, and then in earnest.
     let fallen = (lazy - floor) * exposed_percent.min(full).pow(2) / full.pow(2);
     let by_garbage = if quiet { floor } else { lazy - fallen };
@@ -221,11 +249,11 @@ mod tests {
 
     #[test]
     fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
-        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 0);
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, (20, 60), false, 0);
         assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
         assert!((1..40).all(|e| at(e) <= at(e - 1)));
-        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 20, true, 0), 20);
-        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 70, false, 0), 70);
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, (20, 60), true, 0), 20);
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, (70, 60), false, 0), 70);
     }
 
     #[test]
@@ -233,15 +261,32 @@ mod tests {
         for (exposed, floor, quiet) in
             [(0, 20, false), (15, 20, false), (30, 20, false), (0, 3, true), (0, 99, false)]
         {
-            let at = |fill| threshold_percent(exposed, EXPOSED_FULL_PERCENT, floor, quiet, fill);
+            let at = |fill| threshold_percent(exposed, EXPOSED_FULL_PERCENT, (floor, 60), quiet, fill);
             assert!((0..=75).all(|fill| at(fill) == at(0)), "plenty of room: garbage alone decides");
             assert!((75..120).all(|fill| at(fill + 1) <= at(fill)));
             assert_eq!(u64::from(at(90)), floor, "everything that frees enough");
             assert_eq!(u64::from(at(100)), floor.min(FULL_RATIO_PERCENT), "everything that frees something");
             assert_eq!(at(1000), at(100));
         }
-        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 80);
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, (20, 60), false, 80);
         assert!((0..40).all(|e| at(e + 1) <= at(e)));
+    }
+
+    /// In both directions: lazier below three fifths of a limit, more eager from three quarters on; without a limit only the latter.
+    #[test]
+    fn the_threshold_follows_the_fill_of_a_limit_in_both_directions() {
+        let at = |fill, exposed, is_lazier| {
+            let (lazy, most) = lazy_percents(fill, is_lazier);
+            threshold_percent(exposed, most, (20, lazy), false, fill)
+        };
+        for exposed in 0..100 {
+            assert!((0..120).all(|fill| at(fill + 1, exposed, true) <= at(fill, exposed, true)), "{exposed}");
+            assert!((60..120).all(|fill| at(fill, exposed, true) == at(fill, exposed, false)), "{exposed}");
+            assert!((0..75).all(|fill| at(fill, exposed, false) == at(60, exposed, false)), "{exposed}");
+        }
+        assert_eq!((at(0, 0, true), at(30, 0, true), at(45, 0, true), at(60, 0, true)), (80, 80, 70, 60));
+        assert_eq!((at(0, 30, true), at(60, 30, true), at(80, 30, true), at(90, 30, true)), (72, 50, 40, 20));
+        assert_eq!(at(0, EXPOSED_ROOMY_PERCENT, true), 20, "garbage comes to an end with any room");
     }
 
     #[test]

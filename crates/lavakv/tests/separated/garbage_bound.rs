@@ -22,9 +22,9 @@ const LOG_GROUP_LEN: u64 = 2 << 20;
 const PAYS_LEN: usize = LOG_GROUP_LEN as usize / 4 + 1;
 
 /// A store on a slow device, full of values, and who overwrites them at random.
-struct Overwriter {
+pub(crate) struct Overwriter {
     sim: SimEnv,
-    db: Db,
+    pub db: Db,
     rng: Rng,
     keys: u64,
     len: usize,
@@ -38,7 +38,6 @@ impl Overwriter {
     }
 
     fn of(seed: u64, len: usize, policy: &str, value_placement: ValuePlacement) -> Overwriter {
-        let sim = SimEnv::new(seed);
         let policy = PolicyChoice::named(policy).unwrap();
         let family = FamilyOptions { vsst_bytes: 32 << 10, policy, value_placement, ..apart_family(200) };
         let options = Options {
@@ -49,8 +48,12 @@ impl Overwriter {
             family,
             ..small()
         };
+        Overwriter::open(seed, DATA_LEN / len as u64, len, options)
+    }
+
+    pub fn open(seed: u64, keys: u64, len: usize, options: Options) -> Overwriter {
+        let sim = SimEnv::new(seed);
         let db = Db::open_in(env(&sim), DIR, options).unwrap();
-        let keys = DATA_LEN / len as u64;
         fill_long(&db, &mut Model::new(), 0..keys, 0, len);
         settle(&db);
         sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
@@ -58,7 +61,7 @@ impl Overwriter {
     }
 
     /// Overwrites so many values in one batch, and lets jobs have the time that it took.
-    fn overwrite(&mut self, batch: u64) {
+    pub fn overwrite(&mut self, batch: u64) {
         let mut writes = WriteBatch::new();
         for _ in 0..batch {
             writes.put(&key(self.rng.below(self.keys)), &long(0, self.round, self.len));

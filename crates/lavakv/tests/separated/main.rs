@@ -17,6 +17,7 @@ mod quiet;
 mod rewrite;
 mod scheduling;
 mod speed_values;
+mod steering;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

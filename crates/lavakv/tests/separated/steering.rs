@@ -1,0 +1,83 @@
+//! Which work comes first: what it writes, and how much room the store takes meanwhile. Bytes and room, not times.
+
+use crate::common::*;
+use crate::garbage_bound::Overwriter;
+use crate::*;
+use lavastore_lavakv::{Ablation, PolicyChoice, SpaceLimit};
+
+/// What became of random overwriting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    /// Bytes of tables and values that were written for each byte of values.
+    written: f64,
+    /// Those of them that collections and compactions wrote.
+    copied: f64,
+    merged: f64,
+    /// The most that records took for each byte that lives.
+    peak: f64,
+}
+
+/// What is overwritten.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    keys: u64,
+    len: usize,
+    /// A memtable is this part of the data.
+    part: u64,
+    policy: &'static str,
+    /// Percent of the data.
+    limit: Option<u64>,
+}
+
+/// A store of values all of which are overwritten some times, without one of the mechanisms.
+fn overwritten(seed: u64, load: Load, without: Option<&str>) -> Seen {
+    let Load { keys, len, part, policy, limit } = load;
+    let data = keys * len as u64;
+    let policy = PolicyChoice::named(policy).unwrap();
+    let ablation = Ablation::without(without).unwrap();
+    let family = FamilyOptions { vsst_bytes: (data / 64).next_power_of_two(), policy, ..apart_family(200) };
+    let options = Options {
+        memtable_bytes: (data / part) as usize,
+        memory_bytes: 2 << 20,
+        log_group_bytes: 512 << 10,
+        wal_bytes_max: 4 << 20,
+        ablation,
+        space_limit: limit.map(|times| SpaceLimit::Bytes(times * data / 100)),
+        family,
+        ..small()
+    };
+    let mut store = Overwriter::open(seed, keys, len, options);
+    for _ in 0..keys {
+        store.overwrite(1);
+    }
+    let before = store.db.stats();
+    let mut peak = 0.0f64;
+    let overwrites = 5 * keys;
+    for nth in 0..overwrites {
+        store.overwrite(1);
+        if nth % 8 == 0 {
+            let records = store.db.gc_plan(Default::default()).unwrap().record_bytes;
+            peak = peak.max(records as f64 / data as f64);
+        }
+    }
+    let after = store.db.stats();
+    let user = (overwrites * len as u64) as f64;
+    let of = |bytes: fn(&lavastore_lavakv::Statistics) -> u64| (bytes(&after) - bytes(&before)) as f64 / user;
+    let (copied, merged) = (of(|s| s.gc_bytes_written), of(|s| s.compaction_bytes_written));
+    let written = of(|s| s.flush_bytes_written) + copied + merged;
+    assert!(store.db.verify().unwrap().errors.is_empty());
+    Seen { written, copied, merged, peak }
+}
+
+const LOAD: Load = Load { keys: 2000, len: 1000, part: 8, policy: "leveled", limit: None };
+
+/// With most of a limit unused less is copied, in more room; without a limit nothing changes.
+#[test]
+fn room_below_a_limit_saves_copies() {
+    let at = |limit, without| overwritten(1, Load { part: 32, limit, ..LOAD }, without);
+    let [roomy, as_ever] = [None, Some("lazy_with_room")].map(|without| at(Some(2000), without));
+    println!("{roomy:.3?}\n{as_ever:.3?}");
+    assert!(roomy.copied < 0.8 * as_ever.copied && roomy.written < as_ever.written, "{roomy:?} {as_ever:?}");
+    assert!(as_ever.peak < roomy.peak && roomy.peak < 2.0, "{roomy:?} {as_ever:?}");
+    assert_eq!(at(None, None), at(None, Some("lazy_with_room")));
+}
