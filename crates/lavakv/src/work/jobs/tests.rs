@@ -8,6 +8,8 @@ use base::{ErrorKind, HashSet};
 use io::sim::SimEnv;
 use version::FileMeta;
 
+mod shares;
+
 fn options() -> Options {
     let family = FamilyOptions {
         file_bytes: 16 << 10,
