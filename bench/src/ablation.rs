@@ -50,7 +50,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 9] = [
+pub const OTHER_SWITCHES: [&str; 10] = [
     "correlated",
     "quiet_compaction",
     "io_pacing",
@@ -59,6 +59,7 @@ pub const OTHER_SWITCHES: [&str; 9] = [
     "measured_reads",
     "pipelined_collection",
     "least_overlap",
+    "exposing_first",
     "lazy_with_room",
 ];
 

@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 26] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -29,6 +29,7 @@ const KINDS: [Kind; 25] = [
         (s.compaction_pieces + s.compaction_moves).saturating_sub(s.compactions)
     }),
     ("compactions that level 0 waited for", |s| s.compaction_spills),
+    ("compactions that expose garbage and no level asked for", |s| s.compaction_exposures),
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
     (PLACED, |s| s.values_placed),
     (NOT_PLACED, |s| s.writes_not_placed),

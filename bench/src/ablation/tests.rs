@@ -55,6 +55,7 @@ fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
         measured_reads: true,
         pipelined_collection: true,
         least_overlap: true,
+        exposing_first: true,
         lazy_with_room: true,
         joined_lookups: false,
         readahead: false,

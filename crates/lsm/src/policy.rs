@@ -15,13 +15,14 @@
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`relocation`]: values back into the order of their keys.
-//! * [`for_space`]: picks where room is short; `gain`: what they bring.
+//! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden.
 //! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
 //! * [`cutter`]: where the outputs of a compaction end; [`pieces`]: where it can be cut to be merged by several threads.
 
 pub mod compaction;
 pub mod contract;
 pub mod cutter;
+pub mod exposing;
 mod facts;
 pub mod for_space;
 mod gain;

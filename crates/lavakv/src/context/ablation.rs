@@ -39,6 +39,8 @@ pub struct Ablation {
     pub pipelined_collection: bool,
     /// Of a level that is too large that file goes first whose merge writes least for what it moves; off: the one that stands for most.
     pub least_overlap: bool,
+    /// Where writers pay for garbage of which most is hidden, a compaction exposes it before collections go on; off: none is made for that.
+    pub exposing_first: bool,
     /// Below a space limit that is far away garbage is collected later; off: from as much on as near it, in percent of a file.
     pub lazy_with_room: bool,
 }
@@ -60,6 +62,7 @@ impl Default for Ablation {
             measured_reads: true,
             pipelined_collection: true,
             least_overlap: true,
+            exposing_first: true,
             lazy_with_room: true,
         }
     }
@@ -67,7 +70,7 @@ impl Default for Ablation {
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 15] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 16] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -84,6 +87,7 @@ impl Ablation {
             ("measured_reads", &mut self.measured_reads),
             ("pipelined_collection", &mut self.pipelined_collection),
             ("least_overlap", &mut self.least_overlap),
+            ("exposing_first", &mut self.exposing_first),
             ("lazy_with_room", &mut self.lazy_with_room),
         ]
     }

@@ -112,6 +112,8 @@ counters! {
     compaction_tables_good,
     /// Those that meet more.
     compaction_tables_poor,
+    /// Compactions that no level asked for: they exposed garbage where writers paid for such as was hidden (`exposing_first`).
+    compaction_exposures,
     /// Compactions that put values back in the order of keys (relocation).
     relocations,
     /// Bytes of vSSTs read by these.

@@ -26,6 +26,11 @@
 //! to do. Compactions go first: where values are separated they move little, and they expose what collection can free.
 //! Only from [`FILL_URGENT_PERCENT`] on collection goes before all of them but one.
 //!
+//! **Hidden before exposed** garbage (`exposing_first`). Garbage that a reference still leads to takes as much room as any, and no collection gets it; the more of the garbage that
+//! writers pay for is hidden, the less is in the files that collections take. To expose it costs tables, which are little where values are long. So where writers are about to be slowed down
+//! (towards the end of the room: with the less garbage the less room is left), a compaction goes before collections that exposes as many times what it writes as exposed garbage
+//! is more than hidden (`lsm::policy::exposing`), also one that no level asks for. Where most is hidden it need only expose more than it writes.
+//!
 //! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
 //! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
 
@@ -55,6 +60,8 @@ const FILL_ROOMY_PERCENT: u64 = 60;
 const FULL_RATIO_PERCENT: u64 = 5;
 /// Strain from which collection takes every free thread.
 const STRAIN_BUSY: u64 = 50;
+/// Hidden garbage that is a smaller part of what is exposed is not worth a compaction that no level asks for.
+const WORTH_MAX: u64 = 8;
 /// The threshold where the space limit is near: less would free less than the keys of the output take.
 const SHORT_RATIO_PERCENT: u32 = 3;
 /// An output is read in so many batches at least, and its keys are judged in windows of one for each so many of its bytes: so reading overlaps with judging and
@@ -63,6 +70,20 @@ const BATCHES_MIN: u64 = 4;
 const BYTES_PER_KEY: u64 = 256;
 /// Where there is no room for the output of a collection, so many others are considered that write less, or elsewhere.
 pub(crate) const CANDIDATES_MAX: usize = 8;
+
+/// How many times what it writes a compaction must expose to go before collections of this family. `None`: none has to. See the module. A store that nobody
+/// writes has time for either (`lsm::policy::quiet`).
+pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Option<f64> {
+    let summary = &family.read_state.summary;
+    let is_on = facts.options().ablation.exposing_first && !base::canary::is("hidden-garbage-waits");
+    let (hidden, exposed) = (summary.hidden_bytes, summary.exposed_bytes);
+    if !is_on || hidden.saturating_mul(WORTH_MAX) <= exposed || facts.gc_is_paused() {
+        return None;
+    }
+    let by_fill = part_of(100, facts.fill_percent(), FILL_LAZY_PERCENT, FILL_URGENT_PERCENT);
+    let is_due = summary.garbage_pressure_percent(facts.has_own_limit()).saturating_add(by_fill) >= 100;
+    (is_due && !facts.is_quiet()).then(|| exposed as f64 / hidden as f64)
+}
 
 /// The next collection. `urgent`: it goes before compactions.
 pub(super) fn pick(facts: &dyn Facts, urgent: bool) -> Option<Box<Collection>> {

@@ -31,6 +31,20 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
     Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
 }
 
+/// A compaction that exposes garbage, in a family where that goes before collection.
+pub(super) fn exposing(facts: &dyn Facts) -> Option<Compact> {
+    facts.families().iter().find_map(|family| {
+        let compaction = exposing_in(facts, family)?;
+        Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
+    })
+}
+
+fn exposing_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<Compaction> {
+    let worth = collection::exposing_is_worth(facts, family)?;
+    let tree = family.of_tree(facts.in_progress().of(family.family.id));
+    family.policy.as_ref()?.exposing(&tree, worth).filter(|compaction| fits(facts, family, compaction))
+}
+
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
 fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
     if !facts.options().ablation.quiet_compaction || !facts.is_quiet() {
@@ -63,6 +77,7 @@ fn find(facts: &dyn Facts, family: &FamilyFacts, only_l0: bool) -> Option<Compac
     let in_progress = facts.in_progress();
     let tree = family.of_tree(in_progress.of(family.family.id));
     let wanted = if only_l0 { policy.l0(&tree) } else { policy.levels(&tree) }.filter(fitting);
+    let wanted = wanted.or_else(|| if only_l0 { None } else { exposing_in(facts, family) });
     if wanted.is_some() || only_l0 || !facts.is_short_of_space() {
         return wanted;
     }

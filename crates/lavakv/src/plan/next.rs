@@ -105,7 +105,9 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
         |may_start: bool| facts.in_progress().to_help(JobClass::Compaction).filter(|_| deeper && may_start);
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
         let l0 = compaction::pick(facts, notes, false);
-        let l0 = l0.map(Plan::Compact);
+        // One that exposes what is hidden writes little, and the collections after it less.
+        let exposes = || if deeper && running.merges() == 0 { compaction::exposing(facts) } else { None };
+        let l0 = l0.or_else(exposes).map(Plan::Compact);
         if let Some(plan) = l0.or_else(|| collection::pick(facts, true).map(Plan::Collect)) {
             return Some(plan);
         }

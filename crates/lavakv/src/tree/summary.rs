@@ -31,6 +31,9 @@ pub(crate) struct VersionSummary {
     /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
     /// evenly.
     pub garbage_percent: u64,
+    /// How much is exposed, and how much may be hidden, bytes.
+    pub exposed_bytes: u64,
+    pub hidden_bytes: u64,
     /// How much more garbage there may be because values are small, in percent of live bytes.
     pub allowance_percent: u64,
     /// The size of what a collection writes.
@@ -62,6 +65,8 @@ impl VersionSummary {
         VersionSummary {
             exposed_percent: percent(exposed, ledger, tables, options),
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, tables, options),
+            exposed_bytes: exposed,
+            hidden_bytes: above_bytes,
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),

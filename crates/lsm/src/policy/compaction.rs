@@ -30,6 +30,8 @@ pub enum Reason {
     Relocation,
     /// Room is short, and it may free some.
     Space,
+    /// Writers pay for garbage, and it brings most of what is hidden to light.
+    Exposes,
     /// A table that cannot be read makes room for what is newer.
     SetAside,
 }

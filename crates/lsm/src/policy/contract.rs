@@ -17,7 +17,7 @@ use super::for_space::Need;
 use super::manual::{ManualRange, ManualStep};
 use super::relocation::{Relocation, RelocationStep};
 use super::set_aside::SetAside;
-use super::{for_space, quiet};
+use super::{exposing, for_space, quiet};
 use crate::OutputCutter;
 use std::fmt::Debug;
 use version::{FileMeta, Version};
@@ -105,6 +105,12 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {
         let moves = self.moves(facts);
         for_space::pick(facts, &*moves, need).or_else(|| for_space::pick_rewrite(facts, &*moves, released))
+    }
+
+    /// The compaction that brings most hidden garbage of separated values to light for what it writes, if that is more than `worth` times as
+    /// much.
+    fn exposing(&self, facts: &Facts<'_>, worth: f64) -> Option<Compaction> {
+        exposing::pick(facts, &*self.moves(facts), worth)
     }
 
     /// The next compaction that pays when nobody writes.

@@ -541,6 +541,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "writers pay for garbage where there is none and no compaction is due: keys in order lie above the last level",
     ),
     test(
+        "hidden-garbage-waits",
+        ("lavastore-lavakv", "--test separated"),
+        "steering::what_is_hidden_is_exposed_first",
+        "where writers pay for garbage that is hidden, no compaction exposes it until its level is full, and collections copy files with little garbage",
+    ),
+    test(
+        "exposes-at-any-price",
+        ("lavastore-lsm", "--lib"),
+        "policy::exposing::tests::what_writes_more_than_it_exposes_stays",
+        "for the sake of hidden garbage tables are merged that write more than they expose, after each flush again",
+    ),
+    test(
         "oldest-of-the-queue-left-behind",
         ("lavastore-lsm", "--lib"),
         "policy::tests::random_flushes_converge",

@@ -319,6 +319,50 @@ fn where_there_is_no_room_nothing_is_started_that_needs_some() {
     assert_eq!(told(&facts), "collect 1 at once");
 }
 
+/// Where writers are slowed down for garbage a compaction exposes what is hidden, also one that no level asks for, and at the end of the room it goes before collections.
+#[test]
+fn what_is_hidden_is_exposed_before_anything_is_collected() {
+    let end = |user_key: &[u8]| key::encode(user_key, 1, ValueKind::Value);
+    let (smallest, largest, record_bytes) = (end(b"a"), end(b"z"), 1 << 20);
+    let meta = VsstMeta { number: 100, record_bytes, smallest, largest, ..VsstMeta::default() };
+    let short =
+        |number, bytes| FileMeta { len: 32 << 10, raw_bytes: (32 << 10) + bytes, ..table(number, bytes) };
+    let of = |hidden: u64, options: Options| {
+        let records = vec![
+            Record::CreateFamily { id: 1, name: "made up".into(), options: Vec::new() },
+            Record::AddVsst { family: 1, meta: meta.clone() },
+            Record::AddFile { family: 1, level: 6, meta: short(1, 500_000) },
+            Record::AddFile { family: 1, level: 0, meta: short(10, hidden) },
+        ];
+        let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
+        let version = state.family(1).unwrap().version.clone();
+        let family = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
+        let family = Family::new(1, "made up".into(), family, version, 1, &options, Default::default());
+        MadeUp { options, ..at_rest(vec![FamilyFacts::of(Arc::new(family))]) }
+    };
+    let ablation = crate::Ablation::without(["exposing_first"]).unwrap();
+    let (on, off) = (Options { background_threads: 4, ..Options::default() }, |on: &Options| Options {
+        ablation,
+        ..on.clone()
+    });
+    assert_eq!(told(&of(300_000, on.clone())), "compact 1 from 0");
+    assert_eq!(told(&of(300_000, off(&on))), "nothing");
+    let paused = MadeUp { gc_paused: true, ..of(300_000, on.clone()) };
+    assert_eq!(told(&paused), "nothing", "nobody pays for it");
+    let without_room = MadeUp { grants: 1 << 10, ..of(300_000, on.clone()) };
+    assert_eq!(told(&without_room), "nothing");
+    let full = |options| MadeUp { fill_percent: 95, ..of(300_000, options) };
+    assert_eq!(
+        (told(&full(on.clone())).as_str(), told(&full(off(&on))).as_str()),
+        ("compact 1 from 0", "collect 1 at once")
+    );
+    let mut runs = full(on.clone());
+    runs.in_progress.running.compactions = 1;
+    assert_eq!(told(&runs), "collect 1 at once", "one of them at once");
+    // An eighth of what is exposed is little.
+    assert_eq!(told(&of(40_000, on)), "collect 1");
+}
+
 /// What a family's policy would say nobody asks where it is not known, and its values are collected all the same.
 #[test]
 fn a_family_whose_policy_is_not_known_is_not_compacted() {

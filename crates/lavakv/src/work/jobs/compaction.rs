@@ -340,6 +340,7 @@ impl Whole {
         jobs.context.stats.compaction_spills.add(u64::from(spills || is_poor));
         jobs.context.stats.compaction_poor_spills.add(u64::from(is_poor));
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
+        jobs.context.stats.compaction_exposures.add(u64::from(c.reason == Reason::Exposes));
         jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
