@@ -64,6 +64,8 @@ pub struct EditMs {
     pub edit_ms: f64,
     /// To derive the garbage of what comes of it, which is the work of an install.
     pub install_ms: f64,
+    /// To work out what its tables make of the sums under names, which the job does before it installs.
+    pub sums_ms: f64,
 }
 
 /// What everything takes, milliseconds of the processor.
@@ -98,10 +100,10 @@ pub struct ScaleMetaReport {
     pub tables_made: u64,
     /// Names that a table uses.
     pub names_per_table: u64,
-    /// Memory of the lists of names of all tables.
+    /// Memory of the sums under all names.
+    pub sums_bytes: u64,
+    /// The lists of names that are in all tables, as they would be in memory.
     pub lists_bytes: u64,
-    /// Memory of those that were made.
-    pub lists_made_bytes: u64,
     /// A snapshot of the manifest with all tables, about.
     pub manifest_bytes: u64,
     /// The one with the tables that were made.
@@ -120,7 +122,7 @@ fn ms(ns: u64) -> f64 {
 
 impl From<EditTimes> for EditMs {
     fn from(of: EditTimes) -> EditMs {
-        EditMs { edit_ms: ms(of.apply_ns), install_ms: ms(of.ledger_ns) }
+        EditMs { edit_ms: ms(of.apply_ns), install_ms: ms(of.ledger_ns), sums_ms: ms(of.sums_ns) }
     }
 }
 
@@ -157,8 +159,8 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
         tables: counts.tables,
         tables_made: counts.tables_made,
         names_per_table: counts.names_per_table,
+        sums_bytes: counts.sums_bytes,
         lists_bytes: counts.lists_bytes,
-        lists_made_bytes: counts.lists_made_bytes,
         manifest_bytes: counts.manifest_bytes,
         manifest_made_bytes: counts.manifest_made_bytes,
         times,
@@ -180,7 +182,10 @@ impl ScaleMetaReport {
         for (name, of) in edits {
             let told = of.map_or_else(
                 || "nothing to collect".to_owned(),
-                |of| format!("edit {:.3} ms, install {:.3} ms", of.edit_ms, of.install_ms),
+                |of| {
+                    let EditMs { edit_ms, install_ms, sums_ms } = of;
+                    format!("edit {edit_ms:.3} ms, install {install_ms:.3} ms, sums {sums_ms:.3} ms")
+                },
             );
             let _ = writeln!(out, "{name:22} {told}");
         }
@@ -199,14 +204,15 @@ impl ScaleMetaReport {
 
     fn sizes(&self) -> String {
         format!(
-            "{} files of values, {} tables ({} made) with {} names each\n{:22} {} ({} made)\n{:22} {} ({} made)\n",
+            "{} files of values, {} tables ({} made) with {} names each\n{:22} {}\n{:22} {}\n{:22} {} ({} made)\n",
             human_count(self.value_files),
             human_count(self.tables),
             human_count(self.tables_made),
             human_count(self.names_per_table),
-            "lists in memory",
+            "sums in memory",
+            human_bytes(self.sums_bytes),
+            "lists in the tables",
             human_bytes(self.lists_bytes),
-            human_bytes(self.lists_made_bytes),
             "manifest",
             human_bytes(self.manifest_bytes),
             human_bytes(self.manifest_made_bytes),
@@ -226,7 +232,7 @@ mod tests {
     fn a_small_run_tells_counts_and_times() {
         let report = run(&args()).unwrap();
         assert_eq!((report.tables, report.tables_made, report.names_per_table), (3, 3, 149));
-        assert!(report.lists_bytes > 0 && report.manifest_bytes > 0 && report.times.walk_ms > 0.0);
+        assert!(report.sums_bytes > 0 && report.manifest_bytes > 0 && report.times.walk_ms > 0.0);
         let text = report.text();
         assert!(
             text.starts_with("10.00 GB in values of 1000 B: ") && text.contains("149 names each"),

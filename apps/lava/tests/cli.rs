@@ -420,7 +420,7 @@ fn bench_scale_meta_describes_a_store_that_is_nowhere() {
     assert!(text.contains("149 names each"), "{text}");
     assert!(told["tables"] == 3 && told["options"]["value_size"] == 1000, "{told}");
     assert!(
-        told["times"]["flush"]["install_ms"].is_number() && told["lists_bytes"].as_u64() > Some(0),
+        told["times"]["flush"]["install_ms"].is_number() && told["sums_bytes"].as_u64() > Some(0),
         "{told}"
     );
 }

@@ -45,7 +45,7 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
         tombstones: p.tombstones,
         range_tombstones: p.range_tombstones,
         raw_bytes: p.raw_bytes(),
-        dependencies,
+        uses: dependencies.into(),
         ..FileMeta::default()
     }
 }

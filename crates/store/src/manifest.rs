@@ -229,7 +229,7 @@ impl Manifest {
             bytes: history.bytes,
             torn_bytes: history.torn_bytes,
         };
-        let manifest = Self::new(env, dir, history.state, read_only, report);
+        let manifest = Self::new(env, dir, history.state.at_end(), read_only, report);
         lock(&manifest.inner).confirmed = history.confirmed;
         manifest.bump_file_number(largest_number);
         Ok(manifest)
@@ -250,7 +250,7 @@ impl Manifest {
         }
         let (edits, bytes, torn_bytes) = (history.edits, history.bytes, history.torn_bytes);
         let report = ManifestReport { name, edits, bytes, torn_bytes };
-        let manifest = Self::new(env, dir, history.state, true, report);
+        let manifest = Self::new(env, dir, history.state.at_end(), true, report);
         manifest.bump_file_number(largest_number);
         Ok((manifest, damage))
     }

@@ -10,7 +10,7 @@ use crate::reference::Reference;
 use crate::reference_block::ReferenceCursor;
 use crate::sections;
 use crate::stream::Stream;
-use base::{Error, ErrorKind, Result, ValueKind, key};
+use base::{Dependency, Error, ErrorKind, Result, ValueKind, key};
 use std::fmt::{self, Write};
 
 /// Bytes of a value that are shown.
@@ -30,7 +30,8 @@ pub struct DumpOptions {
 pub fn dump(table: &Ksst, options: DumpOptions, out: &mut dyn Write) -> Result<()> {
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
     let mut text = String::new();
-    head(table, &mut text).map_err(refused)?;
+    let dependencies = table.dependencies(&mut ReadCounters::default())?;
+    head(table, &dependencies, &mut text).map_err(refused)?;
     out.write_str(&text).map_err(refused)?;
     if let Some(stream) = &table.references {
         list::<ReferenceCursor>(table, stream, options, out)?;
@@ -45,7 +46,7 @@ pub fn dump(table: &Ksst, options: DumpOptions, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn head(table: &Ksst, out: &mut String) -> fmt::Result {
+fn head(table: &Ksst, dependencies: &[Dependency], out: &mut String) -> fmt::Result {
     let p = table.properties();
     let id = &p.identity;
     writeln!(out, "kSST version {VERSION}, {} bytes, uid {:?}", table.len(), table.uid())?;
@@ -77,7 +78,7 @@ fn head(table: &Ksst, out: &mut String) -> fmt::Result {
     )?;
     writeln!(out, "smallest {}", shown(&p.smallest))?;
     writeln!(out, "largest {}", shown(&p.largest))?;
-    for d in &p.dependencies {
+    for d in dependencies {
         writeln!(
             out,
             "needs blob {}: {} references, raw {} stored {}",

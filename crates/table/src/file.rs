@@ -12,6 +12,7 @@ use crate::source::{Extent, Source, Stop};
 use base::{Error, Result, Uid};
 use cache::{Block, Cache, CacheKey, Segment};
 use io::{ReadFile, ReadQueues};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a block is, as far as the cache and the counters care.
@@ -99,6 +100,11 @@ impl std::fmt::Debug for Shared {
 }
 
 impl TableFile {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     /// Adds the file, and the offset of the block an error came up in.
     #[cold]
     pub(crate) fn locate(&self, e: Error, offset: u64) -> Error {

@@ -37,7 +37,7 @@ pub struct Properties {
     pub min_expiry: u64,
     /// The latest; 0: none does.
     pub max_expiry: u64,
-    /// What the references need, by ascending BlobId.
+    /// What the references need, by ascending BlobId. None in an open table: see [`crate::Ksst::dependencies`].
     pub dependencies: Vec<Dependency>,
     /// When the table was written, seconds since 1970; 0: not recorded.
     pub created_unix_seconds: u64,
@@ -112,11 +112,21 @@ impl Properties {
     /// # Errors
     /// `Corruption` if a field is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Properties> {
+        Self::read(bytes, true)
+    }
+
+    /// As [`Properties::decode`], without the dependencies: all of the rest is short.
+    pub(crate) fn decode_head(bytes: &[u8]) -> Result<Properties> {
+        Self::read(bytes, false)
+    }
+
+    fn read(bytes: &[u8], with_dependencies: bool) -> Result<Properties> {
         let mut p = Properties::default();
         let identity = read_fields(bytes, |tag, field| {
             match tag {
                 29 => p.smallest = field.rest().to_vec(),
                 30 => p.largest = field.rest().to_vec(),
+                36 if !with_dependencies => {}
                 36 => p.dependencies = decode_dependencies(field)?,
                 _ => {
                     if let Some((_, number)) = p.numbers().into_iter().find(|(t, _)| *t == tag) {

@@ -1,7 +1,8 @@
 //! An open kSST: point reads.
 //!
 //! Opening reads the end of the file once (footer, meta index, properties, top indexes: usually all of it) and keeps
-//! the top indexes and range tombstones. A point read then needs the filter partition and the index partition, which
+//! the top indexes and range tombstones. What grows with the references in a table, the list of the names that they use, is
+//! not kept: it is read again when somebody asks for it ([`Ksst::dependencies`]), in one read. A point read then needs the filter partition and the index partition, which
 //! are cached with priority, and one data block: one device read. It asks the reference stream first (its blocks are
 //! index, and so usually cached) and the inline stream only if its sequences and its filter do not exclude it.
 
@@ -21,9 +22,10 @@ use crate::stream::Stream;
 use crate::tail::Tail;
 use crate::{block, reference_block, tombstone_block};
 use base::range_del::FragmentedRangeTombstones;
-use base::{Compression, Error, MAX_SEQ, Result, SeqNo, Uid, ValueKind, key};
+use base::{Compression, Dependency, Error, MAX_SEQ, Result, SeqNo, Uid, ValueKind, key};
 use cache::{BlockSlice, Cache};
 use io::ReadFile;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The newest visible entry of a key.
@@ -198,9 +200,39 @@ impl Ksst {
         &self.tombstones
     }
 
-    /// What the table says about itself. Sequences in it are those stored, whatever `global_seq` says.
+    /// What the table says about itself, without its dependencies: see [`Ksst::dependencies`]. Sequences in it are those
+    /// stored, whatever `global_seq` says.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// What its references need, by ascending BlobId: read from the file, past the cache, in one read. Nothing is read of a
+    /// table without references.
+    ///
+    /// # Errors
+    /// `Corruption` if the block is damaged, or says of the references another number than the table does; what the file
+    /// reports.
+    pub fn dependencies(&self, counters: &mut ReadCounters) -> Result<Vec<Dependency>> {
+        if self.properties.references == 0 {
+            return Ok(Vec::new());
+        }
+        let properties = self.sections.iter().find(|section| section.tag == sections::PROPERTIES);
+        let handle = properties.map_or(self.meta, |section| section.handle);
+        let located = |e: Error| self.file.locate(e, handle.offset);
+        let block = self.file.read(handle, Role::Index, counters)?;
+        let dependencies = Properties::decode(&block).map_err(located)?.dependencies;
+        let counted = dependencies.iter().fold(0u64, |sum, d| sum.saturating_add(d.count));
+        let ascend = dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id);
+        if !ascend || counted != self.properties.references {
+            let why = "the list of what the references need is not that of the table";
+            return Err(located(Error::corruption(why)));
+        }
+        Ok(dependencies)
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Bytes of the file.
@@ -267,7 +299,7 @@ impl Parts {
             let here = at(handle.offset);
             match tag {
                 sections::PROPERTIES => {
-                    properties = Properties::decode(&tail.read(handle, source)?).map_err(here)?;
+                    properties = Properties::decode_head(&tail.read(handle, source)?).map_err(here)?;
                     for codec in [Compression::Lz4, Compression::Zstd] {
                         if properties.uses(codec) {
                             compress::require(codec).map_err(here)?;

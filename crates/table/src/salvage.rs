@@ -116,7 +116,7 @@ pub fn open(
         let here = |e: Error| tail.file.locate(e, handle.offset);
         let block = tail.read(handle, &mut ReadCounters::default());
         match tag {
-            sections::PROPERTIES => match block.and_then(|b| Properties::decode(&b).map_err(here)) {
+            sections::PROPERTIES => match block.and_then(|b| Properties::decode_head(&b).map_err(here)) {
                 Ok(own) => properties = own,
                 Err(e) => missing.push(Missing::Properties(e)),
             },

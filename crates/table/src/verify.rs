@@ -156,13 +156,15 @@ impl Ksst {
     }
 
     fn compare(&self, counts: Counts) -> Result<()> {
-        let (stated, mut counted) = (&self.properties, counts.properties);
+        let dependencies = self.dependencies(&mut ReadCounters::default())?;
+        let (stated, mut counted) =
+            (Properties { dependencies, ..self.properties.clone() }, counts.properties);
         counted.dependencies = counts.dependencies.into_values().collect();
         // What cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.created_unix_seconds = stated.created_unix_seconds;
         counted.codecs = stated.codecs;
-        if *stated == counted {
+        if stated == counted {
             return Ok(());
         }
         let why =

@@ -13,7 +13,9 @@ use cache::Cache;
 use common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::{FinishedTable, IterOptions, KsstBuilder, Reference, StoreNotes, TableIdentity, TableOptions};
+use table::{
+    FinishedTable, IterOptions, KsstBuilder, ReadCounters, Reference, StoreNotes, TableIdentity, TableOptions,
+};
 
 /// Key, value and expiry of every entry.
 fn fixed_entries() -> Vec<(Vec<u8>, Vec<u8>, u64)> {
@@ -126,7 +128,9 @@ fn version_1_can_be_read() {
         let expected = base::range_del::FragmentedRangeTombstones::new(&fixed_tombstones());
         assert_eq!(**table.range_tombstones(), expected);
         let mut properties = write(compression).1.properties;
-        assert_eq!(properties.dependencies.len(), 3);
+        let dependencies = std::mem::take(&mut properties.dependencies);
+        assert_eq!(dependencies.len(), 3);
+        assert_eq!(table.dependencies(&mut ReadCounters::default()).unwrap(), dependencies);
         assert_eq!(properties.identity, identity());
         assert!(properties.uses(compression));
         // Another release of a codec may compress to another length.

@@ -141,7 +141,12 @@ fn every_way_to_read_agrees_with_the_model() {
         assert_eq!(finished.largest, all[all.len() - 1].0);
         let budget = [0, 20_000, 10 << 20][rng.below(3) as usize];
         let table = open(bytes, &Arc::new(Cache::new(budget))).unwrap();
-        assert_eq!(*table.properties(), finished.properties);
+        let mut stated = finished.properties.clone();
+        let (dependencies, mut counters) =
+            (std::mem::take(&mut stated.dependencies), ReadCounters::default());
+        assert_eq!(*table.properties(), stated);
+        assert_eq!(table.dependencies(&mut counters).unwrap(), dependencies);
+        assert_eq!(counters.device_reads, u64::from(!dependencies.is_empty()), "one read, or none");
         assert_eq!(table.properties().entries, all.len() as u64);
         assert_eq!(table.verify().unwrap(), finished.len);
         check(&mut rng, &table, &model, 40);

@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use table::segment::footer::{FOOTER_LEN, Footer};
-use table::{SegmentIdentity, SegmentReader, SegmentWriter, Vsst, VsstBuilder, VsstOptions};
+use table::{
+    ReadCounters, SegmentIdentity, SegmentReader, SegmentWriter, TableOptions, Vsst, VsstBuilder, VsstOptions,
+};
 
 /// Changes the payload of the frame at `offset`, and seals it anew.
 fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&mut [u8])) {
@@ -142,4 +144,21 @@ fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
     let lying = Footer { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
     let e = SegmentReader::open(MemRead::new([body, &lying.encode()].concat()), 7, uid()).unwrap_err();
     assert!(e.is_corruption() && e.message() == "a header shorter than its checksum", "{e}");
+}
+
+/// A list of dependencies that is not what the references of the table need is refused by who asks for it.
+#[test]
+fn a_list_of_names_that_is_not_that_of_the_table() {
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
+    let (bytes, _) = build(&random_model(&mut io::Rng::new(1), 60, 0), &[], &options, None);
+    let open_table = |bytes| common::open(bytes, &Arc::new(Cache::new(0)));
+    let mut text = String::new();
+    table::dump::dump(&open_table(bytes.clone()).unwrap(), Default::default(), &mut text).unwrap();
+    let properties = text.lines().filter(|line| line.ends_with(" properties")).collect::<Vec<_>>().join("\n");
+    let asked = |bytes| {
+        let table = open_table(bytes)?;
+        table.dependencies(&mut ReadCounters::default()).map(|all| all.len() as u64)
+    };
+    let told = told(&bytes, &blocks(&properties), CHANGES, asked);
+    assert!(told.contains("the list of what the references need is not that of the table"), "{told:#?}");
 }

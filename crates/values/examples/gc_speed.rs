@@ -147,12 +147,15 @@ fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version
     for part in upper.chunks(TABLE_REFERENCES as usize) {
         let mut file = FileMeta::clone(&*table(world, part)?);
         // As if it used the name: it is asked for every key.
-        file.dependencies.push(Dependency { blob_id: number, count: 1, ..Dependency::default() });
+        let mut list = file.uses.list().unwrap_or_default().to_vec();
+        list.push(Dependency { blob_id: number, count: 1, ..Dependency::default() });
+        file.uses = list.into();
         levels[2].push(Arc::new(file));
     }
     let mut version = Version::with_files(1, levels);
     for file in version.levels.iter().flatten().cloned().collect::<Vec<_>>() {
-        for d in file.dependencies.iter().filter(|d| d.blob_id == number && d.stored_bytes > 0) {
+        let list = file.uses.list().unwrap_or_default();
+        for d in list.iter().filter(|d| d.blob_id == number && d.stored_bytes > 0) {
             let mut totals = version.references.get(&number).copied().unwrap_or_default();
             totals.count += d.count;
             totals.stored_bytes += d.stored_bytes;

@@ -146,7 +146,7 @@ pub struct GcStats {
 
 enum State {
     New,
-    /// Tables that use names of the inputs are looked for, from this one of this level on.
+    /// Tables that may use names of the inputs are looked for, from this one of this level on.
     Survey(usize, usize),
     /// Inputs are opened, one in a step.
     Open,
@@ -166,7 +166,7 @@ pub struct GcJob {
     levels: Vec<Level>,
     options: GcOptions,
     names: Names,
-    /// Tables that use one of the names, from level 0 down; none once all keys are judged.
+    /// Tables that may use one of the names, from level 0 down; none once all keys are judged.
     tables: Vec<Arc<FileMeta>>,
     /// The inputs opened so far.
     inputs: Vec<Arc<Vsst>>,
@@ -301,7 +301,7 @@ impl GcJob {
     fn survey(&mut self, level: usize, from: usize) -> Result<Next> {
         let part = self.levels.get(level).and_then(|files| files.get(from..)).unwrap_or_default();
         let part = part.get(..SURVEY_STEP).unwrap_or(part);
-        self.tables.extend(part.iter().filter(|f| self.names.used_by(f)).cloned());
+        self.tables.extend(part.iter().filter(|f| self.names.may_be_used_by(f)).cloned());
         if !part.is_empty() {
             return Ok(Next::Go(State::Survey(level, from + part.len())));
         }

@@ -1,7 +1,7 @@
 //! The ledger: how much of each vSST is garbage.
 //!
 //! Garbage is derived, never counted. The tables of a version say how many bytes of records they reference under each
-//! name (their dependencies, summed up in `Version::references`); names lead to files; what the records of a file take
+//! name (summed up in `Version::references`); names lead to files; what the records of a file take
 //! beyond that is garbage:
 //!
 //! ```text

@@ -35,5 +35,5 @@ pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
 pub use pick::{Gc, GcOptions, Lookups, of_files, pick};
-pub use pins::{PinGuard, Pins, names_to_pin, outline, prune};
+pub use pins::{PinGuard, Pins, names_to_pin, outline, prune, used_names};
 pub use series::VsstSeries;

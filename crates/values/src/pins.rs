@@ -7,6 +7,8 @@
 //!
 //! 1. *A job emits few names.* A compaction copies references as they are in its inputs, or renewed, in the version it
 //!    started from, to the number of the file they lead to. Both are in [`names_to_pin`] of its inputs in that version.
+//!    Which names its inputs use stands in the tables; until it has read that, nothing of the family is pruned
+//!    ([`Pins::hold`]).
 //!    A flush or a separation emits numbers of files that come into the version with the tables that reference them,
 //!    in one edit: no version knows them before, so nothing can prune them.
 //! 2. *Pinned names stay.* The job pins before it starts, under the lock under which edits are committed (or on a
@@ -29,15 +31,40 @@
 use crate::ledger::Ledger;
 use base::HashMap;
 use base::sync::{Mutex, lock, rank};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use version::{BlobId, FileMeta, IdMap, Record, Version, VsstMeta};
+use version::{BlobId, Dependency, FamilyId, IdMap, Record, Version, VsstMeta};
 
 /// The pinned names of a store. See the module.
 #[derive(Debug, Default)]
 pub struct Pins {
-    /// How many guards hold each name.
-    counts: Mutex<HashMap<BlobId, u32>, rank::Pins>,
+    /// How many guards hold each name, and each family.
+    pinned: Mutex<Pinned, rank::Pins>,
+}
+
+#[derive(Debug, Default)]
+struct Pinned {
+    names: HashMap<BlobId, u32>,
+    /// Families of which some job does not know yet what it may emit.
+    families: HashMap<FamilyId, u32>,
+}
+
+impl Pinned {
+    fn hold(&mut self, family: FamilyId) {
+        *self.families.entry(family).or_default() += 1;
+    }
+
+    fn let_go(&mut self, family: FamilyId) {
+        count_down(&mut self.families, family);
+    }
+}
+
+/// One less.
+fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) {
+    let count = counts.get_mut(&key).expect("a guard counts what it holds");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&key);
+    }
 }
 
 impl Pins {
@@ -48,19 +75,27 @@ impl Pins {
 
     /// Pins `names` until the guard is dropped.
     pub fn pin(self: &Arc<Self>, names: impl IntoIterator<Item = BlobId>) -> PinGuard {
-        let mut guard = PinGuard { pins: self.clone(), names: Vec::new() };
+        let mut guard = PinGuard { pins: self.clone(), names: Vec::new(), family: None };
         guard.extend(names);
         guard
     }
 
-    /// True if a running job may emit `name`.
-    pub fn is_pinned(&self, name: BlobId) -> bool {
-        lock(&self.counts).contains_key(&name)
+    /// Keeps all names and files of a family until the guard knows its own ([`PinGuard::narrow`]), or is dropped.
+    pub fn hold(self: &Arc<Self>, family: FamilyId) -> PinGuard {
+        lock(&self.pinned).hold(family);
+        PinGuard { pins: self.clone(), names: Vec::new(), family: Some(family) }
     }
 
-    /// Number of pinned names.
+    /// True if a running job may emit `name` in this family.
+    pub fn is_pinned(&self, family: FamilyId, name: BlobId) -> bool {
+        let pinned = lock(&self.pinned);
+        pinned.families.contains_key(&family) || pinned.names.contains_key(&name)
+    }
+
+    /// Number of pinned names, and of families of which all are.
     pub fn len(&self) -> usize {
-        lock(&self.counts).len()
+        let pinned = lock(&self.pinned);
+        pinned.names.len() + pinned.families.len()
     }
 
     /// True if nothing is pinned.
@@ -74,6 +109,8 @@ impl Pins {
 pub struct PinGuard {
     pins: Arc<Pins>,
     names: Vec<BlobId>,
+    /// All of this family is held.
+    family: Option<FamilyId>,
 }
 
 impl PinGuard {
@@ -81,9 +118,17 @@ impl PinGuard {
     pub fn extend(&mut self, names: impl IntoIterator<Item = BlobId>) {
         let from = self.names.len();
         self.names.extend(names);
-        let mut counts = lock(&self.pins.counts);
+        let mut pinned = lock(&self.pins.pinned);
         for &name in &self.names[from..] {
-            *counts.entry(name).or_default() += 1;
+            *pinned.names.entry(name).or_default() += 1;
+        }
+    }
+
+    /// Pins these names, and lets go of the rest of the family.
+    pub fn narrow(&mut self, names: impl IntoIterator<Item = BlobId>) {
+        self.extend(names);
+        if let Some(family) = self.family.take() {
+            lock(&self.pins.pinned).let_go(family);
         }
     }
 
@@ -95,34 +140,35 @@ impl PinGuard {
 
 impl Drop for PinGuard {
     fn drop(&mut self) {
-        let mut counts = lock(&self.pins.counts);
-        for name in &self.names {
-            let count = counts.get_mut(name).expect("a guard counts each of its names");
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(name);
-            }
-        }
+        let mut pinned = lock(&self.pins.pinned);
+        self.names.iter().for_each(|&name| count_down(&mut pinned.names, name));
+        self.family.take().into_iter().for_each(|family| pinned.let_go(family));
     }
 }
 
-/// Every name that a job over the tables `files` of `version` can emit: those that the tables use, and the numbers of
-/// the files these lead to. Ascending.
-pub fn names_to_pin(version: &Version, files: &[Arc<FileMeta>]) -> Vec<BlobId> {
-    let used: BTreeSet<BlobId> = files.iter().flat_map(|f| &f.dependencies).map(|d| d.blob_id).collect();
-    let mut names = used.clone();
-    for &name in &used {
-        names.extend(version.resolve_all(name).map(|file| file.number));
-    }
-    names.into_iter().collect()
+/// The names in lists of what tables reference, ascending.
+pub fn used_names<'l>(lists: impl IntoIterator<Item = &'l [Dependency]>) -> Vec<BlobId> {
+    let mut names: Vec<BlobId> = lists.into_iter().flatten().map(|d| d.blob_id).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
-/// `version` for a job over its tables `files` that resolves references, but reads no vSST other than `read`: it tells
-/// where their names lead, and holds no other. Those that a collection replaces while the job runs need not wait for its
+/// Every name that a job over tables of `version` that use these names can emit: they, and the numbers of the files they lead
+/// to. Ascending.
+pub fn names_to_pin(version: &Version, used: &[BlobId]) -> Vec<BlobId> {
+    let leads = used.iter().flat_map(|&name| version.resolve_all(name)).map(|file| file.number);
+    let mut names: Vec<BlobId> = used.iter().copied().chain(leads).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// `version` for a job over tables of it that use these names, which resolves references, but reads no vSST other than `read`: it
+/// tells where the names lead, and holds no other. Those that a collection replaces while the job runs need not wait for its
 /// end.
-pub fn outline(version: &Version, files: &[Arc<FileMeta>], read: &[u64]) -> Version {
+pub fn outline(version: &Version, used: &[BlobId], read: &[u64]) -> Version {
     let mut vssts = IdMap::new();
-    let used: BTreeSet<BlobId> = files.iter().flat_map(|f| &f.dependencies).map(|d| d.blob_id).collect();
     for file in used.iter().flat_map(|&name| version.resolve_all(name)) {
         if read.contains(&file.number) {
             vssts.insert(file.number, file.clone());
@@ -138,13 +184,18 @@ pub fn outline(version: &Version, files: &[Arc<FileMeta>], read: &[u64]) -> Vers
 /// What nothing needs any more: the records that drop it from `version` (which must be the latest, or what the edit at
 /// hand makes of it, with its ledger), and the files that leave.
 ///
-/// An alias goes when no table depends on it and nobody pinned it, a file when that is true of each of its names.
+/// An alias goes when no table depends on it and nobody pinned it, a file when that is true of each of its names. Of a family that
+/// somebody holds nothing goes.
 pub fn prune(version: &Version, ledger: &Ledger, pins: &Pins) -> (Vec<Record>, Vec<Arc<VsstMeta>>) {
     let family = version.family;
     if !ledger.has_unused() {
         return (Vec::new(), Vec::new());
     }
-    let counts = lock(&pins.counts);
+    let pinned = lock(&pins.pinned);
+    if pinned.families.contains_key(&family) && !base::canary::is("held-family-pruned") {
+        return (Vec::new(), Vec::new());
+    }
+    let counts = &pinned.names;
     let mut records: Vec<Record> = ledger
         .unused_aliases()
         .filter(|name| !counts.contains_key(name) || base::canary::is("pinned-name-pruned"))

@@ -1,16 +1,17 @@
 //! What the bookkeeping of values costs in a store of terabytes, without its data. For benchmarks (`lava bench scale-meta`).
 //!
 //! It makes the description of a store under random overwrites: vSSTs that are up to a third garbage, tables in one level, each of which
-//! references vSSTs at random. How many names a table uses grows with the store; so that the lists fit into memory, the level has no more
-//! tables than use [`Scale::names_max`] names together, and what the lists of all tables would take is told beside it. Then it does what
+//! references vSSTs at random. How many names a table uses grows with the store; the lists of names, which are in the tables, are kept
+//! here in place of these. So that they fit into memory, the level has no more tables than use [`Scale::names_max`] names together, and
+//! what all tables have is told beside it. Then it does what
 //! a running store does, and tells how long each takes, the best of some: a flush, a compaction of a table, the replacement of vSSTs, a
 //! pick, a prune, a snapshot of the manifest, an open. What the caller counts time with may be the time of the processor.
 
 use crate::{GcOptions, Ledger, Pins, pick, prune};
-use base::{Result, Uid, ValueKind, key};
+use base::{HashMap, Result, Uid, ValueKind, key};
 use io::Rng;
 use std::sync::Arc;
-use version::{Dependency, Edit, FileMeta, Record, State, Version, VsstMeta};
+use version::{Dependency, Edit, FileMeta, Record, ReferenceTotals, State, Version, VsstMeta};
 
 const FAMILY: u32 = 0;
 const LEVEL: u32 = 6;
@@ -18,8 +19,6 @@ const LEVEL: u32 = 6;
 const FILE_BYTES: u64 = 64 << 20;
 /// Bytes of an entry of a table that references a value.
 const ENTRY_BYTES: u64 = 25;
-/// About what the manifest says of a vSST, bytes.
-const VSST_RECORD_BYTES: u64 = 70;
 
 /// The store that is made.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +44,11 @@ pub struct Counts {
     pub tables_made: u64,
     /// Names that a table uses.
     pub names_per_table: u64,
-    /// Memory of the lists of names of all tables.
+    /// Memory of the sums under all names, which a version has.
+    pub sums_bytes: u64,
+    /// The lists of names that are in all tables, in memory: what a version had if it kept them.
     pub lists_bytes: u64,
-    /// Memory of those that were made.
-    pub lists_made_bytes: u64,
-    /// A snapshot of the manifest with the lists of all tables, about.
+    /// A snapshot of the manifest with all tables, about.
     pub manifest_bytes: u64,
     /// The snapshot that was made.
     pub manifest_made_bytes: u64,
@@ -62,11 +61,13 @@ pub struct EditTimes {
     pub apply_ns: u64,
     /// To derive the ledger from the one before, nanoseconds.
     pub ledger_ns: u64,
+    /// To work out what tables that come and go make of the sums under names, nanoseconds: a job does that before it installs.
+    pub sums_ns: u64,
 }
 
 impl Default for EditTimes {
     fn default() -> Self {
-        EditTimes { apply_ns: u64::MAX, ledger_ns: u64::MAX }
+        EditTimes { apply_ns: u64::MAX, ledger_ns: u64::MAX, sums_ns: u64::MAX }
     }
 }
 
@@ -74,6 +75,7 @@ impl EditTimes {
     fn best(&mut self, of: EditTimes) {
         self.apply_ns = self.apply_ns.min(of.apply_ns);
         self.ledger_ns = self.ledger_ns.min(of.ledger_ns);
+        self.sums_ns = self.sums_ns.min(of.sums_ns);
     }
 }
 
@@ -155,7 +157,7 @@ fn table(number: u64, place: u64, dependencies: Vec<Dependency>) -> FileMeta {
         min_seq,
         max_seq,
         entries,
-        dependencies,
+        uses: dependencies.into(),
         ..FileMeta::default()
     }
 }
@@ -173,6 +175,8 @@ struct Shop<'a> {
     rng: Rng,
     state: State,
     ledger: Ledger,
+    /// What each table of the level references, as it says.
+    lists: HashMap<u64, Vec<Dependency>>,
     /// The last number that a file got.
     last: u64,
     vssts: u64,
@@ -190,9 +194,9 @@ impl<'a> Shop<'a> {
         let tables_made = (scale.names_max / names).clamp(1, tables);
         let state = State::empty(Uid::default(), 1);
         let ledger = Ledger::default();
-        let rng = Rng::new(1);
+        let (rng, lists) = (Rng::new(1), HashMap::default());
         let mut shop =
-            Shop { scale, now_ns, rng, state, ledger, last: vssts, vssts, tables, tables_made, names };
+            Shop { scale, now_ns, rng, state, ledger, lists, last: vssts, vssts, tables, tables_made, names };
         shop.fill()?;
         shop.ledger = Ledger::of(&*shop.version()?);
         Ok(shop)
@@ -251,12 +255,25 @@ impl<'a> Shop<'a> {
             blob_ids.dedup();
             let live_bytes =
                 |id: u64| live.get(id as usize - 1).map_or(0, |percent| each_bytes * percent / 100);
-            let dependencies = blob_ids.into_iter().map(|id| self.dependency(id, live_bytes(id))).collect();
-            let meta = table(self.number(), place, dependencies);
-            let add = Record::AddFile { family: FAMILY, level: LEVEL, meta };
-            self.state = self.state.clone().apply(Edit(vec![add]))?;
+            let dependencies: Vec<Dependency> =
+                blob_ids.into_iter().map(|id| self.dependency(id, live_bytes(id))).collect();
+            let meta = table(self.number(), place, dependencies.clone());
+            self.lists.insert(meta.number, dependencies);
+            let (records, _) = self.tables(LEVEL, meta, None);
+            self.state = self.state.clone().apply(Edit(records))?;
         }
         Ok(())
+    }
+
+    /// The records by which a table comes, in place of another one or not, and how long it takes to work out what they make of the
+    /// sums under names.
+    fn tables(&self, level: u32, meta: FileMeta, old: Option<u64>) -> (Vec<Record>, u64) {
+        let mut come = [meta];
+        let gone = old.and_then(|number| self.lists.get(&number)).map(Vec::as_slice);
+        let (sums, sums_ns) = timed(self.now_ns, || Record::references(FAMILY, &mut come, gone));
+        let remove = |number| Record::RemoveFile { family: FAMILY, level, number };
+        let add = |meta| Record::AddFile { family: FAMILY, level, meta };
+        (old.map(remove).into_iter().chain(come.map(add)).chain(sums).collect(), sums_ns)
     }
 
     /// An edit, applied, and the ledger of what comes of it.
@@ -270,16 +287,15 @@ impl<'a> Shop<'a> {
         let now = self.version()?;
         let (after, ledger_ns) = timed(self.now_ns, || self.ledger.after(&before, &now));
         self.ledger = after;
-        Ok(EditTimes { apply_ns: encode_ns + apply_ns, ledger_ns })
+        Ok(EditTimes { apply_ns: encode_ns + apply_ns, ledger_ns, sums_ns: 0 })
     }
 
     fn flush(&mut self) -> Result<EditTimes> {
         let (file, number) = (self.number(), self.number());
         let meta = table(number, 5, vec![self.dependency(file, FILE_BYTES * 9 / 10)]);
-        self.edit(vec![
-            Record::AddVsst { family: FAMILY, meta: self.vsst(file) },
-            Record::AddFile { family: FAMILY, level: 0, meta },
-        ])
+        let (mut records, sums_ns) = self.tables(0, meta, None);
+        records.push(Record::AddVsst { family: FAMILY, meta: self.vsst(file) });
+        Ok(EditTimes { sums_ns, ..self.edit(records)? })
     }
 
     fn compaction(&mut self, round: u64) -> Result<EditTimes> {
@@ -288,16 +304,18 @@ impl<'a> Shop<'a> {
         let Some(old) = files.get((round % self.tables_made) as usize).cloned() else {
             return Ok(EditTimes::default());
         };
-        let mut meta = table(self.number(), 0, old.dependencies.clone());
-        (meta.smallest, meta.largest) = (old.smallest.clone(), old.largest.clone());
-        for of in meta.dependencies.iter_mut().step_by(10) {
+        let mut list = self.lists.get(&old.number).cloned().unwrap_or_default();
+        for of in list.iter_mut().step_by(10) {
             of.count = of.count.saturating_sub(1);
             of.stored_bytes = of.stored_bytes.saturating_sub(self.scale.value_bytes);
         }
-        self.edit(vec![
-            Record::RemoveFile { family: FAMILY, level: LEVEL, number: old.number },
-            Record::AddFile { family: FAMILY, level: LEVEL, meta },
-        ])
+        let mut meta = table(self.number(), 0, list.clone());
+        (meta.smallest, meta.largest) = (old.smallest.clone(), old.largest.clone());
+        let number = meta.number;
+        let (records, sums_ns) = self.tables(LEVEL, meta, Some(old.number));
+        self.lists.remove(&old.number);
+        self.lists.insert(number, list);
+        Ok(EditTimes { sums_ns, ..self.edit(records)? })
     }
 
     fn collection(&mut self) -> Result<Option<EditTimes>> {
@@ -314,19 +332,18 @@ impl<'a> Shop<'a> {
     }
 
     fn counts(&self, version: &Version, manifest_bytes: u64) -> Counts {
-        let listed: u64 = version.levels.iter().flatten().map(|f| f.dependencies.len() as u64).sum();
-        let files_bytes = (self.vssts * VSST_RECORD_BYTES).min(manifest_bytes);
-        let name_bytes = (manifest_bytes - files_bytes) / listed.max(1);
-        let entry_bytes = size_of::<Dependency>() as u64;
-        let names = self.tables * self.names;
+        let one = version.files(LEVEL as usize).first().map(|f| FileMeta::clone(f));
+        let add = one.map(|meta| Record::AddFile { family: FAMILY, level: LEVEL, meta });
+        let table_bytes = Edit(add.into_iter().collect()).encode().len() as u64;
+        let sum_bytes = size_of::<(u64, ReferenceTotals)>() as u64;
         Counts {
             vssts: version.vssts.len() as u64,
             tables: self.tables,
             tables_made: self.tables_made,
             names_per_table: self.names,
-            lists_bytes: names * entry_bytes,
-            lists_made_bytes: listed * entry_bytes,
-            manifest_bytes: files_bytes + names * name_bytes,
+            sums_bytes: version.references.len() as u64 * sum_bytes,
+            lists_bytes: self.tables * self.names * size_of::<Dependency>() as u64,
+            manifest_bytes: manifest_bytes + (self.tables - self.tables_made) * table_bytes,
             manifest_made_bytes: manifest_bytes,
         }
     }
@@ -354,13 +371,13 @@ mod tests {
             assert_eq!((counts.tables, counts.tables_made), (tables.max(1), tables.clamp(1, 6)));
             // 298 files, three of flushes; what is collected becomes no more.
             assert!((290..=301).contains(&counts.vssts), "{counts:?}");
-            assert!(
-                counts.lists_bytes >= counts.tables_made * 298 * 32 && counts.manifest_made_bytes > 298 * 60
-            );
+            assert_eq!(counts.lists_bytes, counts.tables * 298 * 32);
+            assert!((290 * 40..=301 * 40).contains(&counts.sums_bytes), "{counts:?}");
+            assert!((298 * 60..298 * 130).contains(&counts.manifest_made_bytes), "no lists: {counts:?}");
             let times = found.times;
             let collection = times.collection.unwrap();
-            for taken_ns in [times.walk_ns, times.flush.ledger_ns, times.compaction.ledger_ns, times.pick_ns]
-            {
+            let edits = [times.flush, times.compaction].map(|of| [of.ledger_ns, of.sums_ns]);
+            for taken_ns in [times.walk_ns, times.pick_ns].into_iter().chain(edits.concat()) {
                 assert_eq!(taken_ns, 1, "each is timed once");
             }
             assert_eq!((collection.apply_ns, collection.ledger_ns), (2, 1));

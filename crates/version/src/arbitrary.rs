@@ -2,8 +2,9 @@
 
 use crate::edit::{Edit, Record};
 use crate::manifest::State;
-use crate::meta::{Dependency, FileMeta, VsstClass, VsstMeta};
+use crate::meta::{Dependency, FamilyId, FileMeta, VsstClass, VsstMeta};
 use crate::state::FamilyState;
+use crate::uses::ReferenceChange;
 use crate::version::AliasTarget;
 use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
@@ -53,7 +54,7 @@ pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
         hidden_bytes: number(rng),
         global_seq: rng.one_in(4).then(|| number(rng)),
         shared: rng.one_in(2),
-        dependencies: ids.into_iter().map(dependency).collect(),
+        uses: ids.into_iter().map(dependency).collect(),
         ..FileMeta::default()
     }
 }
@@ -87,7 +88,9 @@ pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
 }
 
 /// Number of kinds of records.
-pub(crate) const KINDS: u64 = 20;
+pub(crate) const KINDS: u64 = 22;
+/// Of those that there were when the records of before were written.
+pub(crate) const KINDS_BEFORE: u64 = 20;
 
 /// A record of the given kind with random contents, valid in itself.
 pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
@@ -133,13 +136,35 @@ pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
         16 => Record::Store(StoreRecord::LastSeq(n)),
         17 => Record::Store(StoreRecord::NextLtn(n)),
         18 => Record::NextFamily(family),
-        _ => Record::ShareFile { number: n },
+        19 => Record::ShareFile { number: n },
+        20 => {
+            let mut meta = any_file(rng);
+            meta.uses = vec![Dependency { blob_id: n, count: 3, raw_bytes: 7, stored_bytes: 9 }].into();
+            meta.uses = meta.uses.without_list();
+            Record::AddFile { family, level, meta }
+        }
+        _ => {
+            let mut names = list(rng);
+            names.sort_unstable();
+            names.dedup();
+            let mut signed = || (rng.next_u64() as i64) >> rng.below(64);
+            let change = |blob_id| ReferenceChange {
+                blob_id,
+                tables: signed(),
+                count: signed(),
+                raw_bytes: signed(),
+                stored_bytes: signed(),
+            };
+            Record::References { family, changes: names.into_iter().map(change).collect() }
+        }
     }
 }
 
 /// Makes edits that are valid for the state at hand, as a store would make them.
 pub(crate) struct Editor {
     pub(crate) rng: Rng,
+    /// What each table references, as it would say itself, by its identity. `None`: the manifest says it, as those of before do.
+    lists: Option<BTreeMap<Uid, Vec<Dependency>>>,
 }
 
 /// The user keys of the tests.
@@ -149,7 +174,45 @@ pub(crate) fn user_key(n: u64) -> Vec<u8> {
 
 impl Editor {
     pub(crate) fn new(seed: u64) -> Self {
-        Editor { rng: Rng::new(seed) }
+        Editor { rng: Rng::new(seed), lists: Some(BTreeMap::new()) }
+    }
+
+    /// One that writes the lists of tables into the manifest.
+    pub(crate) fn of_before(seed: u64) -> Self {
+        Editor { lists: None, ..Editor::new(seed) }
+    }
+
+    /// What a table references. `None`: another one wrote it.
+    fn list(&self, file: &FileMeta) -> Option<Vec<Dependency>> {
+        let own = || self.lists.as_ref()?.get(&file.uid).cloned();
+        file.uses.list().map(<[Dependency]>::to_vec).or_else(own)
+    }
+
+    /// The lists of tables stay in these; what follows for the sums under names is told.
+    fn tell(&mut self, state: &State, family: FamilyId, mut records: Vec<Record>) -> Vec<Record> {
+        if self.lists.is_none() {
+            return records;
+        }
+        let (mut come, mut go) = (Vec::new(), Vec::new());
+        let mut moved = Vec::new();
+        for record in &mut records {
+            match record {
+                Record::AddFile { meta, .. } => match meta.uses.list() {
+                    Some(list) => {
+                        self.lists.iter_mut().for_each(|lists| drop(lists.insert(meta.uid, list.to_vec())));
+                        come.push(meta.clone());
+                        meta.uses = meta.uses.without_list();
+                    }
+                    None => moved.push(meta.number),
+                },
+                Record::RemoveFile { number, .. } => go.extend(state.table(*number).cloned()),
+                _ => {}
+            }
+        }
+        let lists = go.iter().filter(|f| !moved.contains(&f.number)).filter_map(|f| self.list(f));
+        let lists: Vec<_> = lists.collect();
+        records.extend(Record::references(family, &mut come, lists.iter().map(Vec::as_slice)));
+        records
     }
 
     /// A table over `[low, high]`.
@@ -191,7 +254,7 @@ impl Editor {
         let Some(family) = families.get(pick) else {
             return Edit(if families.len() < 3 { self.create_family(state) } else { self.log_groups(state) });
         };
-        Edit(match self.rng.below(16) {
+        let records = match self.rng.below(16) {
             0..5 => self.flush(state, family),
             5..10 => self.compact(state, family),
             10..12 => self.collect(state, family),
@@ -212,7 +275,8 @@ impl Editor {
                 }
                 records
             }
-        })
+        };
+        Edit(self.tell(state, family.id, records))
     }
 
     fn create_family(&mut self, state: &State) -> Vec<Record> {
@@ -234,7 +298,7 @@ impl Editor {
             dependencies.push(Dependency { blob_id: number, count: 4, raw_bytes, stored_bytes });
             number += 1;
         }
-        let meta = FileMeta { dependencies, ..self.file(number, range, seqs) };
+        let meta = FileMeta { uses: dependencies.into(), ..self.file(number, range, seqs) };
         records.push(Record::AddFile { family: id, level: 0, meta });
         records.push(Record::LogFloor { family: id, seq: seqs.1 + 1 });
         records
@@ -271,13 +335,16 @@ impl Editor {
         records.extend(inputs.iter().map(|f| remove(level, f)));
         records.extend(below.iter().map(|f| remove(level + 1, f)));
         let all: Vec<&Arc<FileMeta>> = inputs.iter().chain(&below).collect();
+        let Some(lists) = all.iter().map(|f| self.list(f)).collect::<Option<Vec<_>>>() else {
+            return Vec::new();
+        };
         let place = |key: &[u8]| String::from_utf8_lossy(&key[3..]).parse::<u64>().unwrap();
         let mut low = all.iter().map(|f| place(f.smallest_user_key())).min().unwrap_or(0);
         let high = all.iter().map(|f| place(f.largest_user_key())).max().unwrap_or(0);
         let seqs = (all.iter().map(|f| f.min_seq).min(), all.iter().map(|f| f.max_seq).max());
         let seqs = (seqs.0.unwrap_or(0), seqs.1.unwrap_or(0));
         let mut sums: BTreeMap<u64, Dependency> = BTreeMap::new();
-        for d in all.iter().flat_map(|f| &f.dependencies) {
+        for d in lists.iter().flatten() {
             let sum = sums.entry(d.blob_id).or_insert(Dependency { blob_id: d.blob_id, ..*d });
             sum.count = sum.count.max(d.count);
         }
@@ -285,7 +352,7 @@ impl Editor {
         while low <= high {
             let end = (low + self.rng.below(150)).min(high);
             let mut meta = self.file(number, (low, end), seqs);
-            meta.dependencies = sums.values().filter(|_| self.rng.below(3) > 0).copied().collect();
+            meta.uses = sums.values().filter(|_| self.rng.below(3) > 0).copied().collect();
             records.push(add(meta));
             (low, number) = (end + 1, number + 1);
         }

@@ -8,7 +8,8 @@
 //! thought worth recording cannot be right. The numbers of the tags never change meaning.
 
 use crate::manifest::Kv;
-use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
+use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
+use crate::uses::{ReferenceChange, Uses, decode_changes, encode_changes, reference_changes};
 use crate::version::AliasTarget;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key;
@@ -21,7 +22,8 @@ use store::manifest::{Commit, Record as StoreRecord};
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A table joins a level. In an edit that also removes the same number, the file moves.
+    /// A table joins a level. In an edit that also removes the same number, the file moves. A description without the list of what
+    /// it references has a tag of its own, which releases refuse that know of none.
     AddFile {
         /// Its family.
         family: FamilyId,
@@ -107,6 +109,14 @@ pub enum Record {
         /// The name.
         blob_id: BlobId,
     },
+    /// What the tables that the edit adds and removes make of the sums under each name, ascending. In an edit that has this the
+    /// tables that are removed have no lists that would count.
+    References {
+        /// The family.
+        family: FamilyId,
+        /// By name.
+        changes: Vec<ReferenceChange>,
+    },
     /// The next family id is at least this.
     NextFamily(FamilyId),
     /// A table or vSST is about to get a second hard link.
@@ -136,6 +146,8 @@ mod tag {
     pub const DROP_ALIAS: u64 = 11;
     pub const NEXT_FAMILY: u64 = 19;
     pub const SHARE_FILE: u64 = 20;
+    pub const ADD_FILE_WITH_SUMS: u64 = 33;
+    pub const REFERENCES: u64 = 34;
 }
 
 impl From<Edit> for Commit<Kv> {
@@ -200,6 +212,35 @@ impl Edit {
 }
 
 impl Record {
+    /// What tables that come, and tables that go and have these lists, make of the sums under names. The lists of those that come are
+    /// taken from their descriptions: the edit says what follows from them. `None`: none of them references anything.
+    pub fn references<'l>(
+        family: FamilyId,
+        added: &mut [FileMeta],
+        removed: impl IntoIterator<Item = &'l [Dependency]>,
+    ) -> Option<Record> {
+        let bare = |f: &mut FileMeta| {
+            let bare = f.uses.without_list();
+            std::mem::replace(&mut f.uses, bare)
+        };
+        let added: Vec<Uses> = added.iter_mut().map(bare).collect();
+        let removed: Vec<&[Dependency]> = removed.into_iter().collect();
+        let lists = || added.iter().filter_map(Uses::list);
+        let is_empty = lists().chain(removed.iter().copied()).all(<[Dependency]>::is_empty);
+        if is_empty {
+            return None;
+        }
+        let mut changes = reference_changes(lists(), removed.iter().copied());
+        if base::canary::is("sums-of-two-names-swapped")
+            && let [a, b, ..] = &mut *changes
+        {
+            let (first, second) = (a.blob_id, b.blob_id);
+            std::mem::swap(a, b);
+            (a.blob_id, b.blob_id) = (first, second);
+        }
+        Some(Record::References { family, changes })
+    }
+
     /// Appends the body; returns the tag.
     fn encode_body(&self, out: &mut Vec<u8>) -> u64 {
         match self {
@@ -207,7 +248,7 @@ impl Record {
                 put_varint(out, u64::from(*family));
                 put_varint(out, u64::from(*level));
                 meta.encode_into(out);
-                tag::ADD_FILE
+                if meta.uses.list().is_some() { tag::ADD_FILE } else { tag::ADD_FILE_WITH_SUMS }
             }
             Record::RemoveFile { family, level, number } => {
                 put_all(out, tag::REMOVE_FILE, [u64::from(*family), u64::from(*level), *number])
@@ -261,14 +302,20 @@ impl Record {
             Record::DropAlias { family, blob_id } => {
                 put_all(out, tag::DROP_ALIAS, [u64::from(*family), *blob_id])
             }
+            Record::References { family, changes } => {
+                put_varint(out, u64::from(*family));
+                encode_changes(changes, out);
+                tag::REFERENCES
+            }
             other => unreachable!("{other:?} is encoded by encode_body"),
         }
     }
 
     fn decode_body(tag: u64, r: &mut Reader<'_>) -> Result<Self> {
         Ok(match tag {
-            tag::ADD_FILE => {
-                Record::AddFile { family: small(r)?, level: small(r)?, meta: FileMeta::decode(r)? }
+            tag::ADD_FILE | tag::ADD_FILE_WITH_SUMS => {
+                let (family, level) = (small(r)?, small(r)?);
+                Record::AddFile { family, level, meta: FileMeta::decode(r, tag == tag::ADD_FILE)? }
             }
             tag::REMOVE_FILE => {
                 Record::RemoveFile { family: small(r)?, level: small(r)?, number: number(r)? }
@@ -294,6 +341,7 @@ impl Record {
                 Record::SetAlias { family, blob_id, targets }
             }
             tag::DROP_ALIAS => Record::DropAlias { family: small(r)?, blob_id: number(r)? },
+            tag::REFERENCES => Record::References { family: small(r)?, changes: decode_changes(r)? },
             tag::NEXT_FAMILY => Record::NextFamily(small(r)?),
             tag::SHARE_FILE => Record::ShareFile { number: number(r)? },
             _ => return Err(newer(format!("a manifest record of kind {tag}"))),
@@ -345,6 +393,16 @@ impl fmt::Display for Record {
                 write!(f, "alias family {family} blob {blob_id} -> {files:?}")
             }
             Record::DropAlias { family, blob_id } => write!(f, "drop alias family {family} blob {blob_id}"),
+            Record::References { family, changes } => {
+                write!(f, "references family {family}")?;
+                changes.iter().try_for_each(|c| {
+                    write!(
+                        f,
+                        " blob {}: {:+} in {:+} tables, {:+} B",
+                        c.blob_id, c.count, c.tables, c.stored_bytes
+                    )
+                })
+            }
             Record::NextFamily(n) => write!(f, "next family {n}"),
             Record::ShareFile { number } => write!(f, "share file {number}"),
             Record::Store(record) => record.fmt(f),

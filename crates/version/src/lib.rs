@@ -1,6 +1,7 @@
 //! Versions, edits and states of the key-value engine: which files it consists of.
 //!
 //! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
+//! * [`uses`]: what tables reference, as sums.
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`placed`]: how many tables of a level lie on which of two disks.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
@@ -10,8 +11,8 @@
 //! * [`witness`]: what is to be learned from a damaged manifest.
 //!
 //! A reader takes an `Arc` of a [`Version`] and never sees it change. Everything that is derived (level sizes, how
-//! many bytes the tables reference under each blob id) is computed from the files themselves and carried along by
-//! [`KvState::apply`], so that it cannot drift from them; [`KvState::verify`] recomputes it all and compares.
+//! many bytes the tables reference under each blob id) is carried along by [`KvState::apply`]; [`KvState::verify`] holds it
+//! against the descriptions of the files, and a verification of the store against the files themselves.
 
 #[cfg(test)]
 mod arbitrary;
@@ -20,6 +21,7 @@ pub mod manifest;
 pub mod meta;
 pub mod placed;
 pub mod state;
+pub mod uses;
 pub mod version;
 pub mod witness;
 
@@ -31,5 +33,6 @@ pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Re
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
 pub use store::volumes::Volume;
 pub use store::{IdMap, names};
-pub use version::{AliasTarget, Level, LevelChanges, LevelSums, ReferenceTotals, Version};
+pub use uses::{ReferenceChange, ReferenceSums, ReferenceTotals, UseSums, Uses};
+pub use version::{AliasTarget, Level, LevelChanges, LevelSums, Version};
 pub use witness::{FamilyWitness, ManifestWitness, TableWitness, look_through};

@@ -48,6 +48,10 @@ impl Engine for Kv {
         state.snapshot()
     }
 
+    fn at_end(state: &KvState) -> KvState {
+        state.without_lists()
+    }
+
     fn verify(state: &KvState, _store: &history::State) -> Result<()> {
         state.verify()
     }

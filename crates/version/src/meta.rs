@@ -4,6 +4,7 @@
 //! `docs/format/manifest.md`. Decoding refuses what could not have been written: a file number or sequence out of
 //! range, keys without a trailer or out of order, an empty sequence range.
 
+use crate::uses::Uses;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
@@ -54,8 +55,8 @@ pub struct FileMeta {
     pub global_seq: Option<SeqNo>,
     /// True if the file ever had a second hard link: it is then never changed in place (no hole punching).
     pub shared: bool,
-    /// What it references, by blob id, ascending.
-    pub dependencies: Vec<Dependency>,
+    /// What it references.
+    pub uses: Uses,
     /// Shared by all copies of this description, in memory only. An edit that moves or marks a file copies its
     /// description, and readers of older versions hold the older copy: the file is in use while there is any.
     pub copies: Arc<()>,
@@ -142,12 +143,10 @@ impl FileMeta {
         if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
             return fault("its sequences are out of range");
         }
-        if !self.dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id) {
-            return fault("its dependencies are not in ascending order of blob ids");
-        }
-        Ok(())
+        self.uses.fault().map_or(Ok(()), fault)
     }
 
+    /// With the list of what it references, if that is here, else with the sums.
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.uid.0);
@@ -164,18 +163,14 @@ impl FileMeta {
         if let Some(seq) = self.global_seq {
             put_varint(out, seq);
         }
-        put_varint(out, self.dependencies.len() as u64);
-        let mut previous = 0;
-        for d in &self.dependencies {
-            put_varint(out, d.blob_id.wrapping_sub(previous));
-            put_varint(out, d.count);
-            put_varint(out, d.raw_bytes);
-            put_varint(out, d.stored_bytes);
-            previous = d.blob_id;
+        match self.uses.list() {
+            Some(list) => Uses::encode_list(list, out),
+            None => self.uses.encode_sums(out),
         }
     }
 
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+    /// `has_list`: what it references is a list, not sums.
+    pub(crate) fn decode(r: &mut Reader<'_>, has_list: bool) -> Result<Self> {
         let mut meta = FileMeta {
             number: r.varint()?,
             uid: Uid(r.array()?),
@@ -197,19 +192,7 @@ impl FileMeta {
         if flags & 2 != 0 {
             meta.global_seq = Some(r.varint()?);
         }
-        // Every dependency takes at least four bytes, so the count is checked before it sizes anything.
-        let count = r.length(r.rest().len() / 4)?;
-        meta.dependencies.reserve_exact(count);
-        let mut blob_id = 0u64;
-        for _ in 0..count {
-            blob_id = blob_id.wrapping_add(r.varint()?);
-            meta.dependencies.push(Dependency {
-                blob_id,
-                count: r.varint()?,
-                raw_bytes: r.varint()?,
-                stored_bytes: r.varint()?,
-            });
-        }
+        meta.uses = if has_list { Uses::decode_list(r)? } else { Uses::decode_sums(r)? };
         meta.validate().map_err(damaged)?;
         Ok(meta)
     }

@@ -6,6 +6,7 @@
 //! * a file number lives in one place only; a removal names something that is there, at the level where it is;
 //! * below level 0 the files of a level are disjoint in user keys; at level 0 files that meet in keys do not meet in
 //!   sequences (otherwise "newest first" would have no meaning);
+//! * the sums of references under names change by what those of the tables do ([`crate::uses`]);
 //! * every blob id that a table depends on leads to a vSST, every alias to living ones that list it among the names
 //!   they took over (so that a repair without the manifest finds them);
 //! * log floors never go back; family ids are never used twice.
@@ -14,8 +15,9 @@
 //! tables take effect first, and cross-references are checked when the whole edit is in.
 
 use crate::edit::{Edit, Record};
-use crate::meta::{FamilyId, FileMeta, VsstMeta};
-use crate::version::Version;
+use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
+use crate::uses::{Net, ReferenceChange};
+use crate::version::{Level, Version};
 use base::{Error, Result, SeqNo};
 use std::sync::Arc;
 use store::IdMap;
@@ -107,9 +109,40 @@ impl KvState {
                 };
                 records.extend(files.iter().map(add));
             }
+            let changes = beyond_lists(version);
+            let pieces = changes.chunks(CHANGES_MAX);
+            records.extend(pieces.map(|piece| Record::References { family: id, changes: piece.to_vec() }));
         }
         records.push(Record::NextFamily(self.next_family));
         Edit(records)
+    }
+
+    /// The same without the lists of names that tables had in manifests of before: what such a history leads to. The sums have what
+    /// they said.
+    #[must_use]
+    pub fn without_lists(&self) -> KvState {
+        let has_list = |f: &Arc<FileMeta>| f.uses.list().is_some_and(|list| !list.is_empty());
+        let mut state = self.clone();
+        for (id, family) in self.families.iter() {
+            let mut version = Version::clone(&family.version);
+            for (level, files) in (0..).zip(&mut version.levels) {
+                if !files.iter().any(has_list) {
+                    continue;
+                }
+                let bare = |f: &Arc<FileMeta>| match has_list(f) {
+                    true => Arc::new(FileMeta { uses: f.uses.without_list(), ..FileMeta::clone(f) }),
+                    false => f.clone(),
+                };
+                *files = Level::from(files.iter().map(bare).collect::<Vec<_>>());
+                for file in files.iter() {
+                    let place = Place::Table { family: id, level };
+                    state.index.insert(file.number, Slot { place, table: Some(file.clone()) });
+                }
+            }
+            let family = FamilyState { version: Arc::new(version), ..FamilyState::clone(family) };
+            state.families.insert(id, Arc::new(family));
+        }
+        state
     }
 
     /// The edit that says of all tables and files of values that they are in the store's directory: as the copy of a store has them, or one that gives its
@@ -184,6 +217,21 @@ impl KvState {
         }
         out
     }
+}
+
+/// So many names are in one record of a snapshot, which may be cut between records.
+const CHANGES_MAX: usize = 8192;
+
+/// What the tables of a version reference under each name, but for what the lists of those say that have one.
+fn beyond_lists(version: &Version) -> Vec<ReferenceChange> {
+    let files = || version.levels.iter().flatten();
+    if files().all(|f| f.uses.list().is_some()) {
+        return Vec::new();
+    }
+    let all = version.references.iter().map(|(name, totals)| (name, Net::of_totals(totals)));
+    let listed = files().flat_map(|f| f.uses.list().unwrap_or_default());
+    let nets: Vec<(BlobId, Net)> = all.chain(listed.map(|d| (d.blob_id, Net::of(d, -1)))).collect();
+    Net::by_name(nets).iter().map(|&(blob_id, net)| net.of_name(blob_id)).collect()
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@
 //! number. This is the file-number inheritance of LavaStore and TerarkDB, flattened: garbage collection replaces the
 //! files behind the names and never rewrites a reference.
 
-use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
+use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
 use crate::placed::Placed;
+use crate::uses::ReferenceTotals;
 use base::SeqNo;
 use base::key;
 use base::limits::LEVELS_MAX;
@@ -51,14 +52,13 @@ pub struct LevelSums {
 
 impl LevelSums {
     fn of(file: &FileMeta) -> LevelSums {
-        let sum = |of: fn(&Dependency) -> u64| file.dependencies.iter().map(|d| u128::from(of(d))).sum();
         LevelSums {
             bytes: file.len.into(),
             compensated_bytes: file.compensated().into(),
             entries: file.entries.into(),
             hidden_bytes: file.hidden_bytes.into(),
-            references: sum(|d| d.count),
-            stored_bytes: sum(|d| d.stored_bytes),
+            references: file.uses.sums().references.into(),
+            stored_bytes: file.uses.sums().stored_bytes.into(),
             placed: Placed::of(file),
         }
     }
@@ -193,19 +193,6 @@ pub struct AliasTarget {
     pub file: u64,
 }
 
-/// What all tables of a version reference under one blob id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReferenceTotals {
-    /// Tables with such references.
-    pub tables: u64,
-    /// References.
-    pub count: u64,
-    /// Bytes of the values, uncompressed.
-    pub raw_bytes: u64,
-    /// Bytes of their records, padding included.
-    pub stored_bytes: u64,
-}
-
 /// One version of one column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
@@ -217,7 +204,7 @@ pub struct Version {
     pub vssts: IdMap<u64, Arc<VsstMeta>>,
     /// Where blob ids lead whose own file is gone: the targets in key order, normally one.
     pub aliases: IdMap<BlobId, Arc<Vec<AliasTarget>>>,
-    /// What the tables reference, by blob id: derived from their dependencies. Ids without references are absent.
+    /// What the tables reference, by blob id: see [`crate::uses`]. Ids without references are absent.
     pub references: IdMap<BlobId, ReferenceTotals>,
     /// Every record of the family with a lower sequence is in tables: log replay skips it.
     pub log_floor: SeqNo,
@@ -423,7 +410,16 @@ impl fmt::Display for FileMeta {
         if self.shared {
             write!(f, " shared")?;
         }
-        self.dependencies.iter().try_for_each(|d| write!(f, " blob {}: {} B", d.blob_id, d.stored_bytes))
+        match self.uses.list() {
+            Some(list) => {
+                list.iter().try_for_each(|d| write!(f, " blob {}: {} B", d.blob_id, d.stored_bytes))
+            }
+            None => {
+                let sums = self.uses.sums();
+                let (names, bytes) = (sums.names, sums.stored_bytes);
+                write!(f, " {names} blobs from {} to {}: {bytes} B", sums.first, sums.last)
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use store::files::OpenFiles;
 use store::volumes::Volume;
 use table::vsst::Vsst;
 use table::{Ksst, ReadCounters, SegmentReader, Source, Stop};
-use version::{FileMeta, VsstMeta, names};
+use version::{Dependency, FileMeta, UseSums, VsstMeta, names};
 
 pub(crate) struct TableCache {
     /// Those that cannot be read.
@@ -110,6 +110,24 @@ impl TableCache {
             OpenFile::Table(table) => Ok(table),
             _ => Err(another_kind(&self.context.dir, file.number).into()),
         }
+    }
+
+    /// What a table references under each name, as it says itself, in one read.
+    ///
+    /// # Errors
+    /// `Corruption`, in the table, if that is not what the manifest has the sums of: an edit that took such a list for true would not be that of
+    /// its tables.
+    pub fn dependencies(&self, file: &FileMeta) -> Result<Vec<Dependency>> {
+        if file.uses.sums().names == 0 {
+            return Ok(Vec::new());
+        }
+        let table = self.table(file)?;
+        let list = table.dependencies(&mut ReadCounters::default())?;
+        if UseSums::of(&list) == *file.uses.sums() || base::canary::is("list-of-a-table-not-checked") {
+            return Ok(list);
+        }
+        let why = "what the table references is not what the manifest says that it does; run `lava repair`";
+        Err(Error::corruption(why).at_file(table.path()))
     }
 }
 

@@ -36,13 +36,16 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
     Entry { family: family.id, told, table }
 }
 
-/// The files of values that are not to be collected for the sake of a damaged one.
+/// The files of values that are not to be collected for the sake of a damaged one. Of a table that is all whose names lie between the first and the
+/// last that it uses, whatever its list says: collections ask a table by these.
 fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
     match found {
         DataFile::Vsst(meta) => vec![meta.number],
+        DataFile::Table(_) if base::canary::is("collected-beside-a-damaged-table") => Vec::new(),
         DataFile::Table(meta) => {
-            let names = meta.dependencies.iter().map(|d| d.blob_id);
-            names.flat_map(|name| version.resolve_all(name)).map(|vsst| vsst.number).collect()
+            let may_use =
+                |number: &u64| version.names_of(*number).iter().any(|&name| meta.uses.may_have(name));
+            version.vssts.keys().filter(may_use).collect()
         }
     }
 }
@@ -87,6 +90,18 @@ impl Tree {
             family.set_aside(self.quarantine().tables_of(id));
             self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
         });
+        true
+    }
+
+    /// A job has met damage in a file that is set aside, perhaps since long: a collection may have brought values since that a table there may refer
+    /// to, under the names of others, and would fail again and again.
+    pub fn set_aside_for_jobs(&self, number: u64, error: &Error) -> bool {
+        if !self.set_aside(number, error) {
+            return false;
+        }
+        let Some((id, found)) = find(&self.files.manifest.state(), number) else { return true };
+        let Some(family) = self.family(id) else { return true };
+        self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
         true
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Of tables and value files: checksums, order, properties. Of the log: every page that recovery would read, and what only
 //! the log refers to, which are values placed in it and segments. Of the manifest: every edit. The work is a [`walk`] in
-//! steps, which the background scrub (`jobs::scrub`) takes as well.
+//! steps, which the background scrub (`jobs::scrub`) takes as well. At the end what versions carry along of references is held against the
+//! tables ([`sums`]).
 
 use crate::work::jobs::Jobs;
 use base::{Error, Result};
 use std::sync::Arc;
 
+mod sums;
 pub(crate) mod walk;
 
 /// How many of something were checked, and their bytes.
@@ -77,8 +79,8 @@ pub struct VerifyReport {
     pub entries: u64,
     /// How much was checked of what, the log and the manifest among it.
     pub checked: Checked,
-    /// One error for each damaged file, each damaged page of the log, each value that only the log refers to; empty if the
-    /// store is sound.
+    /// One error for each damaged file, each damaged page of the log, each value that only the log refers to, each family whose sums
+    /// of references are wrong; empty if the store is sound.
     pub errors: Vec<Error>,
 }
 
@@ -86,5 +88,6 @@ pub(crate) fn verify(jobs: &Arc<Jobs>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let mut walk = walk::Walk::new(jobs);
     while walk.step(jobs, &mut report).is_some() {}
+    report.errors.extend(sums::check(jobs));
     Ok(report)
 }

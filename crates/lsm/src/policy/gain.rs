@@ -54,7 +54,7 @@ impl Totals {
         files.fold(Totals::default(), |sum, f| Totals {
             entries: sum.entries + f.entries as f64,
             table_bytes: sum.table_bytes + f.len as f64,
-            value_bytes: sum.value_bytes + f.dependencies.iter().map(|d| d.stored_bytes as f64).sum::<f64>(),
+            value_bytes: sum.value_bytes + f.uses.sums().stored_bytes as f64,
             hidden_bytes: sum.hidden_bytes + f.hidden_bytes as f64,
         })
     }

@@ -6,7 +6,8 @@
 //! * **Scattered** is a table whose values lie in `spread_max` vSSTs more than they would fill. That is what a scan pays
 //!   for: a vSST is in key order, so what it holds of a stretch of keys is read at once, and a scan makes as many
 //!   requests for a stretch as there are vSSTs that have a part of it. (How many tables reference a vSST, which LavaKV
-//!   bounds, follows.)
+//!   bounds, follows.) A version has sums only (`version::uses`): which tables a vSST concerns is an estimate ([`estimate`]), and a table
+//!   too many is rewritten for little.
 //! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
 //!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
 //!   table, until all must be collected at once. So a [`Relocation`] is a pass over the whole deepest level for some
@@ -21,10 +22,13 @@
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
 use super::in_progress::InProgress;
-use base::{HashMap, HashSet, key};
+use base::key;
+use estimate::{Ranges, Shares, Spread};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use version::{FileMeta, Version, VsstMeta};
+use version::{Dependency, FileMeta, Version, VsstMeta};
+
+mod estimate;
 
 /// What a relocation takes.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +67,27 @@ pub enum RelocationStep {
 /// What the deepest level references in one vSST.
 struct Piece<'a> {
     vsst: &'a Arc<VsstMeta>,
+    /// About: what all tables reference, shared out among them.
     stored_bytes: u64,
+    /// By how many tables, at least. Where several names lead to it: by those that use the most common one.
     tables: u64,
+}
+
+impl<'a> Piece<'a> {
+    /// `upper`: the tables above the deepest level. Each of them that may use a name is taken to do so, so that nothing is taken for the deepest
+    /// level's that it does not reference.
+    fn of(version: &Version, vsst: &'a Arc<VsstMeta>, upper: &Ranges) -> Piece<'a> {
+        let (mut all, mut below, mut most) = (0u64, 0u64, 0u64);
+        for name in version.names_of(vsst.number) {
+            let tables = version.references.get(&name).map_or(0, |totals| totals.tables);
+            let deepest = tables.saturating_sub(upper.around(name));
+            (all, below, most) =
+                (all.saturating_add(tables), below.saturating_add(deepest), most.max(deepest));
+        }
+        let stored_bytes = u128::from(version.referenced_in(vsst.number).stored_bytes);
+        let stored_bytes = (stored_bytes * u128::from(below) / u128::from(all.max(1))) as u64;
+        Piece { vsst, stored_bytes, tables: most }
+    }
 }
 
 impl Relocation {
@@ -73,30 +96,21 @@ impl Relocation {
     /// halve the pairs of a table and a vSST of theirs that it references.
     pub fn choose(version: &Version, options: &RelocationOptions, busy: &InProgress) -> Option<Relocation> {
         let level = version.deepest_level().filter(|&level| level > 0)?;
-        let mut scattered = HashSet::default();
-        let mut pieces: HashMap<u64, Piece<'_>> = HashMap::default();
-        for table in version.files(level) {
-            let (mut here, mut bytes) = (Vec::new(), 0u64);
-            for d in &table.dependencies {
-                bytes = bytes.saturating_add(d.stored_bytes);
-                for vsst in version.resolve_all(d.blob_id).filter(|v| !v.segment && v.global_seq.is_none()) {
-                    let piece = Piece { vsst, stored_bytes: 0, tables: 0 };
-                    let piece = pieces.entry(vsst.number).or_insert(piece);
-                    piece.stored_bytes = piece.stored_bytes.saturating_add(d.stored_bytes);
-                    here.push(vsst.number);
-                }
-            }
-            here.sort_unstable();
-            here.dedup();
-            here.iter().filter_map(|n| pieces.get_mut(n).map(|p| p.tables += 1)).for_each(drop);
-            if here.len() as u64 > (bytes / options.job_bytes.max(1)).saturating_add(options.spread_max) {
-                scattered.extend(here);
-            }
-        }
-        let mut order: Vec<&Piece<'_>> = pieces
-            .values()
-            .filter(|p| scattered.contains(&p.vsst.number) && !busy.has_vsst(p.vsst.number))
-            .collect();
+        let spread = Spread::of(version);
+        let is_scattered = |table: &&FileMeta| {
+            let would_fill = table.uses.sums().stored_bytes / options.job_bytes.max(1);
+            spread.of_table(table) > would_fill.saturating_add(options.spread_max)
+        };
+        let of_level = |level: usize| version.files(level).iter().map(|table| &**table);
+        let scattered = Ranges::of(of_level(level).filter(is_scattered));
+        let upper = Ranges::of((0..level).flat_map(of_level));
+        let concerns = |vsst: &Arc<VsstMeta>| {
+            version.names_of(vsst.number).iter().any(|&name| scattered.around(name) > 0)
+        };
+        let vssts = version.vssts.values().filter(|v| !v.segment && v.global_seq.is_none());
+        let pieces = vssts.filter(|v| !busy.has_vsst(v.number) && concerns(v));
+        let mut order: Vec<Piece<'_>> =
+            pieces.map(|vsst| Piece::of(version, vsst, &upper)).filter(|p| p.tables > 0).collect();
         order.sort_by_key(|p| (p.stored_bytes / p.tables.max(1), p.vsst.number));
         // One alone would only be moved.
         let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
@@ -113,7 +127,8 @@ impl Relocation {
             (bytes, links) = (more, links.saturating_add(piece.tables));
         }
         // In order, each table would reference one of them, and one more for each border between two.
-        let concerned = |f: &&Arc<FileMeta>| relocated_bytes(version, f, &vssts) > 0;
+        let shares = Shares::of(version, &vssts);
+        let concerned = |f: &&Arc<FileMeta>| shares.of_table(f) > 0;
         let tables = version.files(level).iter().filter(concerned).count() as u64;
         let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
         let pays = links > 0 && links >= in_order.saturating_mul(2);
@@ -136,7 +151,8 @@ impl Relocation {
             .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
         // A table that cannot be read goes on referring to what it refers to.
         let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
-        let bytes_of = |f: &FileMeta| if readable(f) { relocated_bytes(version, f, &self.vssts) } else { 0 };
+        let shares = Shares::of(version, &self.vssts);
+        let bytes_of = |f: &FileMeta| if readable(f) { shares.of_table(f) } else { 0 };
         let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
             return RelocationStep::Done;
         };
@@ -161,10 +177,10 @@ impl Relocation {
     }
 }
 
-/// Bytes of records in `vssts` that a table references.
-pub fn relocated_bytes(version: &Version, table: &FileMeta, vssts: &BTreeSet<u64>) -> u64 {
+/// Bytes of records in `vssts` that a table with this list references.
+pub fn relocated_bytes(version: &Version, list: &[Dependency], vssts: &BTreeSet<u64>) -> u64 {
     let taken = |blob_id| version.resolve_all(blob_id).any(|v| vssts.contains(&v.number));
-    let theirs = table.dependencies.iter().filter(|d| taken(d.blob_id));
+    let theirs = list.iter().filter(|d| taken(d.blob_id));
     theirs.fold(0, |sum: u64, d| sum.saturating_add(d.stored_bytes))
 }
 
@@ -182,9 +198,8 @@ fn rewritten(
         return None;
     }
     let used = |n: &u64| {
-        let names = |f: &Arc<FileMeta>| f.dependencies.iter().map(|d| d.blob_id).collect::<Vec<_>>();
-        let leads_to = |id| version.resolve_all(id).any(|v| v.number == *n);
-        upper.iter().flat_map(names).any(leads_to)
+        let names = version.names_of(*n);
+        upper.iter().any(|f| names.iter().any(|&name| f.uses.may_have(name)))
     };
     let free = vssts.iter().copied().filter(|&n| !facts.busy.has_vsst(n));
     let relocate_vssts: Vec<u64> = free.filter(used).collect();

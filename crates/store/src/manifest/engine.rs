@@ -51,6 +51,12 @@ pub trait Engine: Sized + Send + Sync + 'static {
     /// The edit that leads from [`Engine::empty`] to this state.
     fn snapshot(state: &Self::State) -> Self::Edit;
 
+    /// What a history leads to that was read to its end: the state, without what is only needed to read histories of before. The store
+    /// goes on with a snapshot of that.
+    fn at_end(state: &Self::State) -> Self::State {
+        state.clone()
+    }
+
     /// Recomputes everything that is derived and checks every invariant from scratch.
     ///
     /// # Errors
@@ -92,6 +98,7 @@ pub(super) trait AnyEngine: Send + Sync {
     fn empty(&self) -> AnyState;
     fn apply(&self, state: &AnyState, step: &[u8], ground: &mut Ground<'_>) -> Result<AnyState>;
     fn snapshot(&self, state: &AnyState) -> Vec<u8>;
+    fn at_end(&self, state: &AnyState) -> AnyState;
     fn verify(&self, state: &AnyState, store: &State) -> Result<()>;
     fn floor(&self, state: &AnyState) -> SeqNo;
     fn describe(&self, state: &AnyState) -> String;
@@ -129,6 +136,9 @@ impl<E: Engine> AnyEngine for Erased<E> {
     }
     fn snapshot(&self, state: &AnyState) -> Vec<u8> {
         E::encode(&E::snapshot(own::<E>(state)))
+    }
+    fn at_end(&self, state: &AnyState) -> AnyState {
+        Arc::new(E::at_end(own::<E>(state)))
     }
     fn verify(&self, state: &AnyState, store: &State) -> Result<()> {
         E::verify(own::<E>(state), store)

@@ -204,7 +204,7 @@ pub enum Record {
 
 pub(super) mod tag {
     /// The tags of the key-value engine.
-    pub(super) const NATIVE: [std::ops::RangeInclusive<u64>; 2] = [1..=11, 19..=20];
+    pub(super) const NATIVE: [std::ops::RangeInclusive<u64>; 3] = [1..=11, 19..=20, 33..=34];
     pub(super) const ADD_LOG_GROUP: u64 = 12;
     pub(super) const SEAL_LOG_GROUP: u64 = 13;
     pub(super) const DISCARD_LOG_GROUP: u64 = 14;

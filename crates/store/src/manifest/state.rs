@@ -230,6 +230,16 @@ impl State {
         Ok(state)
     }
 
+    /// The state, when its history was read to its end: see [`Engine::at_end`].
+    pub(super) fn at_end(mut self) -> State {
+        for part in &mut self.parts {
+            if let Body::Here { engine, state } = &mut part.body {
+                *state = engine.at_end(state);
+            }
+        }
+        self
+    }
+
     /// The state after an edit that lies in a manifest.
     ///
     /// # Errors

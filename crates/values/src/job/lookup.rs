@@ -4,8 +4,8 @@
 //! leads to the file of the record. Snapshots, memtables and tombstones do not matter: a reference that is physically
 //! there may be read, and one that is not cannot come back.
 //!
-//! Only the reference streams of the tables are asked, and of the tables only those that use a name of the inputs. Each
-//! is asked in the way that is cheapest for as many keys as it is asked:
+//! Only the reference streams of the tables are asked, and of the tables only those that may use a name of the inputs: the
+//! version knows between which names those of a table lie. Each is asked in the way that is cheapest for as many keys as it is asked:
 //!
 //! * **Merge join.** A cursor over the stream and the keys of the window move on together, through the cache. Where the
 //!   next key is far away, the cursor seeks.
@@ -98,8 +98,8 @@ pub(crate) struct LookupContext<'a> {
 }
 
 impl Lookup {
-    /// Plans the judging of `window`, which holds something. `tables` are all that use names of the inputs, from level 0
-    /// down.
+    /// Plans the judging of `window`, which holds something. `tables` are all that may use names of the inputs, from level
+    /// 0 down.
     pub(crate) fn new(tables: &[Arc<FileMeta>], window: &Window) -> Lookup {
         let ends = (window.entries.first(), window.entries.last());
         let (Some(first), Some(last)) = ends else { panic!("an empty window is judged") };

@@ -101,10 +101,10 @@ impl Names {
         }
     }
 
-    /// True if the table uses one of the names.
-    pub(crate) fn used_by(&self, table: &FileMeta) -> bool {
-        // Tables at the bottom may use thousands of names, and a job has few.
-        self.all.iter().any(|name| table.dependencies.binary_search_by_key(name, |d| d.blob_id).is_ok())
+    /// False if the table is known to use none of the names.
+    pub(crate) fn may_be_used_by(&self, table: &FileMeta) -> bool {
+        // A job has few names.
+        self.all.iter().any(|&name| table.uses.may_have(name))
     }
 
     /// References under names that lead to inputs only: exactly so many records are found live under these.

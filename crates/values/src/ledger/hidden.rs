@@ -11,7 +11,8 @@ impl Ledger {
     ///
     /// An entry can hide at most one record that is live otherwise: the next older one of its key in a deeper level.
     /// So the references of a level that are hidden are bounded by the number of entries above it (`high`: they hide the
-    /// longest, as if those in the same vSST were of one length; a range tombstone may hide all). `likely` takes every
+    /// longest, as if those of one table, or those under one name, were of one length, whichever is more; a range tombstone may
+    /// hide all). `likely` takes every
     /// entry above the last level to be the overwriting of a random key under it, as in a store in its steady state
     /// (Scavenger+, equation 2: hidden garbage to live data is as the upper levels to the last), and counts a key that is
     /// hit twice once. `low` is what the tombstones are estimated to hide: that keys are overwritten is a guess, that they
@@ -52,10 +53,13 @@ impl Ledger {
         let may_hide = |f: &version::FileMeta| snapshot.is_none_or(|at| f.max_seq > at);
         let may_be_hidden = |f: &version::FileMeta| snapshot.is_none_or(|at| f.min_seq <= at);
         let (mut stones, mut ranges) = (0u64, 0u64);
+        let names = ByLength::of(version.references.values().map(|of| (of.stored_bytes, of.count)));
         for files in newest.chain(deeper) {
             // A range tombstone may cover everything under it.
             let hits = if ranges > 0 { u64::MAX } else { stones };
-            let most = longest(files.iter().filter(|f| may_be_hidden(f)), hits);
+            let sums = files.iter().filter(|f| may_be_hidden(f)).map(|f| f.uses.sums());
+            let tables = ByLength::of(sums.map(|of| (of.stored_bytes, of.references)));
+            let most = tables.longest(hits).max(names.longest(hits).min(tables.bytes()));
             estimate.high = estimate.high.saturating_add(most);
             for file in files.iter().filter(|f| may_hide(f)) {
                 stones = stones.saturating_add(file.entries);
@@ -86,18 +90,37 @@ fn older_ppm(file: &version::FileMeta, snapshot: SeqNo) -> u64 {
     if snapshot < file.min_seq { 0 } else { (u128::from(seen) * u128::from(ALL) / u128::from(all)) as u64 }
 }
 
-/// Bytes of the `count` longest records that the tables reference, if those under one name are of one length.
-fn longest<'f>(files: impl Iterator<Item = &'f Arc<version::FileMeta>>, count: u64) -> u64 {
-    let mut names: Vec<_> = files.flat_map(|f| &f.dependencies).map(|d| (d.stored_bytes, d.count)).collect();
-    let mean = |&(bytes, count): &(u64, u64)| bytes / count.max(1);
-    names.sort_by_key(|name| std::cmp::Reverse(mean(name)));
-    let (mut left, mut sum) = (count, 0u64);
-    for (bytes, count) in names {
-        let taken = if left >= count { bytes } else { mean(&(bytes, count)).saturating_mul(left) };
-        sum = sum.saturating_add(taken);
-        left = left.saturating_sub(count);
+/// Bytes and number of records that are taken to be of one length, the longest first.
+struct ByLength(Vec<(u64, u64)>);
+
+impl ByLength {
+    fn of(records: impl Iterator<Item = (u64, u64)>) -> ByLength {
+        let mut records: Vec<(u64, u64)> = records.collect();
+        records.sort_by_key(|of| std::cmp::Reverse(mean(of)));
+        ByLength(records)
     }
-    sum
+
+    /// Bytes of the `count` longest.
+    fn longest(&self, count: u64) -> u64 {
+        let (mut left, mut sum) = (count, 0u64);
+        for of in &self.0 {
+            if left == 0 {
+                break;
+            }
+            let taken = if left >= of.1 { of.0 } else { mean(of).saturating_mul(left) };
+            sum = sum.saturating_add(taken);
+            left = left.saturating_sub(of.1);
+        }
+        sum
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().fold(0, |sum, of| sum.saturating_add(of.0))
+    }
+}
+
+fn mean((bytes, count): &(u64, u64)) -> u64 {
+    bytes / (*count).max(1)
 }
 
 /// What the hidden garbage of a level is estimated from.
@@ -131,10 +154,8 @@ impl LevelTotals {
             };
             add(&mut totals.entries, file.entries);
             add(&mut totals.hidden_bytes, file.hidden_bytes);
-            for d in &file.dependencies {
-                add(&mut totals.references, d.count);
-                add(&mut totals.stored_bytes, d.stored_bytes);
-            }
+            add(&mut totals.references, file.uses.sums().references);
+            add(&mut totals.stored_bytes, file.uses.sums().stored_bytes);
         }
         totals
     }

@@ -77,7 +77,7 @@ impl Shop {
             smallest: ikey(number * 10),
             largest: ikey(number * 10 + 9),
             entries,
-            dependencies: dependencies.to_vec(),
+            uses: dependencies.to_vec().into(),
             ..FileMeta::default()
         };
         self.levels[level].push(meta);
@@ -95,7 +95,7 @@ impl Shop {
         let mut version = Version::with_files(1, levels);
         version.vssts = self.vssts.iter().map(|(n, v)| (*n, Arc::new(v.clone()))).collect();
         version.aliases = self.aliases.iter().map(|(n, t)| (*n, Arc::new(t.clone()))).collect();
-        for d in self.levels.iter().flatten().flat_map(|f| &f.dependencies) {
+        for d in self.levels.iter().flatten().flat_map(|f| f.uses.list().unwrap_or_default()) {
             let mut totals = version.references.get(&d.blob_id).copied().unwrap_or_default();
             totals.tables += 1;
             totals.count += d.count;

@@ -1,5 +1,11 @@
 use super::*;
 use crate::pick::tests::{Shop, dependency};
+use version::FileMeta;
+
+/// The names that tables use.
+fn used(tables: &[Arc<FileMeta>]) -> Vec<u64> {
+    used_names(tables.iter().filter_map(|f| f.uses.list()))
+}
 
 #[test]
 fn a_name_is_pinned_until_the_last_guard_is_gone() {
@@ -10,7 +16,8 @@ fn a_name_is_pinned_until_the_last_guard_is_gone() {
     assert_eq!(first.names(), [1, 2, 2, 4]);
     assert_eq!(pins.len(), 4);
     drop(first);
-    assert!(!pins.is_pinned(1) && pins.is_pinned(2) && pins.is_pinned(3) && !pins.is_pinned(4));
+    let pinned = |name| pins.is_pinned(1, name);
+    assert!(!pinned(1) && pinned(2) && pinned(3) && !pinned(4));
     drop(second);
     assert!(pins.is_empty());
 }
@@ -23,11 +30,12 @@ fn a_job_pins_what_its_tables_use_and_where_that_leads() {
         .table(2, &[dependency(10, 1, 10)])
         .table(3, &[dependency(6, 1, 10)]);
     let version = shop.version();
+    let names = |tables: &[Arc<FileMeta>]| names_to_pin(&version, &used(tables));
     let files = version.files(1);
-    assert_eq!(names_to_pin(&version, &files[..1]), [5, 10, 11]);
-    assert_eq!(names_to_pin(&version, &files[1..2]), [10]);
-    assert_eq!(names_to_pin(&version, files), [5, 6, 10, 11, 12]);
-    assert!(names_to_pin(&version, &[]).is_empty());
+    assert_eq!(names(&files[..1]), [5, 10, 11]);
+    assert_eq!(names(&files[1..2]), [10]);
+    assert_eq!(names(files), [5, 6, 10, 11, 12]);
+    assert!(names(&[]).is_empty());
 }
 
 #[test]
@@ -39,15 +47,41 @@ fn an_outline_leads_where_its_version_does_and_holds_no_file() {
     let holders =
         |number| version.vssts.get(&number).map(|v| (Arc::strong_count(v), Arc::strong_count(&v.copies)));
     let before = [10, 11, 12].map(holders);
-    let outline = outline(&version, &version.files(1)[..1], &[]);
+    let used = used(&version.files(1)[..1]);
+    let outline = outline(&version, &used, &[]);
     assert_eq!([10, 11, 12].map(holders), before);
     for name in [5, 10] {
         let leads = |version: &Version| version.resolve_all(name).map(|v| v.number).collect::<Vec<_>>();
         assert_eq!(leads(&outline), leads(&version));
     }
     assert!(outline.files(1).len() == 2 && !outline.vssts.contains_key(&12), "of the files asked about");
-    let reads = super::outline(&version, &version.files(1)[..1], &[11]);
+    let reads = super::outline(&version, &used, &[11]);
     assert!(holders(11) > before[1] && holders(10) == before[0] && reads.vssts.len() == 2);
+}
+
+#[test]
+fn of_a_family_that_is_held_nothing_goes_until_the_names_are_known() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 100).vsst(12, 100).alias(6, &[10]).alias(7, &[12]);
+    shop.table(1, &[dependency(10, 1, 10)]);
+    let (version, pins) = (shop.version(), Pins::new());
+    let pruned = || describe(prune(&version, &Ledger::of(&version), &pins));
+    let mut first = pins.hold(1);
+    let second = pins.hold(1);
+    let elsewhere = pins.hold(2);
+    assert_eq!(pruned(), (vec![], vec![]));
+    assert!(pins.is_pinned(1, 99) && !pins.is_pinned(3, 99));
+    assert_eq!(pins.len(), 2, "families");
+    first.narrow([6]);
+    assert_eq!(pins.len(), 3, "families, and a name");
+    assert_eq!(pruned(), (vec![], vec![]), "the other one does not know yet");
+    drop(second);
+    assert_eq!(pruned(), (vec![7], vec![12]));
+    drop(first);
+    assert_eq!(pruned(), (vec![6, 7], vec![12]));
+    assert!(!pins.is_empty());
+    drop(elsewhere);
+    assert!(pins.is_empty());
 }
 
 fn describe(pruned: (Vec<Record>, Vec<Arc<VsstMeta>>)) -> (Vec<u64>, Vec<u64>) {

@@ -18,7 +18,7 @@ use table::{
     IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, TableIdentity, TableOptions, Vsst, VsstBuilder,
     VsstOptions,
 };
-use version::{Edit, FamilyId, FileMeta, Record, State, Version, VsstClass, VsstMeta, names};
+use version::{Dependency, Edit, FamilyId, FileMeta, Record, State, Version, VsstClass, VsstMeta, names};
 
 pub const FAMILY: FamilyId = 1;
 /// Shorter values stay in the tables.
@@ -279,8 +279,24 @@ impl Store {
         let (tables, vssts) = self.write_files(entries.collect(), 0, usize::MAX, rng);
         let mut records: Vec<Record> =
             vssts.into_iter().map(|meta| Record::AddVsst { family: FAMILY, meta }).collect();
-        records.extend(tables.into_iter().map(|meta| Record::AddFile { family: FAMILY, level: 0, meta }));
+        records.extend(self.tables_come(tables, 0, &[]));
         self.commit(records);
+    }
+
+    /// The records by which tables come, and what they and those that go make of the sums under names.
+    fn tables_come(&self, mut come: Vec<FileMeta>, level: u32, go: &[Arc<FileMeta>]) -> Vec<Record> {
+        let gone = self.lists(go);
+        let sums = Record::references(FAMILY, &mut come, gone.iter().map(Vec::as_slice));
+        let add = |meta| Record::AddFile { family: FAMILY, level, meta };
+        come.into_iter().map(add).chain(sums).collect()
+    }
+
+    /// What tables reference, as they say.
+    fn lists(&self, files: &[Arc<FileMeta>]) -> Vec<Vec<Dependency>> {
+        let list = |f: &Arc<FileMeta>| {
+            self.world.files.table(f).unwrap().dependencies(&mut ReadCounters::default()).unwrap()
+        };
+        files.iter().map(list).collect()
     }
 
     /// Writes entries into tables of at most so many entries, and the values that are new into vSSTs.
@@ -357,9 +373,12 @@ impl Store {
         }
         self.busy.extend(inputs.iter().map(|(_, f)| f.number));
         let files: Vec<_> = inputs.iter().map(|(_, f)| f.clone()).collect();
-        let pins = self.pins.pin(names_to_pin(&version, &files));
+        let mut pins = self.pins.hold(FAMILY);
+        let lists = self.lists(&files);
+        let used = used_names(lists.iter().map(Vec::as_slice));
+        pins.narrow(names_to_pin(&version, &used));
         let rewrites = if rng.one_in(3) { rng.range(2, 9) } else { 0 };
-        let version = Arc::new(outline(&version, &files, &[]));
+        let version = Arc::new(outline(&version, &used, &[]));
         Some(Compaction { inputs, output_level, version, renews: rng.one_in(2), rewrites, pins: Some(pins) })
     }
 
@@ -415,8 +434,8 @@ impl Store {
             .map(|(level, f)| Record::RemoveFile { family: FAMILY, level: *level, number: f.number })
             .collect();
         records.extend(vssts.into_iter().map(|meta| Record::AddVsst { family: FAMILY, meta }));
-        let level = job.output_level;
-        records.extend(tables.into_iter().map(|meta| Record::AddFile { family: FAMILY, level, meta }));
+        let inputs: Vec<_> = job.inputs.iter().map(|(_, f)| f.clone()).collect();
+        records.extend(self.tables_come(tables, job.output_level, &inputs));
         self.commit(records);
         job.inputs.iter().for_each(|(_, f)| assert!(self.busy.remove(&f.number)));
         drop(job.pins.take());

@@ -2,8 +2,9 @@
 
 use super::{FamilyState, KvState, Place, Slot};
 use crate::edit::{Edit, Record};
-use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
-use crate::version::{AliasTarget, Level, ReferenceTotals, Version, sort_level};
+use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
+use crate::uses::{Net, ReferenceTotals};
+use crate::version::{AliasTarget, Level, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
 use base::{Result, key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,8 @@ struct FamilyDraft {
     /// Tables that leave, with their level.
     removed: BTreeMap<u64, (usize, Arc<FileMeta>)>,
     added: Vec<(usize, Arc<FileMeta>)>,
+    /// What the edit says of the sums under names, if anything.
+    told: Option<Vec<(BlobId, Net)>>,
     /// Blob ids that must lead to a vSST at the end if a table depends on them.
     names_touched: BTreeSet<BlobId>,
     /// Aliases whose targets must exist at the end.
@@ -93,6 +96,11 @@ impl Draft<'_, '_> {
                     Some(_) => Ok(()),
                     None => refuse(format!("there is no alias {blob_id} in family {family}")),
                 }
+            }
+            Record::References { family, changes } => {
+                let told = self.family(*family)?.told.get_or_insert_default();
+                told.extend(changes.iter().map(|change| (change.blob_id, Net::from(change))));
+                Ok(())
             }
             Record::NextFamily(n) => {
                 self.state.next_family = self.state.next_family.max(*n);
@@ -283,43 +291,6 @@ fn redirect(targets: &[AliasTarget], inputs: &[u64], outputs: &[VsstMeta]) -> Ve
     new
 }
 
-/// By how much the sums under a name change.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Net {
-    tables: i64,
-    count: i128,
-    raw_bytes: i128,
-    stored_bytes: i128,
-}
-
-impl Net {
-    fn of(d: &Dependency, sign: i64) -> Net {
-        let signed = |n: u64| i128::from(n) * i128::from(sign);
-        let (count, raw_bytes, stored_bytes) = (signed(d.count), signed(d.raw_bytes), signed(d.stored_bytes));
-        Net { tables: sign, count, raw_bytes, stored_bytes }
-    }
-
-    fn plus(self, other: &Net) -> Net {
-        Net {
-            tables: self.tables + other.tables,
-            count: self.count + other.count,
-            raw_bytes: self.raw_bytes + other.raw_bytes,
-            stored_bytes: self.stored_bytes + other.stored_bytes,
-        }
-    }
-
-    /// `None`: a sum is out of range.
-    fn applied(&self, before: &ReferenceTotals) -> Option<ReferenceTotals> {
-        let sum = |before: u64, net: i128| u64::try_from(i128::from(before) + net).ok();
-        Some(ReferenceTotals {
-            tables: sum(before.tables, self.tables.into())?,
-            count: sum(before.count, self.count)?,
-            raw_bytes: sum(before.raw_bytes, self.raw_bytes)?,
-            stored_bytes: sum(before.stored_bytes, self.stored_bytes)?,
-        })
-    }
-}
-
 impl FamilyDraft {
     fn new(family: FamilyState) -> Self {
         FamilyDraft {
@@ -327,6 +298,7 @@ impl FamilyDraft {
             family,
             removed: BTreeMap::new(),
             added: Vec::new(),
+            told: None,
             names_touched: BTreeSet::new(),
             aliases_touched: BTreeSet::new(),
         }
@@ -350,38 +322,46 @@ impl FamilyDraft {
         self.removed.insert(file.number, (level, file));
     }
 
-    /// What the tables that come and go make of the sums under each name: net, because most of what a compaction takes away it
-    /// brings again, and sums that stay as they are need not be looked up.
+    /// What the tables that come and go make of the sums under each name: what the edit says of it, and what the lists of its
+    /// tables say, where it has such.
     fn change_references(&mut self) -> Result<()> {
-        let of = |f: &'_ Arc<FileMeta>, sign| {
-            f.dependencies.iter().map(move |d| (d.blob_id, Net::of(d, sign))).collect()
+        let of = |f: &Arc<FileMeta>, sign| -> Vec<(BlobId, Net)> {
+            f.uses.list().into_iter().flatten().map(|d| (d.blob_id, Net::of(d, sign))).collect()
         };
-        let mut lists: Vec<Vec<(BlobId, Net)>> = self.removed.values().map(|(_, f)| of(f, -1)).collect();
-        lists.extend(self.added.iter().map(|(_, f)| of(f, 1)));
-        let mut nets = lists.concat();
-        // Each list ascends: the sort merges them.
-        nets.sort_by_key(|(name, _)| *name);
-        for same in nets.chunk_by(|a, b| a.0 == b.0) {
-            let Some(&(name, _)) = same.first() else { continue };
-            let net = same.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
-            if net == Net::default() {
-                continue;
-            }
+        let mut lists: Vec<Vec<(BlobId, Net)>> = self.added.iter().map(|(_, f)| of(f, 1)).collect();
+        match self.told.take() {
+            Some(told) => lists.push(told),
+            None => lists.extend(self.removed.values().map(|(_, f)| of(f, -1))),
+        }
+        let nets = Net::by_name(lists.concat());
+        for &(name, net) in &nets {
             let before = self.version.references.get(&name).copied().unwrap_or_default();
             let Some(totals) = net.applied(&before) else {
-                let uses = |f: &Arc<FileMeta>| f.dependencies.iter().any(|d| d.blob_id == name);
+                let uses = |f: &Arc<FileMeta>| f.uses.may_have(name);
                 let table = self.added.iter().find(|(_, f)| uses(f));
                 let number = table.map_or(0, |(_, f)| f.number);
                 return refuse(format!("table {number} references too much"));
             };
-            if totals.tables == 0 {
+            if totals == ReferenceTotals::default() {
                 self.version.references.remove(&name);
             } else {
                 self.version.references.insert(name, totals);
             }
             self.names_touched.insert(name);
         }
-        Ok(())
+        self.check_sums(&nets)
+    }
+
+    /// The sums under names change by what those of the tables do.
+    fn check_sums(&self, nets: &[(BlobId, Net)]) -> Result<()> {
+        let added = self.added.iter().map(|(_, f)| Net::of_table(f.uses.sums(), 1));
+        let removed = self.removed.values().map(|(_, f)| Net::of_table(f.uses.sums(), -1));
+        let of_tables = added.chain(removed).fold(Net::default(), |sum, net| sum.plus(&net));
+        let of_names = nets.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
+        if of_tables == of_names || base::canary::is("sums-of-an-edit-not-checked") {
+            return Ok(());
+        }
+        refuse("the sums of references under names change by something else than those of the tables")
     }
 
     fn finish(mut self) -> Result<FamilyState> {

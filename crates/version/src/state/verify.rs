@@ -2,7 +2,8 @@
 
 use super::{KvState, Place, apply::check_alias};
 use crate::meta::{BlobId, FileMeta};
-use crate::version::{ReferenceTotals, Version};
+use crate::uses::Net;
+use crate::version::Version;
 use base::limits::LEVELS_MAX;
 use base::{Error, Result, key};
 use std::cmp::Ordering;
@@ -61,28 +62,44 @@ fn verify_version(version: &Version) -> Result<()> {
             }
         }
     }
-    let mut totals: IdMap<BlobId, ReferenceTotals> = IdMap::new();
+    verify_references(version)?;
+    version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(damaged)
+}
+
+/// The sums under names are those of the tables: name by name where all tables have lists, as in histories of before; else all
+/// names together are all tables together, and no list has more than the sums.
+fn verify_references(version: &Version) -> Result<()> {
+    let (mut listed, mut of_tables) = (Vec::new(), Net::default());
+    let mut all_listed = true;
     for file in version.levels.iter().flatten() {
-        for d in &file.dependencies {
+        of_tables = of_tables.plus(&Net::of_table(file.uses.sums(), 1));
+        all_listed &= file.uses.list().is_some();
+        for d in file.uses.list().unwrap_or_default() {
             if !version.resolves(d.blob_id) {
                 let why =
                     format!("table {} depends on blob {}, which leads to no vSST", file.number, d.blob_id);
                 return fault(why);
             }
-            let t = totals.get(&d.blob_id).copied().unwrap_or_default();
-            let t = ReferenceTotals {
-                tables: t.tables + 1,
-                count: t.count.saturating_add(d.count),
-                raw_bytes: t.raw_bytes.saturating_add(d.raw_bytes),
-                stored_bytes: t.stored_bytes.saturating_add(d.stored_bytes),
-            };
-            totals.insert(d.blob_id, t);
+            listed.push((d.blob_id, Net::of(d, 1)));
         }
     }
-    if totals != version.references {
+    let mut of_names = Net::default();
+    for (name, totals) in version.references.iter() {
+        if !version.resolves(name) {
+            return fault(format!("tables depend on blob {name}, which leads to no vSST"));
+        }
+        of_names = of_names.plus(&Net::of_totals(totals));
+    }
+    let listed = Net::by_name(listed);
+    let stated = |name: BlobId| version.references.get(&name).map(Net::of_totals).unwrap_or_default();
+    let fits = |(name, net): &(BlobId, Net)| match all_listed {
+        true => *net == stated(*name),
+        false => net.is_within(&stated(*name)),
+    };
+    if of_names != of_tables || !listed.iter().all(fits) {
         return fault("the sums of references are not those of the tables");
     }
-    version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(damaged)
+    Ok(())
 }
 
 fn ordered(a: &FileMeta, b: &FileMeta) -> bool {

@@ -162,4 +162,16 @@ pub(super) const CANARIES: &[Canary] = &[
         "space::budget::tests::the_last_of_the_room_is_for_the_manifest",
         "files are let into the room below a limit that the manifest takes without asking",
     ),
+    test(
+        "list-of-a-table-not-checked",
+        ("lavastore-lavakv", "--lib"),
+        "work::verify::sums::tests::a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table",
+        "an edit is made of a list that is not that of its table",
+    ),
+    test(
+        "collected-beside-a-damaged-table",
+        ("lavastore-lavakv", "--test separated"),
+        "damage::collections_come_to_an_end_beside_a_damaged_table",
+        "values are collected to which a table may refer that cannot be read",
+    ),
 ];

@@ -238,6 +238,24 @@ pub(super) const CANARIES: &[Canary] = &[
         "pins::tests::what_nothing_references_and_nobody_pinned_goes",
         "a vSST is dropped whose name a running job has pinned",
     ),
+    test(
+        "held-family-pruned",
+        ("lavastore-values", "--lib"),
+        "pins::tests::of_a_family_that_is_held_nothing_goes_until_the_names_are_known",
+        "names are dropped while a compaction does not know yet which of them it may write",
+    ),
+    test(
+        "sums-of-an-edit-not-checked",
+        ("lavastore-version", "--lib"),
+        "state::tests::an_edit_says_what_its_tables_make_of_the_sums",
+        "an edit is taken whose sums under names are not those of its tables",
+    ),
+    test(
+        "sums-of-two-names-swapped",
+        ("lavastore-lavakv", "--lib"),
+        "work::verify::sums::tests::verification_adds_up_what_tables_reference",
+        "an edit counts under one name what tables reference under another",
+    ),
     row("flush-floor-one-too-high", "crash", Some(3), "replay skips the first record after a flush"),
     row(
         "flush-tears-batches-between-families",

@@ -113,7 +113,7 @@ fn table(number: u64, referenced_bytes: u64) -> FileMeta {
         max_seq: number,
         entries: 1000,
         raw_bytes: (1 << 20) + raw_bytes,
-        dependencies: if referenced_bytes > 0 { vec![dependency] } else { Vec::new() },
+        uses: if referenced_bytes > 0 { vec![dependency] } else { Vec::new() }.into(),
         ..FileMeta::default()
     }
 }

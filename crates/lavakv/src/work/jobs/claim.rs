@@ -6,6 +6,7 @@ use base::sync::lock;
 use std::sync::Arc;
 use store::space::Grant;
 use values::PinGuard;
+use version::BlobId;
 
 /// Gives back what was claimed.
 type Release = Box<dyn FnOnce(&mut InProgressSet) + Send + Sync>;
@@ -32,6 +33,13 @@ impl Claim {
     pub fn with(mut self, pins: PinGuard, grant: Option<Grant>) -> Claim {
         (self.pins, self.grant) = (Some(pins), grant);
         self
+    }
+
+    /// The job knows which names it needs: all others of its family are let go of.
+    pub fn narrow(&mut self, names: impl IntoIterator<Item = BlobId>) {
+        if let Some(pins) = &mut self.pins {
+            pins.narrow(names);
+        }
     }
 
     /// The room that was granted.

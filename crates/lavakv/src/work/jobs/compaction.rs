@@ -1,5 +1,7 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 //!
+//! It begins with which names its inputs use ([`inputs`]).
+//!
 //! A wide one is cut at user keys ([`lsm::policy::pieces`]) into as many pieces as there are threads without work. The jobs that merge
 //! them ([`CompactionJob`]) are all alike: each takes one piece after the other, and which of them ends the last piece installs
 //! all of them ([`pieces`]). So nobody waits for anybody, and in simulation the pieces are jobs like any others. What was claimed
@@ -20,6 +22,7 @@ use crate::tree::install::{Installed, Part};
 use crate::tree::output::file_meta;
 use base::sync::lock;
 use base::{HashSet, Result};
+use inputs::Lists;
 use lsm::policy::{Compaction, CompactionPolicy, Facts, InProgress, Reason};
 use merge::Running;
 use pieces::{Created, Ended, Merged, Piece, Pieces};
@@ -28,6 +31,7 @@ use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 use version::{FileMeta, Record, State, Version, VsstMeta};
 
+mod inputs;
 mod merge;
 mod pieces;
 
@@ -42,6 +46,8 @@ struct Whole {
     inputs: Vec<u64>,
     /// The version it was picked from, with no vSSTs but those it relocates: pins the input files.
     version: Arc<Version>,
+    /// What each of its inputs references; none where it only moves.
+    lists: Lists,
     /// Bytes to reserve for an output.
     expected_len: u64,
     pieces: Pieces,
@@ -155,8 +161,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let output_bytes = output_bytes(&compaction, options.vsst_bytes, jobs.tree.snapshots.is_any());
     let grant = jobs.space.grant(output_bytes);
     let version = family.read_state().version.clone();
-    let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
-    let pins = jobs.files.pins.pin(values::names_to_pin(&version, &files));
+    let pins = inputs::pins(jobs, &family, &compaction);
     let pieces_max = pieces_max(jobs, set, class_of(&compaction));
     let busy = set.of(family.id);
     let taken = version.files(0).iter().map(|f| f.number).filter(|number| busy.has_file(*number)).collect();
@@ -172,21 +177,9 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
             chain: policy.chain_len(&facts, compaction.level) as u64,
             in_chain: InChain::begin(&jobs, &family, &compaction, &taken),
         };
-        let whole = Arc::new(Whole {
-            number,
-            inputs: files.iter().map(|f| f.number).collect(),
-            version: Arc::new(values::outline(&version, &files, &compaction.relocate_vssts)),
-            expected_len: compaction.expected_output_len(),
-            pieces: Pieces::new(lsm::policy::pieces::cuts(&compaction, &version, pieces_max)),
-            begun,
-            family,
-            compaction,
-            policy,
-            jobs,
-            claim,
-        });
-        whole.ask_for_help();
-        CompactionJob::new(whole, None)
+        let claimed =
+            inputs::Claimed { jobs, family, compaction, policy, number, version, pieces_max, begun, claim };
+        claimed.job()
     }))
 }
 
@@ -228,6 +221,26 @@ impl InPieces for Whole {
 }
 
 impl Whole {
+    /// Of what was claimed, with an outline of its version and what its inputs reference.
+    fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<Whole> {
+        let inputs::Claimed { jobs, family, compaction, policy, number, version, pieces_max, begun, claim } =
+            of;
+        Arc::new(Whole {
+            number,
+            inputs: compaction.input_files().map(|(_, f)| f.number).collect(),
+            expected_len: compaction.expected_output_len(),
+            pieces: Pieces::new(lsm::policy::pieces::cuts(&compaction, &version, pieces_max)),
+            version: Arc::new(outline),
+            lists,
+            begun,
+            family,
+            compaction,
+            policy,
+            jobs,
+            claim,
+        })
+    }
+
     /// Threads that have nothing to do may come and take a piece.
     fn ask_for_help(self: &Arc<Self>) {
         let threads = self.pieces.count() - 1;
@@ -286,10 +299,11 @@ impl Whole {
     /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
     fn install(
         &self,
-        outputs: Vec<FileMeta>,
+        mut outputs: Vec<FileMeta>,
         vssts: Vec<VsstMeta>,
         created: &[Created],
     ) -> Result<Installed> {
+        let sums = Record::references(self.family.id, &mut outputs, self.lists.iter().map(Vec::as_slice));
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
         let mut part = Part::new(&self.family);
@@ -297,7 +311,9 @@ impl Whole {
             part.created = created.to_vec();
             part.retired = compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())).collect();
         }
-        let records = |state: &State, _| Some(self.records(state, &outputs, &vssts));
+        let records = |state: &State, _| {
+            Some(self.records(state, &outputs, &vssts).into_iter().chain(sums.clone()).collect())
+        };
         let published = || self.claim.grant().into_iter().for_each(Grant::installed);
         let installed = self.jobs.tree.install(vec![part], records, published)?;
         self.book(output_bytes);

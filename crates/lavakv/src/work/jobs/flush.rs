@@ -133,18 +133,23 @@ impl FlushJob {
         self.sync_log()?;
         jobs.log.sync_records()?;
         jobs.files.sync_dir()?;
-        let mut tables: Vec<Vec<FileMeta>> = Vec::new();
+        let mut tables: Vec<(Vec<FileMeta>, Option<Record>)> = Vec::new();
         for unit in &mut self.units {
             let version = unit.family.read_state().version.clone();
             let outputs = std::mem::take(&mut unit.outputs);
-            tables
-                .push(outputs.iter().map(|o| file_meta(&jobs.tree, &version, 0, o)).collect::<Result<_>>()?);
+            let files = outputs.iter().map(|o| file_meta(&jobs.tree, &version, 0, o));
+            let mut files: Vec<FileMeta> = files.collect::<Result<_>>()?;
+            let sums = Record::references(unit.family.id, &mut files, []);
+            tables.push((files, sums));
         }
         let (units, grant) = (&self.units, &self.grant);
         let parts = units.iter().map(Unit::part).collect();
-        let records = |_: &State, nth: usize| Some(units[nth].records(&tables[nth]));
+        let records = |_: &State, nth: usize| {
+            let (files, sums) = &tables[nth];
+            Some(units[nth].records(files).into_iter().chain(sums.clone()).collect())
+        };
         let installed = jobs.tree.install(parts, records, || grant.installed())?;
-        for ((unit, files), installed) in self.units.iter().zip(&tables).zip(installed) {
+        for ((unit, (files, _)), installed) in self.units.iter().zip(&tables).zip(installed) {
             if installed == Installed::Whole {
                 unit.finished(jobs, files);
             }

@@ -3,7 +3,8 @@
 //! **When**, and how many at once: see `plan::collection`. How fast: see `plan::gc_pace`.
 //!
 //! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
-//! inputs' names vanish. Both take their pins under the lock of what is in progress, together with the read state they work on, and let
+//! inputs' names vanish. Both take their pins under the lock of what is in progress, together with the read state they work on (a
+//! compaction of all names of its family, until it has read which its inputs use: `jobs::compaction::inputs`), and let
 //! go of them under the same lock, after their edit is published: nobody can take a read state from before a collection and
 //! pin its names after the collection has let go of them.
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use table::{ReadCounters, Reference, Vsst};
 use values::VsstSeries;
-use version::{Version, VsstClass, VsstMeta};
+use version::{Dependency, Version, VsstClass, VsstMeta};
 
 /// Bytes of all read buffers of a compaction, and the least and most of one.
 const BUFFERS_BYTES: u64 = 16 << 20;
@@ -43,8 +43,14 @@ pub(crate) struct Relocator {
 }
 
 impl Relocator {
-    /// For a compaction of `version` that makes its vSSTs by `files`; `None` if it relocates none.
-    pub fn new(files: VsstFiles, version: &Version, compaction: &Compaction) -> Result<Option<Relocator>> {
+    /// For a compaction of `version` that makes its vSSTs by `files`, and whose inputs reference what these lists have; `None` if it
+    /// relocates none.
+    pub fn new(
+        files: VsstFiles,
+        version: &Version,
+        compaction: &Compaction,
+        lists: &[Vec<Dependency>],
+    ) -> Result<Option<Relocator>> {
         let mut inputs = HashMap::default();
         let mut class = VsstClass::Mixed;
         for meta in compaction.relocate_vssts.iter().filter_map(|n| version.vssts.get(n)) {
@@ -63,8 +69,8 @@ impl Relocator {
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
-        let of = |f: &Arc<version::FileMeta>| lsm::policy::relocation::relocated_bytes(version, f, &numbers);
-        let bytes: u64 = compaction.input_files().map(|(_, f)| of(f)).sum();
+        let of = |list: &Vec<Dependency>| lsm::policy::relocation::relocated_bytes(version, list, &numbers);
+        let bytes: u64 = lists.iter().map(of).sum();
         // Files of about one length, instead of a short one at the end.
         let wanted = files.family.options().vsst_bytes;
         let vsst_bytes = bytes / ((bytes + wanted / 2) / wanted).max(1);

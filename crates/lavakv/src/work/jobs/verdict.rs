@@ -85,7 +85,7 @@ impl Jobs {
             Some(path) if self.is_left(path) => true,
             Some(path) => {
                 let number = number_of(&self.context, path);
-                number.is_some_and(|number| self.tree.set_aside(number, error))
+                number.is_some_and(|number| self.tree.set_aside_for_jobs(number, error))
             }
             None => {
                 let all = inputs.iter().filter(|&&number| self.tree.set_aside(number, error)).count();

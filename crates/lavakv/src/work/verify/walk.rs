@@ -130,7 +130,7 @@ impl Walk {
             self.file = Some((file, check, before + step.bytes));
             return step.bytes;
         }
-        match check.fits(&file) {
+        match check.fits(jobs, &file) {
             Ok((bytes, entries)) => {
                 files.add(1, bytes);
                 report.bytes += bytes;
@@ -175,11 +175,12 @@ impl FileCheck {
         }
     }
 
-    /// Bytes and entries, if they are those that the manifest states.
-    fn fits(&self, file: &DataFile) -> Result<(u64, u64)> {
+    /// Bytes and entries, if they are those that the manifest states, and a table references what it says there.
+    fn fits(&self, jobs: &Jobs, file: &DataFile) -> Result<(u64, u64)> {
         let (found, stated) = match (self, file) {
             (FileCheck::Table(check), DataFile::Table(meta)) => {
                 let table = check.table();
+                jobs.files.tables.dependencies(meta)?;
                 ((table.len(), table.properties().entries, 0), (meta.len, meta.entries, 0))
             }
             (FileCheck::Vsst(check), DataFile::Vsst(meta)) => {

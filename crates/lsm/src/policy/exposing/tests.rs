@@ -18,7 +18,7 @@ fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, value_bytes: u64
         max_seq: number,
         entries,
         raw_bytes: len + bytes,
-        dependencies: if bytes > 0 { vec![values] } else { Vec::new() },
+        uses: if bytes > 0 { vec![values] } else { Vec::new() }.into(),
         ..FileMeta::default()
     }
 }

@@ -21,7 +21,7 @@ fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_
         max_seq: number,
         entries,
         raw_bytes: len + value_bytes,
-        dependencies: if value_bytes > 0 { vec![values] } else { Vec::new() },
+        uses: if value_bytes > 0 { vec![values] } else { Vec::new() }.into(),
         ..FileMeta::default()
     }
 }

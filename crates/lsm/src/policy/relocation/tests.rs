@@ -27,6 +27,10 @@ fn vsst(number: u64, class: VsstClass) -> Record {
 
 /// A table of keys `100 n .. 100 n + 99` that references so many bytes of vSSTs.
 fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
+    table_at(6, number, n, values)
+}
+
+fn table_at(level: u32, number: u64, n: u64, values: &[(u64, u64)]) -> Record {
     let depend = |&(blob_id, bytes)| Dependency { blob_id, count: 1, raw_bytes: bytes, stored_bytes: bytes };
     let meta = FileMeta {
         number,
@@ -37,10 +41,10 @@ fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
         min_seq: 1,
         max_seq: 1,
         entries: 100,
-        dependencies: values.iter().map(depend).collect(),
+        uses: values.iter().map(depend).collect(),
         ..FileMeta::default()
     };
-    Record::AddFile { family: 0, level: 6, meta }
+    Record::AddFile { family: 0, level, meta }
 }
 
 fn state(records: Vec<Record>) -> State {
@@ -135,6 +139,34 @@ fn a_walk_over_the_deepest_level() {
         }
     }
     assert_eq!(steps, [vec![1, 2], vec![3], vec![5, 6]]);
+}
+
+/// What only tables above the deepest level reference is not for it to rewrite, however little of it each has.
+#[test]
+fn what_the_deepest_level_does_not_reference_is_not_chosen() {
+    let mut records: Vec<Record> = (50..64).map(|n| vsst(n, VsstClass::Mixed)).collect();
+    let few = |vssts: std::ops::Range<u64>, bytes| vssts.map(|n| (n, bytes)).collect::<Vec<_>>();
+    records.extend((0..TABLES).map(|n| table(n + 1, n, &few(50..54, 10))));
+    records.extend(
+        [(5, 0), (5, 1), (4, 0)]
+            .map(|(level, n)| table_at(level, 100 + 10 * u64::from(level) + n, n, &few(53..64, 1))),
+    );
+    let state = state(records);
+    let options = RelocationOptions { spread_max: 2, bytes_max: 1 << 40, job_bytes: 80 };
+    assert_eq!(chosen(&state, &options, &InProgress::default()), [50, 51, 52, 53]);
+}
+
+/// Where collections have put values of many files into one, a table uses the names of all of them, and is in order.
+#[test]
+fn names_that_lead_to_one_file_are_one_place() {
+    let scattered = scattered();
+    let merged =
+        VsstMeta { number: 70, record_bytes: 6000, blob_ids: (50..54).collect(), ..VsstMeta::default() };
+    let merged = VsstMeta { smallest: boundary(0), largest: boundary(999), ..merged };
+    let replace = Record::ReplaceVsst { family: 0, inputs: (50..54).collect(), outputs: vec![merged] };
+    let state = scattered.apply(Edit(vec![replace])).unwrap();
+    assert_eq!(chosen(&scattered, &options(2, 240), &InProgress::default()), [50, 51, 52, 53]);
+    assert_eq!(chosen(&state, &options(2, 240), &InProgress::default()), [0u64; 0]);
 }
 
 /// vSSTs that follow each other are in order already, however many a table references.

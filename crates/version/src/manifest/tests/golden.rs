@@ -2,7 +2,7 @@
 //! the version number in the header changes with them.
 
 use super::*;
-use crate::arbitrary::{KINDS, any_record};
+use crate::arbitrary::{KINDS, KINDS_BEFORE, any_record};
 use crate::meta::{VsstClass, VsstMeta};
 use crate::state::tests::{depends_on, table, vsst};
 use io::Rng;
@@ -27,6 +27,11 @@ const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-spee
 const VALUES: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-values.bin");
 const VALUES_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-values.txt");
 
+/// What tables reference is sums under names, and the lists are in the tables.
+const SUMS: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-name-sums.bin");
+const SUMS_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-name-sums.txt");
+const SUMS_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1-name-sums.bin");
+
 /// Version 2: the snapshot in pieces.
 const PIECES: &[u8] = include_bytes!("../../../tests/golden/manifest-v2-pieces.bin");
 const PIECES_LISTING: &str = include_str!("../../../tests/golden/manifest-v2-pieces.txt");
@@ -39,8 +44,11 @@ fn fixed_current() -> Current {
 
 /// A snapshot in pieces of at most so many bytes, and some edits, made from a fixed seed.
 fn fixed_manifest(piece_len_max: usize) -> Vec<u8> {
+    made_by(Editor::of_before(2024), piece_len_max)
+}
+
+fn made_by(mut editor: Editor, piece_len_max: usize) -> Vec<u8> {
     let (store, manifest) = (Uid::from_words(1, 2), Uid::from_words(3, 4));
-    let mut editor = Editor::new(2024);
     let mut state = State::empty(store, (1 << 40) - 60);
     for _ in 0..60 {
         state = state.apply(editor.edit(&state)).unwrap();
@@ -63,7 +71,7 @@ fn fixed_manifest(piece_len_max: usize) -> Vec<u8> {
 
 fn fixed_records() -> Vec<u8> {
     let mut rng = Rng::new(2025);
-    Edit((0..KINDS * 4).map(|i| any_record(&mut rng, i % KINDS)).collect()).encode()
+    Edit((0..KINDS_BEFORE * 4).map(|i| any_record(&mut rng, i % KINDS_BEFORE)).collect()).encode()
 }
 
 fn listing(bytes: &[u8]) -> String {
@@ -92,9 +100,67 @@ fn version_1_is_read() {
         assert_eq!((history.edits, history.torn_bytes), (25, 0));
         history.state.verify().unwrap();
         let decoded = Edit::decode(records).unwrap();
-        assert_eq!((decoded.0.len() as u64, decoded.encode()), (KINDS * 4, records.to_vec()));
+        assert_eq!((decoded.0.len() as u64, decoded.encode()), (KINDS_BEFORE * 4, records.to_vec()));
     }
     assert_eq!(Current::decode(CURRENT).unwrap(), fixed_current());
+}
+
+fn sums_records() -> Vec<u8> {
+    let mut rng = Rng::new(2026);
+    Edit((KINDS_BEFORE..KINDS).flat_map(|kind| [kind; 8]).map(|kind| any_record(&mut rng, kind)).collect())
+        .encode()
+}
+
+/// Histories with sums say what those with lists say, and have no lists; and those with lists lead to the same.
+#[test]
+fn sums_under_names_are_what_they_were() {
+    let bytes = made_by(Editor::new(2024), usize::MAX);
+    let now = [
+        ("manifest-v1-name-sums.bin", bytes.clone(), SUMS),
+        ("manifest-v1-name-sums.txt", listing(&bytes).into_bytes(), SUMS_LISTING.as_bytes()),
+        ("records-v1-name-sums.bin", sums_records(), SUMS_RECORDS),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    assert_eq!(listing(SUMS), SUMS_LISTING);
+    let decoded = Edit::decode(SUMS_RECORDS).unwrap();
+    assert_eq!((decoded.0.len(), decoded.encode()), (16, SUMS_RECORDS.to_vec()));
+    let kv = |bytes: &[u8]| State::of(Arc::new(replay(bytes).unwrap().state)).unwrap();
+    let (with_lists, with_sums) = (kv(MANIFEST), kv(SUMS));
+    with_sums.verify().unwrap();
+    let lists = |state: &State| {
+        let tables = state.families.values().flat_map(|f| f.version.levels.iter().flatten());
+        tables.filter(|f| f.uses.sums().names > 0).map(|f| f.uses.list().is_some()).collect::<Vec<_>>()
+    };
+    assert!(lists(&with_lists).len() > 5 && lists(&with_lists).iter().all(|has| *has));
+    assert!(lists(&with_sums).iter().all(|has| !has));
+    let converted = with_lists.without_lists();
+    assert_eq!(*with_sums, converted);
+    assert_eq!(converted.snapshot().encode(), crate::KvState::snapshot(&with_sums).encode());
+}
+
+/// A store whose manifest has lists goes on with one that has none.
+#[test]
+fn a_manifest_with_lists_is_converted_when_it_is_begun_anew() {
+    let (sim, manifest) = new_store(1);
+    let mut editor = Editor::of_before(9);
+    commit_some(&manifest, &mut editor, 80);
+    let before = manifest.state();
+    drop(manifest);
+    let written = |sim: &SimEnv| sim.read_file(file_in_use(sim)).unwrap();
+    let has_sums =
+        |sim: &SimEnv| dump_manifest(&written(sim)).iter().any(|line| line.contains("references family"));
+    assert!(!has_sums(&sim));
+    let manifest = recover(&sim).unwrap();
+    manifest.commit(Edit::default()).unwrap();
+    assert!(has_sums(&sim));
+    let references =
+        |state: &State| state.families.values().map(|f| f.version.references.clone()).collect::<Vec<_>>();
+    assert_eq!(references(&manifest.state()), references(&before));
+    assert!(!references(&before).iter().all(store::IdMap::is_empty));
+    drop(manifest);
+    let again = recover(&sim).unwrap().state();
+    assert_eq!(references(&again), references(&before));
+    again.verify().unwrap();
 }
 
 #[test]

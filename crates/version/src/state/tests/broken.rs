@@ -75,12 +75,12 @@ fn records_that_cannot_be_are_refused_by_name() {
     let of_vsst = |meta| Record::AddVsst { family: 0, meta };
     let dependency = |blob_id| Dependency { blob_id, count: 1, raw_bytes: 1, stored_bytes: 1 };
     let huge = Dependency { count: u64::MAX, ..dependency(20) };
-    let descending = FileMeta { dependencies: vec![dependency(9), dependency(8)], ..table(40, 0, 1, (1, 2)) };
+    let descending = FileMeta { uses: vec![dependency(9), dependency(8)].into(), ..table(40, 0, 1, (1, 2)) };
     let mut covers_nothing = table(40, 7, 7, (1, 2));
     covers_nothing.largest.truncate(covers_nothing.largest.len() - 8);
     covers_nothing.largest.extend_from_slice(&u64::MAX.to_le_bytes());
     covers_nothing.smallest.clone_from(&covers_nothing.largest);
-    let large = FileMeta { dependencies: vec![huge], ..table(40, 0, 1, (20, 21)) };
+    let large = FileMeta { uses: vec![huge].into(), ..table(40, 0, 1, (20, 21)) };
     let long_name = Record::CreateFamily { id: 1, name: "x".repeat(1 << 16), options: vec![] };
     let target = AliasTarget { first_key: vec![], file: 20 };
     let alias = |blob_id| Record::SetAlias { family: 0, blob_id, targets: vec![target.clone()] };

@@ -63,7 +63,7 @@ impl Running {
             expected_len: whole.family.options().vsst_bytes,
             goes_down: false,
         };
-        let relocator = Relocator::new(files(), &whole.version, compaction)?;
+        let relocator = Relocator::new(files(), &whole.version, compaction, &whole.lists)?;
         let separation = Separation::of_compaction(files(), whole.version.clone());
         let drops = whole.family.drop_cache().map(Drops);
         if let Some(Drops(cache)) = &drops {

@@ -46,9 +46,15 @@ fn contents(db: &Db, options: ReadOptions) -> Model {
 /// What is to be done next: if that is a compaction in pieces, its jobs, those that help included. Everything else is done.
 fn jobs_of_pieces(jobs: &Arc<Jobs>) -> Vec<Box<dyn Job>> {
     let mut all: Vec<Box<dyn Job>> = next_job(jobs, Duty::AllButLog, JobClass::Idle).into_iter().collect();
+    let wants = |set: &InProgressSet| set.to_help(JobClass::L0).or(set.to_help(JobClass::Compaction));
+    let knows = wants(&lock(&jobs.in_progress)).is_some();
+    if !all.is_empty() && !knows {
+        // Perhaps it has to look at its inputs first.
+        step(jobs, &mut all, 0);
+    }
     loop {
         let mut set = lock(&jobs.in_progress);
-        let number = set.to_help(JobClass::L0).or(set.to_help(JobClass::Compaction));
+        let number = wants(&set);
         let helper = number.and_then(|number| help(&mut set, number));
         drop(set);
         match helper {

@@ -25,19 +25,24 @@ fn files_that_are_not_what_the_manifest_states() {
     let jobs = &db.engine().jobs;
     let of_table = FileCheck::open(jobs, &DataFile::Table(table.clone())).unwrap();
     let of_vsst = FileCheck::open(jobs, &DataFile::Vsst(vsst.clone())).unwrap();
-    of_table.fits(&DataFile::Table(table.clone())).unwrap();
-    of_vsst.fits(&DataFile::Vsst(vsst.clone())).unwrap();
+    of_table.fits(jobs, &DataFile::Table(table.clone())).unwrap();
+    of_vsst.fits(jobs, &DataFile::Vsst(vsst.clone())).unwrap();
     let differs = "length or entries differ from the manifest";
     let kind = "the file is of another kind than the manifest says";
     let longer = Arc::new(FileMeta { len: table.len + 1, ..FileMeta::clone(&table) });
     let fewer = Arc::new(VsstMeta { entries: vsst.entries - 1, ..VsstMeta::clone(&vsst) });
+    let list = jobs.files.tables.dependencies(&table).unwrap();
+    let twice = list.iter().map(|d| version::Dependency { count: 2 * d.count, ..*d }).collect::<Vec<_>>();
+    let more = Arc::new(FileMeta { uses: twice.into(), ..FileMeta::clone(&table) });
+    let uses = "what the table references is not what the manifest says that it does; run `lava repair`";
     for (check, stated, told) in [
         (&of_table, DataFile::Table(longer), differs),
+        (&of_table, DataFile::Table(more), uses),
         (&of_vsst, DataFile::Vsst(fewer), differs),
         (&of_table, DataFile::Vsst(vsst.clone()), kind),
         (&of_vsst, DataFile::Table(table.clone()), kind),
     ] {
-        let e = check.fits(&stated).unwrap_err();
+        let e = check.fits(jobs, &stated).unwrap_err();
         assert!(e.is_corruption() && e.message() == told, "{e}");
     }
     // No number is used twice: one of the two references is wrong.

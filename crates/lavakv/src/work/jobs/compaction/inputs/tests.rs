@@ -1,0 +1,114 @@
+//! Compactions that have not looked at their inputs yet, and what becomes of them.
+
+use super::*;
+use crate::work::jobs::next_job;
+use crate::{Db, FamilyOptions, Options};
+use base::sync::lock;
+use io::Rng;
+use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use store::run::{Duty, Work};
+
+/// Tables are long enough for a compaction of several steps.
+fn options() -> Options {
+    let family = FamilyOptions {
+        file_bytes: 1 << 20,
+        level_base_bytes: 1 << 20,
+        vsst_bytes: 1 << 20,
+        min_blob_size: 200,
+        ..FamilyOptions::default()
+    };
+    Options { memtable_bytes: 2 << 20, memory_bytes: 16 << 20, family, ..Options::default() }
+}
+
+fn run(jobs: &Arc<Jobs>, mut job: Box<dyn Job>) {
+    loop {
+        match job.step() {
+            Ok(Progress::Done) => return,
+            Ok(_) => {}
+            Err(e) => {
+                jobs.failed(e, &job.inputs());
+                return job.abandon();
+            }
+        }
+    }
+}
+
+/// True if all names of the family are held, whatever they are.
+fn is_held(db: &Db) -> bool {
+    db.engine().jobs.files.pins.is_pinned(db.default_column_family().id(), version::BlobId::MAX)
+}
+
+/// A store that is written until a compaction begins that has to look at its inputs, and that job.
+fn looking(sim: &SimEnv) -> (Db, Box<dyn Job>) {
+    let db = Db::open_in(sim.env(), "/store", options()).unwrap();
+    let mut rng = Rng::new(3);
+    for i in 0..200_000u64 {
+        db.put(format!("key{:05}", rng.below(20_000)).as_bytes(), &[i as u8; 220]).unwrap();
+        if i % 100 != 0 {
+            continue;
+        }
+        let jobs = &db.engine().jobs;
+        while let Some(job) = next_job(jobs, Duty::AllButLog, JobClass::Idle) {
+            if is_held(&db) && job.inputs().len() > 1 {
+                return (db, job);
+            }
+            run(jobs, job);
+        }
+    }
+    panic!("nothing to compact");
+}
+
+/// All names of the family are held until it knows which it needs; nothing is in its way afterwards, however it ends.
+#[test]
+fn until_it_knows_its_names_a_compaction_holds_all_of_its_family() {
+    for (seed, ends) in (1..).zip(["dropped", "read", "merged"]) {
+        let sim = SimEnv::new(seed);
+        let (db, mut job) = looking(&sim);
+        let jobs = db.engine().jobs.clone();
+        match ends {
+            "dropped" => {}
+            _ => assert!(matches!(job.step(), Ok(Progress::More))),
+        }
+        assert_eq!(is_held(&db), ends == "dropped", "names are pinned when they are known");
+        assert!(!jobs.files.pins.is_empty() && db.live_files().pinned > 0);
+        if ends == "merged" {
+            run(&jobs, job);
+        } else {
+            job.abandon();
+            drop(job);
+        }
+        assert!(jobs.files.pins.is_empty(), "{ends}");
+        assert!(lock(&jobs.in_progress).of(db.default_column_family().id()).is_empty(), "{ends}");
+        while db.run_background_step() {}
+        let errors = db.verify().unwrap().errors;
+        assert!(errors.is_empty(), "{ends}: {errors:?}");
+        db.close().unwrap();
+    }
+}
+
+/// An input whose list cannot be read is set aside as for any other damage, and the store goes on.
+#[test]
+fn an_input_whose_list_cannot_be_read_is_set_aside() {
+    let sim = SimEnv::new(9);
+    let (db, mut job) = looking(&sim);
+    let jobs = db.engine().jobs.clone();
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path("ksst"));
+    let e = loop {
+        match job.step() {
+            Ok(Progress::More) => {}
+            Ok(_) => panic!("a job that did not read its inputs"),
+            Err(e) => break e,
+        }
+    };
+    sim.clear_faults();
+    assert!(e.kind() == base::ErrorKind::Io && e.file().is_some(), "{e}");
+    jobs.failed(e, &job.inputs());
+    job.abandon();
+    drop(job);
+    assert!(jobs.files.pins.is_empty());
+    assert_eq!(db.damaged_files().len(), 1);
+    while db.run_background_step() {}
+    db.put(b"key00001", b"new").unwrap();
+    assert_eq!(db.get(b"key00001").unwrap().as_deref(), Some(&b"new"[..]));
+    db.close().unwrap();
+}

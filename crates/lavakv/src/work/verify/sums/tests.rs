@@ -1,0 +1,117 @@
+use super::*;
+use crate::{Db, FamilyOptions, Options};
+use io::sim::SimEnv;
+use std::sync::Arc;
+use version::{FileMeta, ReferenceTotals, UseSums};
+
+fn options() -> Options {
+    let family = FamilyOptions {
+        file_bytes: 8 << 10,
+        level_base_bytes: 16 << 10,
+        vsst_bytes: 32 << 10,
+        min_blob_size: 200,
+        ..FamilyOptions::default()
+    };
+    Options { memtable_bytes: 64 << 10, memory_bytes: 512 << 10, family, ..Options::default() }
+}
+
+/// Overwrites, with compactions and collections among them.
+fn filled(sim: &SimEnv) -> Db {
+    let db = Db::open_in(sim.env(), "/store", options()).unwrap();
+    let mut rng = io::Rng::new(7);
+    for i in 0..4000u64 {
+        let key = format!("key{:05}", rng.below(600));
+        db.put(key.as_bytes(), &vec![i as u8; 300]).unwrap();
+        if i % 100 == 0 {
+            while db.run_background_step() {}
+        }
+    }
+    db.flush().unwrap();
+    while db.run_background_step() {}
+    db
+}
+
+fn version_of(db: &Db) -> Arc<Version> {
+    db.default_column_family().0.read_state().version.clone()
+}
+
+#[test]
+fn verification_adds_up_what_tables_reference() {
+    let sim = SimEnv::new(1);
+    let db = filled(&sim);
+    let version = version_of(&db);
+    let stats = db.stats();
+    assert!(stats.compactions > stats.compaction_moves && version.references.len() > 3);
+    assert!(version.levels.iter().flatten().all(|f| f.uses.sums().names == 0 || f.uses.list().is_none()));
+    let errors = db.verify().unwrap().errors;
+    assert!(errors.is_empty(), "{errors:?}");
+    // What no edit leads to.
+    let jobs = &db.engine().jobs;
+    let (name, totals) = version.references.iter().next().map(|(name, totals)| (name, *totals)).unwrap();
+    for wrong in [ReferenceTotals { count: totals.count + 1, ..totals }, ReferenceTotals::default()] {
+        let mut version = Version::clone(&version);
+        version.references.insert(name, wrong);
+        let e = differs(jobs, &version).unwrap();
+        assert!(e.is_corruption() && e.message().contains(&format!("under blob {name} ")), "{e}");
+    }
+    assert!(differs(jobs, &version).is_none());
+    db.close().unwrap();
+}
+
+/// What a table references is held against the manifest before anybody makes an edit of it; else the edit would be refused, which stops the store.
+#[test]
+fn a_list_that_is_not_what_the_manifest_says_is_damage_of_its_table() {
+    let sim = SimEnv::new(3);
+    let db = filled(&sim);
+    let version = version_of(&db);
+    let table = version.levels.iter().flatten().find(|f| f.uses.sums().names > 1).unwrap();
+    let jobs = &db.engine().jobs;
+    let list = jobs.files.tables.dependencies(table).unwrap();
+    assert_eq!(UseSums::of(&list), *table.uses.sums());
+    let mut wrong = list.clone();
+    wrong[0].stored_bytes += 1;
+    let wrong = FileMeta { uses: version::Uses::from(wrong).without_list(), ..FileMeta::clone(table) };
+    let e = jobs.files.tables.dependencies(&wrong).unwrap_err();
+    let is_there = e.file().is_some_and(|file| file.ends_with(table.kind().to_string()));
+    assert!(e.is_corruption() && is_there, "{e}");
+    // A job that meets that.
+    jobs.job_failed(e, &[table.number]);
+    assert_eq!(db.damaged_files().len(), 1);
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+/// The sums come back with the store, and so does what is wrong with a table.
+#[test]
+fn a_table_that_cannot_be_read_leaves_its_sums() {
+    let sim = SimEnv::new(2);
+    let db = filled(&sim);
+    let before = version_of(&db);
+    db.close().unwrap();
+    let tables = before.levels.iter().flatten();
+    let table = tables.max_by_key(|f| f.uses.sums().names).unwrap();
+    let path = format!("/store/{}", table.kind());
+    let bytes = sim.read_file(&path).unwrap();
+    sim.write_file(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let db = Db::open_in(sim.env(), "/store", options()).unwrap();
+    let after = version_of(&db);
+    assert_eq!(after.references, before.references);
+    let errors = db.verify().unwrap().errors;
+    assert!(
+        errors.iter().all(|e| e.file().is_some_and(|file| file.ends_with(table.kind().to_string()))),
+        "{errors:?}"
+    );
+    assert!(!errors.is_empty());
+    // What it may refer to is kept.
+    let quarantine = &db.engine().files.tables.quarantine;
+    let kept = after.vssts.keys().filter(|n| quarantine.is_uncollected(*n)).count();
+    assert!(kept as u64 >= 1, "{}", after.describe());
+    let jobs = &db.engine().jobs;
+    assert!(differs(jobs, &after).is_none(), "what is missing may be in the table");
+    let (name, _) = after.references.iter().find(|(_, totals)| totals.tables > 1).unwrap();
+    let mut fewer = Version::clone(&after);
+    fewer.references.insert(name, ReferenceTotals::default());
+    assert!(differs(jobs, &fewer).is_some(), "fewer than other tables have");
+    db.close().unwrap();
+}

@@ -1,0 +1,392 @@
+//! What tables reference, by the names of the files of values: sums of each table, and what an edit changes of the sums under
+//! each name.
+//!
+//! A table may use any number of names: under random overwrites each uses all there are. So a version has no lists of them. It has
+//! sums of each table ([`UseSums`]: a few numbers), and sums under each name ([`crate::ReferenceTotals`]); which names a table uses
+//! stands in the table. An edit that adds or removes tables says by how much the sums under names change
+//! ([`ReferenceChange`]), net, so that applying it reads no file; whoever makes the edit has the lists of those tables, since it
+//! wrote the ones and read the others.
+//!
+//! Manifests of before have the list of each table, and what their edits change of the sums follows from these lists. They are
+//! kept while such a history is replayed, and let go of at its end ([`crate::KvState::without_lists`]).
+//!
+//! Invariant: the sums under all names are those of all tables. Each edit is held against that.
+
+use crate::meta::BlobId;
+use base::codec::{Reader, put_varint};
+use base::{Dependency, Error, HashMap, Result};
+use std::sync::Arc;
+use store::IdMap;
+use store::field::number;
+
+/// Sums over what a table references.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UseSums {
+    /// Names.
+    pub names: u64,
+    /// References.
+    pub references: u64,
+    /// Bytes of the values, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of their records, padding included.
+    pub stored_bytes: u64,
+    /// The smallest name; 0 if there are none.
+    pub first: BlobId,
+    /// The largest name; 0 if there are none.
+    pub last: BlobId,
+}
+
+/// What all tables of a version reference under one blob id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReferenceTotals {
+    /// Tables with such references.
+    pub tables: u64,
+    /// References.
+    pub count: u64,
+    /// Bytes of the values, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of their records, padding included.
+    pub stored_bytes: u64,
+}
+
+/// What a table references. Two are the same if their sums are: a list says nothing else.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    sums: UseSums,
+    /// By ascending name. `None`: it is in the table only.
+    list: Option<Arc<[Dependency]>>,
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Uses { sums: UseSums::default(), list: Some(Arc::default()) }
+    }
+}
+
+impl PartialEq for Uses {
+    fn eq(&self, other: &Self) -> bool {
+        self.sums == other.sums
+    }
+}
+
+impl Eq for Uses {}
+
+impl UseSums {
+    /// Of a list, by ascending name.
+    pub fn of(list: &[Dependency]) -> UseSums {
+        let end = |of: Option<&Dependency>| of.map_or(0, |d| d.blob_id);
+        let (first, last) = (end(list.first()), end(list.last()));
+        let mut sums = UseSums { names: list.len() as u64, first, last, ..UseSums::default() };
+        for d in list {
+            sums.references = sums.references.saturating_add(d.count);
+            sums.raw_bytes = sums.raw_bytes.saturating_add(d.raw_bytes);
+            sums.stored_bytes = sums.stored_bytes.saturating_add(d.stored_bytes);
+        }
+        sums
+    }
+}
+
+impl From<Vec<Dependency>> for Uses {
+    fn from(list: Vec<Dependency>) -> Self {
+        Uses { sums: UseSums::of(&list), list: Some(list.into()) }
+    }
+}
+
+impl FromIterator<Dependency> for Uses {
+    fn from_iter<I: IntoIterator<Item = Dependency>>(list: I) -> Self {
+        Uses::from(list.into_iter().collect::<Vec<_>>())
+    }
+}
+
+impl Uses {
+    /// The sums.
+    pub fn sums(&self) -> &UseSums {
+        &self.sums
+    }
+
+    /// What it references under each name, ascending. `None`: that is in the table only.
+    pub fn list(&self) -> Option<&[Dependency]> {
+        self.list.as_deref()
+    }
+
+    /// The same without the list, unless there is nothing in it.
+    #[must_use]
+    pub fn without_list(&self) -> Uses {
+        let list = self.list.clone().filter(|list| list.is_empty());
+        Uses { sums: self.sums, list }
+    }
+
+    /// False only if no reference is under this name. Without a list that is known of names before the first and after the last.
+    pub fn may_have(&self, name: BlobId) -> bool {
+        match &self.list {
+            Some(list) => list.binary_search_by_key(&name, |d| d.blob_id).is_ok(),
+            None => (self.sums.first..=self.sums.last).contains(&name),
+        }
+    }
+
+    /// What is wrong with it, if anything is.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let UseSums { names, references, raw_bytes, stored_bytes, first, last } = self.sums;
+        let is_empty = [references, raw_bytes, stored_bytes, first, last] == [0; 5];
+        let span = last.checked_sub(first).and_then(|span| span.checked_add(1));
+        match &self.list {
+            Some(list) if !list.is_sorted_by(|a, b| a.blob_id < b.blob_id) => {
+                Some("its dependencies are not in ascending order of blob ids")
+            }
+            None if names == 0 && !is_empty || span.is_none_or(|span| span < names) => {
+                Some("its sums of references cannot be")
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends the list as a table of a manifest of before has it.
+    pub(crate) fn encode_list(list: &[Dependency], out: &mut Vec<u8>) {
+        put_varint(out, list.len() as u64);
+        let mut previous = 0;
+        for d in list {
+            put_varint(out, d.blob_id.wrapping_sub(previous));
+            put_varint(out, d.count);
+            put_varint(out, d.raw_bytes);
+            put_varint(out, d.stored_bytes);
+            previous = d.blob_id;
+        }
+    }
+
+    /// Reads what [`Uses::encode_list`] wrote.
+    pub(crate) fn decode_list(r: &mut Reader<'_>) -> Result<Uses> {
+        // Every dependency takes at least four bytes, so the count is checked before it sizes anything.
+        let count = r.length(r.rest().len() / 4)?;
+        let mut list = Vec::with_capacity(count);
+        let mut blob_id = 0u64;
+        for _ in 0..count {
+            blob_id = blob_id.wrapping_add(r.varint()?);
+            list.push(Dependency {
+                blob_id,
+                count: r.varint()?,
+                raw_bytes: r.varint()?,
+                stored_bytes: r.varint()?,
+            });
+        }
+        Ok(list.into())
+    }
+
+    /// Appends the sums.
+    pub(crate) fn encode_sums(&self, out: &mut Vec<u8>) {
+        let UseSums { names, references, raw_bytes, stored_bytes, first, last } = self.sums;
+        for n in [names, references, raw_bytes, stored_bytes, first, last.saturating_sub(first)] {
+            put_varint(out, n);
+        }
+    }
+
+    /// Reads what [`Uses::encode_sums`] wrote.
+    pub(crate) fn decode_sums(r: &mut Reader<'_>) -> Result<Uses> {
+        let (names, references, raw_bytes) = (r.varint()?, r.varint()?, r.varint()?);
+        let (stored_bytes, first, span) = (r.varint()?, r.varint()?, r.varint()?);
+        let last = first.saturating_add(span);
+        Ok(Uses { sums: UseSums { names, references, raw_bytes, stored_bytes, first, last }, list: None })
+    }
+}
+
+/// By how much the sums under a name change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReferenceChange {
+    /// The name.
+    pub blob_id: BlobId,
+    /// Tables that use it.
+    pub tables: i64,
+    /// References.
+    pub count: i64,
+    /// Bytes of the values, uncompressed.
+    pub raw_bytes: i64,
+    /// Bytes of their records.
+    pub stored_bytes: i64,
+}
+
+/// What tables with these lists that come, and others that go, make of the sums under names, ascending; names whose sums stay as
+/// they are are left out.
+pub fn reference_changes<'l>(
+    added: impl IntoIterator<Item = &'l [Dependency]>,
+    removed: impl IntoIterator<Item = &'l [Dependency]>,
+) -> Vec<ReferenceChange> {
+    let mut sums = ReferenceSums::default();
+    added.into_iter().for_each(|list| sums.count(list, 1));
+    removed.into_iter().for_each(|list| sums.count(list, -1));
+    let nets = sums.sums.into_iter().filter(|(_, net)| *net != Net::default());
+    let mut changes: Vec<ReferenceChange> = nets.map(|(name, net)| net.of_name(name)).collect();
+    changes.sort_unstable_by_key(|change| change.blob_id);
+    changes
+}
+
+/// By how much sums change.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Net {
+    tables: i64,
+    count: i128,
+    raw_bytes: i128,
+    stored_bytes: i128,
+}
+
+impl Net {
+    pub(crate) fn of(d: &Dependency, sign: i64) -> Net {
+        let signed = |n: u64| i128::from(n) * i128::from(sign);
+        let (count, raw_bytes, stored_bytes) = (signed(d.count), signed(d.raw_bytes), signed(d.stored_bytes));
+        Net { tables: sign, count, raw_bytes, stored_bytes }
+    }
+
+    /// Of all names of a table together.
+    pub(crate) fn of_table(sums: &UseSums, sign: i64) -> Net {
+        let signed = |n: u64| i128::from(n) * i128::from(sign);
+        Net {
+            tables: i64::try_from(sums.names).unwrap_or(i64::MAX).saturating_mul(sign),
+            count: signed(sums.references),
+            raw_bytes: signed(sums.raw_bytes),
+            stored_bytes: signed(sums.stored_bytes),
+        }
+    }
+
+    /// Of all tables under one name.
+    pub(crate) fn of_totals(totals: &ReferenceTotals) -> Net {
+        Net {
+            tables: i64::try_from(totals.tables).unwrap_or(i64::MAX),
+            count: totals.count.into(),
+            raw_bytes: totals.raw_bytes.into(),
+            stored_bytes: totals.stored_bytes.into(),
+        }
+    }
+
+    pub(crate) fn plus(self, other: &Net) -> Net {
+        Net {
+            tables: self.tables.saturating_add(other.tables),
+            count: self.count + other.count,
+            raw_bytes: self.raw_bytes + other.raw_bytes,
+            stored_bytes: self.stored_bytes + other.stored_bytes,
+        }
+    }
+
+    /// True if nothing of it is more than there.
+    pub(crate) fn is_within(&self, all: &Net) -> bool {
+        let (tables, count) = (self.tables <= all.tables, self.count <= all.count);
+        tables && count && self.raw_bytes <= all.raw_bytes && self.stored_bytes <= all.stored_bytes
+    }
+
+    /// The net of each name, ascending, without those of which nothing is left: most of what a compaction takes away it brings
+    /// again, and sums that stay as they are need not be looked up.
+    pub(crate) fn by_name(mut nets: Vec<(BlobId, Net)>) -> Vec<(BlobId, Net)> {
+        // They come as lists that ascend: the sort merges them.
+        nets.sort_by_key(|(name, _)| *name);
+        let sum = |same: &[(BlobId, Net)]| {
+            let net = same.iter().fold(Net::default(), |sum, (_, net)| sum.plus(net));
+            same.first().map(|(name, _)| (*name, net)).filter(|_| net != Net::default())
+        };
+        nets.chunk_by(|a, b| a.0 == b.0).filter_map(sum).collect()
+    }
+
+    /// As an edit says it.
+    pub(crate) fn of_name(&self, blob_id: BlobId) -> ReferenceChange {
+        let narrow = |n: i128| i64::try_from(n).unwrap_or(if n < 0 { i64::MIN } else { i64::MAX });
+        ReferenceChange {
+            blob_id,
+            tables: self.tables,
+            count: narrow(self.count),
+            raw_bytes: narrow(self.raw_bytes),
+            stored_bytes: narrow(self.stored_bytes),
+        }
+    }
+
+    /// `None`: a sum is out of range.
+    pub(crate) fn applied(&self, before: &ReferenceTotals) -> Option<ReferenceTotals> {
+        let sum = |before: u64, net: i128| u64::try_from(i128::from(before) + net).ok();
+        Some(ReferenceTotals {
+            tables: sum(before.tables, self.tables.into())?,
+            count: sum(before.count, self.count)?,
+            raw_bytes: sum(before.raw_bytes, self.raw_bytes)?,
+            stored_bytes: sum(before.stored_bytes, self.stored_bytes)?,
+        })
+    }
+}
+
+impl From<&ReferenceChange> for Net {
+    fn from(change: &ReferenceChange) -> Self {
+        Net {
+            tables: change.tables,
+            count: change.count.into(),
+            raw_bytes: change.raw_bytes.into(),
+            stored_bytes: change.stored_bytes.into(),
+        }
+    }
+}
+
+/// The sums under names, added up from the lists of tables: to hold what is kept against.
+#[derive(Debug, Default)]
+pub struct ReferenceSums {
+    sums: HashMap<BlobId, Net>,
+}
+
+impl ReferenceSums {
+    /// Another table, with this list.
+    pub fn add(&mut self, list: &[Dependency]) {
+        self.count(list, 1);
+    }
+
+    fn count(&mut self, list: &[Dependency], sign: i64) {
+        for d in list {
+            let sum = self.sums.entry(d.blob_id).or_default();
+            *sum = sum.plus(&Net::of(d, sign));
+        }
+    }
+
+    /// The smallest name under which `kept` has something else; `is_whole`: no table is missing, else `kept` may have more.
+    pub fn difference(&self, kept: &IdMap<BlobId, ReferenceTotals>, is_whole: bool) -> Option<BlobId> {
+        let stated = |name: &BlobId| kept.get(name).map(Net::of_totals).unwrap_or_default();
+        let differs = |(name, found): &(&BlobId, &Net)| match is_whole {
+            true => **found != stated(name),
+            false => !found.is_within(&stated(name)),
+        };
+        let found = self.sums.iter().filter(differs).map(|(name, _)| *name).min();
+        let of_none = |name: &BlobId| is_whole && !self.sums.contains_key(name);
+        found.into_iter().chain(kept.keys().find(of_none)).min()
+    }
+}
+
+fn put_signed(out: &mut Vec<u8>, n: i64) {
+    put_varint(out, ((n << 1) ^ (n >> 63)) as u64);
+}
+
+fn signed(r: &mut Reader<'_>) -> Result<i64> {
+    let n = r.varint()?;
+    Ok(((n >> 1) as i64) ^ -((n & 1) as i64))
+}
+
+pub(crate) fn encode_changes(changes: &[ReferenceChange], out: &mut Vec<u8>) {
+    put_varint(out, changes.len() as u64);
+    let mut previous = 0;
+    for change in changes {
+        put_varint(out, change.blob_id.wrapping_sub(previous));
+        for n in [change.tables, change.count, change.raw_bytes, change.stored_bytes] {
+            put_signed(out, n);
+        }
+        previous = change.blob_id;
+    }
+}
+
+pub(crate) fn decode_changes(r: &mut Reader<'_>) -> Result<Vec<ReferenceChange>> {
+    // Each takes five bytes at least.
+    let count = r.length(r.rest().len() / 5)?;
+    let mut changes: Vec<ReferenceChange> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let step = number(r)?;
+        let previous = changes.last().map(|last| last.blob_id);
+        let blob_id = previous.unwrap_or(0).saturating_add(step);
+        if previous.is_some_and(|previous| previous >= blob_id) {
+            return Err(Error::corruption("sums of references that are not in ascending order of blob ids"));
+        }
+        let (tables, count) = (signed(r)?, signed(r)?);
+        let (raw_bytes, stored_bytes) = (signed(r)?, signed(r)?);
+        changes.push(ReferenceChange { blob_id, tables, count, raw_bytes, stored_bytes });
+    }
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+use super::*;
+use io::Rng;
+use std::collections::BTreeMap;
+
+fn list(rng: &mut Rng, names: u64) -> Vec<Dependency> {
+    let mut all = Vec::new();
+    for blob_id in 1..=names {
+        if rng.one_in(2) {
+            let (count, raw_bytes) = (rng.range(1, 9), rng.below(1000));
+            all.push(Dependency { blob_id, count, raw_bytes, stored_bytes: raw_bytes + count });
+        }
+    }
+    all
+}
+
+#[test]
+fn sums_say_what_the_list_does_but_which_names() {
+    let d = |blob_id, count| Dependency { blob_id, count, raw_bytes: 10 * count, stored_bytes: 11 * count };
+    let uses = Uses::from(vec![d(4, 1), d(9, 5)]);
+    let sums = UseSums { names: 2, references: 6, raw_bytes: 60, stored_bytes: 66, first: 4, last: 9 };
+    assert_eq!(*uses.sums(), sums);
+    assert!(uses.may_have(4) && !uses.may_have(5) && uses.may_have(9));
+    let bare = uses.without_list();
+    assert_eq!((bare.list(), bare.sums(), &bare), (None, &sums, &uses));
+    assert!(!bare.may_have(3) && bare.may_have(4) && bare.may_have(5) && !bare.may_have(10));
+    let none = Uses::default();
+    assert_eq!(none.without_list().list(), Some(&[][..]), "an empty list is no list that is missing");
+    assert!(!none.may_have(0));
+    let (mut bytes, mut of_list) = (Vec::new(), Vec::new());
+    bare.encode_sums(&mut bytes);
+    Uses::encode_list(uses.list().unwrap(), &mut of_list);
+    assert_eq!(Uses::decode_sums(&mut Reader::new(&bytes)).unwrap(), uses);
+    assert_eq!(Uses::decode_list(&mut Reader::new(&of_list)).unwrap().list(), uses.list());
+}
+
+#[test]
+fn sums_that_cannot_be_are_faults() {
+    let bare = |sums| Uses { sums, list: None };
+    let good = UseSums { names: 2, references: 2, raw_bytes: 1, stored_bytes: 1, first: 4, last: 5 };
+    assert_eq!(bare(good).fault(), None);
+    for wrong in [
+        UseSums { names: 3, ..good },
+        UseSums { first: 6, ..good },
+        UseSums { names: 0, ..good },
+        UseSums { names: 0, references: 1, ..UseSums::default() },
+    ] {
+        assert_eq!(bare(wrong).fault(), Some("its sums of references cannot be"), "{wrong:?}");
+    }
+}
+
+/// Net changes of random tables are those of a model, come back from their encoding, and lead where the tables lead.
+#[test]
+fn changes_are_net() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let come: Vec<_> = (0..rng.below(4)).map(|_| list(&mut rng, 12)).collect();
+        let go: Vec<_> = (0..rng.below(4)).map(|_| list(&mut rng, 12)).collect();
+        let changes = reference_changes(come.iter().map(Vec::as_slice), go.iter().map(Vec::as_slice));
+        let mut model: BTreeMap<u64, [i64; 4]> = BTreeMap::new();
+        for (lists, sign) in [(&come, 1), (&go, -1)] {
+            for d in lists.iter().flatten() {
+                let by = [1, d.count as i64, d.raw_bytes as i64, d.stored_bytes as i64];
+                model.entry(d.blob_id).or_default().iter_mut().zip(by).for_each(|(sum, n)| *sum += sign * n);
+            }
+        }
+        model.retain(|_, by| *by != [0; 4]);
+        let told: Vec<_> =
+            changes.iter().map(|c| (c.blob_id, [c.tables, c.count, c.raw_bytes, c.stored_bytes])).collect();
+        assert_eq!(told, model.into_iter().collect::<Vec<_>>(), "seed {seed}");
+        let mut bytes = Vec::new();
+        encode_changes(&changes, &mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(decode_changes(&mut reader).unwrap(), changes);
+        assert!(reader.is_empty());
+        let mut sums = ReferenceSums::default();
+        come.iter().for_each(|list| sums.add(list));
+        if go.is_empty() {
+            let mut kept: IdMap<BlobId, ReferenceTotals> = IdMap::new();
+            for change in &changes {
+                let totals = Net::from(change).applied(&ReferenceTotals::default()).unwrap();
+                kept.insert(change.blob_id, totals);
+            }
+            assert_eq!(sums.difference(&kept, true), None);
+            kept.insert(99, ReferenceTotals { tables: 1, ..ReferenceTotals::default() });
+            assert_eq!((sums.difference(&kept, true), sums.difference(&kept, false)), (Some(99), None));
+            if let Some(first) = changes.first() {
+                kept.remove(&first.blob_id);
+                let wrong = Some(first.blob_id);
+                assert_eq!((sums.difference(&kept, true), sums.difference(&kept, false)), (wrong, wrong));
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_out_of_order_and_cut_ones_are_damage() {
+    let change = |blob_id, count| ReferenceChange { blob_id, count, ..ReferenceChange::default() };
+    let mut bytes = Vec::new();
+    encode_changes(&[change(7, i64::MIN), change(7, i64::MAX)], &mut bytes);
+    let e = decode_changes(&mut Reader::new(&bytes)).unwrap_err();
+    assert!(e.is_corruption() && e.message().contains("not in ascending order"), "{e}");
+    bytes.clear();
+    encode_changes(&[change(7, i64::MIN), change(9, i64::MAX)], &mut bytes);
+    assert_eq!(decode_changes(&mut Reader::new(&bytes)).unwrap()[1], change(9, i64::MAX));
+    for len in 0..bytes.len() {
+        assert!(decode_changes(&mut Reader::new(&bytes[..len])).unwrap_err().is_corruption(), "{len}");
+    }
+}
