@@ -62,7 +62,7 @@ pub struct EngineSettings {
     /// LavaStore: who waits for a write of the log that takes at most so many microseconds looks for its end before it sleeps.
     pub spin_us: u64,
     /// LavaStore: what is buffered waits so long for a flush before it is written to the log, milliseconds.
-    pub buffered_age: u64,
+    pub buffered_age: Option<u64>,
     /// LavaStore, RocksDB: the log is there.
     pub log_dir: Option<PathBuf>,
     /// LavaStore: so many levels are there as well.

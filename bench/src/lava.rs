@@ -50,7 +50,8 @@ impl Opener for LavaIn {
 /// What waits of the log at most, beside memtables.
 fn waiting_log_bytes(settings: &EngineSettings) -> usize {
     let (memtable_bytes, buffered_age_ms_max) = (settings.memtable_bytes as usize, settings.buffered_age);
-    Options { memtable_bytes, buffered_age_ms_max, ..Options::default() }.waiting_log_bytes()
+    Options { memtable_bytes, buffered_age_ms_max, memory_bytes: 1 << 40, ..Options::default() }
+        .waiting_log_bytes()
 }
 
 fn options(settings: &EngineSettings) -> Options {
@@ -133,7 +134,10 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("ablation", format!("{:?}", options.ablation)),
         ("read_gap_bytes", options.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string())),
         ("loggers", options.loggers.writes_max.to_string()),
-        ("buffered_age_ms_max", options.buffered_age_ms_max.to_string()),
+        (
+            "buffered_age_ms_max",
+            options.buffered_age_ms_max.map_or("as memory allows".to_owned(), |age| age.to_string()),
+        ),
         ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),

@@ -131,7 +131,7 @@ impl RecoveryArgs {
             compression: crate::args::Codec::None,
             loggers: 1,
             spin_us: 0,
-            buffered_age: 0,
+            buffered_age: Some(0),
             log_dir: None,
             speed_values: 0,
             speed_fresh: false,

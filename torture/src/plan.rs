@@ -100,7 +100,7 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
     if !is_drawn && !is_with(With::BufferedAge) {
         return options;
     }
-    let options = Options { buffered_age_ms_max: pick(&mut aside, &[1, 20, 60_000]), ..options };
+    let options = Options { buffered_age_ms_max: Some(pick(&mut aside, &[1, 20, 60_000])), ..options };
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
-        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} age {} ms scrub {} access {:?} {:?}; {:?} block {} \
+        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} age {:?} ms scrub {} access {:?} {:?}; {:?} block {} \
          filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,

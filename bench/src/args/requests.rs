@@ -38,9 +38,9 @@ pub struct RequestArgs {
     #[arg(long, value_name = "US", default_value_t = RequestArgs::default().spin_us)]
     pub spin_us: u64,
     /// LavaStore: what a buffered write logs may wait so many milliseconds for the flush of its memtable, and is never written then; memory is as much larger as waits at most. 0: it
-    /// does not
-    #[arg(long, value_name = "MS", default_value_t = RequestArgs::default().buffered_age)]
-    pub buffered_age: u64,
+    /// does not [default: 10000]
+    #[arg(long, value_name = "MS")]
+    pub buffered_age: Option<u64>,
     /// LavaStore, RocksDB: a directory on a second disk, for the log
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
@@ -144,7 +144,7 @@ impl Default for RequestArgs {
             in_flight: false,
             loggers: 1,
             spin_us: 0,
-            buffered_age: 0,
+            buffered_age: None,
             log_dir: None,
             speed_levels: SpeedLevels::default(),
             speed_values: 0,
@@ -175,7 +175,7 @@ impl RequestArgs {
             Some("--loggers must be 0 to 3")
         } else if self.spin_us > 1000 {
             Some("--spin-us must be 0 to 1000")
-        } else if self.buffered_age > 3_600_000 {
+        } else if self.buffered_age > Some(3_600_000) {
             Some("--buffered-age must be 0 to 3600000")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {
             Some("--spandb is of ablation alone, without --policy")

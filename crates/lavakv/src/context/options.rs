@@ -37,7 +37,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Size at which a memtable is flushed. Default: 16 MiB.
     pub memtable_bytes: usize,
-    /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
+    /// Budget of all memtables of all families, flushing ones included, and of what of the log waits for them ([`Options::buffered_age_ms_max`]); writers wait
+    /// above it. Default: 112 MiB, of which 48 are for the log.
     pub memory_bytes: usize,
     /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at an eighth of it (16 to
     /// 64 KiB) and grow with the rate of writes. Default: 16 MiB.
@@ -64,8 +65,10 @@ pub struct Options {
     /// it is made durable (up to a second late). Until then a loss of power takes it, and what follows it. Up to 64 MiB of the log wait: a memtable and two log groups,
     /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. Up to
     /// four families that are written are flushed together; where it is more of them every flush takes along what waits, too. Releases that know of no such option refuse a store that was open with it, until it was
-    /// opened twice without and flushed. Experimental: its record in fault campaigns is short. Default: 0, what is buffered is written when it is worth a write.
-    pub buffered_age_ms_max: u64,
+    /// opened twice without and flushed. `Some(0)`: what is buffered is written when it is worth a write.
+    /// Default: `None`, 10 seconds where [`Options::memory_bytes`] has room for what waits beside two memtables, and a [`Options::space_limit`] in bytes is 32 times
+    /// as much; else as `Some(0)`.
+    pub buffered_age_ms_max: Option<u64>,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
     /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
     pub scrub_bytes_per_s: u64,
@@ -146,7 +149,7 @@ impl Default for Options {
             error_if_exists: false,
             cache_bytes: 64 << 20,
             memtable_bytes: 16 << 20,
-            memory_bytes: 64 << 20,
+            memory_bytes: 112 << 20,
             log_group_bytes: 16 << 20,
             wal_bytes_max: 256 << 20,
             background_threads: 2,
@@ -155,7 +158,7 @@ impl Default for Options {
             io_budget: 0,
             read_gap_bytes: None,
             loggers: Loggers::default(),
-            buffered_age_ms_max: 0,
+            buffered_age_ms_max: None,
             scrub_bytes_per_s: 0,
             metrics_file: None,
             speed: None,
@@ -192,13 +195,13 @@ impl Options {
     pub(crate) fn check_ranges(&self) -> Result<()> {
         check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
         check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
-        let of_memory = if self.buffered_age_ms_max > 0 {
+        let of_memory = if self.buffered_age_ms_max > Some(0) {
             "memory_bytes, with buffered_age_ms_max,"
         } else {
             "memory_bytes"
         };
         check(of_memory, self.memory_bytes, self.memory_bytes_min(), 1 << 42)?;
-        check("buffered_age_ms_max", self.buffered_age_ms_max, 0, 3_600_000)?;
+        check("buffered_age_ms_max", self.buffered_age_ms_max.unwrap_or(0), 0, 3_600_000)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
         if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
             return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
@@ -603,10 +606,10 @@ mod tests {
             ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
             ("io_budget", |o| o.io_budget = 1),
             ("buffered_age_ms_max", |o| {
-                (o.buffered_age_ms_max, o.memory_bytes) = (3_600_001, 1 << 30);
+                (o.buffered_age_ms_max, o.memory_bytes) = (Some(3_600_001), 1 << 30);
             }),
             ("memory_bytes, with buffered_age_ms_max,", |o| {
-                (o.buffered_age_ms_max, o.memory_bytes) = (1, 79 << 20);
+                (o.buffered_age_ms_max, o.memory_bytes) = (Some(1), 79 << 20);
             }),
             ("read_gap_bytes", |o| o.read_gap_bytes = Some((1 << 20) + 1)),
             ("loggers.writes_max", |o| o.loggers.writes_max = 4),

@@ -12,6 +12,12 @@ use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with
 /// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
 pub(crate) const TAILS_KEPT_MAX: usize = 2;
 
+/// How long pages of the log wait for a flush where nobody has said how long, milliseconds. A loss of power takes as much: a file system makes durable what is in its
+/// page cache after half a minute.
+const BUFFERED_AGE_MS: u64 = 10_000;
+/// What waits is at most one part in so many of a limit of space, where nobody has said that anything is to wait: it is in a file, too.
+const WAITING_PART: u64 = 32;
+
 /// Bytes of a tail of placed values.
 pub(crate) fn tail_len(options: &Options) -> usize {
     staging_len(options.log_group_bytes) / PAGE * PAGE
@@ -26,7 +32,7 @@ pub(crate) fn tails_kept_bytes(options: &Options) -> u64 {
 /// `places`: values of some family are placed in the log.
 pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u64 {
     let sizes = options.sizes();
-    let staging = options.aging().ring_len(options.log_group_bytes, options.log_group_bytes) as u64;
+    let staging = options.ring_bytes(options.aging()) as u64;
     let log = sizes.log_bytes_max(0);
     let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
     // A file of placed values is as long as its memtable.
@@ -41,15 +47,30 @@ pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: 
 impl Options {
     /// How long pages of the log wait for a flush.
     pub(crate) fn aging(&self) -> Aging {
-        Aging { age_ms_max: self.buffered_age_ms_max, memtable_bytes: self.memtable_bytes as u64 }
+        let aging = |age_ms_max| Aging { age_ms_max, memtable_bytes: self.memtable_bytes as u64 };
+        if let Some(age_ms_max) = self.buffered_age_ms_max {
+            return aging(age_ms_max);
+        }
+        let ring = self.ring_bytes(aging(BUFFERED_AGE_MS));
+        let has_memory = self.memory_bytes >= 2 * self.memtable_bytes + ring;
+        let has_space = match self.space_limit {
+            Some(SpaceLimit::Bytes(bytes)) => ring as u64 <= bytes / WAITING_PART,
+            Some(SpaceLimit::Ratio(_)) | None => true,
+        };
+        aging(if has_memory && has_space { BUFFERED_AGE_MS } else { 0 })
     }
 
-    /// Of [`Options::memory_bytes`], what pages of the log take that wait for a flush; 0 without [`Options::buffered_age_ms_max`]. The rest is for
+    /// Bytes of the longest ring of open pages.
+    fn ring_bytes(&self, aging: Aging) -> usize {
+        aging.ring_len(self.log_group_bytes, self.log_group_bytes)
+    }
+
+    /// Of [`Options::memory_bytes`], what pages of the log take that wait for a flush; 0 where none wait ([`Options::buffered_age_ms_max`]). The rest is for
     /// memtables.
     pub fn waiting_log_bytes(&self) -> usize {
-        match self.buffered_age_ms_max {
-            0 => 0,
-            _ => self.aging().ring_len(self.log_group_bytes, self.log_group_bytes),
+        match self.aging() {
+            Aging { age_ms_max: 0, .. } => 0,
+            aging => self.ring_bytes(aging),
         }
     }
 
@@ -58,9 +79,9 @@ impl Options {
         self.memory_bytes.saturating_sub(self.waiting_log_bytes())
     }
 
-    /// The least memory with which there is some for memtables.
+    /// The least memory with which there is some for memtables. What waits only where there is room for it asks for none.
     pub(crate) fn memory_bytes_min(&self) -> usize {
-        2 * self.memtable_bytes + self.waiting_log_bytes()
+        2 * self.memtable_bytes + self.buffered_age_ms_max.map_or(0, |_| self.waiting_log_bytes())
     }
 
     /// The pieces that every engine has.

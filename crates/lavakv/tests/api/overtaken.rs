@@ -10,7 +10,7 @@ use std::path::Path;
 const MINUTE_MS: u64 = 60_000;
 
 fn aging(buffered_age_ms_max: u64) -> Options {
-    Options { buffered_age_ms_max, memory_bytes: 512 << 10, ..small() }
+    Options { buffered_age_ms_max: Some(buffered_age_ms_max), memory_bytes: 512 << 10, ..small() }
 }
 
 fn open_aging(sim: &SimEnv) -> Db {

@@ -60,7 +60,7 @@ impl<F: Fn() + Send + Sync> FileSystem for Meanwhile<F> {
 fn aging(buffered_age_ms_max: u64) -> Options {
     let log_group_bytes = 64 << 10;
     Options {
-        buffered_age_ms_max,
+        buffered_age_ms_max: Some(buffered_age_ms_max),
         log_group_bytes,
         wal_bytes_max: 256 << 10,
         memory_bytes: 512 << 10,

@@ -44,7 +44,7 @@ pub static ALL_KEEP_PAGES: AtomicBool = AtomicBool::new(false);
 
 /// The same, and pages of LavaKV's log wait for flushes.
 fn keeping_pages() -> Options {
-    let options = Options { buffered_age_ms_max: 60_000, ..kv_options() };
+    let options = Options { buffered_age_ms_max: Some(60_000), ..kv_options() };
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
