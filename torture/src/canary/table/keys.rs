@@ -555,7 +555,7 @@ pub(super) const CANARIES: &[Canary] = &[
     test(
         "all-above-the-last-level-hides-garbage",
         ("lavastore-lavakv", "--lib"),
-        "tree::summary::tests::what_meets_nothing_hides_nothing",
+        "tree::hiding::tests::what_meets_nothing_hides_nothing",
         "writers pay for garbage where there is none and no compaction is due: keys in order lie above the last level",
     ),
     test(
