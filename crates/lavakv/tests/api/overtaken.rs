@@ -46,7 +46,7 @@ fn overwrites_whose_memtables_flush_first_write_no_log_bytes() {
             println!("{len} B: {log:.3} log bytes per user byte, {skipped:.3} skipped");
             (log, skipped)
         };
-        let (log, skipped) = written(Options { memory_bytes: 512 << 10, ..small() });
+        let (log, skipped) = written(aging(0));
         assert!(log > 0.95 && skipped == 0.0, "{log} {skipped}");
         let (log, skipped) = written(aging(MINUTE_MS));
         assert!(log == 0.0 && skipped > 0.8, "{len}: {log} {skipped}");

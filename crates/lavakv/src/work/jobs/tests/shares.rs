@@ -17,7 +17,6 @@ struct Shares {
     merges: usize,
     collections_max: usize,
     merges_max: usize,
-    at_once_max: usize,
 }
 
 impl Shares {
@@ -33,7 +32,6 @@ impl Shares {
         self.merges += merges;
         self.collections_max = self.collections_max.max(collections);
         self.merges_max = self.merges_max.max(merges);
-        self.at_once_max = self.at_once_max.max(collections + merges);
     }
 
     fn mean(&self, sum: usize) -> f64 {
@@ -71,8 +69,9 @@ fn threads_are_shared_out_by_the_pressures() {
         println!("{threads} threads: {due:.2} due to collections, {given:.2} given: {values:?}");
         let most = threads as f64 - 1.0;
         assert!(due > threads as f64 / 2.0 && (due.min(most) - given).abs() < 0.75, "{values:?}");
-        // They take more where garbage is at its bound and nothing else is to be done, and no more than there are.
-        assert!(values.at_once_max <= threads + 1 && values.merges_max > 0, "{values:?}");
+        // They take more where garbage is at its bound and nothing else is to be done, and no more than there are. (Both together may be more: what more urgent work has
+        // interrupted on its thread has not ended.)
+        assert!((1..=threads).contains(&values.merges_max) && values.collections_max <= threads, "{values:?}");
         let fixed = Ablation::without(["dynamic_scheduling"]).unwrap();
         let unshared = at_work(threads, fixed, (4000, 700));
         assert!(
