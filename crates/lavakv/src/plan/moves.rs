@@ -51,17 +51,16 @@ pub(crate) fn copy(wanted: &Wanted) -> FileKind {
 /// A table that may be copied now. None goes back to a disk where its file from before is still there for somebody who reads it: the copy would have that name, and
 /// would be what goes with the last reader. Nor while files are being removed, of which one may be such a file.
 pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wanted)> {
-    let (in_progress, is_held) =
-        (facts.in_progress(), !base::canary::is("moved-table-comes-back-under-a-reader"));
+    let in_progress = facts.in_progress();
     let running = &in_progress.running;
-    if running.moves || (running.cleanup && is_held) || in_progress.learned.moving.wanted().is_empty() {
+    if running.moves || running.cleanup || in_progress.learned.moving.wanted().is_empty() {
         return None;
     }
     in_progress.learned.moving.wanted().iter().find_map(|wanted| {
         let family = facts.families().iter().find(|family| family.family.id == wanted.family)?;
         let files = family.read_state.version.files(wanted.level);
         let file = files.iter().find(|file| file.number == wanted.number && file.volume != wanted.to)?;
-        let is_leaving = is_held && facts.is_leaving(copy(wanted));
+        let is_leaving = facts.is_leaving(copy(wanted));
         let is_free = !in_progress.of(wanted.family).has_file(file.number)
             && !family.set_aside.has(file.number)
             && !is_leaving

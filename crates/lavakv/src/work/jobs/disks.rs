@@ -83,7 +83,8 @@ fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
 
 /// True if a file of this name is no table any more, and waits for its last reader. A table that has left a disk leaves one there.
 pub(super) fn is_leaving(jobs: &Jobs, table: FileKind) -> bool {
-    jobs.files.obsolete.any(|file| file.kind() == table)
+    let looks = !base::canary::is("moved-table-comes-back-under-a-reader");
+    looks && jobs.files.obsolete.any(|file| file.kind() == table)
 }
 
 /// What is seen of disks and levels.

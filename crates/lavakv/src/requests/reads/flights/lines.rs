@@ -93,7 +93,7 @@ impl Line {
         self.by_request.first().copied()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn is_empty(&self) -> bool {
         self.by_number.is_empty() && self.by_request.is_empty()
     }

@@ -71,7 +71,10 @@ fn threads_are_shared_out_by_the_pressures() {
         assert!(due > threads as f64 / 2.0 && (due.min(most) - given).abs() < 0.75, "{values:?}");
         // They take more where garbage is at its bound and nothing else is to be done, and no more than there are. (Both together may be more: what more urgent work has
         // interrupted on its thread has not ended.)
-        assert!((1..=threads).contains(&values.merges_max) && values.collections_max <= threads, "{values:?}");
+        assert!(
+            (1..=threads).contains(&values.merges_max) && values.collections_max <= threads,
+            "{values:?}"
+        );
         let fixed = Ablation::without(["dynamic_scheduling"]).unwrap();
         let unshared = at_work(threads, fixed, (4000, 700));
         assert!(
