@@ -36,7 +36,9 @@ const READ_QUEUES_MAX: usize = 64;
 pub(crate) struct Context {
     store: Arc<store::context::Context>,
     pub options: Options,
-    /// How much smaller than they were given these are.
+    /// What memtables may take, all together, as it follows from these: each write asks for it.
+    pub memtables_bytes_max: u64,
+    /// How much smaller than they were given the options are.
     pub fit: Fit,
     pub stats: Stats,
     pub times: Times,
@@ -71,7 +73,9 @@ impl Context {
         options.read_gap_bytes.into_iter().for_each(|bytes| store.pace().give_gap(bytes));
         let times = Times::new(&store.env);
         let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
-        Context { store, options: fit.store(&options), fit, stats: Stats::default(), times, read_queues }
+        let options = fit.store(&options);
+        let memtables_bytes_max = options.memtables_bytes_max() as u64;
+        Context { store, options, memtables_bytes_max, fit, stats: Stats::default(), times, read_queues }
     }
 
     /// What of it is the store's.

@@ -52,7 +52,7 @@ impl Options {
             return aging(age_ms_max);
         }
         let ring = self.ring_bytes(aging(BUFFERED_AGE_MS));
-        let has_memory = self.memory_bytes >= 2 * self.memtable_bytes + ring;
+        let has_memory = self.memory_bytes >= self.memtable_bytes.saturating_mul(2).saturating_add(ring);
         let has_space = match self.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => ring as u64 <= bytes / WAITING_PART,
             Some(SpaceLimit::Ratio(_)) | None => true,

@@ -63,7 +63,7 @@ impl<'a> Overflow<'a> {
 
 /// With so much in memory something of it is flushed: writers are to find room when the store serves.
 fn memory_bytes_max(jobs: &Arc<Jobs>) -> u64 {
-    jobs.context.options.memtables_bytes_max() as u64 / 2
+    jobs.context.memtables_bytes_max / 2
 }
 
 /// What a round takes at least: much less than there is, so that the others grow meanwhile.

@@ -53,6 +53,8 @@ pub(crate) struct Notes {
     pub leaves_room_for_log: bool,
     /// Versions in which no compaction pays.
     pub at_rest: Vec<(FamilyId, Weak<Version>)>,
+    /// Versions in which none exposes enough for what it writes.
+    pub exposes_none: Vec<(FamilyId, Weak<Version>)>,
     /// Walks that have begun, and those that have come to their end.
     pub walks: Vec<(FamilyId, Option<Relocation>)>,
     /// What scans have paid for walks.

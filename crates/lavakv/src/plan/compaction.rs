@@ -5,7 +5,8 @@ use super::collection;
 use super::facts::{Facts, FamilyFacts};
 use super::room::fits;
 use lsm::policy::{Compaction, Need};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use version::Version;
 
 /// Near the space limit a file that is collected is a quarter garbage or more: three bytes are copied for one.
 const WORTH_BYTES: u32 = 3;
@@ -21,7 +22,7 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
         }
     }
     for family in facts.families() {
-        let Some(compaction) = find(facts, family, !deeper) else { continue };
+        let Some(compaction) = find(facts, family, notes, !deeper) else { continue };
         return Some(Compact::Picked(family.family.clone(), Box::new(compaction)));
     }
     if !deeper {
@@ -32,17 +33,32 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
 }
 
 /// A compaction that exposes garbage, in a family where that goes before collection.
-pub(super) fn exposing(facts: &dyn Facts) -> Option<Compact> {
+pub(super) fn exposing(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     facts.families().iter().find_map(|family| {
-        let compaction = exposing_in(facts, family)?;
+        let compaction = exposing_in(facts, family, notes)?;
         Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
     })
 }
 
-fn exposing_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<Compaction> {
+/// All tables above the last level are gone through for it, so a version in which none exposes enough is not looked at again. (How much is enough follows from the version.)
+fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes) -> Option<Compaction> {
     let worth = collection::exposing_is_worth(facts, family)?;
-    let tree = family.of_tree(facts.in_progress().of(family.family.id));
-    family.policy.as_ref()?.exposing(&tree, worth).filter(|compaction| fits(facts, family, compaction))
+    let (id, version) = (family.family.id, &family.read_state.version);
+    let known = facts.in_progress().learned.exposes_none.get(&id);
+    let noted = notes.exposes_none.iter().find(|(noted, _)| *noted == id).map(|(_, version)| version);
+    if known.into_iter().chain(noted).any(|known| is_same(known, version)) {
+        return None;
+    }
+    let busy = facts.in_progress().of(id);
+    let found = family.policy.as_ref()?.exposing(&family.of_tree(busy), worth);
+    if found.is_none() && !busy.has_tables() {
+        notes.exposes_none.push((id, Arc::downgrade(version)));
+    }
+    found.filter(|compaction| fits(facts, family, compaction))
+}
+
+fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
+    std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))
 }
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
@@ -53,7 +69,7 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
     for family in facts.families() {
         let (id, version) = (family.family.id, &family.read_state.version);
         let known = facts.in_progress().learned.at_rest.get(&id);
-        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))) {
+        if known.is_some_and(|known| is_same(known, version)) {
             continue;
         }
         let Some(policy) = &family.policy else { continue };
@@ -71,13 +87,13 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
 
 /// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
 /// over its target.
-fn find(facts: &dyn Facts, family: &FamilyFacts, only_l0: bool) -> Option<Compaction> {
+fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: bool) -> Option<Compaction> {
     let policy = family.policy.as_ref()?;
     let fitting = |compaction: &Compaction| fits(facts, family, compaction);
     let in_progress = facts.in_progress();
     let tree = family.of_tree(in_progress.of(family.family.id));
     let wanted = if only_l0 { policy.l0(&tree) } else { policy.levels(&tree) }.filter(fitting);
-    let wanted = wanted.or_else(|| if only_l0 { None } else { exposing_in(facts, family) });
+    let wanted = wanted.or_else(|| if only_l0 { None } else { exposing_in(facts, family, notes) });
     if wanted.is_some() || only_l0 || !facts.is_short_of_space() {
         return wanted;
     }

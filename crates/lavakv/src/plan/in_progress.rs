@@ -64,6 +64,8 @@ pub(crate) struct Learned {
     pub walks: HashMap<FamilyId, Relocation>,
     /// Versions in which a quiet store has no compaction that pays, by family.
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
+    /// Versions in which no compaction exposes enough for what it writes.
+    pub exposes_none: HashMap<FamilyId, Weak<Version>>,
     /// How many collections the pressures allowed when it was asked last (see `slots`).
     pub gc_slots: usize,
     /// How much the log is written.

@@ -106,9 +106,10 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
         let l0 = compaction::pick(facts, notes, false);
         // One that exposes what is hidden writes little, and the collections after it less.
-        let exposes = || if deeper && running.merges() == 0 { compaction::exposing(facts) } else { None };
-        let l0 = l0.or_else(exposes).map(Plan::Compact);
-        if let Some(plan) = l0.or_else(|| collection::pick(facts, true).map(Plan::Collect)) {
+        let may_expose = l0.is_none() && deeper && running.merges() == 0;
+        let exposes = if may_expose { compaction::exposing(facts, notes) } else { None };
+        let compact = l0.or(exposes).map(Plan::Compact);
+        if let Some(plan) = compact.or_else(|| collection::pick(facts, true).map(Plan::Collect)) {
             return Some(plan);
         }
     }

@@ -60,14 +60,13 @@ pub struct WriteRequest {
     visible: Request<()>,
     done: Request<()>,
     is_durable: bool,
-    /// What is told who asks when it is durable, where nothing tells.
-    refusal: Request<()>,
+    /// What was told who asked when it is durable, where nothing tells.
+    refusal: Option<Request<()>>,
 }
 
 impl WriteRequest {
     pub(crate) fn new((visible, done): (Completion<()>, Completion<()>), is_durable: bool) -> WriteRequest {
-        let refusal = Request::known(Ok(()));
-        WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal }
+        WriteRequest { visible: Request(visible), done: Request(done), is_durable, refusal: None }
     }
 
     /// Resolves when readers see it, which is before it is durable: until then a durable write is promised nothing. With an error nothing was
@@ -82,8 +81,7 @@ impl WriteRequest {
             return &mut self.done;
         }
         let why = "the write was not submitted as a durable one: nothing tells when it is";
-        self.refusal = Request::known(Err(Error::invalid(why)));
-        &mut self.refusal
+        self.refusal.insert(Request::known(Err(Error::invalid(why))))
     }
 
     /// The two apart: what resolves when it is visible, and what resolves when it is what its durability promises.

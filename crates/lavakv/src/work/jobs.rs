@@ -159,6 +159,7 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
     learned.gc_slots = notes.gc_slots.unwrap_or(learned.gc_slots);
     learned.log_load = notes.log_load.unwrap_or(learned.log_load);
     learned.at_rest.extend(notes.at_rest);
+    learned.exposes_none.extend(notes.exposes_none);
     for (family, walk) in notes.walks {
         match walk {
             Some(walk) => drop(learned.walks.insert(family, walk)),

@@ -101,8 +101,7 @@ impl WritePath {
             Need::Time(..) | Need::Durable | Need::Visible | Need::Look(_) => true,
             Need::Memory { wanted, until_ns } => {
                 let memory = &self.space.memory;
-                let fits = memory.used().saturating_add(*wanted)
-                    <= self.context.options.memtables_bytes_max() as u64;
+                let fits = memory.used().saturating_add(*wanted) <= self.context.memtables_bytes_max;
                 let stuck = self.is_refused() || health.held_up(now_ns).is_some();
                 fits || memory.backlog() == 0 || health.is_poisoned() || stuck || now_ns >= *until_ns
             }

@@ -167,14 +167,14 @@ impl WritePath {
 
 /// What all families share: memory and space.
 fn of_all(writes: &WritePath) -> Pressure {
-    let (memory, options) = (&writes.space.memory, &writes.context.options);
+    let (memory, context) = (&writes.space.memory, &writes.context);
     let (space_room, space_margin) = writes.space.room().unwrap_or_default();
     let backlog = memory.backlog();
-    let now_ns = if backlog > 0 { writes.context.now_ns() } else { 0 };
+    let now_ns = if backlog > 0 { context.now_ns() } else { 0 };
     Pressure {
         memory_used: memory.used(),
         // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
-        memory_max: (options.memtables_bytes_max() - options.memtable_bytes / 8) as u64,
+        memory_max: context.memtables_bytes_max - context.options.memtable_bytes as u64 / 8,
         backlog: writes.drain.left_to_flush(backlog),
         flush_bytes_per_s: writes.drain.flush_bytes_per_s(now_ns),
         gc_bytes_per_s: writes.drain.gc.get(),

@@ -102,7 +102,7 @@ impl WritePath {
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
         let (memory, health) = (&self.space.memory, &self.context.health);
-        let (weight, max) = (payload.weight() as u64, self.context.options.memtables_bytes_max() as u64);
+        let (weight, max) = (payload.weight() as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
         if memory.used() + wanted + (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64 > max {
             // What is under way is not booked yet.

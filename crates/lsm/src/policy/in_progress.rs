@@ -110,7 +110,12 @@ impl InProgress {
 
     /// True if nothing runs.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.vssts.is_empty() && self.outputs.is_empty()
+        !self.has_tables() && self.vssts.is_empty()
+    }
+
+    /// True if a job works on tables.
+    pub fn has_tables(&self) -> bool {
+        !self.files.is_empty() || !self.outputs.is_empty()
     }
 
     /// True if a running compaction takes level 0 down.

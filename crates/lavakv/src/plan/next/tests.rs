@@ -325,9 +325,8 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
     let end = |user_key: &[u8]| key::encode(user_key, 1, ValueKind::Value);
     let (smallest, largest, record_bytes) = (end(b"a"), end(b"z"), 1 << 20);
     let meta = VsstMeta { number: 100, record_bytes, smallest, largest, ..VsstMeta::default() };
-    let short =
-        |number, bytes| FileMeta { len: 32 << 10, raw_bytes: (32 << 10) + bytes, ..table(number, bytes) };
-    let of = |hidden: u64, options: Options| {
+    let of_len = |len: u64, hidden: u64, options: Options| {
+        let short = |number, bytes| FileMeta { len, raw_bytes: len + bytes, ..table(number, bytes) };
         let records = vec![
             Record::CreateFamily { id: 1, name: "made up".into(), options: Vec::new() },
             Record::AddVsst { family: 1, meta: meta.clone() },
@@ -340,6 +339,7 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
         let family = Family::new(1, "made up".into(), family, version, 1, &options, Default::default());
         MadeUp { options, ..at_rest(vec![FamilyFacts::of(Arc::new(family))]) }
     };
+    let of = |hidden: u64, options: Options| of_len(32 << 10, hidden, options);
     let ablation = crate::Ablation::without(["exposing_first"]).unwrap();
     let (on, off) = (Options { background_threads: 4, ..Options::default() }, |on: &Options| Options {
         ablation,
@@ -360,7 +360,15 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
     runs.in_progress.running.compactions = 1;
     assert_eq!(told(&runs), "collect 1 at once", "one of them at once");
     // An eighth of what is exposed is little.
-    assert_eq!(told(&of(40_000, on)), "collect 1");
+    assert_eq!(told(&of(40_000, on.clone())), "collect 1");
+    // Tables that are too long for it are gone through once, not twice in a decision nor in each.
+    let mut long = MadeUp { fill_percent: 95, ..of_len(1 << 20, 300_000, on) };
+    for noted in [1, 0] {
+        let mut notes = Notes::default();
+        assert!(!matches!(next(&long, JobClass::Idle, &mut notes), Some(Plan::Compact(_))));
+        assert_eq!(notes.exposes_none.len(), noted);
+        long.in_progress.learned.exposes_none.extend(notes.exposes_none);
+    }
 }
 
 /// What a family's policy would say nobody asks where it is not known, and its values are collected all the same.
