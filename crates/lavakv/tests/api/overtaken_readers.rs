@@ -23,38 +23,13 @@ impl<F> fmt::Debug for Meanwhile<F> {
     }
 }
 
-/// Hands calls on.
-macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            self.inner.$name($($arg),*)
-        })*
-    };
-}
-
 impl<F: Fn() + Send + Sync> FileSystem for Meanwhile<F> {
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
         (self.happens)();
         self.inner.open(path, access)
     }
-    pass_on! {
-        create(path: &Path, options: &CreateOptions) -> Box<dyn AppendFile>;
-        create_in_place(path: &Path, len: u64, access: Access) -> Arc<dyn InPlaceFile>;
-        open_in_place(path: &Path, access: Access) -> Arc<dyn InPlaceFile>;
-        create_scratch(path: &Path, len: usize) -> Arc<dyn ScratchFile>;
-        rename(from: &Path, to: &Path) -> ();
-        remove(path: &Path) -> ();
-        link(from: &Path, to: &Path) -> ();
-        punch_hole(path: &Path, offset: u64, len: u64) -> ();
-        list(dir: &Path) -> Vec<DirEntry>;
-        metadata(path: &Path) -> Metadata;
-        create_dir_all(dir: &Path) -> ();
-        remove_dir(dir: &Path) -> ();
-        sync_dir(dir: &Path) -> ();
-        lock(path: &Path, holder: &str) -> Box<dyn FileLock>;
-        lock_to_read(path: &Path) -> Box<dyn FileLock>;
-        space(dir: &Path) -> FsSpace;
-    }
+    pass_on! { create(path: &Path, options: &CreateOptions) -> Box<dyn AppendFile>; }
+    pass_on!(rest);
 }
 
 fn aging(buffered_age_ms_max: u64) -> Options {

@@ -12,6 +12,8 @@ pub use copies::{put_twice, remove_manifest};
 pub use machine::{because, env, lavafs_env, on_lavafs, skipped_on_lavafs};
 #[allow(unused_imports, reason = "each test program uses its own part")]
 pub use syncs::around_syncs;
+#[allow(unused_imports, reason = "each test program uses its own part")]
+pub(crate) use syncs::pass_on;
 
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Space, sim::SimEnv,

@@ -13,6 +13,7 @@ mod chain;
 mod choice;
 mod set_aside;
 mod simulation;
+pub(super) mod tables;
 mod vlsm;
 
 /// Bytes of an entry with a value, and of a tombstone.

@@ -1,26 +1,10 @@
 use super::*;
+use crate::policy::tests::tables::of_values;
 use crate::policy::{CompactionPolicy, InProgress, Leveled, SetAside, Vlsm, VlsmOptions};
-use base::{ValueKind, key};
-use version::Dependency;
 
 /// A table of references of 32 bytes to values of so many.
 fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, value_bytes: u64) -> FileMeta {
-    let end = |key: u32| key::encode(&key.to_be_bytes(), number, ValueKind::Reference);
-    let bytes = entries * value_bytes;
-    let values = Dependency { blob_id: 100 + number, count: entries, raw_bytes: bytes, stored_bytes: bytes };
-    let len = entries * 32;
-    FileMeta {
-        number,
-        len,
-        smallest: end(keys.start),
-        largest: end(keys.end - 1),
-        min_seq: number,
-        max_seq: number,
-        entries,
-        raw_bytes: len + bytes,
-        uses: if bytes > 0 { vec![values] } else { Vec::new() }.into(),
-        ..FileMeta::default()
-    }
+    of_values(number, keys, entries, entries * 32, entries * value_bytes)
 }
 
 fn version(tables: &[(usize, FileMeta)]) -> Version {

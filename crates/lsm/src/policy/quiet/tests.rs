@@ -1,30 +1,8 @@
 use super::*;
+use crate::policy::tests::tables::of_values as table;
 use crate::policy::{CompactionPolicy, InProgress, Leveled, SetAside};
-use base::{ValueKind, key};
 use std::sync::Arc;
-use version::{Dependency, FileMeta, Version};
-
-fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_bytes: u64) -> FileMeta {
-    let end = |key: u32| key::encode(&key.to_be_bytes(), number, ValueKind::Reference);
-    let values = Dependency {
-        blob_id: 100 + number,
-        count: entries,
-        raw_bytes: value_bytes,
-        stored_bytes: value_bytes,
-    };
-    FileMeta {
-        number,
-        len,
-        smallest: end(keys.start),
-        largest: end(keys.end - 1),
-        min_seq: number,
-        max_seq: number,
-        entries,
-        raw_bytes: len + value_bytes,
-        uses: if value_bytes > 0 { vec![values] } else { Vec::new() }.into(),
-        ..FileMeta::default()
-    }
-}
+use version::{FileMeta, Version};
 
 fn pick_quiet(version: &Version, busy: &InProgress) -> Option<Compaction> {
     Leveled::default().quiet(&Facts { version, set_aside: &SetAside::default(), busy })
