@@ -7,7 +7,7 @@ use crate::two_disks::SPEED;
 use lavastore_lavakv::io::Access;
 use lavastore_lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::joined;
-use lavastore_lavakv::{Db, Env, Options, ReadOptions, RepairOptions, Statistics};
+use lavastore_lavakv::{Db, DbIterator, Env, Options, ReadOptions, RepairOptions, Statistics};
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
@@ -49,6 +49,17 @@ fn pass(db: &Db, sim: &SimEnv, seconds: u64) {
     }
 }
 
+/// From its first entry on the iterator has what the model has.
+fn reads_all(mut iterator: DbIterator, model: &Model) {
+    let mut seen = 0;
+    while iterator.valid() {
+        assert_eq!(model.get(iterator.key()).map(|v| &v[..]), Some(iterator.value().unwrap()));
+        iterator.next().unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, model.len());
+}
+
 /// With no level for the disk all that is there goes down, one table at a time, and readers keep what they read.
 #[test]
 fn tables_go_down_while_they_are_read() {
@@ -66,14 +77,7 @@ fn tables_go_down_while_they_are_read() {
     assert_eq!(stats.speed_tables_moved_up, 0);
     assert!(contents(&db) == model);
     assert!(!tables(&sim.env(), SPEED).is_empty(), "the iterator holds them");
-    let mut seen = 0;
-    while iterator.valid() {
-        assert_eq!(model.get(iterator.key()).map(|v| &v[..]), Some(iterator.value().unwrap()));
-        iterator.next().unwrap();
-        seen += 1;
-    }
-    assert_eq!(seen, model.len());
-    drop(iterator);
+    reads_all(iterator, &model);
     settle(&db);
     assert_eq!(tables(&sim.env(), SPEED), Vec::<String>::new());
     assert!(db.verify().unwrap().errors.is_empty());
@@ -240,14 +244,7 @@ fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
     fast.set_capacity(None);
     let again = read(60);
     assert!(again.speed_levels_milli > 0, "{}", told(&again));
-    let mut seen = 0;
-    while iterator.valid() {
-        assert_eq!(model.get(iterator.key()).map(|v| &v[..]), Some(iterator.value().unwrap()));
-        iterator.next().unwrap();
-        seen += 1;
-    }
-    assert_eq!(seen, model.len());
-    drop(iterator);
+    reads_all(iterator, &model);
     settle(&db);
     assert!(contents(&db) == model && db.damaged_files().is_empty());
     let back = read(20);
