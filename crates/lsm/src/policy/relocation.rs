@@ -6,8 +6,8 @@
 //! * **Scattered** is a table whose values lie in `spread_max` vSSTs more than they would fill. That is what a scan pays
 //!   for: a vSST is in key order, so what it holds of a stretch of keys is read at once, and a scan makes as many
 //!   requests for a stretch as there are vSSTs that have a part of it. (How many tables reference a vSST, which LavaKV
-//!   bounds, follows.) A version has sums only (`version::uses`): which tables a vSST concerns is an estimate ([`estimate`]), and a table
-//!   too many is rewritten for little.
+//!   bounds, follows.) A version has sums only (`version::uses`): which tables a vSST concerns is an estimate
+//!   (`estimate`), and a table too many is rewritten for little.
 //! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
 //!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
 //!   table, until all must be collected at once. So a [`Relocation`] is a pass over the whole deepest level for some
