@@ -3,7 +3,8 @@
 //! A request to a solid-state device costs as much as moving some 100 KB: on the machine this was measured on, 8 KiB
 //! came in 53 us, 16 KiB in 57, 32 KiB in 65, 64 KiB in 82, 256 KiB in 190. So a cursor that misses the cache reads the
 //! blocks beside the one it wants in the same request, as many as cost next to nothing at first ([`BEYOND_MIN`]), and
-//! twice as many with every further request up to [`BEYOND_MAX`]; a seek starts again with few. A scan that stops early
+//! twice as many with every further request up to [`BEYOND_MAX`]; a seek starts again with few, unless it leads into
+//! what was read last, or close behind it. A scan that stops early
 //! has then moved at most about as many bytes for nothing as it has used, and a long one reads in large runs.
 //!
 //! How long the longest requests are follows what reads of the disk were measured to cost ([`io::ReadCosts`]): two of them are at the disk, and while one is
@@ -25,7 +26,7 @@ use io::{ReadCosts, ReadFile, ReadQueues};
 use std::sync::Arc;
 
 /// Bytes read beyond the wanted block by the first request after a seek.
-const BEYOND_MIN: u64 = 16 << 10;
+pub(crate) const BEYOND_MIN: u64 = 16 << 10;
 /// Bytes read beyond the wanted block at most, where nobody knows what reads cost, and where half of it moves while one read is waited for.
 const BEYOND_MAX: u64 = 256 << 10;
 /// The same where more has to be in flight.

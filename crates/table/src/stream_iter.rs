@@ -4,7 +4,7 @@ use crate::cursor::BlockCursor;
 use crate::file::{Caching, Role, Window};
 use crate::frame::BlockHandle;
 use crate::options::{IterOptions, Place, ReadCounters};
-use crate::readahead::{Beyond, Borders};
+use crate::readahead::{BEYOND_MIN, Beyond, Borders};
 use crate::reader::Ksst;
 use crate::source::{Extent, Fetched, Source, Stop, Stopped};
 use crate::stream::{Partition, Stream};
@@ -80,6 +80,8 @@ pub(crate) struct StreamIter<C> {
     prepared: Prepared,
     cursor: C,
     window: Window,
+    /// What the window held when a block was loaded last. (One that waits for a read holds nothing, and the same step begins again.)
+    span: (u64, u64),
     /// Where somebody else does the reads: what the cursor waits for, and what it was given.
     waits: Option<Box<Waits>>,
     /// The run that it wanted before it comes to it.
@@ -119,6 +121,7 @@ impl<C: BlockCursor> StreamIter<C> {
             prepared: Prepared::default(),
             cursor: C::default(),
             window: Window::default(),
+            span: (0, 0),
         }
     }
 
@@ -219,6 +222,9 @@ impl<C: BlockCursor> StreamIter<C> {
             self.begin_next(&mut window, row, backward);
         }
         self.window = window;
+        if block.is_ok() {
+            self.span = self.window.span();
+        }
         self.awaited = block.as_ref().is_err_and(S::Stop::is_wait).then_some(handle);
         let table = &self.table;
         self.cursor.load(block?, table.global_seq).map_err(|e| table.file.locate(e, handle.offset))?;
@@ -497,7 +503,6 @@ impl<C: BlockCursor> StreamIter<C> {
         if p >= self.partitions() {
             return Ok(false);
         }
-        self.beyond = Beyond::of(&*self.table.file.file);
         self.prepared.forget();
         self.open_partition(p, source)?;
         let last = self.index.shape.rows().saturating_sub(1);
@@ -509,8 +514,18 @@ impl<C: BlockCursor> StreamIter<C> {
             None if place.is_forward() => 0,
             None => last,
         };
+        if !self.goes_on(self.index.handle(row)) {
+            self.beyond = Beyond::of(&*self.table.file.file);
+        }
         self.open_block(row, !place.is_forward(), source)?;
         Ok(true)
+    }
+
+    /// True if a seek to this block leads to where the scan before it was going: what joins keys with a stream seeks whenever the next key is
+    /// not near, and passes all of the stream.
+    fn goes_on(&self, block: BlockHandle) -> bool {
+        let (start, end) = self.span;
+        start < end && block.offset >= start && block.offset <= end.saturating_add(BEYOND_MIN)
     }
 
     /// What the index is asked for: with a global sequence the stored trailers say nothing, so that a seek begins before all entries of

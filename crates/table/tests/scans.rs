@@ -139,6 +139,24 @@ fn short_scans_read_once_and_little() {
     assert_eq!(cache.stats().data.entries, 0);
 }
 
+/// What joins keys with a table seeks whenever the next one is some blocks away, and passes all of it: its runs grow as those of a scan.
+#[test]
+fn seeks_that_go_on_read_in_runs_that_grow_and_others_do_not() {
+    let (table, file, _) = plain(20_000, 100);
+    let mut iter = table.iter(PEEK);
+    // A block has some thirty-five entries: each seek leads into another one.
+    (0..20_000).step_by(50).for_each(|from| scan(&mut iter, from, 1, true));
+    let reads = file.take();
+    assert!((10..=22).contains(&reads.len()), "as many as a scan makes, not {}: {reads:?}", reads.len());
+    assert!(reads.windows(2).all(|pair| pair[0].end <= pair[1].start), "nothing twice: {reads:?}");
+    // Ten times as far apart as what is read at first, and back: nothing says that it goes on.
+    for from in (0..13u64).rev().map(|n| n * 1500) {
+        scan(&mut iter, from, 1, true);
+    }
+    let reads = file.take();
+    assert!(reads.len() >= 12 && reads.iter().all(|r| r.end - r.start <= 22 << 10), "{reads:?}");
+}
+
 #[test]
 fn entries_larger_than_blocks_come_several_at_once() {
     let (table, file, _) = plain(400, 16_000);
