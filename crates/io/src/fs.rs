@@ -259,6 +259,12 @@ pub trait AppendFile: Send {
     }
     /// Hands the write buffer to the file system, so that readers of the path see all that was appended.
     fn flush(&mut self) -> Result<()>;
+    /// Waits until at most `most` of the writes that go on behind the caller are on their way: for whoever shares the device with somebody in a
+    /// hurry. Their failures are told here as by the next call. Does nothing where writes are waited for in any case.
+    fn settle(&mut self, most: usize) -> Result<()> {
+        let _ = most;
+        Ok(())
+    }
     /// Flushes, then makes everything appended so far durable. After an error the file is poisoned: every later call
     /// fails with `Poisoned`.
     fn sync(&mut self, kind: SyncKind) -> Result<()>;

@@ -11,8 +11,9 @@
 //!   buffer              |== buffered =================|      bytes beyond `on_file` are not in the file yet
 //! ```
 //!
-//! **Write-behind.** With direct access and a ring, a full buffer is written while the next one fills: at most one such
-//! write is in flight, and a flush, a sync and the next full buffer wait for it. Its failure is reported by whichever of
+//! **Write-behind.** With direct access and a ring, full buffers are written while the next one fills: up to
+//! [`WRITES_MAX`] such writes are in flight, so that the device is busy also where one of them takes longer than filling a buffer. A flush and a sync wait for
+//! all of them, a full buffer for the oldest where there are so many. A failure is reported by whichever of
 //! them comes first. One thread then computes and writes at the same time.
 //!
 //! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a
@@ -25,7 +26,7 @@
 use super::calls;
 use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
-use super::uring::{Outcome, RingPool, Writer};
+use super::uring::{Ended, Outcome, RingPool, WRITES_MAX, Writer};
 use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, PendingSync, SyncKind};
 use base::{Error, Result};
 use rustix::fd::AsFd;
@@ -48,10 +49,8 @@ pub(super) struct KernelAppendFile {
     engine: Arc<Engine>,
     /// A ring, from the first full buffer on.
     behind: Option<Writer>,
-    /// Where the write in flight is in the file; it has the length of a buffer.
-    behind_at: u64,
-    /// The buffer that was written last.
-    spare: Option<AlignedBuf>,
+    /// Buffers that were written.
+    spare: Vec<AlignedBuf>,
     poison: Option<Error>,
 }
 
@@ -80,8 +79,7 @@ impl KernelAppendFile {
             writeback: Writeback { step, ..Writeback::default() },
             engine,
             behind: None,
-            behind_at: 0,
-            spare: None,
+            spare: Vec::new(),
             poison: None,
         };
         file.reserve_expected(options.expected_len);
@@ -150,7 +148,7 @@ impl KernelAppendFile {
 
     /// Writes the full buffer, or has it written.
     fn write_full(&mut self) -> Result<()> {
-        self.wait_behind()?;
+        self.wait_behind(WRITES_MAX - 1)?;
         if self.handle.is_direct() && self.behind.is_none() {
             self.behind = self.engine.rings.as_ref().and_then(RingPool::writer);
         }
@@ -158,32 +156,33 @@ impl KernelAppendFile {
             return self.write(self.buf.as_slice(), self.start);
         };
         let capacity = self.buf.capacity();
-        let empty = self.spare.take().unwrap_or_else(|| AlignedBuf::zeroed(capacity));
+        let empty = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(capacity));
         let full = std::mem::replace(&mut self.buf, empty);
         match behind.start(self.handle.fd.as_fd(), full, capacity, self.start) {
-            Ok(()) => {
-                self.behind_at = self.start;
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(full) => {
-                self.spare = Some(std::mem::replace(&mut self.buf, full));
+                self.spare.push(std::mem::replace(&mut self.buf, full));
                 self.write(self.buf.as_slice(), self.start)
             }
         }
     }
 
-    /// Waits for the write in flight. What it left is written here, which gives the exact error.
-    fn wait_behind(&mut self) -> Result<()> {
-        let Some((buf, outcome)) = self.behind.as_mut().and_then(Writer::finish) else { return Ok(()) };
-        let done = match outcome {
-            Outcome::Done(n) => n.min(buf.len()),
-            Outcome::NotRun | Outcome::Failed(_) => 0,
-        };
-        // Direct writes begin at pages.
-        let done = done - done % PAGE;
-        let result = self.write(&buf.as_slice()[done..], self.behind_at + done as u64);
-        self.spare = Some(buf);
-        result
+    /// Waits until at most so many writes are in flight, for the oldest first. What one of them left is written here, which gives the
+    /// exact error.
+    fn wait_behind(&mut self, most: usize) -> Result<()> {
+        while let Some(behind) = self.behind.as_mut().filter(|behind| behind.in_flight() > most) {
+            let Some(Ended { buf, offset, outcome }) = behind.finish() else { return Ok(()) };
+            let done = match outcome {
+                Outcome::Done(n) => n.min(buf.len()),
+                Outcome::NotRun | Outcome::Failed(_) => 0,
+            };
+            // Direct writes begin at pages.
+            let done = done - done % PAGE;
+            let result = self.write(&buf.as_slice()[done..], offset + done as u64);
+            self.spare.push(buf);
+            result?;
+        }
+        Ok(())
     }
 
     /// Moves an empty buffer past `n` bytes that were just written.
@@ -215,7 +214,7 @@ impl KernelAppendFile {
     }
 
     fn flush_buffer(&mut self) -> Result<()> {
-        self.wait_behind()?;
+        self.wait_behind(0)?;
         let len = self.len();
         if self.on_file == len {
             return Ok(());
@@ -271,6 +270,10 @@ impl AppendFile for KernelAppendFile {
         self.guarded(Self::flush_buffer)
     }
 
+    fn settle(&mut self, most: usize) -> Result<()> {
+        self.guarded(|f| f.wait_behind(most))
+    }
+
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.guarded(|f| {
             f.flush_buffer()?;
@@ -300,8 +303,10 @@ fn sync(handle: &Handle, kind: SyncKind) -> Result<()> {
 
 impl Drop for KernelAppendFile {
     fn drop(&mut self) {
-        let settled = self.wait_behind();
-        if let (Some(rings), Some(writer)) = (&self.engine.rings, self.behind.take()) {
+        let settled = self.wait_behind(0);
+        if let (Some(rings), Some(mut writer)) = (&self.engine.rings, self.behind.take()) {
+            // Behind a failure nobody asks what became of the others; the kernel must be done with them.
+            while writer.finish().is_some() {}
             rings.put_writer(writer);
         }
         if settled.is_err() {

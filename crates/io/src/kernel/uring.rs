@@ -11,8 +11,8 @@
 //! would let the kernel write into memory that has been given to somebody else. A ring that failed is closed, never
 //! reused: entries that it holds but did not submit would point into the memory of an earlier caller.
 //!
-//! A [`Writer`] owns the buffer of the one write that it has in flight, gives it back only when the write has completed,
-//! and waits for it when it is dropped.
+//! A [`Writer`] owns the buffers of the writes that it has in flight, gives each back only when the write has completed,
+//! and waits for all of them when it is dropped.
 //!
 //! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
 //! reads, which give the exact error.
@@ -24,11 +24,14 @@ use base::sync::rank;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::io;
 
 /// Reads in flight in one ring.
 const DEPTH: usize = 64;
 const RINGS_KEPT_MAX: usize = 8;
+/// Writes of one file in flight.
+pub(super) const WRITES_MAX: usize = 4;
 /// The kernel transfers at most this much at once.
 pub(super) const READ_LEN_MAX: usize = 1 << 30;
 /// How often the kernel may say that it is short of memory before the rest is left to plain reads.
@@ -89,12 +92,12 @@ impl RingPool {
 
     /// A ring for writes, if one can be had.
     pub(super) fn writer(&self) -> Option<Writer> {
-        self.take().map(|ring| Writer { ring: Some(ring), flight: None })
+        self.take().map(|ring| Writer { ring: Some(ring), flights: VecDeque::new(), next: 0 })
     }
 
     /// Takes the ring of a writer back, which must have nothing in flight.
     pub(super) fn put_writer(&self, mut writer: Writer) {
-        assert!(writer.flight.is_none(), "a writer was given back with a write in flight");
+        assert!(writer.flights.is_empty(), "a writer was given back with a write in flight");
         if let Some(ring) = writer.ring.take() {
             self.put(ring);
         }
@@ -212,28 +215,47 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// A ring with at most one write in flight, whose buffer it owns.
+/// A ring with a few writes in flight, whose buffers it owns.
 pub(super) struct Writer {
     /// Present until it is given back.
     ring: Option<Ring>,
-    flight: Option<Flying>,
+    /// The writes in flight, in the order in which they were begun.
+    flights: VecDeque<Flying>,
+    /// The number of the next one.
+    next: u64,
 }
 
-/// The write in flight.
+/// A write in flight, or one that has ended before an older one.
 struct Flying {
+    number: u64,
     buf: AlignedBuf,
     /// Of a file that the owner of the writer keeps open.
     fd: RawFd,
     len: usize,
     offset: u64,
+    ended: Option<Outcome>,
+}
+
+/// A write that has ended.
+pub(super) struct Ended {
+    /// What was to be written.
+    pub(super) buf: AlignedBuf,
+    /// Where.
+    pub(super) offset: u64,
+    pub(super) outcome: Outcome,
 }
 
 impl Writer {
+    /// How many writes are in flight, or have ended and were not asked for.
+    pub(super) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
     /// Begins to write the first `len` bytes of `buf` at `offset`. The buffer comes back at once if the ring does not
     /// take it; nothing of it is written then.
     ///
     /// # Panics
-    /// If a write is in flight, or the buffer is shorter.
+    /// If as many writes are in flight as there may be, or the buffer is shorter.
     pub(super) fn start(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -241,13 +263,19 @@ impl Writer {
         len: usize,
         offset: u64,
     ) -> Result<(), AlignedBuf> {
-        assert!(self.flight.is_none() && len <= buf.len() && len <= READ_LEN_MAX, "one write at a time");
+        assert!(
+            self.flights.len() < WRITES_MAX && len <= buf.len() && len <= READ_LEN_MAX,
+            "too much at a time"
+        );
         let Some(ring) = self.ring.as_mut().filter(|ring| !ring.broken) else { return Err(buf) };
+        let number = self.next;
         let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), buf.as_slice().as_ptr(), len as u32)
             .offset(offset)
-            .build();
-        // SAFETY: the buffer's memory does not move with `buf`, which stays in `flight`, untouched, until the write has
-        // completed. If the ring does not take the entry, it is broken and never entered again.
+            .build()
+            .user_data(number);
+        // SAFETY: the buffer's memory does not move with `buf`, which stays in `flights`, untouched, until the write has
+        // completed. If the ring does not take the entry, it is broken and nothing is submitted to it ever again: who waits for
+        // writes that it took before enters it with nothing to submit.
         if unsafe { ring.ring.submission().push(&entry) }.is_err() {
             ring.broken = true;
             return Err(buf);
@@ -255,7 +283,15 @@ impl Writer {
         for _ in 0..REFUSALS_MAX {
             match calls::ring_submit(&ring.ring, fd, 0) {
                 Ok(1) => {
-                    self.flight = Some(Flying { buf, fd: fd.as_raw_fd(), len, offset });
+                    self.next += 1;
+                    self.flights.push_back(Flying {
+                        number,
+                        buf,
+                        fd: fd.as_raw_fd(),
+                        len,
+                        offset,
+                        ended: None,
+                    });
                     return Ok(());
                 }
                 Err(e) if is_transient(&e) => {}
@@ -266,25 +302,35 @@ impl Writer {
         Err(buf)
     }
 
-    /// Waits for the write in flight; its buffer and what became of it.
-    pub(super) fn finish(&mut self) -> Option<(AlignedBuf, Outcome)> {
-        let Flying { buf, fd, len, offset } = self.flight.take()?;
-        let ring = self.ring.as_mut()?;
+    /// Waits for the oldest write in flight; its buffer and what became of it. Those behind it may have ended before.
+    pub(super) fn finish(&mut self) -> Option<Ended> {
         loop {
-            if let Some(entry) = ring.ring.completion().next() {
-                // SAFETY: whoever started the write has its file open until it is finished.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                let written = calls::ring_write(fd, offset, &buf.as_slice()[..len], entry.result());
-                return Some((buf, outcome_of(written)));
+            self.reap();
+            if let Some(outcome) = self.flights.front()?.ended {
+                let Flying { buf, offset, .. } = self.flights.pop_front()?;
+                return Some(Ended { buf, offset, outcome });
             }
-            wait_for_one(&ring.ring);
+            wait_for_one(&self.ring.as_ref()?.ring);
+        }
+    }
+
+    /// Notes what has ended.
+    fn reap(&mut self) {
+        let Some(ring) = &mut self.ring else { return };
+        for entry in ring.ring.completion() {
+            let flight = self.flights.iter_mut().find(|flight| flight.number == entry.user_data());
+            let Some(flight) = flight.filter(|flight| flight.ended.is_none()) else { continue };
+            // SAFETY: whoever started the write has its file open until it is finished.
+            let fd = unsafe { BorrowedFd::borrow_raw(flight.fd) };
+            let bytes = &flight.buf.as_slice()[..flight.len];
+            flight.ended = Some(outcome_of(calls::ring_write(fd, flight.offset, bytes, entry.result())));
         }
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.finish();
+        while self.finish().is_some() {}
     }
 }
 

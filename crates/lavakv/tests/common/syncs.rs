@@ -51,6 +51,9 @@ impl AppendFile for File {
     fn flush(&mut self) -> Result<()> {
         self.inner.flush()
     }
+    fn settle(&mut self, most: usize) -> Result<()> {
+        self.inner.settle(most)
+    }
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         let File { inner, path, around } = self;
         around(path, &mut || inner.sync(kind))

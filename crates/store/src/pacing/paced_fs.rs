@@ -187,9 +187,10 @@ impl AppendFile for PacedAppend {
             let (inner, pace, piece_len) = (&mut self.inner, &self.pace, self.piece_len as u64);
             // What fills a piece has it written.
             match now.len() == room {
-                true if pace.in_pieces() => {
-                    pace.pass(traffic, 1, |_| pace.waited(piece_len, || inner.append(now)))?
-                }
+                // Beside somebody who reads one piece is on its way, while the next is made.
+                true if pace.in_pieces() => pace.pass(traffic, 1, |_| {
+                    pace.waited(piece_len, || inner.append(now).and_then(|()| inner.settle(1)))
+                })?,
                 true => pace.waited(piece_len, || inner.append(now))?,
                 false => inner.append(now)?,
             }
@@ -213,6 +214,10 @@ impl AppendFile for PacedAppend {
 
     fn flush(&mut self) -> Result<()> {
         self.inner.flush()
+    }
+
+    fn settle(&mut self, most: usize) -> Result<()> {
+        self.inner.settle(most)
     }
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {

@@ -436,6 +436,10 @@ impl AppendFile for MeteredFile {
         self.inner().flush()
     }
 
+    fn settle(&mut self, most: usize) -> Result<()> {
+        self.inner().settle(most)
+    }
+
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.inner().sync(kind)
     }

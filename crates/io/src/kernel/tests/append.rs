@@ -239,3 +239,56 @@ fn a_full_volume_is_no_space_and_poisons_the_file() {
         assert!(space.available <= space.total && space.available > 0);
     });
 }
+
+/// Several writes go on behind the caller: what they leave is written by plain calls, in whatever order they end, and only what lasts is an error, of
+/// the file and for good.
+#[cfg(feature = "faults")]
+#[test]
+fn failing_and_short_writes_behind_the_caller_lose_nothing() {
+    use crate::kernel::calls::Call;
+    use crate::kernel::calls::watch::{Fault, Form, Watch};
+    let (mut struck, mut failed) = (0, 0);
+    for only in [Call::RingSubmit, Call::RingWrite, Call::Write] {
+        for (form, nth) in Form::ALL.into_iter().flat_map(|form| [0, 3].map(|nth| (form, nth))) {
+            for sticky in [false, true] {
+                if only == Call::Write && sticky && form.is_transient() {
+                    continue; // Whoever is interrupted tries again, for ever.
+                }
+                let temp = Temp::new();
+                let env = Env::kernel();
+                let path = temp.0.join("file");
+                let options = CreateOptions { write_buffer_len: 2 * PAGE, ..small_options(Access::Direct) };
+                let mut file = env.fs.create(&path, &options).unwrap();
+                let watch = Watch::new(&temp.0, Some(Fault { nth, form, sticky, only: Some(only) }), false);
+                let bytes = random_bytes(&mut Rng::new(nth), 25 * PAGE + 100);
+                let mut write = || -> base::Result<()> {
+                    for (at, chunk) in bytes.chunks(3000).enumerate() {
+                        file.append(chunk)?;
+                        if at % 9 == 8 {
+                            file.settle(1)?;
+                        }
+                    }
+                    file.sync(SyncKind::Data)
+                };
+                let done = write();
+                struck += u64::from(watch.fired() > 0);
+                drop(watch);
+                match done {
+                    Ok(()) => {
+                        assert!(env.fs.read_all(&path, 1 << 20).unwrap() == bytes, "{only:?} {form:?} {nth}")
+                    }
+                    Err(e) => {
+                        assert!(
+                            !form.is_transient() && only == Call::Write,
+                            "{only:?} {form:?} {nth} {sticky}: {e}"
+                        );
+                        assert_eq!(e.file(), Some(path.as_path()));
+                        assert_eq!(file.sync(SyncKind::Data).unwrap_err().kind(), ErrorKind::Poisoned);
+                        failed += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(struck > 15, "{struck} struck, {failed} failed");
+}

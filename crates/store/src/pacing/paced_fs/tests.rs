@@ -57,6 +57,53 @@ fn what_is_written_in_the_background_comes_in_pieces() {
     assert!(operations[1] >= operations[0] + 3, "{operations:?}");
 }
 
+/// A file that notes after how many bytes it was told to have at most so many writes on their way.
+struct Noting {
+    len: u64,
+    settled: Arc<std::sync::Mutex<Vec<(u64, usize)>>>,
+}
+
+impl AppendFile for Noting {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.len += data.len() as u64;
+        Ok(())
+    }
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn settle(&mut self, most: usize) -> Result<()> {
+        self.settled.lock().unwrap().push((self.len, most));
+        Ok(())
+    }
+    fn sync(&mut self, _: SyncKind) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// As many writes as the file has go on behind background work, but one where somebody reads, for whom a read behind all of them would take longer.
+#[test]
+fn beside_a_reader_one_piece_is_on_its_way() {
+    let sim = SimEnv::new(1);
+    let (fs, pace) = paced(&sim.env());
+    write(&*fs, &path(1), &bytes(1000, 1));
+    let settled = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let inner = Box::new(Noting { len: 0, settled: settled.clone() });
+    let mut file = PacedAppend { inner, pace, piece_len: WRITE_PIECE_BYTES, unbooked: None };
+    let piece = bytes(WRITE_PIECE_BYTES, 2);
+    let work = during(COMPACTION);
+    (0..3).for_each(|_| file.append(&piece).unwrap());
+    assert_eq!(*settled.lock().unwrap(), []);
+    drop(work);
+    read_a_little(&*fs, &path(1));
+    let _work = during(COMPACTION);
+    file.append(&piece[..5000]).unwrap();
+    file.append(&piece).unwrap();
+    assert_eq!(*settled.lock().unwrap(), [(4 * WRITE_PIECE_BYTES as u64, 1)]);
+}
+
 #[test]
 fn what_is_read_in_pieces_is_what_is_there() {
     let sim = SimEnv::new(2);
