@@ -130,7 +130,7 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
         return Some(Plan::Collect(collection));
     }
     // Collection has no use for its threads.
-    let spare = running.collections == 0 && running.merges() < facts.options().compaction_slots();
+    let spare = running.collections == 0 && running.merges() < merges_max(facts);
     if let Some(job) = to_help(spare) {
         return Some(Plan::Help(job));
     }
@@ -142,6 +142,16 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
         return Some(Plan::Compact(compact));
     }
     if JobClass::Gc < below { relocation::pick(facts, notes).map(Plan::Compact) } else { None }
+}
+
+/// How many compactions may run where nothing else has work for a thread. One thread is kept for flush and level 0, but not while writers wait for what it
+/// could do: these come between two of its steps in any case.
+fn merges_max(facts: &dyn Facts) -> usize {
+    let options = facts.options();
+    match options.compactions_max {
+        0 if facts.is_hurried() => options.background_threads,
+        _ => options.compaction_slots(),
+    }
 }
 
 /// True if as many jobs run as may beside a log that is written much.

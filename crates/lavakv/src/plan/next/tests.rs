@@ -268,6 +268,11 @@ fn pieces_of_what_runs_go_first() {
     facts.families.clear();
     assert_eq!(facts.in_progress.running.merges(), 3);
     assert_eq!(told(&facts), "scrub", "level 0 needs a thread, three of four are taken");
+    facts.hurried = true;
+    assert_eq!(told(&facts), "help 8", "writers wait for what that thread could do");
+    facts.options.compactions_max = 3;
+    assert_eq!(told(&facts), "scrub", "somebody bounds compactions");
+    (facts.hurried, facts.options.compactions_max) = (false, 0);
     facts.in_progress.running.helpers = 0;
     assert_eq!(told(&facts), "help 8");
     facts.options.compactions_max = 2;

@@ -191,16 +191,16 @@ pub(super) fn help(set: &mut InProgressSet, job: u64) -> Option<Claimed> {
 }
 
 /// Into how many pieces a compaction of this class may be cut: one for itself, which runs already, and one for each thread that
-/// has nothing to do and may do such work.
+/// has nothing to do and may do such work. Out of level 0 one for each thread: nothing else can begin there until it ends, so whoever has nothing to
+/// do any more while it runs could do nothing but help.
 fn pieces_max(jobs: &Jobs, set: &InProgressSet, class: JobClass) -> usize {
     let options = &jobs.context.options;
-    let threads = match class {
-        JobClass::L0 => options.background_threads,
-        _ => options.compaction_slots(),
-    };
-    let idle =
-        threads.saturating_sub(set.running.compactions + set.running.helpers + set.running.collections);
-    if options.ablation.subcompactions { 1 + idle } else { 1 }
+    let busy = set.running.compactions + set.running.helpers + set.running.collections;
+    match class {
+        _ if !options.ablation.subcompactions => 1,
+        JobClass::L0 => options.background_threads.max(1),
+        _ => 1 + options.compaction_slots().saturating_sub(busy),
+    }
 }
 
 /// How urgent a compaction is.
