@@ -57,13 +57,15 @@ impl ScaleMetaArgs {
     }
 }
 
-/// What an edit takes, milliseconds of the processor.
+/// What an edit takes, milliseconds of the processor, where somebody else has installed since it was worked out.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EditMs {
-    /// To encode it, and to make the next state.
+    /// To encode it, and to make the next state with what was worked out: under the lock of the manifest.
     pub edit_ms: f64,
-    /// To derive the garbage of what comes of it, which is the work of an install.
+    /// To derive the garbage of what comes of it with what was worked out, which is the work of an install: under the lock, too.
     pub install_ms: f64,
+    /// To work out both, before the lock is taken.
+    pub prepared_ms: f64,
     /// To work out what its tables make of the sums under names, which the job does before it installs.
     pub sums_ms: f64,
 }
@@ -122,7 +124,12 @@ fn ms(ns: u64) -> f64 {
 
 impl From<EditTimes> for EditMs {
     fn from(of: EditTimes) -> EditMs {
-        EditMs { edit_ms: ms(of.apply_ns), install_ms: ms(of.ledger_ns), sums_ms: ms(of.sums_ns) }
+        EditMs {
+            edit_ms: ms(of.apply_ns),
+            install_ms: ms(of.ledger_ns),
+            prepared_ms: ms(of.prepared_ns),
+            sums_ms: ms(of.sums_ns),
+        }
     }
 }
 
@@ -183,8 +190,10 @@ impl ScaleMetaReport {
             let told = of.map_or_else(
                 || "nothing to collect".to_owned(),
                 |of| {
-                    let EditMs { edit_ms, install_ms, sums_ms } = of;
-                    format!("edit {edit_ms:.3} ms, install {install_ms:.3} ms, sums {sums_ms:.3} ms")
+                    let EditMs { edit_ms, install_ms, prepared_ms, sums_ms } = of;
+                    format!(
+                        "edit {edit_ms:.3} ms, install {install_ms:.3} ms; before, {prepared_ms:.3} ms, sums {sums_ms:.3} ms"
+                    )
                 },
             );
             let _ = writeln!(out, "{name:22} {told}");

@@ -6,6 +6,7 @@
 //! stays as it was for those who still read it.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -184,6 +185,78 @@ impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
     }
 }
 
+impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
+    /// Makes many changes at once: each of these keys, which ascend, has the value that `change` makes of the one it had, or none. A run
+    /// is copied once for all that changes in it.
+    ///
+    /// # Errors
+    /// That of `change`; the map stays as it was.
+    pub fn change_all<C, E>(
+        &mut self,
+        changes: &[(K, C)],
+        mut change: impl FnMut(K, &C, Option<&V>) -> Result<Option<V>, E>,
+    ) -> Result<(), E> {
+        debug_assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "each key once, in order");
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut runs = Vec::with_capacity(self.runs.len() + changes.len() / RUN_LEN_MAX + 1);
+        let (mut rest, mut len) = (changes, self.len);
+        let none = [Run::default()];
+        let old: &[Run<K, V>] = if self.runs.is_empty() { &none } else { &self.runs };
+        for (nth, run) in old.iter().enumerate() {
+            // What is past every run goes to the end of the last one.
+            let is_last = nth + 1 == old.len();
+            let is_here = |(key, _): &(K, C)| is_last || run.last().is_some_and(|(last, _)| key <= last);
+            let count = if rest.first().is_some_and(is_here) { rest.partition_point(is_here) } else { 0 };
+            let (own, later) = rest.split_at(count);
+            rest = later;
+            if own.is_empty() {
+                runs.push(run.clone());
+                continue;
+            }
+            let merged = with_changes(run, own, &mut change)?;
+            len = len + merged.len() - run.len();
+            push_in_runs(&mut runs, merged);
+        }
+        (self.runs, self.len) = (Arc::new(runs), len);
+        Ok(())
+    }
+
+    /// The same, where it is known what comes of each key.
+    pub fn set_all(&mut self, values: &[(K, Option<V>)]) {
+        let Ok(()) = self.change_all(values, |_, value, _| Ok::<_, Infallible>(value.clone()));
+    }
+}
+
+/// A run with the changes of some of its keys.
+fn with_changes<K: Ord + Copy, V: Clone, C, E>(
+    run: &[(K, V)],
+    changes: &[(K, C)],
+    change: &mut impl FnMut(K, &C, Option<&V>) -> Result<Option<V>, E>,
+) -> Result<Vec<(K, V)>, E> {
+    let mut merged = Vec::with_capacity(run.len() + changes.len());
+    let mut rest = run;
+    for (key, of) in changes {
+        let (before, from) = rest.split_at(rest.partition_point(|(k, _)| k < key));
+        merged.extend_from_slice(before);
+        let old = from.first().filter(|(k, _)| k == key).map(|(_, value)| value);
+        rest = if old.is_some() { &from[1..] } else { from };
+        merged.extend(change(*key, of, old)?.map(|value| (*key, value)));
+    }
+    merged.extend_from_slice(rest);
+    Ok(merged)
+}
+
+/// Appends entries as runs of about the same length.
+fn push_in_runs<K, V>(runs: &mut Vec<Run<K, V>>, entries: Vec<(K, V)>) {
+    let len = entries.len().div_ceil(entries.len().div_ceil(RUN_LEN_MAX).max(1));
+    let mut rest = entries.into_iter().peekable();
+    while rest.peek().is_some() {
+        runs.push(Arc::new(rest.by_ref().take(len).collect()));
+    }
+}
+
 impl<K: Ord + Copy, V: Clone> FromIterator<(K, V)> for IdMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = IdMap::new();
@@ -237,6 +310,57 @@ mod tests {
             assert!(map.runs.iter().all(|run| !run.is_empty() && run.len() <= RUN_LEN_MAX));
             assert_eq!(map, &model.iter().map(|(k, v)| (*k, *v)).collect());
             assert_eq!(map.last(), model.last_key_value().map(|(k, v)| (*k, v)));
+        }
+    }
+
+    /// Many changes at once make what they make one by one, and leave what does not change where it is.
+    #[test]
+    fn many_changes_at_once_are_those_one_by_one() {
+        let mut rng = io::Rng::new(3);
+        for round in 0..60 {
+            let keys = 1 + rng.below(4000);
+            let mut map: IdMap<u64, u64> = (0..rng.below(2 * keys)).map(|_| (rng.below(keys), 0)).collect();
+            for step in 1..20 {
+                let (before, mut model) =
+                    (map.clone(), map.iter().map(|(k, v)| (k, *v)).collect::<BTreeMap<_, _>>());
+                let part = 1 + rng.below(40);
+                let keys: Vec<u64> = (0..keys + 50).filter(|_| rng.one_in(part)).collect();
+                let changes: Vec<(u64, u64)> = keys.into_iter().map(|key| (key, rng.below(3))).collect();
+                let refused = map.change_all(&changes, |key, _, _| {
+                    if Some(key) == changes.last().map(|c| c.0) { Err(key) } else { Ok(None) }
+                });
+                assert_eq!(refused.is_err(), !changes.is_empty());
+                assert_eq!(map, before, "a refused change leaves it as it was");
+                let made = map.change_all(&changes, |key, of, old| {
+                    assert_eq!(old, before.get(&key));
+                    Ok::<_, ()>((*of > 0).then_some(step * of))
+                });
+                made.unwrap();
+                for (key, of) in &changes {
+                    if *of > 0 {
+                        model.insert(*key, step * of)
+                    } else {
+                        model.remove(key)
+                    };
+                }
+                assert!(map.iter().eq(model.iter().map(|(k, v)| (*k, v))), "round {round}");
+                assert_eq!(map.len(), model.len());
+                assert!(map.runs.iter().all(|run| !run.is_empty() && run.len() <= RUN_LEN_MAX));
+                let mut from = 0;
+                for (nth, run) in before.runs.iter().enumerate() {
+                    let is_last = nth + 1 == before.runs.len();
+                    let to = if is_last { u64::MAX } else { run[run.len() - 1].0 + 1 };
+                    let changes_here = changes.iter().any(|(key, _)| (from..to).contains(key));
+                    let is_shared = map.runs.iter().any(|own| Arc::ptr_eq(own, run));
+                    assert_eq!(is_shared, !changes_here);
+                    from = to;
+                }
+                let mut set = before.clone();
+                let values: Vec<(u64, Option<u64>)> =
+                    changes.iter().map(|(key, of)| (*key, (*of > 0).then_some(step * of))).collect();
+                set.set_all(&values);
+                assert_eq!(set, map);
+            }
         }
     }
 

@@ -7,15 +7,17 @@
 //! over, was written by a newer release: the edit is refused as `Unsupported`, because skipping a change that somebody
 //! thought worth recording cannot be right. The numbers of the tags never change meaning.
 
+use crate::changes::ReferenceChanges;
 use crate::manifest::Kv;
 use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
-use crate::uses::{ReferenceChange, Uses, decode_changes, encode_changes, reference_changes};
-use crate::version::AliasTarget;
+use crate::uses::{Uses, reference_changes};
+use crate::version::{AliasTarget, Version};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key;
 use base::limits::{FAMILY_NAME_LEN_MAX, KEY_LEN_MAX};
 use base::{Error, Result, SeqNo};
 use std::fmt;
+use std::sync::Arc;
 use store::field::{newer, number, numbers, put_numbers, sequence, small};
 use store::manifest::{Commit, Record as StoreRecord};
 
@@ -115,7 +117,7 @@ pub enum Record {
         /// The family.
         family: FamilyId,
         /// By name.
-        changes: Vec<ReferenceChange>,
+        changes: ReferenceChanges,
     },
     /// The next family id is at least this.
     NextFamily(FamilyId),
@@ -209,6 +211,31 @@ impl Edit {
         }
         Ok(Edit(records))
     }
+
+    /// For a family this edit is `tried` once more, which led from one version to another: what was worked out then of the sums under names
+    /// need not be worked out again, whatever state it is applied to. See [`crate::changes`].
+    pub fn rest_on(&mut self, tried: &Edit, id: FamilyId, before: &Arc<Version>, after: &Arc<Version>) {
+        let Some(others) = tried.alone_changes_sums(id) else { return };
+        for record in &mut self.0 {
+            if let Record::References { family, changes } = record
+                && *family == id
+                && others.is_of(changes)
+            {
+                changes.rest_on(before, after);
+            }
+        }
+    }
+
+    /// What the edit says of the sums of a family, if nothing else in it changes them.
+    fn alone_changes_sums(&self, id: FamilyId) -> Option<&ReferenceChanges> {
+        let mut all = self.0.iter().filter_map(|record| match record {
+            Record::References { family, changes } if *family == id => Some(changes),
+            _ => None,
+        });
+        let (alone, another) = (all.next(), all.next());
+        let has_list = |record: &Record| matches!(record, Record::AddFile { family, meta, .. } if *family == id && meta.uses.has_list());
+        alone.filter(|_| another.is_none() && !self.0.iter().any(has_list))
+    }
 }
 
 impl Record {
@@ -238,7 +265,7 @@ impl Record {
             std::mem::swap(a, b);
             (a.blob_id, b.blob_id) = (first, second);
         }
-        Some(Record::References { family, changes })
+        Some(Record::References { family, changes: ReferenceChanges::ready(changes) })
     }
 
     /// Appends the body; returns the tag.
@@ -304,7 +331,7 @@ impl Record {
             }
             Record::References { family, changes } => {
                 put_varint(out, u64::from(*family));
-                encode_changes(changes, out);
+                changes.encode_into(out);
                 tag::REFERENCES
             }
             other => unreachable!("{other:?} is encoded by encode_body"),
@@ -341,7 +368,9 @@ impl Record {
                 Record::SetAlias { family, blob_id, targets }
             }
             tag::DROP_ALIAS => Record::DropAlias { family: small(r)?, blob_id: number(r)? },
-            tag::REFERENCES => Record::References { family: small(r)?, changes: decode_changes(r)? },
+            tag::REFERENCES => {
+                Record::References { family: small(r)?, changes: ReferenceChanges::decode(r)? }
+            }
             tag::NEXT_FAMILY => Record::NextFamily(small(r)?),
             tag::SHARE_FILE => Record::ShareFile { number: number(r)? },
             _ => return Err(newer(format!("a manifest record of kind {tag}"))),

@@ -1,7 +1,7 @@
 //! Versions, edits and states of the key-value engine: which files it consists of.
 //!
 //! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
-//! * [`uses`]: what tables reference, as sums.
+//! * [`uses`]: what tables reference, as sums. [`changes`]: what an edit changes of these, worked out before it is installed.
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`placed`]: how many tables of a level lie on which of two disks.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
@@ -16,6 +16,7 @@
 
 #[cfg(test)]
 mod arbitrary;
+pub mod changes;
 pub mod edit;
 pub mod manifest;
 pub mod meta;
@@ -25,6 +26,7 @@ pub mod uses;
 pub mod version;
 pub mod witness;
 
+pub use changes::ReferenceChanges;
 pub use edit::{Edit, Record};
 pub use manifest::{Kv, Manifest, State, dump_manifest};
 pub use meta::{BlobId, Dependency, FamilyId, FileMeta, VsstClass, VsstMeta};

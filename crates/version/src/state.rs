@@ -111,7 +111,9 @@ impl KvState {
             }
             let changes = beyond_lists(version);
             let pieces = changes.chunks(CHANGES_MAX);
-            records.extend(pieces.map(|piece| Record::References { family: id, changes: piece.to_vec() }));
+            records.extend(
+                pieces.map(|piece| Record::References { family: id, changes: piece.to_vec().into() }),
+            );
         }
         records.push(Record::NextFamily(self.next_family));
         Edit(records)
@@ -121,7 +123,7 @@ impl KvState {
     /// they said.
     #[must_use]
     pub fn without_lists(&self) -> KvState {
-        let has_list = |f: &Arc<FileMeta>| f.uses.list().is_some_and(|list| !list.is_empty());
+        let has_list = |f: &Arc<FileMeta>| f.uses.has_list();
         let mut state = self.clone();
         for (id, family) in self.families.iter() {
             let mut version = Version::clone(&family.version);

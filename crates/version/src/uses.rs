@@ -109,6 +109,11 @@ impl Uses {
         self.list.as_deref()
     }
 
+    /// True if its list is here, with something in it.
+    pub fn has_list(&self) -> bool {
+        self.list.as_ref().is_some_and(|list| !list.is_empty())
+    }
+
     /// The same without the list, unless there is nothing in it.
     #[must_use]
     pub fn without_list(&self) -> Uses {
@@ -261,6 +266,15 @@ impl Net {
             count: self.count + other.count,
             raw_bytes: self.raw_bytes + other.raw_bytes,
             stored_bytes: self.stored_bytes + other.stored_bytes,
+        }
+    }
+
+    pub(crate) fn minus(self, other: &Net) -> Net {
+        Net {
+            tables: self.tables.saturating_sub(other.tables),
+            count: self.count - other.count,
+            raw_bytes: self.raw_bytes - other.raw_bytes,
+            stored_bytes: self.stored_bytes - other.stored_bytes,
         }
     }
 

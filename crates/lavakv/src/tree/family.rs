@@ -85,6 +85,20 @@ pub(crate) struct Derived {
     read_state: ReadState,
     options: Arc<FamilyOptions>,
     set_aside: Arc<SetAside>,
+    /// False: of a version that has become another one since.
+    is_whole: bool,
+}
+
+impl Derived {
+    /// The version that it was worked out of.
+    pub fn version(&self) -> &Arc<Version> {
+        &self.read_state.version
+    }
+
+    /// Others have installed what is not in it.
+    pub fn is_overtaken(&mut self) {
+        self.is_whole = false;
+    }
 }
 
 /// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
@@ -379,16 +393,20 @@ impl Family {
 
     /// What readers will see of a version once it is installed: worked out before anybody is held up.
     pub fn derive(&self, version: Arc<Version>) -> Derived {
+        self.derive_after(&self.read_state(), version)
+    }
+
+    /// The same by what is known of some other version: it costs what is different between the two.
+    fn derive_after(&self, known: &ReadState, version: Arc<Version>) -> Derived {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        let now = self.read_state();
-        let ledger = Arc::new(now.ledger.after(&now.version, &version));
-        let hiding = (ledger.referenced_bytes() > 0).then(|| match &now.hiding {
-            Some(hiding) => hiding.after(&now.version, &version),
+        let ledger = Arc::new(known.ledger.after(&known.version, &version));
+        let hiding = (ledger.referenced_bytes() > 0).then(|| match &known.hiding {
+            Some(hiding) => hiding.after(&known.version, &version),
             None => Hiding::of(&version),
         });
         let memtable_bytes = self.of_store.memtable_bytes;
         let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
-        let active = now.active.clone();
+        let active = known.active.clone();
         let policy = policy.as_deref();
         Derived {
             read_state: ReadState::new(
@@ -402,21 +420,26 @@ impl Family {
             ),
             options,
             set_aside,
+            is_whole: true,
         }
     }
 
-    /// True if it was derived with the options and the damage of now.
+    /// True if it was derived of what is there now, with the options and the damage of now.
     fn is_fresh(&self, derived: &Derived) -> bool {
-        Arc::ptr_eq(&derived.options, &self.options())
+        derived.is_whole
+            && Arc::ptr_eq(&derived.options, &self.options())
             && Arc::ptr_eq(&derived.set_aside, &lock(&self.set_aside))
     }
 
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
-    /// misses their entries or meets them twice. `derived` is what was worked out of a version with the same content, if
-    /// anything was.
+    /// misses their entries or meets them twice. `derived` is what was worked out of a version with the same content, or with nearly the same,
+    /// if anything was.
     pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64], now_ns: u64) {
-        let derived = derived.filter(|derived| self.is_fresh(derived));
-        let derived = derived.unwrap_or_else(|| self.derive(version.clone()));
+        let derived = match derived {
+            Some(derived) if self.is_fresh(&derived) => derived,
+            Some(nearly) => self.derive_after(&nearly.read_state, version.clone()),
+            None => self.derive(version.clone()),
+        };
         self.update(|v| ReadState {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),

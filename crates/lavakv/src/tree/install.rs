@@ -5,10 +5,11 @@
 //! ```
 //!
 //! A job says what each family's part in its change is ([`Part`]), and of the state that is current how that reads as
-//! records. What is derived of a version (the ledger of its values goes over all of them) is worked out *before* the lock of
-//! the manifest, from the state as it is published then. Under the lock the records are made once more, of the state with every
-//! edit that was accepted meanwhile; if that has another version of the family, what was derived is thrown away and worked
-//! out anew, under the lock: that is right, only later.
+//! records. What a version carries along (the sums under all names that a compaction touches) and what is derived of it (the
+//! ledger) is worked out *before* the lock of the manifest, from the state as it is published then. Under the lock the records are
+//! made once more, of the state with every edit that was accepted meanwhile. If that has another version of the family, what was
+//! worked out is brought up to date by what the others changed ([`version::changes`], [`values::Ledger::after`]): so the lock is held
+//! for as long as that takes, and not for what the change itself takes. What the families looked like before goes after the lock.
 //!
 //! What comes of a part:
 //!
@@ -25,7 +26,7 @@ use base::Result;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
-use version::{Edit, Record, State, StoreRecord, Version};
+use version::{Edit, FamilyId, Record, State, StoreRecord, Version};
 
 /// One family's part in a change.
 pub(crate) struct Part {
@@ -57,8 +58,15 @@ pub(crate) enum Installed {
     Dropped,
 }
 
-/// What was derived of a part's family, and of which version it begins.
+/// What a change makes of the families, if nothing comes between.
 struct Prepared {
+    edit: Edit,
+    /// By part.
+    families: Vec<Option<PreparedFamily>>,
+}
+
+/// What was derived of a part's family, and of which version it begins.
+struct PreparedFamily {
     before: Arc<Version>,
     derived: Derived,
 }
@@ -83,33 +91,43 @@ impl Tree {
         records: impl Fn(&State, usize) -> Option<Vec<Record>>,
         published: impl FnOnce(),
     ) -> Result<Vec<Installed>> {
-        let prepared = RefCell::new(self.prepare(&parts, &records));
+        let Prepared { edit: tried, families } = self.prepare(&parts, &records);
+        let prepared = RefCell::new(families);
         let mut outcomes = vec![Installed::Dropped; parts.len()];
-        let mut overtaken = Vec::new();
+        let (mut overtaken, mut replaced) = (Vec::new(), Vec::new());
         self.files.install(
             |state| {
-                let mut edit = Vec::new();
+                let (mut edit, mut prepared) = (Edit::default(), prepared.borrow_mut());
                 for (nth, part) in parts.iter().enumerate() {
-                    let Some(known) = state.families.get(&part.family.id) else { continue };
-                    let own = &mut prepared.borrow_mut()[nth];
-                    *own = own.take().filter(|own| Arc::ptr_eq(&own.before, &known.version));
+                    if !state.families.contains_key(&part.family.id) {
+                        continue;
+                    }
                     match records(state, nth) {
-                        Some(records) => edit.extend(records),
-                        None => overtaken.push(nth),
+                        Some(records) => edit.0.extend(records),
+                        None => {
+                            overtaken.push(nth);
+                            prepared[nth].iter_mut().for_each(|own| own.derived.is_overtaken());
+                        }
                     }
                 }
-                Ok(Edit(edit))
+                for (part, own) in parts.iter().zip(&mut *prepared) {
+                    rest_on(state, &mut edit, &tried, part.family.id, own);
+                }
+                Ok(edit)
             },
             |state| {
                 published();
                 let mut prepared = prepared.take();
                 for ((part, own), outcome) in parts.iter().zip(&mut prepared).zip(&mut outcomes) {
+                    replaced.push(part.family.read_state());
                     if self.publish_in(state, part, own.take()) {
                         *outcome = Installed::Whole;
                     }
                 }
             },
         )?;
+        // What may be the last that knows of a version: it takes a while to let go of.
+        drop((replaced, tried));
         for nth in overtaken {
             if outcomes[nth] == Installed::Whole {
                 outcomes[nth] = Installed::Overtaken;
@@ -128,31 +146,30 @@ impl Tree {
     }
 
     /// What the families will look like if nothing comes between.
-    fn prepare(
-        &self,
-        parts: &[Part],
-        records: &impl Fn(&State, usize) -> Option<Vec<Record>>,
-    ) -> Vec<Option<Prepared>> {
+    fn prepare(&self, parts: &[Part], records: &impl Fn(&State, usize) -> Option<Vec<Record>>) -> Prepared {
         let state = self.files.manifest.state();
         let all = (0..parts.len()).filter(|&nth| state.families.contains_key(&parts[nth].family.id));
         let edit = Edit(all.filter_map(|nth| records(&state, nth)).flatten().collect());
         // What contradicts the state is refused when it is committed.
-        let Ok(after) = state.apply(edit) else { return parts.iter().map(|_| None).collect() };
+        let Ok(after) = state.apply(&edit) else {
+            return Prepared { edit, families: parts.iter().map(|_| None).collect() };
+        };
         let derive = |part: &Part| {
             let (before, after) =
                 (state.families.get(&part.family.id)?, after.families.get(&part.family.id)?);
-            Some(Prepared {
+            Some(PreparedFamily {
                 before: before.version.clone(),
                 derived: part.family.derive(after.version.clone()),
             })
         };
-        parts.iter().map(derive).collect()
+        let families = parts.iter().map(derive).collect();
+        Prepared { edit, families }
     }
 
     /// False if the family was dropped: by the answer a job that publishes an edit knows whose its inputs and outputs are. A
     /// moment later it may have been dropped, and then both its last version and what that version replaced still have
     /// readers.
-    fn publish_in(&self, state: &State, part: &Part, own: Option<Prepared>) -> bool {
+    fn publish_in(&self, state: &State, part: &Part, own: Option<PreparedFamily>) -> bool {
         let known = state.families.get(&part.family.id).filter(|_| !part.family.is_dropped());
         let Some(known) = known else { return false };
         let (version, derived) = (known.version.clone(), own.map(|own| own.derived));
@@ -250,6 +267,15 @@ impl Tree {
             }
         }
         outcome
+    }
+}
+
+/// A family's part in an edit is what was tried, of the state as it is now.
+fn rest_on(state: &State, edit: &mut Edit, tried: &Edit, id: FamilyId, own: &mut Option<PreparedFamily>) {
+    let Some(own) = own else { return };
+    edit.rest_on(tried, id, &own.before, own.derived.version());
+    if !state.families.get(&id).is_some_and(|known| Arc::ptr_eq(&own.before, &known.version)) {
+        own.derived.is_overtaken();
     }
 }
 

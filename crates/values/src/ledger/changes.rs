@@ -8,7 +8,7 @@
 
 use super::{FileGarbage, Ledger, has_lasted};
 use std::cmp::Reverse;
-use version::{BlobId, Version, VsstMeta};
+use version::{BlobId, IdMap, Version, VsstMeta};
 
 /// If more than this part of the files is touched, the ledger is made anew.
 const ANEW_PART: usize = 4;
@@ -82,51 +82,62 @@ impl Ledger {
         if files.len().max(names.len()) > most {
             return None;
         }
-        names.iter().for_each(|&name| ledger.look_at_name(now, name));
-        files.iter().for_each(|&number| ledger.look_at_file(now, number));
+        ledger.look_at_names(now, &names);
+        ledger.look_at_files(now, &files);
         Some(ledger)
     }
 
-    fn look_at_name(&mut self, now: &Version, name: BlobId) {
-        if now.aliases.contains_key(&name) && !now.references.contains_key(&name) {
-            self.unused.aliases.insert(name, ());
-        } else {
-            self.unused.aliases.remove(&name);
-        }
+    fn look_at_names(&mut self, now: &Version, names: &[BlobId]) {
+        let is_unused = |name: &BlobId| now.aliases.contains_key(name) && !now.references.contains_key(name);
+        set_members(&mut self.unused.aliases, names.iter().map(|name| (*name, is_unused(name))));
     }
 
-    fn look_at_file(&mut self, now: &Version, number: u64) {
-        if let Some(rank) = self.garbage_of(number).rank(number) {
-            self.by_garbage.remove(&rank);
-        }
-        let Some(meta) = now.vssts.get(&number) else {
-            self.files.remove(&number);
-            self.unused.files.remove(&number);
-            return;
-        };
-        let mut file = FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };
-        let mut is_unused = true;
-        for name in now.names_of(number) {
-            let Some(totals) = now.references.get(&name) else { continue };
-            is_unused = false;
-            let (mut here, mut all, mut alone) = (0, 0, true);
-            for target in now.resolve_all(name) {
-                let part = u128::from(target.record_bytes);
-                all += part;
-                here += if target.number == number { part } else { 0 };
-                alone &= target.number == number;
+    fn look_at_files(&mut self, now: &Version, numbers: &[u64]) {
+        let (mut seen, mut unused, mut ranks) = (Vec::new(), Vec::new(), Vec::new());
+        for &number in numbers {
+            let found = garbage_in(now, number);
+            let garbage = found.map(|(garbage, _)| garbage);
+            let before = self.garbage_of(number).rank(number);
+            let after = garbage.and_then(|garbage| garbage.rank(number));
+            if before != after {
+                ranks.extend(before.map(|rank| (rank, None)));
+                ranks.extend(after.map(|rank| (rank, Some(()))));
             }
-            file.refer(totals, if alone { (1, 1) } else { (here, all) }, alone);
+            seen.push((number, garbage));
+            unused.push((number, found.is_some_and(|(_, is_unused)| is_unused)));
         }
-        let file = file.settled();
-        self.files.insert(number, file);
-        if let Some(rank) = file.rank(number) {
-            self.by_garbage.insert(rank, ());
-        }
-        if is_unused {
-            self.unused.files.insert(number, ());
-        } else {
-            self.unused.files.remove(&number);
-        }
+        // No two files have the same rank.
+        ranks.sort_unstable_by_key(|(rank, _)| *rank);
+        self.by_garbage.set_all(&ranks);
+        self.files.set_all(&seen);
+        set_members(&mut self.unused.files, unused.into_iter());
     }
+}
+
+/// Says of keys, which ascend, if they are in a set.
+fn set_members(set: &mut IdMap<u64, ()>, are_in: impl Iterator<Item = (u64, bool)>) {
+    let differs = |(key, is_in): &(u64, bool)| set.contains_key(key) != *is_in;
+    let changes: Vec<(u64, Option<()>)> =
+        are_in.filter(differs).map(|(key, is_in)| (key, is_in.then_some(()))).collect();
+    set.set_all(&changes);
+}
+
+/// The garbage of a file, and true if none of its names is referenced. `None`: it is not in the version.
+fn garbage_in(now: &Version, number: u64) -> Option<(FileGarbage, bool)> {
+    let meta = now.vssts.get(&number)?;
+    let mut file = FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };
+    let mut is_unused = true;
+    for name in now.names_of(number) {
+        let Some(totals) = now.references.get(&name) else { continue };
+        is_unused = false;
+        let (mut here, mut all, mut alone) = (0, 0, true);
+        for target in now.resolve_all(name) {
+            let part = u128::from(target.record_bytes);
+            all += part;
+            here += if target.number == number { part } else { 0 };
+            alone &= target.number == number;
+        }
+        file.refer(totals, if alone { (1, 1) } else { (here, all) }, alone);
+    }
+    Some((file.settled(), is_unused))
 }

@@ -1,4 +1,5 @@
 mod broken;
+mod prepared;
 
 use super::*;
 use crate::arbitrary::{Editor, user_key};
@@ -300,7 +301,7 @@ fn an_edit_says_what_its_tables_make_of_the_sums() {
         raw_bytes: 90 * by,
         stored_bytes: 100 * by,
     };
-    let told = |changes: Vec<ReferenceChange>| Record::References { family: 0, changes };
+    let told = |changes: Vec<ReferenceChange>| Record::References { family: 0, changes: changes.into() };
     let vsst = |number| Record::AddVsst { family: 0, meta: vsst(number, 150, 250, vec![]) };
     let user = |number, seq, names: &[u64]| bare(depends_on(table(number, 150, 250, (seq, seq)), names));
     let state = sample();

@@ -256,6 +256,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "work::verify::sums::tests::verification_adds_up_what_tables_reference",
         "an edit counts under one name what tables reference under another",
     ),
+    test(
+        "prepared-sums-miss-what-others-changed",
+        ("lavastore-version", "--lib"),
+        "state::tests::prepared::what_was_worked_out_before_others_came_is_what_is_made_then",
+        "an edit that was worked out before others came in between takes back what these changed of the sums under names",
+    ),
     row("flush-floor-one-too-high", "crash", Some(3), "replay skips the first record after a flush"),
     row(
         "flush-tears-batches-between-families",
