@@ -91,6 +91,21 @@ pub struct ScaleMs {
     pub open_ms: f64,
 }
 
+/// What a tree takes that has as many tables as the store has files of values, milliseconds of the processor.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct TreeMs {
+    /// Its tables.
+    pub tables: u64,
+    /// To work out by a walk what tables hide and meet, as an open does.
+    pub walk_ms: f64,
+    /// The same after the compaction of a table, before the lock is taken.
+    pub hiding_ms: f64,
+    /// To pick the compaction that exposes most, beside running jobs.
+    pub exposing_ms: f64,
+    /// To find that none is worth it.
+    pub exposing_none_ms: f64,
+}
+
 /// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScaleMetaReport {
@@ -112,6 +127,9 @@ pub struct ScaleMetaReport {
     pub manifest_made_bytes: u64,
     /// What everything takes.
     pub times: ScaleMs,
+    /// What the tree takes.
+    #[serde(default)]
+    pub tree: TreeMs,
     /// The machine.
     pub machine: String,
     /// The options.
@@ -151,6 +169,14 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
     if !is_exact {
         return Err("wrong answer: what was carried from edit to edit is not what a walk finds".into());
     }
+    let of_tree = scale::tree(counts.vssts, args.rounds, &cpu_ns);
+    let tree = TreeMs {
+        tables: of_tree.tables,
+        walk_ms: ms(of_tree.walk_ns),
+        hiding_ms: ms(of_tree.hiding_ns),
+        exposing_ms: ms(of_tree.exposing_ns),
+        exposing_none_ms: ms(of_tree.exposing_none_ns),
+    };
     let times = ScaleMs {
         walk_ms: ms(times.walk_ns),
         flush: times.flush.into(),
@@ -171,6 +197,7 @@ pub fn run(args: &ScaleMetaArgs) -> Result<ScaleMetaReport> {
         manifest_bytes: counts.manifest_bytes,
         manifest_made_bytes: counts.manifest_made_bytes,
         times,
+        tree,
         machine: host::machine(),
         options: args.clone(),
     })
@@ -204,6 +231,10 @@ impl ScaleMetaReport {
             ("prune", times.prune_ms),
             ("snapshot, as made", times.snapshot_ms),
             ("open, as made", times.open_ms),
+            ("hidden, by a walk", self.tree.walk_ms),
+            ("hidden, kept", self.tree.hiding_ms),
+            ("pick what exposes", self.tree.exposing_ms),
+            ("find that none does", self.tree.exposing_none_ms),
         ];
         for (name, taken_ms) in single {
             let _ = writeln!(out, "{name:22} {taken_ms:.3} ms");

@@ -14,7 +14,7 @@
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
 //! * `admin`: what operators ask for. `requests`: what is asked for and not waited for.
-//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `records`: the roof.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `records`, `scale`: the roof.
 
 #![warn(missing_debug_implementations)]
 
@@ -34,6 +34,8 @@ mod read_only;
 mod records;
 mod repair;
 mod requests;
+#[doc(hidden)]
+pub mod scale;
 mod service;
 pub mod speed;
 mod tree;
@@ -74,8 +76,6 @@ pub use store::speed::SpeedSpace;
 pub use table::{Extent, Role, Want};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
-#[doc(hidden)]
-pub use values::scale;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
 pub use write::large_value::ValueWriter;
 

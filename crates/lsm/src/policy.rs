@@ -15,7 +15,8 @@
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`relocation`]: values back into the order of their keys.
-//! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden.
+//! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden, with [`met`]:
+//!   what tables meet below them.
 //! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
 //! * [`cutter`]: where the outputs of a compaction end; [`pieces`]: where it can be cut to be merged by several threads.
 
@@ -29,6 +30,7 @@ mod gain;
 mod in_progress;
 pub mod leveled;
 pub mod manual;
+pub mod met;
 pub mod named;
 pub mod pieces;
 pub mod quiet;
@@ -46,6 +48,7 @@ pub use in_progress::InProgress;
 pub use leveled::parameters::{FileChoice, Leveled};
 pub use leveled::targets::LevelTargets;
 pub use manual::{ManualRange, ManualStep};
+pub use met::Met;
 pub use named::{Policies, PolicyChoice, TreeOptions};
 pub use relocation::{Relocation, RelocationOptions, RelocationStep};
 pub use set_aside::SetAside;

@@ -40,7 +40,7 @@ pub(super) fn exposing(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> 
     })
 }
 
-/// All tables above the last level are gone through for it, so a version in which none exposes enough is not looked at again. (How much is enough follows from the version.)
+/// What all tables above the last level meet is gone through for it, so a version in which none exposes enough is not looked at again. (How much is enough follows from the version.)
 fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes) -> Option<Compaction> {
     let worth = collection::exposing_is_worth(facts, family)?;
     let (id, version) = (family.family.id, &family.read_state.version);
@@ -50,7 +50,8 @@ fn exposing_in(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes) -> Op
         return None;
     }
     let busy = facts.in_progress().of(id);
-    let found = family.policy.as_ref()?.exposing(&family.of_tree(busy), worth);
+    let met = family.read_state.met()?;
+    let found = family.policy.as_ref()?.exposing(&family.of_tree(busy), met, worth);
     if found.is_none() && !busy.has_tables() {
         notes.exposes_none.push((id, Arc::downgrade(version)));
     }

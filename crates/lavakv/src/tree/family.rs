@@ -14,7 +14,7 @@ use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, HashSet, Result, SeqNo};
-use lsm::policy::{CompactionPolicy, Policies, SetAside};
+use lsm::policy::{CompactionPolicy, Met, Policies, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
@@ -76,6 +76,13 @@ impl ReadState {
             is_damaged: false,
             is_unserved: false,
         }
+    }
+}
+
+impl ReadState {
+    /// What its tables meet below them. `None`: no values are separated.
+    pub fn met(&self) -> Option<&Met> {
+        self.hiding.as_ref().map(Hiding::met)
     }
 }
 

@@ -6,9 +6,11 @@
 //! What a table may hide follows from its own description and from those of the tables below that its keys meet. So an edit changes it for the tables that come, and for
 //! those above a table that comes or goes; of ten thousand these are a few, and what is different between two versions is found without a look at the rest
 //! ([`version::Level::changes`]). Level 0 is gone through each time: it has few tables, and each may be above any other. Where the last level is
-//! another one than before all is worked out anew.
+//! another one than before all is worked out anew. What tables meet below them is kept with it, for picks of what to expose ([`lsm::policy::met`]).
 
 use base::HashSet;
+use lsm::policy::Met;
+use lsm::policy::met::meeting;
 use std::sync::Arc;
 use version::{FileMeta, IdMap, Version};
 
@@ -21,12 +23,14 @@ pub(crate) struct Hiding {
     between_bytes: u128,
     /// What those of level 0 may hide.
     level_0_bytes: u64,
+    met: Met,
 }
 
 impl Hiding {
     /// Of a version, by a walk.
     pub fn of(version: &Version) -> Hiding {
-        let mut hiding = Hiding { level_0_bytes: of_level_0(version), ..Hiding::default() };
+        let (level_0_bytes, met) = (of_level_0(version), Met::of(version));
+        let mut hiding = Hiding { level_0_bytes, met, ..Hiding::default() };
         for level in 1..version.deepest_level().unwrap_or(0) {
             version.files(level).iter().for_each(|file| hiding.look_at(version, level, file));
         }
@@ -39,7 +43,8 @@ impl Hiding {
         let Some(deepest) = now.deepest_level().filter(|level| before.deepest_level() == Some(*level)) else {
             return Hiding::of(now);
         };
-        let mut hiding = Hiding { level_0_bytes: of_level_0(now), ..self.clone() };
+        let (level_0_bytes, met) = (of_level_0(now), self.met.after(before, now));
+        let mut hiding = Hiding { level_0_bytes, met, ..self.clone() };
         let mut touched: Vec<(usize, &Arc<FileMeta>)> = Vec::new();
         for level in 1..=deepest {
             let (Some(old), Some(new)) = (before.levels.get(level), now.levels.get(level)) else { continue };
@@ -67,6 +72,11 @@ impl Hiding {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
+    /// What the tables meet below them.
+    pub fn met(&self) -> &Met {
+        &self.met
+    }
+
     fn look_at(&mut self, version: &Version, level: usize, file: &FileMeta) {
         let bytes = hidden_by(version, level, file, &[]);
         let before = self.between.insert(file.number, bytes).unwrap_or(0);
@@ -76,13 +86,6 @@ impl Hiding {
     fn forget(&mut self, file: &FileMeta) {
         self.between_bytes -= u128::from(self.between.remove(&file.number).unwrap_or(0));
     }
-}
-
-/// The tables of a level whose keys meet those of a table below: at least those for which it counts in [`hidden_by`].
-fn meeting<'l>(files: &'l [Arc<FileMeta>], below: &FileMeta) -> &'l [Arc<FileMeta>] {
-    let from = files.partition_point(|file| file.largest_user_key() < below.smallest_user_key());
-    let to = files.partition_point(|file| !file.starts_after(below.largest_user_key()));
-    files.get(from..to.max(from)).unwrap_or_default()
 }
 
 fn of_level_0(version: &Version) -> u64 {

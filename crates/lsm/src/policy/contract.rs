@@ -15,6 +15,7 @@ use super::compaction::Compaction;
 use super::facts::{Facts, Moves};
 use super::for_space::Need;
 use super::manual::{ManualRange, ManualStep};
+use super::met::Met;
 use super::relocation::{Relocation, RelocationStep};
 use super::set_aside::SetAside;
 use super::{exposing, for_space, quiet};
@@ -108,9 +109,9 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     }
 
     /// The compaction that brings most hidden garbage of separated values to light for what it writes, if that is more than `worth` times as
-    /// much.
-    fn exposing(&self, facts: &Facts<'_>, worth: f64) -> Option<Compaction> {
-        exposing::pick(facts, &*self.moves(facts), worth)
+    /// much. `met`: what its tables meet.
+    fn exposing(&self, facts: &Facts<'_>, met: &Met, worth: f64) -> Option<Compaction> {
+        exposing::pick(facts, met, &*self.moves(facts), worth)
     }
 
     /// The next compaction that pays when nobody writes.

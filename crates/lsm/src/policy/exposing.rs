@@ -9,13 +9,16 @@
 //! twice, and each hit exposes a value. **What is written** are the tables of both levels. How many times that must be exposed the engine says; where
 //! less is exposed than written there is nothing to be gained, and a compaction that keys in order would only move exposes nothing.
 //!
-//! One pass over each level above the last, without a look at what tables reference, and one compaction made of the best of each that can be had. All of them
-//! bring entries to a deeper level, so there is an end to them.
+//! One pass over the tables of the levels between, whose sums versions carry along ([`Met`]), without a look at the tables themselves, and one compaction made of the best of
+//! each level that can be had. All of them bring entries to a deeper level, so there is an end to them.
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
-use std::sync::Arc;
-use version::{FileMeta, Version};
+use super::met::{Met, MetTable, Weight};
+use base::key;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use version::Version;
 
 /// What is known of a level as one of those below.
 #[derive(Clone, Copy, Debug)]
@@ -37,34 +40,26 @@ impl Below {
     }
 
     /// Bytes of values that are exposed for each byte of tables that is written, if so many entries in so many bytes meet these.
-    fn ratio(&self, (upper, upper_bytes): (u64, u64), (lower, lower_bytes): (u64, u64)) -> f64 {
-        let (stones, targets) = (upper as f64 * self.part, lower as f64);
+    fn ratio(&self, upper: Weight, lower: Weight) -> f64 {
+        let (stones, targets) = (upper.entries as f64 * self.part, lower.entries as f64);
         if targets == 0.0 {
             return 0.0;
         }
         let hit = targets * -(-stones / targets).exp_m1();
-        hit * self.value_bytes / (upper_bytes.saturating_add(lower_bytes) as f64).max(1.0)
+        hit * self.value_bytes / (upper.bytes.saturating_add(lower.bytes) as f64).max(1.0)
     }
 }
 
-/// Entries and bytes of tables.
-fn sums<'a>(files: impl Iterator<Item = &'a Arc<FileMeta>>) -> (u64, u64) {
-    files.fold((0, 0), |(entries, bytes): (u64, u64), f| {
-        (entries.saturating_add(f.entries), bytes.saturating_add(f.len))
-    })
-}
-
 /// See the module. `None` where none would expose `worth` times what it writes, and more than that.
-pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, worth: f64) -> Option<Compaction> {
+pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Option<Compaction> {
     let version = facts.version;
     let last = version.deepest_level().filter(|&last| last > 0)?;
-    let deeper = (1..last).filter_map(|level| best_of(facts, moves, level));
-    let pays =
-        |(ratio, _): &(f64, Compaction)| *ratio > worth.max(1.0) || base::canary::is("exposes-at-any-price");
+    let pays = |ratio: f64| ratio > worth.max(1.0) || base::canary::is("exposes-at-any-price");
+    let deeper = (1..last).filter_map(|level| best_of(facts, met, moves, level, &pays));
     level_0(facts, moves)
+        .filter(|(ratio, _)| pays(*ratio))
         .into_iter()
         .chain(deeper)
-        .filter(pays)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, c)| c)
 }
@@ -73,28 +68,38 @@ pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, worth: f64) -> Option<Compacti
 fn level_0(facts: &Facts<'_>, moves: &dyn Moves) -> Option<(f64, Compaction)> {
     let oldest = facts.version.files(0).iter().rev().find(|f| facts.is_free(f) && !moves.stays(f))?;
     let compaction = moves.level_0(oldest, Reason::Exposes, u64::MAX)?;
-    let of =
-        |level: usize| sums(compaction.input_files().filter(move |(at, _)| *at == level).map(|(_, f)| f));
+    let of = |level: usize| {
+        Weight::of(compaction.input_files().filter(move |(at, _)| *at == level).map(|(_, f)| f))
+    };
     let below = Below::of(facts.version, compaction.output_level);
     let ratio = below.ratio(of(0), of(compaction.output_level));
     Some((ratio, compaction))
 }
 
-/// Of a level above the last one the best table that can go down.
-fn best_of(facts: &Facts<'_>, moves: &dyn Moves, level: usize) -> Option<(f64, Compaction)> {
-    let (version, below) = (facts.version, Below::of(facts.version, level + 1));
-    let (files, lower) = (version.files(level), version.files(level + 1));
-    let mut from = 0;
-    let mut ratios = Vec::with_capacity(files.len());
-    for (nth, file) in files.iter().enumerate() {
-        from += lower[from..].iter().take_while(|f| f.ends_before(file.smallest_user_key())).count();
-        if facts.is_free(file) {
-            let met = lower[from..].iter().take_while(|f| !f.starts_after(file.largest_user_key()));
-            ratios.push((below.ratio((file.entries, file.len), sums(met)), nth));
+/// Of a level above the last one the best table that pays and can go down.
+fn best_of(
+    facts: &Facts<'_>,
+    met: &Met,
+    moves: &dyn Moves,
+    level: usize,
+    pays: &dyn Fn(f64) -> bool,
+) -> Option<(f64, Compaction)> {
+    let (below, files) = (Below::of(facts.version, level + 1), facts.version.files(level));
+    let candidate = |table: &MetTable| {
+        let ratio = below.ratio(table.own, table.met);
+        // Numbers that are not negative are in the order of their bits.
+        (pays(ratio) && facts.is_free(&table.file)).then(|| (ratio.to_bits(), Reverse(table.file.number)))
+    };
+    // Seldom more than the first is asked for, so they are not put in order.
+    let mut candidates: BinaryHeap<_> = met.tables(level).filter_map(candidate).collect();
+    while let Some((ratio, Reverse(number))) = candidates.pop() {
+        let Some(table) = met.table(level, number) else { continue };
+        let nth = files.partition_point(|f| key::compare(&f.smallest, &table.file.smallest).is_lt());
+        if let Some(compaction) = moves.down(level, nth, Reason::Exposes) {
+            return Some((f64::from_bits(ratio), compaction));
         }
     }
-    ratios.sort_by(|a, b| b.0.total_cmp(&a.0));
-    ratios.into_iter().find_map(|(ratio, nth)| Some((ratio, moves.down(level, nth, Reason::Exposes)?)))
+    None
 }
 
 #[cfg(test)]

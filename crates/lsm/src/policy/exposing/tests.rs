@@ -1,6 +1,8 @@
 use super::*;
 use crate::policy::tests::tables::of_values;
 use crate::policy::{CompactionPolicy, InProgress, Leveled, SetAside, Vlsm, VlsmOptions};
+use std::sync::Arc;
+use version::FileMeta;
 
 /// A table of references of 32 bytes to values of so many.
 fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, value_bytes: u64) -> FileMeta {
@@ -17,10 +19,10 @@ fn version(tables: &[(usize, FileMeta)]) -> Version {
 /// The level and the first table that are picked, by both policies alike.
 fn picked_beside(tables: &[(usize, FileMeta)], busy: &InProgress) -> Option<(usize, u64)> {
     let (version, set_aside) = (version(tables), SetAside::default());
-    let facts = Facts { version: &version, set_aside: &set_aside, busy };
+    let (facts, met) = (Facts { version: &version, set_aside: &set_aside, busy }, Met::of(&version));
     let vlsm = Vlsm::new(VlsmOptions::default(), Leveled::default());
-    let [first, second] =
-        [Leveled::default().exposing(&facts, 1.0), vlsm.exposing(&facts, 1.0)].map(|picked| {
+    let [first, second] = [Leveled::default().exposing(&facts, &met, 1.0), vlsm.exposing(&facts, &met, 1.0)]
+        .map(|picked| {
             picked.map(|c| {
                 assert_eq!(c.reason, Reason::Exposes);
                 (c.level, c.inputs[0].1[0].number)
@@ -58,7 +60,8 @@ fn what_is_between_goes_first_where_it_hides_more() {
     let set_aside = SetAside::default();
     let mut busy = InProgress::default();
     let facts = Facts { version: &version, set_aside: &set_aside, busy: &InProgress::default() };
-    busy.add(&Leveled::default().exposing(&facts, 1.0).unwrap());
+    let met = Met::of(&version);
+    busy.add(&Leveled::default().exposing(&facts, &met, 1.0).unwrap());
     assert_eq!(picked_beside(&tables, &busy), Some((5, 3)));
 }
 
@@ -72,7 +75,8 @@ fn what_writes_more_than_it_exposes_stays() {
     // 95 entries meet one below: 95 kB for 35.
     let version = version(&[(6, table(1, 0..1000, 1000, 1000)), (0, table(2, 0..1000, 100, 1000))]);
     let facts = Facts { version: &version, set_aside: &SetAside::default(), busy: &InProgress::default() };
-    let goes = |worth| Leveled::default().exposing(&facts, worth).is_some();
+    let met = Met::of(&version);
+    let goes = |worth| Leveled::default().exposing(&facts, &met, worth).is_some();
     assert_eq!((goes(0.0), goes(2.6), goes(2.8)), (true, true, false));
 }
 

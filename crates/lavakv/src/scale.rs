@@ -1,0 +1,147 @@
+//! What the bookkeeping of a store of terabytes costs, without its data: of its values ([`values::scale`]), and of the tree above them ([`tree`]). For
+//! benchmarks (`lava bench scale-meta`).
+
+use crate::tree::hiding::Hiding;
+use base::{ValueKind, key};
+use lsm::policy::{CompactionPolicy, Facts, InProgress, Leveled, SetAside};
+use std::sync::Arc;
+pub use values::scale::{Counts, EditTimes, Found, Scale, Times, run};
+use version::{Dependency, FileMeta, Version};
+
+/// Entries of a table, their bytes, and bytes of the values that they reference.
+const ENTRIES: u64 = 100_000;
+const TABLE_BYTES: u64 = 3 << 20;
+const VALUE_BYTES: u64 = ENTRIES * 1000;
+
+/// What the tree costs, the best of some rounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TreeTimes {
+    /// Tables.
+    pub tables: u64,
+    /// To work out what tables hide and meet by a walk, nanoseconds: as an open does.
+    pub walk_ns: u64,
+    /// The same after a compaction of one table, nanoseconds: before each install.
+    pub hiding_ns: u64,
+    /// To pick the compaction that exposes most, where the best table cannot be had, nanoseconds.
+    pub exposing_ns: u64,
+    /// The same where nothing is worth it.
+    pub exposing_none_ns: u64,
+}
+
+/// Makes the description of a tree with so many tables in its last level, a tenth in the one above it and so on, and does with it what a running store does.
+pub fn tree(tables: u64, rounds: u64, now_ns: &dyn Fn() -> u64) -> TreeTimes {
+    let version = grown(tables);
+    let best_ns = |of: &mut dyn FnMut()| {
+        let timed = |_| {
+            let begun_ns = now_ns();
+            of();
+            now_ns().saturating_sub(begun_ns)
+        };
+        (0..rounds.max(1)).map(timed).min().unwrap_or(0)
+    };
+    let hiding = Hiding::of(&version);
+    let next = compacted(&version);
+    let (policy, set_aside, busy) = (Leveled::default(), SetAside::default(), held(&version));
+    let facts = Facts { version: &version, set_aside: &set_aside, busy: &busy };
+    let pick = |worth: f64| drop(policy.exposing(&facts, hiding.met(), worth));
+    TreeTimes {
+        tables: version.table_count() as u64,
+        walk_ns: best_ns(&mut || drop(Hiding::of(&version))),
+        hiding_ns: best_ns(&mut || drop(hiding.after(&version, &next))),
+        exposing_ns: best_ns(&mut || pick(1.0)),
+        exposing_none_ns: best_ns(&mut || pick(f64::MAX)),
+    }
+}
+
+/// A table with the part `nth` of `of` of all keys.
+fn table(number: u64, nth: u64, of: u64) -> FileMeta {
+    let place = |at: u64| (u128::from(at) * 1_000_000_000_000 / u128::from(of.max(1))) as u64;
+    let bound = |at: u64| key::encode(format!("{at:013}").as_bytes(), number, ValueKind::Reference);
+    let list = vec![Dependency {
+        blob_id: number,
+        count: ENTRIES,
+        raw_bytes: VALUE_BYTES,
+        stored_bytes: VALUE_BYTES,
+    }];
+    FileMeta {
+        number,
+        len: TABLE_BYTES,
+        smallest: bound(place(nth)),
+        largest: bound(place(nth + 1).saturating_sub(1)),
+        min_seq: number,
+        max_seq: number,
+        entries: ENTRIES,
+        raw_bytes: TABLE_BYTES + VALUE_BYTES,
+        uses: list.into(),
+        ..FileMeta::default()
+    }
+}
+
+/// The level above the last one.
+const UPPER: usize = 5;
+
+fn grown(tables: u64) -> Version {
+    let mut levels: Vec<Vec<Arc<FileMeta>>> = vec![Vec::new(); UPPER + 2];
+    let (mut number, mut count) = (0, tables.max(1));
+    let mut next = || {
+        number += 1;
+        number
+    };
+    for level in (1..levels.len()).rev() {
+        levels[level] = (0..count).map(|nth| Arc::new(table(next(), nth, count))).collect();
+        count /= 10;
+    }
+    levels[0] = (0..4).map(|_| Arc::new(table(next(), 0, 1))).collect();
+    Version::with_files(0, levels)
+}
+
+/// The same after a table of the level above the last one has gone down.
+fn compacted(version: &Version) -> Version {
+    let mut levels: Vec<Vec<Arc<FileMeta>>> = version.levels.iter().map(|level| level.to_vec()).collect();
+    let Some(gone) = levels[UPPER].pop() else { return version.clone() };
+    let met = version.overlap_range(UPPER + 1, Some(gone.smallest_user_key()), Some(gone.largest_user_key()));
+    for file in &mut levels[UPPER + 1][met] {
+        *file = Arc::new(FileMeta { number: file.number + 1_000_000_000, ..FileMeta::clone(file) });
+    }
+    Version::with_files(version.family, levels)
+}
+
+/// Jobs work on every second table of that level.
+fn held(version: &Version) -> InProgress {
+    let mut busy = InProgress::default();
+    for file in version.files(UPPER).iter().step_by(2) {
+        busy.claim_table(file.number);
+    }
+    busy
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_tree_is_described_and_each_thing_is_done() {
+        let ticks = Cell::new(0);
+        let tick = || {
+            ticks.set(ticks.get() + 1);
+            ticks.get()
+        };
+        let times = tree(500, 3, &tick);
+        assert_eq!(times.tables, 500 + 50 + 5 + 4);
+        assert_eq!([times.walk_ns, times.hiding_ns, times.exposing_ns, times.exposing_none_ns], [1; 4]);
+        let version = grown(500);
+        let (facts, hiding) = (InProgress::default(), Hiding::of(&version));
+        assert_eq!(hiding.after(&version, &compacted(&version)), Hiding::of(&compacted(&version)));
+        let picked = |busy: &InProgress, worth| {
+            let facts = Facts { version: &version, set_aside: &SetAside::default(), busy };
+            Leveled::default()
+                .exposing(&facts, hiding.met(), worth)
+                .map(|c| (c.level, c.inputs[0].1[0].number))
+        };
+        let busy = held(&version);
+        let (free, beside) = (picked(&facts, 1.0).unwrap(), picked(&busy, 1.0).unwrap());
+        assert!(free.0 == UPPER && beside.0 == UPPER && free.1 != beside.1, "{free:?} {beside:?}");
+        assert_eq!(picked(&busy, f64::MAX), None);
+    }
+}
