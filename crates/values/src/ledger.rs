@@ -137,6 +137,11 @@ fn has_lasted(meta: &VsstMeta) -> bool {
     meta.is_on_speed_disk() && meta.class != VsstClass::Hot && is_copyable(meta)
 }
 
+/// True if a file of this rank has so much garbage.
+fn is_down_to((ratio, _): &(Reverse<u64>, u64), ratio_percent: u32) -> bool {
+    ratio.0 >= u64::from(ratio_percent) * 10_000
+}
+
 fn narrow(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
@@ -219,9 +224,13 @@ impl Ledger {
 
     /// The files with garbage, the highest ratio first, down to this one in percent.
     pub fn from_most_garbage(&self, ratio_percent: u32) -> impl Iterator<Item = (u64, FileGarbage)> + '_ {
-        let least_ppm = u64::from(ratio_percent) * 10_000;
-        let down_to = self.by_garbage.keys().take_while(move |(ratio, _)| ratio.0 >= least_ppm);
+        let down_to = self.by_garbage.keys().take_while(move |rank| is_down_to(rank, ratio_percent));
         down_to.map(|(_, number)| (number, self.garbage_of(number)))
+    }
+
+    /// True if this file is one of [`Ledger::from_most_garbage`].
+    pub fn has_as_much(&self, file: u64, ratio_percent: u32) -> bool {
+        self.garbage_of(file).rank(file).is_some_and(|rank| is_down_to(&rank, ratio_percent))
     }
 
     /// The highest share of garbage that a file has, in parts of a million.

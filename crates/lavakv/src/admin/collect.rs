@@ -16,7 +16,7 @@ use crate::plan::facts::{Facts, FamilyFacts};
 use crate::plan::requests::{Exposed, GcRequest};
 use crate::work::jobs::Jobs;
 use crate::work::jobs::seen::Seen;
-use base::sync::lock;
+use base::sync::{lock, rank};
 use base::{Error, ErrorKind, HashMap, HashSet, Result};
 use std::sync::{Arc, Weak};
 use values::Ledger;
@@ -167,11 +167,10 @@ impl ProgressReporter<'_> {
             return;
         }
         self.told = Some((ended, now_ns));
-        let set = lock(&self.jobs.in_progress);
+        let set = lock(&self.jobs.in_progress).as_plans_see_it();
         let seen = Seen::new(self.jobs, &set);
         let (plan, exposed) = (plan_with(&seen, self.request), exposed(&seen));
         let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(&seen));
-        drop(set);
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
             std::array::from_fn(|i| now[i] - self.counted[i]);
         (self.tell)(&GcProgress {
@@ -191,8 +190,7 @@ impl ProgressReporter<'_> {
 fn under_way(facts: &dyn Facts) -> u64 {
     let of_family = |family: &FamilyFacts| {
         let busy = facts.in_progress().of(family.family.id);
-        let claimed = family.read_state.ledger.iter().filter(|(number, _)| busy.has_vsst(*number));
-        claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
+        busy.vssts().map(|number| family.read_state.ledger.garbage_of(number).garbage_bytes).sum::<u64>()
     };
     facts.families().iter().map(of_family).sum()
 }
@@ -252,8 +250,8 @@ fn has_claimed(facts: &dyn Facts, request: GcRequest) -> bool {
         let busy = facts.in_progress().of(family.family.id);
         let threshold = request.threshold(exposed, &family.options);
         let ledger = &family.read_state.ledger;
-        threshold
-            .is_some_and(|ratio| ledger.from_most_garbage(ratio).any(|(number, _)| busy.has_vsst(number)))
+        // Jobs work on few files: these are asked, and not all that have garbage.
+        threshold.is_some_and(|ratio| busy.vssts().any(|number| ledger.has_as_much(number, ratio)))
     })
 }
 
@@ -302,10 +300,12 @@ fn next<'a>(
 /// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
 pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
     request.check()?;
-    Ok(plan_with(&Seen::new(jobs, &lock(&jobs.in_progress)), request))
+    let set = lock(&jobs.in_progress).as_plans_see_it();
+    Ok(plan_with(&Seen::new(jobs, &set), request))
 }
 
 fn plan_with(facts: &dyn Facts, request: GcRequest) -> GcPlan {
+    debug_assert!(!rank::holds::<rank::InProgress>(), "nobody waits for a plan of all collections");
     let mut left = exposed(facts);
     let mut plan = GcPlan {
         collections: Vec::new(),

@@ -131,6 +131,12 @@ impl InProgressSet {
         self.last_job
     }
 
+    /// A copy of what plans of collections depend on. A plan may go through many files: it is made of this, under no lock.
+    pub fn as_plans_see_it(&self) -> InProgressSet {
+        let learned = Learned { abandoned: self.learned.abandoned.clone(), ..Learned::default() };
+        InProgressSet { families: self.families.clone(), learned, ..InProgressSet::default() }
+    }
+
     /// What is under work in a family.
     pub fn of(&self, family: FamilyId) -> &InProgress {
         self.families.get(&family).unwrap_or(&self.nothing)

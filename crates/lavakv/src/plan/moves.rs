@@ -60,11 +60,10 @@ pub(super) fn pick(facts: &dyn Facts) -> Option<(Arc<Family>, Arc<FileMeta>, Wan
         let family = facts.families().iter().find(|family| family.family.id == wanted.family)?;
         let files = family.read_state.version.files(wanted.level);
         let file = files.iter().find(|file| file.number == wanted.number && file.volume != wanted.to)?;
-        let is_leaving = facts.is_leaving(copy(wanted));
         let is_free = !in_progress.of(wanted.family).has_file(file.number)
             && !family.set_aside.has(file.number)
-            && !is_leaving
-            && facts.would_grant(file.len);
+            && facts.would_grant(file.len)
+            && !facts.is_leaving(copy(wanted));
         is_free.then(|| (family.family.clone(), file.clone(), *wanted))
     })
 }

@@ -88,6 +88,11 @@ impl InProgress {
         self.vssts.contains(&number)
     }
 
+    /// The vSSTs that running jobs rewrite.
+    pub fn vssts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.vssts.iter().copied()
+    }
+
     /// A table is about to change its disk; false if a running compaction reads it. It must not last: whatever meets the table waits.
     pub fn claim_table(&mut self, number: u64) -> bool {
         self.files.insert(number) || base::canary::is("moves-tables-that-are-compacted")
