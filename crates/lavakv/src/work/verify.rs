@@ -86,8 +86,8 @@ pub struct VerifyReport {
 
 pub(crate) fn verify(jobs: &Arc<Jobs>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let mut walk = walk::Walk::new(jobs);
+    let mut walk = walk::Walk::noting(jobs);
     while walk.step(jobs, &mut report).is_some() {}
-    report.errors.extend(sums::check(jobs));
+    report.errors.extend(sums::check(jobs, walk.noted()));
     Ok(report)
 }

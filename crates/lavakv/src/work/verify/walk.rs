@@ -13,6 +13,7 @@
 //! once more before it counts.
 
 use super::VerifyReport;
+use super::sums::Noted;
 use crate::batch;
 use crate::context::event::Event;
 use crate::files::damaged;
@@ -27,7 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
-use version::{FamilyId, Manifest};
+use version::{Dependency, FamilyId, Manifest, Place};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 use wal::{LoggedBatch, TenantId};
 
@@ -39,6 +40,8 @@ pub(crate) struct Walk {
     file: Option<(DataFile, FileCheck, u64)>,
     log: Option<LogWalk>,
     manifest_done: bool,
+    /// What tables reference, if anybody wants to know.
+    noted: Option<Noted>,
 }
 
 enum FileCheck {
@@ -67,7 +70,17 @@ struct LogSegment {
 impl Walk {
     pub fn new(jobs: &Jobs) -> Walk {
         let files = jobs.files.manifest.state().files().map(|(number, _)| number).collect();
-        Walk { files, file: None, log: None, manifest_done: false }
+        Walk { files, file: None, log: None, manifest_done: false, noted: None }
+    }
+
+    /// One that notes what the tables reference.
+    pub fn noting(jobs: &Jobs) -> Walk {
+        Walk { noted: Some(Noted::default()), ..Walk::new(jobs) }
+    }
+
+    /// What it has noted.
+    pub fn noted(self) -> Noted {
+        self.noted.unwrap_or_default()
     }
 
     /// Files of data that are still to be read.
@@ -131,10 +144,11 @@ impl Walk {
             return step.bytes;
         }
         match check.fits(jobs, &file) {
-            Ok((bytes, entries)) => {
+            Ok(Fits { bytes, entries, list }) => {
                 files.add(1, bytes);
                 report.bytes += bytes;
                 report.entries += entries;
+                self.note(jobs, &file, &list);
                 // Footers, and what is not counted block by block.
                 bytes.saturating_sub(before)
             }
@@ -144,6 +158,22 @@ impl Walk {
             }
         }
     }
+
+    fn note(&mut self, jobs: &Jobs, file: &DataFile, list: &[Dependency]) {
+        let Some(noted) = &mut self.noted else { return };
+        if let Some(Place::Table { family, .. }) = jobs.files.manifest.state().place_of(file.number()) {
+            noted.add(family, file.number(), list);
+        }
+    }
+}
+
+/// A file that is as the manifest says.
+#[derive(Debug)]
+struct Fits {
+    bytes: u64,
+    entries: u64,
+    /// What it references.
+    list: Vec<Dependency>,
 }
 
 fn file_is_bad(jobs: &Jobs, report: &mut VerifyReport, file: &DataFile, error: Error) {
@@ -175,12 +205,13 @@ impl FileCheck {
         }
     }
 
-    /// Bytes and entries, if they are those that the manifest states, and a table references what it says there.
-    fn fits(&self, jobs: &Jobs, file: &DataFile) -> Result<(u64, u64)> {
+    /// Length and entries, if they are those that the manifest states, and a table references what it says there.
+    fn fits(&self, jobs: &Jobs, file: &DataFile) -> Result<Fits> {
+        let mut list = Vec::new();
         let (found, stated) = match (self, file) {
             (FileCheck::Table(check), DataFile::Table(meta)) => {
                 let table = check.table();
-                jobs.files.tables.dependencies(meta)?;
+                list = jobs.files.tables.dependencies(meta)?;
                 ((table.len(), table.properties().entries, 0), (meta.len, meta.entries, 0))
             }
             (FileCheck::Vsst(check), DataFile::Vsst(meta)) => {
@@ -195,7 +226,7 @@ impl FileCheck {
             _ => return Err(Error::corruption("the file is of another kind than the manifest says")),
         };
         if found == stated {
-            return Ok((found.0, found.1));
+            return Ok(Fits { bytes: found.0, entries: found.1, list });
         }
         Err(Error::corruption("length or entries differ from the manifest"))
     }

@@ -1,8 +1,14 @@
 use super::*;
 use crate::{Db, FamilyOptions, Options};
 use io::sim::SimEnv;
+use std::cell::Cell;
 use std::sync::Arc;
 use version::{FileMeta, ReferenceTotals, UseSums};
+
+thread_local! {
+    /// How many lists were read to add the sums up.
+    pub(super) static LISTS: Cell<u64> = const { Cell::new(0) };
+}
 
 fn options() -> Options {
     let family = FamilyOptions {
@@ -51,10 +57,47 @@ fn verification_adds_up_what_tables_reference() {
     for wrong in [ReferenceTotals { count: totals.count + 1, ..totals }, ReferenceTotals::default()] {
         let mut version = Version::clone(&version);
         version.references.insert(name, wrong);
-        let e = differs(jobs, &version).unwrap();
+        let e = differs(jobs, &version, NotedTables::default()).unwrap();
         assert!(e.is_corruption() && e.message().contains(&format!("under blob {name} ")), "{e}");
     }
-    assert!(differs(jobs, &version).is_none());
+    assert!(differs(jobs, &version, NotedTables::default()).is_none());
+    db.close().unwrap();
+}
+
+/// Each list is read once, with its table; another time only what came meanwhile, or all of a family of which a table went.
+#[test]
+fn a_list_is_read_with_its_table() {
+    let sim = SimEnv::new(4);
+    let db = filled(&sim);
+    let jobs = &db.engine().jobs;
+    let read = |between: &dyn Fn()| {
+        let mut report = crate::VerifyReport::default();
+        let mut walk = crate::work::verify::walk::Walk::noting(jobs);
+        while walk.step(jobs, &mut report).is_some() {}
+        between();
+        LISTS.set(0);
+        let errors = check(jobs, walk.noted());
+        assert!(errors.is_empty() && report.errors.is_empty(), "{errors:?} {report:?}");
+        LISTS.get()
+    };
+    let users = || version_of(&db).levels.iter().flatten().filter(|f| f.uses.sums().names > 0).count() as u64;
+    assert!(users() > 3);
+    assert_eq!(read(&|| {}), 0);
+    let flushed = || {
+        db.put(b"key00001", &[3; 300]).unwrap();
+        db.flush().unwrap();
+    };
+    assert_eq!(read(&flushed), 1, "the table of the flush");
+    assert_eq!(read(&|| db.compact_range(&db.default_column_family(), None, None).unwrap()), users());
+    // What was noted is held against the sums as what is read is.
+    let version = version_of(&db);
+    let mut noted = Noted::default();
+    for file in version.levels.iter().flatten() {
+        let mut list = jobs.files.tables.dependencies(file).unwrap();
+        list.iter_mut().for_each(|d| d.count += 1);
+        noted.add(0, file.number, &list);
+    }
+    assert!(check(jobs, noted)[0].message().contains("is not what the manifest says they do"));
     db.close().unwrap();
 }
 
@@ -108,10 +151,10 @@ fn a_table_that_cannot_be_read_leaves_its_sums() {
     let kept = after.vssts.keys().filter(|n| quarantine.is_uncollected(*n)).count();
     assert!(kept as u64 >= 1, "{}", after.describe());
     let jobs = &db.engine().jobs;
-    assert!(differs(jobs, &after).is_none(), "what is missing may be in the table");
+    assert!(differs(jobs, &after, NotedTables::default()).is_none(), "what is missing may be in the table");
     let (name, _) = after.references.iter().find(|(_, totals)| totals.tables > 1).unwrap();
     let mut fewer = Version::clone(&after);
     fewer.references.insert(name, ReferenceTotals::default());
-    assert!(differs(jobs, &fewer).is_some(), "fewer than other tables have");
+    assert!(differs(jobs, &fewer, NotedTables::default()).is_some(), "fewer than other tables have");
     db.close().unwrap();
 }
