@@ -59,7 +59,7 @@ fn a_change_that_others_came_before_has_the_same_outcome() {
         }),
         ("other options", |db| {
             let family = db.default_column_family();
-            db.set_family_options(&family, crate::FamilyOptions { gc_ratio_percent: 33, ..family.options() })
+            db.set_family_options(family, crate::FamilyOptions { gc_ratio_percent: 33, ..family.options() })
                 .unwrap();
         }),
         ("another family", |db| {

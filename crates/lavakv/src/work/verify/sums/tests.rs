@@ -88,7 +88,7 @@ fn a_list_is_read_with_its_table() {
         db.flush().unwrap();
     };
     assert_eq!(read(&flushed), 1, "the table of the flush");
-    assert_eq!(read(&|| db.compact_range(&db.default_column_family(), None, None).unwrap()), users());
+    assert_eq!(read(&|| db.compact_range(db.default_column_family(), None, None).unwrap()), users());
     // What was noted is held against the sums as what is read is.
     let version = version_of(&db);
     let mut noted = Noted::default();
