@@ -718,6 +718,8 @@ impl Log {
             staging_len: self.first_staging_len(),
             loggers: self.terms.loggers,
             buffered_age_ns: self.terms.aging.age_ms_max.saturating_mul(1_000_000),
+            durable_wait_ns_max: self.terms.aging.durable_wait_us_max.saturating_mul(1000),
+            expects_durable: self.terms.aging.expects_durable,
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(lpn_min);

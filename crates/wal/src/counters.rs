@@ -1,5 +1,6 @@
 //! What the log did since it was started, and how long that took. Counted relaxed: any value a moment old will do.
 
+use crate::Durability;
 use base::sync::statistic::{AtomicU64, Ordering};
 use io::Env;
 use io::timing::Timing;
@@ -60,7 +61,15 @@ pub(crate) struct Counters {
     pub inline_write_outs: AtomicU64,
     /// Until then durable writes are to be expected, clock nanoseconds: somebody waited for one a while ago.
     pub asked_until_ns: AtomicU64,
+    /// More than 0: there was a durable batch since the start, or somebody waited for one without a thread.
+    pub durable_seen: AtomicU64,
+    /// Bytes of buffered batches since the start, and of all. Changed by whoever appends.
+    pub buffered_bytes: AtomicU64,
+    pub appended_bytes: AtomicU64,
 }
+
+/// Among batches of which this part is buffered, pages that wait are worth a long ring.
+const BUFFERED_PART: u64 = 8;
 
 impl Counters {
     /// Nanoseconds of durable writes.
@@ -76,6 +85,31 @@ impl Counters {
     /// True if durable writes are to be expected.
     pub fn are_asked_for(&self, now_ns: u64) -> bool {
         now_ns < self.asked_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for what he wrote to be durable, and others will.
+    pub fn waits_for_durable(&self) {
+        self.durable_seen.store(1, Ordering::Relaxed);
+    }
+
+    /// A batch was appended to a log that keeps pages.
+    pub fn comes(&self, durability: Durability, len: u32) {
+        add(&self.appended_bytes, len.into());
+        match durability {
+            Durability::Durable => self.waits_for_durable(),
+            _ => add(&self.buffered_bytes, len.into()),
+        }
+    }
+
+    /// True if anybody has waited for something durable.
+    pub fn has_durable(&self) -> bool {
+        self.durable_seen.load(Ordering::Relaxed) > 0
+    }
+
+    /// True if a part of what was appended is buffered that counts. `None`: nothing was.
+    pub fn has_buffered(&self) -> Option<bool> {
+        let appended = self.appended_bytes.load(Ordering::Relaxed);
+        (appended > 0).then(|| self.buffered_bytes.load(Ordering::Relaxed) >= appended / BUFFERED_PART)
     }
 
     /// What of the statistics is counted here.

@@ -113,9 +113,10 @@ pub(crate) fn options() -> WalOptions {
     }
 }
 
-/// Those of a log whose pages wait for a second, or until the ring is full.
-pub(crate) fn keeping_pages() -> WalOptions {
-    WalOptions { staging_len: 24 * PAGE, buffered_age_ns: 1_000_000_000, ..options() }
+/// Those of a log whose pages wait for a second, or until the ring is full; for some seeds until they are worth a write, once there was a durable one.
+pub(crate) fn keeping_pages(seed: u64) -> WalOptions {
+    let durable_wait_ns_max = if seed % 4 == 2 { 0 } else { 10_000_000 };
+    WalOptions { staging_len: 24 * PAGE, buffered_age_ns: 1_000_000_000, durable_wait_ns_max, ..options() }
 }
 
 /// A length that blocks have.
@@ -149,10 +150,11 @@ impl Caller {
         let sim = SimEnv::new(seed);
         sim.env().fs.create_dir_all(dir()).unwrap();
         sim.env().fs.sync_dir(Path::new("/")).unwrap();
-        Caller::with(keeping_pages(), sim, seed, start)
+        Caller::with(keeping_pages(seed), sim, seed, start)
     }
 
-    fn with(options: WalOptions, sim: SimEnv, seed: u64, start: u64) -> Caller {
+    /// With such a log.
+    pub fn with(options: WalOptions, sim: SimEnv, seed: u64, start: u64) -> Caller {
         let manifest = Manifest { lane: options.lane, next_ltn: start.max(1), ..Manifest::default() };
         Caller::begin(sim, seed, manifest, start, History::default(), options, Vec::new(), start)
     }

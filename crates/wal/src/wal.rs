@@ -10,6 +10,7 @@ use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::counters::{Counters, Times, WalStats, add};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader};
+use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, Lane, Loggers, Place, PriorGroup, TenantId};
@@ -43,6 +44,10 @@ pub struct WalOptions {
     /// Pages stay in the ring until one of their records is so old, nanoseconds: see the module `overtaken`. 0: they are written when they are
     /// worth a write. Of the first lane only.
     pub buffered_age_ns: u64,
+    /// Once there are durable batches no more pages stay there than the device takes in this time, nanoseconds: who waits for one writes them.
+    pub durable_wait_ns_max: u64,
+    /// Durable batches will come.
+    pub expects_durable: bool,
 }
 
 impl Default for WalOptions {
@@ -56,6 +61,8 @@ impl Default for WalOptions {
             spares: 1,
             loggers: Loggers::default(),
             buffered_age_ns: 0,
+            durable_wait_ns_max: 10_000_000,
+            expects_durable: false,
         }
     }
 }
@@ -86,6 +93,8 @@ pub struct Wal {
     /// Changed under `order`.
     closed: AtomicBool,
     counters: Counters,
+    /// How fast the device takes long writes.
+    rate: Rate,
     times: Times,
 }
 
@@ -149,6 +158,7 @@ impl Wal {
             bufs: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
+            rate: Rate::default(),
             times: Times::new(env),
         })
     }
@@ -234,6 +244,7 @@ impl Wal {
         tail.record(header);
         if self.keeps_pages() {
             tail.notes.add(header, (mark.lpn(), position.lpn), || self.clock.now_ns());
+            self.counters.comes(durability, header.len);
         }
         Ok((position, place))
     }
@@ -340,6 +351,7 @@ impl Wal {
     /// `completer` is resolved when [`Wal::sync`] of this position would return, without a thread that waits. Somebody has to sync: see
     /// [`Wal::sync_wanted`]. True: nobody waited like this before, so who does that may sleep.
     pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
+        self.counters.waits_for_durable();
         self.commit.when_durable(position.lpn, completer)
     }
 

@@ -63,7 +63,8 @@ pub struct Options {
     pub loggers: Loggers,
     /// What a buffered write logs may wait so many milliseconds for the flush of its memtable, and then never costs a write of the log on the device; if it is older
     /// it is made durable (up to a second late). Until then a loss of power takes it, and what follows it. Up to 64 MiB of the log wait: a memtable and two log groups,
-    /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. Up to
+    /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. Where durable writes come, which [`Options::durability`] says or one
+    /// that came since the opening, that is no more than the device takes within [`Options::stall_budget`]. Up to
     /// four families that are written are flushed together; where it is more of them every flush takes along what waits, too. Releases that know of no such option refuse a store that was open with it, until it was
     /// opened twice without and flushed. `Some(0)`: what is buffered is written when it is worth a write.
     /// Default: `None`, 10 seconds where [`Options::memory_bytes`] has room for what waits beside two memtables, and a [`Options::space_limit`] in bytes is 32 times
@@ -121,7 +122,8 @@ pub struct Options {
     pub space_policy: SpacePolicy,
     /// The longest that a write should wait for the engine: for memory, levels, log, garbage or space, but not for the device. What
     /// waits longer is counted ([`crate::Statistics::stalls_over_budget`]) and told ([`crate::Event::StallOverBudget`], with what was
-    /// short). A write that must not wait says so itself ([`WriteOptions::wait_at_most`]). Default: 10 ms.
+    /// short). A write that must not wait says so itself ([`WriteOptions::wait_at_most`]). What others buffered, and a durable write has to take to the device before it, is bounded by it as
+    /// well ([`Options::buffered_age_ms_max`]). Default: 10 ms.
     pub stall_budget: Duration,
     /// What an open does that finds tables or value files missing or of another length. Default: serve what can be read.
     pub damaged_files: DamagedFiles,

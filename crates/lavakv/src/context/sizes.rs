@@ -6,7 +6,7 @@
 use crate::context::options::{FamilyOptions, Options, SpaceLimit};
 use base::{Error, Result};
 use io::PAGE;
-use store::commit::{Aging, ballast_bytes, staging_len};
+use store::commit::{Aging, Durability, ballast_bytes, staging_len};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 
 /// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
@@ -47,7 +47,12 @@ pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: 
 impl Options {
     /// How long pages of the log wait for a flush.
     pub(crate) fn aging(&self) -> Aging {
-        let aging = |age_ms_max| Aging { age_ms_max, memtable_bytes: self.memtable_bytes as u64 };
+        let aging = |age_ms_max| Aging {
+            age_ms_max,
+            memtable_bytes: self.memtable_bytes as u64,
+            durable_wait_us_max: u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX),
+            expects_durable: self.durability == Durability::Durable,
+        };
         if let Some(age_ms_max) = self.buffered_age_ms_max {
             return aging(age_ms_max);
         }

@@ -4,7 +4,7 @@ use crate::common::*;
 use crate::crashes::CrashRun;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
-use lavastore_lavakv::{Db, Options, ReadOptions, Result, WriteOptions};
+use lavastore_lavakv::{Db, Durability, Options, ReadOptions, Result, WriteOptions};
 use std::path::Path;
 
 const MINUTE_MS: u64 = 60_000;
@@ -51,6 +51,50 @@ fn overwrites_whose_memtables_flush_first_write_no_log_bytes() {
         let (log, skipped) = written(aging(MINUTE_MS));
         assert!(log == 0.0 && skipped > 0.8, "{len}: {log} {skipped}");
     }
+}
+
+/// Bytes of the file that keeps what waits.
+fn ring_bytes(db: &Db, sim: &SimEnv) -> u64 {
+    while db.run_background_step() {}
+    env(sim).fs.metadata(&Path::new(DIR).join("STAGING")).unwrap().len
+}
+
+/// A store whose writes are all durable, or in which nothing that is buffered can wait, has no ring for what waits.
+#[test]
+fn the_ring_is_long_where_buffered_writes_wait() {
+    let options = Options {
+        log_group_bytes: 1 << 20,
+        memtable_bytes: 1 << 20,
+        memory_bytes: 16 << 20,
+        wal_bytes_max: 8 << 20,
+        ..aging(MINUTE_MS)
+    };
+    let short = store::commit::staging_len(options.log_group_bytes) as u64;
+    let write = |db: &Db, how: &WriteOptions, mb: u64| {
+        for i in 0..mb << 8 {
+            db.put_opt(db.default_column_family(), &key(i % 300), &[i as u8; 4000], how).unwrap();
+            while db.run_background_step() {}
+        }
+    };
+    for durability in [Durability::Buffered, Durability::Durable] {
+        let sim = SimEnv::new(8);
+        let db = Db::open_in(env(&sim), DIR, Options { durability, ..options.clone() }).unwrap();
+        write(&db, &WriteOptions::durable(), 12);
+        let durable = ring_bytes(&db, &sim);
+        assert!(durable <= short, "{durable} bytes of a ring for nothing, more than {short}");
+        let occupied = db.space().unwrap().total_bytes;
+        // They turn to buffered ones: a minute later those wait, as many as the device takes in the stall budget.
+        sim.advance_ns(60_000_000_000);
+        write(&db, &WriteOptions::buffered(), 12);
+        let mixed = ring_bytes(&db, &sim);
+        assert!(mixed > durable && mixed <= 3 << 20, "{mixed} after {durable}");
+        let now = db.space().unwrap().total_bytes;
+        println!("{durability:?}: ring of {durable}, then of {mixed}; {occupied} bytes occupied, then {now}");
+    }
+    let sim = SimEnv::new(8);
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+    write(&db, &WriteOptions::buffered(), 12);
+    assert_eq!(ring_bytes(&db, &sim), 3 << 20, "a memtable and two groups");
 }
 
 /// Durable writes take along what waits: the log is written as ever.

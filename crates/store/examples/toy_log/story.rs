@@ -18,7 +18,7 @@ pub const TERMS: LogTerms = LogTerms {
     free_groups_max: 2,
     loggers: Loggers::ONE,
     retained_open_max: 8,
-    aging: Aging { age_ms_max: 0, memtable_bytes: 0 },
+    aging: Aging { age_ms_max: 0, memtable_bytes: 0, durable_wait_us_max: 0, expects_durable: false },
 };
 
 /// Opens it.

@@ -22,6 +22,10 @@ pub struct Aging {
     pub age_ms_max: u64,
     /// Bytes of a memtable, in which records are until they are flushed.
     pub memtable_bytes: u64,
+    /// For no more than this, microseconds, a durable write is to wait for what others buffered, once there are any.
+    pub durable_wait_us_max: u64,
+    /// There are: writes are durable unless they say otherwise.
+    pub expects_durable: bool,
 }
 
 impl Aging {
@@ -40,9 +44,19 @@ impl Aging {
 }
 
 impl Log {
-    /// Bytes of the ring that groups of the present length ask for.
+    /// Bytes of the ring that groups of the present length ask for. Where nothing waits in it that is buffered, or where a longer one would take what the
+    /// jobs need that make room, no more than if pages were written at once.
     pub(super) fn ring_wanted(&self) -> usize {
-        self.terms.aging.ring_len(self.files.len(), self.terms.group_bytes)
+        let (wal, group_len) = (self.wal(), self.files.len());
+        let whole = self.terms.aging.ring_len(group_len, self.terms.group_bytes);
+        if base::canary::is("log-ring-long-for-nothing") {
+            return whole;
+        }
+        let (short, useful) = (staging_len(group_len), wal.useful_ring_bytes() / io::PAGE as u64);
+        let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
+        let wanted = whole.min(useful).max(short);
+        let more = wanted.saturating_sub(wal.staging_len().max(short)) as u64;
+        if more == 0 || self.space.fits_file(more) { wanted } else { short }
     }
 
     /// A flush may have overtaken pages that would be written otherwise: that is found out first.
@@ -71,7 +85,7 @@ mod tests {
     #[test]
     fn a_ring_holds_a_memtable_and_two_groups_where_pages_wait() {
         const MB: u64 = 1 << 20;
-        let aging = Aging { age_ms_max: 1000, memtable_bytes: 16 * MB };
+        let aging = Aging { age_ms_max: 1000, memtable_bytes: 16 * MB, ..Aging::default() };
         assert_eq!(aging.ring_len(16 * MB, 16 * MB), 48 << 20);
         assert_eq!(aging.ring_len(4 * MB, 16 * MB), 12 << 20);
         assert_eq!(aging.ring_len(64 << 10, 16 * MB), 192 << 10);

@@ -8,6 +8,10 @@
 //! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`] after such a write pages
 //! are written when they are worth it, as without an age.
 //!
+//! After that the log still knows that durable batches come ([`crate::WalOptions::expects_durable`], or one came since the start; that somebody syncs what was buffered
+//! says nothing of the kind). From then on no more pages wait than the device takes in [`crate::WalOptions::durable_wait_ns_max`], as fast as it took the log's long
+//! writes so far: a durable batch that comes at any time waits for no more than that, and for what is appended while a part of it is written. In a log in which there never was one all of the ring waits.
+//!
 //! For that the log notes which pages each batch is in, and when it came (`notes`).
 //!
 //! Invariants: the log begins at the first page of the oldest batch that anybody may need, or before it. Only what is in the ring is
@@ -110,15 +114,47 @@ impl Wal {
         let is_old = aged_end(age_ns) > self.commit.frontier.durable_end();
         // With those that will be old soon: there are two syncs in that time at most, however fast pages come.
         let durable_end = if is_old { aged_end(age_ns / 2) } else { 0 };
-        let slots = tail.ring.slots();
         let kept = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
-        // A quarter of the ring is for those who append meanwhile.
+        let (kept_max, stays) = self.kept_max(tail);
         let full_end = match () {
             () if self.counters.are_asked_for(now_ns) && self.has_a_write(tail) => tail.next_lpn(),
-            () if kept >= slots - slots / 4 => tail.next_lpn() - slots / 2,
+            () if kept >= kept_max => tail.next_lpn() - stays,
             () => 0,
         };
         Due { written_end: full_end, durable_end }
+    }
+
+    /// So many pages wait at most, and so many of them when some have been written because of that.
+    fn kept_max(&self, tail: &Tail) -> (u64, u64) {
+        let slots = tail.ring.slots();
+        // A quarter of the ring is for those who append meanwhile.
+        let of_ring = (slots - slots / 4, slots / 2);
+        let waits_max = self.waiting_bytes_max() / PAGE as u64;
+        if waits_max >= of_ring.0 {
+            return of_ring;
+        }
+        let worth_a_write = (self.options.write_len_min / PAGE) as u64;
+        let waits_max = waits_max.max(worth_a_write).clamp(1, of_ring.0);
+        (waits_max, waits_max / 2)
+    }
+
+    /// Bytes of the pages that may wait as long as the ring has room: all, until durable batches come.
+    fn waiting_bytes_max(&self) -> u64 {
+        let is_bound = self.options.expects_durable || self.counters.has_durable();
+        match is_bound && !base::canary::is("log-keeps-what-durable-writes-wait-for") {
+            true => self.rate.bytes_within(self.options.durable_wait_ns_max),
+            false => u64::MAX,
+        }
+    }
+
+    /// Bytes of a ring that is of use, where more than a short one is only for pages that wait.
+    pub fn useful_ring_bytes(&self) -> u64 {
+        let has_buffered = self.counters.has_buffered().unwrap_or(!self.options.expects_durable);
+        if !self.keeps_pages() || !has_buffered || self.counters.are_asked_for(self.clock.now_ns()) {
+            return 0;
+        }
+        // With what comes while the half of it is written.
+        self.waiting_bytes_max().saturating_mul(2)
     }
 
     pub(super) fn is_due(&self, tail: &Tail) -> bool {

@@ -148,11 +148,22 @@ impl Wal {
         while start < segment.end {
             let end = self.fill(&mut buf, segment, start, self.options.write_len_max);
             add(&self.counters.writes, 1);
-            segment.file.write_at(&buf, self.offset_of(segment, start))?;
+            self.measured(buf.len(), || segment.file.write_at(&buf, self.offset_of(segment, start)))?;
             start = end;
             token.written(start);
         }
         self.give_buf(buf);
+        Ok(())
+    }
+
+    /// Writes so many bytes; how long that takes tells how fast the device is, if they are many. (Where little may wait they come by halves of what is worth a write.)
+    fn measured(&self, len: usize, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        if len < self.options.write_len_min / 2 {
+            return write();
+        }
+        let begun_ns = self.clock.now_ns();
+        write()?;
+        self.rate.took(len as u64, self.clock.now_ns().saturating_sub(begun_ns));
         Ok(())
     }
 

@@ -55,7 +55,7 @@ fn keeps_pages(seed: u64) -> bool {
 
 fn options_of(seed: u64) -> WalOptions {
     let (lane, loggers) = (lane_of(seed), loggers_of(seed));
-    WalOptions { lane, loggers, ..if keeps_pages(seed) { keeping_pages() } else { options() } }
+    WalOptions { lane, loggers, ..if keeps_pages(seed) { keeping_pages(seed) } else { options() } }
 }
 
 /// Every other run of schedules is of the lane that has pages of many lengths.

@@ -34,6 +34,18 @@ pub(super) const CANARIES: &[Canary] = &[
         "a repair tells of a gap where pages were overtaken by flushes and never written",
     ),
     test(
+        "log-keeps-what-durable-writes-wait-for",
+        ("lavastore-wal", "--lib"),
+        "wal::overtaken::tests::a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget",
+        "all of the ring waits for flushes where durable batches come, which write it when they do",
+    ),
+    test(
+        "log-ring-long-for-nothing",
+        ("lavastore-lavakv", "--test api"),
+        "overtaken::the_ring_is_long_where_buffered_writes_wait",
+        "a log has the ring for what is buffered where all is durable",
+    ),
+    test(
         "log-skips-half-a-batch",
         ("lavastore-wal", "--lib"),
         "wal::tests::half_a_batch_is_not_overtaken",

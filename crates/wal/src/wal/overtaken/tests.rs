@@ -1,8 +1,9 @@
 use super::*;
 use crate::check::{GroupToCheck, LogCheck, LogFindings};
 use crate::store_model::{Caller, dir, floors_of_all, path_of, store, uid_of};
-use crate::{Durability, LoggedBatch};
+use crate::{Durability, LoggedBatch, WalOptions};
 use io::Access;
+use io::sim::{Costs, SimEnv};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -147,4 +148,102 @@ fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() 
     while caller.wal.write_out().unwrap() {}
     append(&mut caller, 9000);
     assert!(!caller.wal.wants_write_out());
+}
+
+/// A log with a ring of 8 MB and an age of a minute, on a disk that takes so many bytes a second.
+fn on_a_disk(bytes_per_s: u64, durable_wait_ns_max: u64) -> Caller {
+    let sim = SimEnv::new(1);
+    sim.env().fs.create_dir_all(dir()).unwrap();
+    sim.env().fs.sync_dir("/".as_ref()).unwrap();
+    let options = WalOptions {
+        group_len: 4 << 20,
+        staging_len: 8 << 20,
+        buffered_age_ns: 60 * SECOND_NS,
+        durable_wait_ns_max,
+        ..WalOptions::default()
+    };
+    let caller = Caller::with(options, sim, 1, 1);
+    caller.sim.set_costs(Costs { kib_ns: 1024 * SECOND_NS / bytes_per_s, write_ns: 0, ..Costs::default() });
+    caller
+}
+
+/// Ten seconds of buffered batches, 4 MB of them, with what there is to do in the background, and how long a durable one takes then.
+fn waits_after_ten_seconds_of_buffered(caller: &mut Caller) -> u64 {
+    for _ in 0..1000 {
+        append(caller, 4000);
+        while caller.wal.write_out().unwrap() {}
+        caller.sim.advance_ns(10_000_000);
+    }
+    let begun_ns = caller.sim.now_ns();
+    caller.put(100).unwrap();
+    caller.sim.now_ns() - begun_ns
+}
+
+/// A durable batch waits for what the disk takes within the budget, however long there was none.
+#[test]
+fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
+    const MS_NS: u64 = 1_000_000;
+    for (bytes_per_s, budget_ns) in
+        [(100_000_000, 10 * MS_NS), (400_000_000, 5 * MS_NS), (30_000_000, 20 * MS_NS)]
+    {
+        let mut caller = on_a_disk(bytes_per_s, budget_ns);
+        let whole_ns = waits_after_ten_seconds_of_buffered(&mut caller);
+        let all_ns = 4_000_000 * (SECOND_NS / 1000) / (bytes_per_s / 1000);
+        assert!(whole_ns >= all_ns, "{whole_ns}: the first of all waits for all that is kept");
+        // From then on it is known that they come.
+        for round in 0..3 {
+            // He has gone, as far as anybody knows.
+            caller.sim.advance_ns(10 * SECOND_NS);
+            let written = caller.wal.stats().written_bytes;
+            let wait_ns = waits_after_ten_seconds_of_buffered(&mut caller);
+            assert!(
+                wait_ns < budget_ns + MS_NS,
+                "{bytes_per_s} B/s, round {round}: {wait_ns} of {budget_ns}"
+            );
+            assert!(wait_ns > budget_ns / 4, "what waits is of use: {wait_ns} of {budget_ns}");
+            let written = caller.wal.stats().written_bytes - written;
+            println!(
+                "{bytes_per_s} B/s: {} us, then {} us with {written} B",
+                whole_ns / 1000,
+                wait_ns / 1000
+            );
+        }
+    }
+}
+
+/// Who syncs what he has buffered waits for what he has written: that does not say that durable batches come.
+#[test]
+fn who_syncs_what_was_buffered_expects_no_durable_batches() {
+    let mut caller = on_a_disk(100_000_000, 10_000_000);
+    append(&mut caller, 3000);
+    let last = caller.wal.last_position().unwrap();
+    caller.sync(last).unwrap();
+    caller.sim.advance_ns(10 * SECOND_NS);
+    let before = caller.wal.stats().written_bytes;
+    (0..1000).for_each(|_| append(&mut caller, 4000));
+    assert!(!caller.wal.wants_write_out());
+    // Who waits without a thread is one of those who write.
+    let (completer, _told) = base::completion::pending();
+    caller.wal.when_durable(caller.wal.last_position().unwrap(), completer);
+    assert!(caller.wal.write_out().unwrap() && caller.wal.stats().written_bytes > before);
+}
+
+#[test]
+fn a_ring_is_of_use_where_buffered_batches_wait() {
+    let mut caller = on_a_disk(100_000_000, 10_000_000);
+    let useful = |caller: &Caller| caller.wal.useful_ring_bytes();
+    assert_eq!(useful(&caller), u64::MAX, "until it is known better");
+    caller.put(900).unwrap();
+    caller.sim.advance_ns(20 * SECOND_NS);
+    assert_eq!(useful(&caller), 0, "all are durable");
+    (0..20).for_each(|_| append(&mut caller, 900));
+    assert_eq!(useful(&caller), 4_000_000, "twice what may wait; nothing was measured");
+    caller.put(900).unwrap();
+    assert_eq!(useful(&caller), 0, "what is buffered is written at once");
+    caller.sim.advance_ns(20 * SECOND_NS);
+    for _ in 0..200 {
+        caller.put(900).unwrap();
+    }
+    caller.sim.advance_ns(20 * SECOND_NS);
+    assert_eq!(useful(&caller), 0, "few are buffered");
 }
