@@ -1,36 +1,11 @@
 //! A store whose log flushes overtake is opened for reading while its writer goes on: what is seen is a state from the call on, or later.
 
 use crate::common::*;
-use lavastore_lavakv::io::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, Rng, ScratchFile,
-};
+use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::SimEnv;
-use lavastore_lavakv::{Db, Env, Options, Result, WriteBatch, WriteOptions};
-use std::fmt;
-use std::path::Path;
+use lavastore_lavakv::{Db, Options, WriteBatch, WriteOptions};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-
-/// The file system of a reader: something happens before it opens a file.
-struct Meanwhile<F> {
-    inner: Arc<dyn FileSystem>,
-    happens: F,
-}
-
-impl<F> fmt::Debug for Meanwhile<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl<F: Fn() + Send + Sync> FileSystem for Meanwhile<F> {
-    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
-        (self.happens)();
-        self.inner.open(path, access)
-    }
-    pass_on! { create(path: &Path, options: &CreateOptions) -> Box<dyn AppendFile>; }
-    pass_on!(rest);
-}
 
 fn aging(buffered_age_ms_max: u64) -> Options {
     let log_group_bytes = 64 << 10;
@@ -90,14 +65,17 @@ fn open_beside(writer: &Arc<Mutex<Writer>>, sim: &SimEnv, options: &Options, see
             beside.lock().unwrap().goes_on();
         }
     };
-    let plain = env(sim);
-    let fs = Arc::new(Meanwhile { inner: plain.fs.clone(), happens });
-    let reader = Db::open_read_only_in(Env { fs, ..plain }, path(""), options.clone()).unwrap();
-    let found = contents(&reader);
+    let reader = Db::open_read_only_in(before_opens(env(sim), happens), path(""), options.clone()).unwrap();
+    must_be_a_state(&reader, writer, from, &format!("seed {seed}"));
+}
+
+/// What is seen is a state from the call on, or later.
+fn must_be_a_state(reader: &Db, writer: &Arc<Mutex<Writer>>, from: usize, whose: &str) {
+    let found = contents(reader);
     let last = found.get(&b"last"[..]).map_or(0, |v| u64::from_be_bytes(v[..].try_into().unwrap()));
     let states = &writer.lock().unwrap().states;
-    assert!((from as u64..=states.len() as u64).contains(&(last + 1)), "seed {seed}: {last}, from {from} on");
-    assert!(found == states[last as usize], "seed {seed}: not the state after {last} batches");
+    assert!((from as u64..=states.len() as u64).contains(&(last + 1)), "{whose}: {last}, from {from} on");
+    assert!(found == states[last as usize], "{whose}: not the state after {last} batches");
 }
 
 #[test]
@@ -116,4 +94,97 @@ fn who_opens_for_reading_sees_what_was_there_when_it_began_or_later() {
             open_beside(&writer, &sim, &options, seed * 100 + round);
         }
     }
+}
+
+/// What the writer does at once, between two files that the reader opens.
+type Steps = &'static [Step];
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many batches, and nothing else.
+    Batches(u64),
+    /// What is in memtables goes to tables, and then the log begins behind it.
+    Flush,
+    /// All that there is to do in the background.
+    Work,
+}
+
+impl Writer {
+    /// Many enough of these take the slots of all pages that are let go of.
+    fn takes(&mut self, steps: Steps) {
+        for step in steps {
+            match step {
+                Step::Batches(n) => (0..*n).for_each(|_| self.write_buffered()),
+                Step::Flush => self.db.flush().unwrap(),
+                Step::Work => while self.db.run_background_step() {},
+            }
+        }
+    }
+
+    fn write_buffered(&mut self) {
+        let nth = self.states.len() as u64;
+        let (k, v) = (key(nth % 20), value(nth, nth).repeat(8));
+        let mut batch = WriteBatch::new();
+        batch.put(&k, &v);
+        batch.put(b"last", &nth.to_be_bytes());
+        self.db.write_opt(&batch, &WriteOptions::buffered()).unwrap();
+        let mut state = self.states.last().cloned().unwrap_or_default();
+        state.insert(k, v);
+        state.insert(b"last".to_vec(), nth.to_be_bytes().to_vec());
+        self.states.push(state);
+    }
+}
+
+/// At every file that a reader opens the writer goes on once, so that the log begins behind what the manifest said that the reader has: what was in memtables
+/// when it was called is in tables that it does not know, and no more in the log, whose slots may have later pages. Only a second look at the manifest tells
+/// that. `before`: what was done when the reader is called; `meanwhile`: what is done within its opening. How often it had to begin anew.
+fn opens_in_every_window(before: Steps, meanwhile: Steps) -> u64 {
+    let (mut nth, mut anew, options) = (0, 0, aging(60_000));
+    loop {
+        let sim = SimEnv::new(nth);
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+        let writer = Arc::new(Mutex::new(Writer { db, rng: Rng::new(nth), states: Vec::new() }));
+        writer.lock().unwrap().takes(before);
+        let from = writer.lock().unwrap().states.len();
+        let alone = {
+            let (env, opened) = before_each_open(env(&sim), |_| ());
+            drop(Db::open_read_only_in(env, path(""), options.clone()).unwrap());
+            opened.load(Ordering::Relaxed)
+        };
+        if nth == alone {
+            return anew;
+        }
+        let beside = writer.clone();
+        let (env, opened) = before_each_open(env(&sim), move |at| {
+            if at == nth {
+                beside.lock().unwrap().takes(meanwhile);
+            }
+        });
+        let reader = Db::open_read_only_in(env, path(""), options.clone()).unwrap();
+        must_be_a_state(&reader, &writer, from, &format!("{before:?}, {meanwhile:?} at file {nth}"));
+        anew += u64::from(opened.load(Ordering::Relaxed) > alone + alone / 2);
+        nth += 1;
+    }
+}
+
+#[test]
+fn a_log_that_begins_behind_what_was_read_is_read_anew() {
+    if skipped_on_lavafs(because::MEDIUM) {
+        return;
+    }
+    use Step::{Batches, Flush, Work};
+    // The first table, then what is only in the log: some pages of one group, or several groups.
+    let befores: [Steps; 3] =
+        [&[Batches(10), Flush, Work, Batches(6)], &[Batches(10), Flush, Work, Batches(25)], &[Batches(6)]];
+    let meanwhiles: [Steps; 4] = [
+        &[Flush, Work],
+        &[Flush, Work, Batches(30), Work],
+        // The log begins in its first group, at the end of it; then that is dropped.
+        &[Flush, Work, Batches(30), Work, Flush, Work],
+        &[Flush, Work, Batches(80), Work, Flush, Work, Batches(30), Work],
+    ];
+    let runs = befores.iter().flat_map(|before| meanwhiles.iter().map(move |meanwhile| (before, meanwhile)));
+    let anew: Vec<u64> = runs.map(|(before, meanwhile)| opens_in_every_window(before, meanwhile)).collect();
+    println!("begun anew: {anew:?}");
+    assert!(anew.iter().sum::<u64>() >= 12, "the windows were met: {anew:?}");
 }
