@@ -109,3 +109,19 @@ fn look_up<S: Source>(
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_that_leads_nowhere_is_told_with_its_key() {
+        let reference = Reference { blob_id: 7, raw_len: 1, stored_len: 1 };
+        let e = resolve(&Version::new(0), b"a\xff", 3, &reference).unwrap_err();
+        assert!(e.is_corruption(), "{e}");
+        assert_eq!(
+            e.message(),
+            "the value of key \"a\\xff\" is in blob 7, which leads to no vSST: verify the store"
+        );
+    }
+}

@@ -1,7 +1,11 @@
 //! Read-only media, and stores opened for reading.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, WriteBatch, sim::SimEnv};
+use lavastore_lavakv::{
+    DamagedFiles, Db, ErrorKind, FamilyOptions, Options, WriteBatch, WriteOptions, sim::SimEnv,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn store(seed: u64) -> (SimEnv, Model) {
     let sim = SimEnv::new(seed);
@@ -123,4 +127,62 @@ fn a_directory_without_write_permission() {
     } else {
         assert!(opened.is_err());
     }
+}
+
+/// A store whose log is damaged is read up to the damage; its writer, who does not know of it, goes on meanwhile. What seemed damaged may have been he at work, so it is begun anew.
+#[test]
+fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let store = || {
+        let sim = SimEnv::new(5);
+        let options = Options { buffered_age_ms_max: Some(0), ..small() };
+        let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
+        fill(&db, &mut model, 0..300, 0);
+        db.flush().unwrap();
+        settle(&db);
+        let flushed = model.clone();
+        for i in 300..340 {
+            db.put_opt(db.default_column_family(), &key(i), &value(i, 0), &WriteOptions::durable()).unwrap();
+            model.insert(key(i), value(i, 0));
+        }
+        // All but the last page of a group were confirmed by a later one.
+        for group in files_like(&sim, ".log") {
+            let bytes = sim.read_file(path(&group)).unwrap();
+            let used = bytes.chunks(4096).take_while(|page| page.starts_with(b"LWAL")).count() as u64;
+            for page in 0..used.saturating_sub(1) {
+                sim.flip_bit(path(&group), page * 4096 + 100, 1).unwrap();
+            }
+        }
+        (sim, db, flushed, model)
+    };
+    let opens = |damaged_files| {
+        let (sim, _db, flushed, _) = store();
+        let (env, opened) = before_each_open(env(&sim), |_| ());
+        let opened_as = Db::open_read_only_in(env, path(""), Options { damaged_files, ..small() });
+        (opened_as.map(|db| assert!(contents(&db).len() >= flushed.len())), opened.load(Ordering::Relaxed))
+    };
+    let (refusal, before) = opens(DamagedFiles::Refuse);
+    assert!(refusal.unwrap_err().is_corruption());
+    let (served, alone) = opens(DamagedFiles::Serve);
+    served.unwrap();
+    assert!(alone > before, "{alone} {before}: it is read up to the damage after it was refused");
+    let mut anew = 0;
+    for nth in before..alone {
+        let (sim, db, flushed, model) = store();
+        let db = Arc::new(db);
+        let beside = db.clone();
+        let (env, opened) = before_each_open(env(&sim), move |at| {
+            if at == nth {
+                beside.flush().unwrap();
+            }
+        });
+        let reader = Db::open_read_only_in(env, path(""), small()).unwrap();
+        let found = contents(&reader);
+        let is_part = found.iter().all(|(key, value)| model.get(key) == Some(value));
+        assert!(is_part && found.len() >= flushed.len(), "at file {nth}: {} of {}", found.len(), model.len());
+        anew += u64::from(opened.load(Ordering::Relaxed) > alone);
+    }
+    assert!(anew > 0, "nobody was told to try again");
 }

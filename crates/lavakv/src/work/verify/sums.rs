@@ -38,10 +38,15 @@ pub(super) fn check(jobs: &Jobs, mut noted: Noted) -> Vec<Error> {
     let families = jobs.tree.all_families().into_iter();
     let checked = families.filter_map(|family| {
         let version = family.read_state().version.clone();
-        let error = differs(jobs, &version, noted.0.remove(&family.id).unwrap_or_default())?;
-        Some(error.context(format!("column family \"{}\"", family.name)).at_file(&jobs.context.dir))
+        of_family(jobs, &family.name, &version, noted.0.remove(&family.id).unwrap_or_default())
     });
     checked.collect()
+}
+
+/// What is wrong with those of a family.
+fn of_family(jobs: &Jobs, family: &str, version: &Version, noted: NotedTables) -> Option<Error> {
+    let error = differs(jobs, version, noted)?;
+    Some(error.context(format!("column family \"{family}\"")).at_file(&jobs.context.dir))
 }
 
 fn differs(jobs: &Jobs, version: &Version, noted: NotedTables) -> Option<Error> {

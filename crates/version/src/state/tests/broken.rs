@@ -56,6 +56,16 @@ fn a_state_that_contradicts_itself_is_found_out() {
         ),
         ("table 12 depends on blob 20, which leads to no vSST", of_version(|v| drop(v.vssts.remove(&20)))),
         (
+            "tables depend on blob 20, which leads to no vSST",
+            of_version(|v| {
+                // What the table references is in it alone.
+                let mut table = depends_on(table(12, 150, 250, (6, 9)), &[20]);
+                table.uses = table.uses.without_list();
+                level(v, 0, vec![table]);
+                v.vssts.remove(&20);
+            }),
+        ),
+        (
             "the sums of references are not those of the tables",
             of_version(|v| {
                 v.references.remove(&20);

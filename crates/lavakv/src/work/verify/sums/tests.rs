@@ -57,10 +57,11 @@ fn verification_adds_up_what_tables_reference() {
     for wrong in [ReferenceTotals { count: totals.count + 1, ..totals }, ReferenceTotals::default()] {
         let mut version = Version::clone(&version);
         version.references.insert(name, wrong);
-        let e = differs(jobs, &version, NotedTables::default()).unwrap();
+        let e = of_family(jobs, "default", &version, NotedTables::default()).unwrap();
         assert!(e.is_corruption() && e.message().contains(&format!("under blob {name} ")), "{e}");
+        assert!(e.message().starts_with("column family \"default\": "), "{e}");
     }
-    assert!(differs(jobs, &version, NotedTables::default()).is_none());
+    assert!(of_family(jobs, "default", &version, NotedTables::default()).is_none());
     db.close().unwrap();
 }
 
