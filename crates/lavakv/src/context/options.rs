@@ -93,7 +93,7 @@ pub struct Options {
     /// All values that a flush writes go to the second disk first, within [`Options::speed_values_bytes_max`], and what survives a collection comes to the
     /// directory where half of the bound is taken: what is overwritten before that never does. For a disk with room for a good part of what is written between two
     /// overwrites of a key. Values that are not known to be overwritten often leave a quarter of the bound to those that are, and what lasts goes to the directory where
-    /// more than five eighths are taken ([`crate::Statistics::speed_values_moved_down`]). Default: false, only values that are overwritten often.
+    /// more than five eighths are taken ([`crate::Statistics::speed_values_moved_down`]). When it is switched off what lasts there goes to the directory. Default: false, only values that are overwritten often.
     pub speed_values_fresh: bool,
     /// How many levels are on the second disk follows what is measured, up to [`Options::speed_levels`]: it begins with the log alone, and tables go up and down while
     /// the store is open, where they wait less, and so that the log has its room. With `speed_levels` 0 whatever is there goes to the directory. Default:

@@ -288,6 +288,30 @@ fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
     Db::open_in(env, DIR, fresh).unwrap()
 }
 
+/// When only hot values are to be on the disk what was made there before makes room for them.
+#[test]
+fn fresh_values_go_down_when_the_disk_is_for_hot_ones_alone() {
+    let (sim, fast, mut model) = (SimEnv::new(43), SimEnv::new(44), Model::new());
+    let bound = 320 << 10;
+    let db = fresh_on(&sim, &fast, bound);
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    db.flush().unwrap();
+    let there = bytes_of(&fast);
+    assert!(there > bound / 4, "{there}");
+    db.close().unwrap();
+    let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
+    let db = Db::open_in(env, DIR, Options { speed: None, ..with_bound(bound) }).unwrap();
+    for _ in 0..5 {
+        sim.advance_ns(2_000_000_000);
+        settle(&db);
+    }
+    let left: Vec<_> = names(&fast.env(), SPEED);
+    assert!(left.iter().all(|name| class(&fast.env(), SPEED, name) == "1"), "{left:?}");
+    assert!(db.stats().speed_values_moved_down > 0 && bytes_of(&fast) < there / 4);
+    reads_back(&db, &model);
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
 /// What only a reader holds goes when he does: nothing else goes down for it, however long that is.
 #[test]
 fn what_readers_hold_brings_nothing_down() {

@@ -781,6 +781,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "values that nobody overwrites fill the speed disk for ever, and nothing that is just written comes there",
     ),
     test(
+        "lasting-values-in-the-room-of-hot-ones",
+        ("lavastore-lavakv", "--test separated"),
+        "speed_values::fresh_values_go_down_when_the_disk_is_for_hot_ones_alone",
+        "values that were made on the speed disk when all were keep its room when it is for hot ones alone",
+    ),
+    test(
         "damage-on-the-speed-disk-stops-the-store",
         ("lavastore-lavakv", "--test separated"),
         "speed_values::a_damaged_file_is_set_aside_by_its_name_there",

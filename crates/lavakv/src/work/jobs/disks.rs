@@ -17,25 +17,31 @@ use version::names::FileKind;
 /// Looks if it is time.
 pub(super) fn see(jobs: &Jobs) {
     let (context, options) = (&jobs.context, &jobs.context.options);
-    let looks = options.speed_moving || options.speed_values_fresh;
+    let has_values = options.speed_values_bytes_max > 0;
+    let looks = options.speed_moving || has_values;
     if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.speed_look) {
         return;
     }
     if options.speed_moving {
         see_tables(jobs);
     }
-    if options.speed_values_fresh {
+    if has_values {
         let lasting = lasting(jobs);
         lock(&jobs.in_progress).learned.lasting = lasting;
     }
 }
 
-/// Files of values that have lasted on the speed disk, as many as have to go. One that is not to be collected takes no other's place: it stays until it is repaired.
+/// Files of values that have lasted on the speed disk, as many as have to go: all of them, where only hot ones are to be there by now. One that is not to be collected takes no other's place: it stays until it is repaired.
 fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
     let families: Vec<_> =
         jobs.tree.all_families().into_iter().map(|family| (family.id, family.read_state())).collect();
     let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
-    let mut left = speed_values::excess_bytes(jobs.context.options.speed_values_bytes_max, &sums);
+    let options = &jobs.context.options;
+    let mut left =
+        match options.speed_values_fresh || base::canary::is("lasting-values-in-the-room-of-hot-ones") {
+            true => speed_values::excess_bytes(options.speed_values_bytes_max, &sums),
+            false => sums.lasting_bytes,
+        };
     let (mut noted, quarantine) = (Vec::new(), &jobs.files.tables.quarantine);
     for (id, read_state) in &families {
         let may_go = |number: &u64| !quarantine.is_uncollected(*number);
