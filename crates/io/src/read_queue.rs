@@ -13,12 +13,14 @@
 //! for each: where others are to be served first the batch is read before the call returns, in pieces, as one that is waited for. So none of its reads holds a
 //! place at the device while its thread does something else, which somebody may have to wait for who has to go on first.
 
+mod batches;
 mod hand_over;
 
 use crate::batch::{are_of_one_pace, read_by_file};
 use crate::kernel::{KernelReadFile, RingEvent, RingQueue};
 use crate::{Beside, Env, FileRead, Priority, ReadFile, ReadPace, Rng, ThreadHandle};
 use base::Result;
+use batches::Batches;
 use hand_over::HandOver;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -138,8 +140,8 @@ pub struct ReadQueue {
     /// In simulation: what is in flight, and who chooses among it.
     simulated: Option<(Vec<Asked>, Rng)>,
     in_flight: usize,
-    /// Of background work: a file whose pace is told how long is waited for what is in flight.
-    paced: Option<Arc<dyn ReadFile>>,
+    /// Of background work: whose paces are told how long is waited for what is in flight.
+    paced: Batches,
     /// Counts it among those that were lent.
     _lent: Option<Arc<()>>,
 }
@@ -233,7 +235,7 @@ impl ReadQueue {
             shared: Arc::default(),
             simulated: env.is_simulated().then(|| (Vec::new(), env.rng())),
             in_flight: 0,
-            paced: None,
+            paced: Batches::default(),
             _lent: None,
         }
     }
@@ -301,7 +303,9 @@ impl ReadQueue {
                 _ => others.push(asked),
             }
         }
-        self.paced = of;
+        if let Some(of) = of {
+            self.paced.add(first..first + reads.len() as u64, of);
+        }
         if !others.is_empty() {
             self.hand_over(others);
         }
@@ -354,19 +358,23 @@ impl ReadQueue {
     /// [`ReadWaker`] woke it.
     pub fn complete(&mut self, wait: bool) -> Vec<Completed> {
         let mut done = Vec::new();
-        let Some(file) = self.paced.clone().filter(|_| wait) else {
+        if !wait || self.paced.is_empty() {
             self.look(wait, &mut done);
+            self.paced.end(&done);
             return done;
-        };
+        }
         // What is there already was not waited for, and says nothing of the disk.
         if self.look(false, &mut done) || !done.is_empty() {
+            self.paced.end(&done);
             return done;
         }
         let begun_ns = self.env.clock.now_ns();
         self.look(true, &mut done);
         let waited_ns = self.env.clock.now_ns().saturating_sub(begun_ns);
-        let bytes = done.iter().filter_map(|done| done.read.as_ref().ok()).map(|buf| buf.len() as u64).sum();
-        file.paced().into_iter().for_each(|paced| paced.pace.waited_for(bytes, waited_ns));
+        // Both disks of which something came were busy so long.
+        for (of, bytes) in self.paced.end(&done) {
+            of.paced().into_iter().for_each(|paced| paced.pace.waited_for(bytes, waited_ns));
+        }
         done
     }
 

@@ -297,3 +297,35 @@ fn refusals_of_the_kernel_are_met() {
         read_all(&mut ReadQueue::new(&env), &files, &mut Rng::new(1), 100);
     }
 }
+
+/// What came is told to the disk that it came from.
+#[test]
+fn each_batch_is_counted_by_its_own_disk() {
+    let sim = SimEnv::new(3);
+    let env = sim.env();
+    let file = |name: &str| {
+        sim.write_file(name, &[7; 100]).unwrap();
+        env.fs.open(name.as_ref(), Access::Buffered).unwrap()
+    };
+    let (one, other) = (file("/one"), file("/other"));
+    let mut batches = super::batches::Batches::default();
+    batches.add(5..5, one.clone());
+    assert!(batches.is_empty());
+    batches.add(5..8, one.clone());
+    batches.add(8..10, other.clone());
+    let done = |tokens: &[u64]| -> Vec<Completed> {
+        tokens.iter().map(|&token| Completed { token, read: Ok(vec![0; token as usize].into()) }).collect()
+    };
+    let mut ended = |done: &[Completed]| -> Vec<(String, u64)> {
+        let came = batches.end(done);
+        came.iter().map(|(file, bytes)| (file.path().display().to_string(), *bytes)).collect()
+    };
+    let of = |name: &str, bytes: u64| (name.to_owned(), bytes);
+    assert_eq!(ended(&done(&[6])), [of("/one", 6)], "not of that which was submitted last");
+    assert_eq!(ended(&done(&[9, 5])), [of("/one", 5), of("/other", 9)]);
+    let failed = Completed { token: 7, read: Err(base::Error::new(base::ErrorKind::Io, "a test")) };
+    assert_eq!(ended(&[failed]), [of("/one", 0)]);
+    assert_eq!(ended(&done(&[7, 8])), [of("/other", 8)], "the first batch has ended");
+    assert_eq!(ended(&done(&[8])), []);
+    assert!(batches.is_empty());
+}

@@ -176,6 +176,13 @@ fn an_image_becomes_longer_and_keeps_what_it_holds() {
     );
 }
 
+/// Nobody may write this file, whoever he is; reading it is all that its lock asks.
+#[test]
+fn an_image_that_nobody_may_write_is_told() {
+    let e = extend_image(Path::new("/sys/devices/system/cpu/online"), LEN, ImageRoom::Sparse).unwrap_err();
+    assert!(e.message().starts_with("cannot open an image"), "{e}");
+}
+
 #[test]
 fn an_image_that_finds_no_room_stays_as_it_was() {
     let Some(volume) = SmallVolume::mount(1 << 20) else { return };
