@@ -197,6 +197,8 @@ fn how_values_are_stored_changes_and_stays_as_it_was_said() {
     s.ok(&["del", "small"]);
     assert_eq!((&options(&s)["policy"], s.ok(&["scan"]).into_bytes()), (&Value::from("vlsm"), expected));
     s.fails(2, &["compact", "--policy", "tiered"]);
+    let from = s.fails(2, &["compact", "--family", "default", "--rewrite", "--from", "a\\x4"]);
+    assert!(from.contains("--from: \\x must be followed by two hexadecimal digits"), "{from}");
     s.ok(&["compact", "--policy", "leveled"]);
     assert_eq!(options(&s)["policy"], "leveled");
     s.ok(&["import", files[0].to_str().unwrap(), "--family", "other", "--compression", "lz4"]);

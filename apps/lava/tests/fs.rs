@@ -286,6 +286,9 @@ fn a_volume_may_be_on_two_devices() {
     assert!(!s.path("large").exists() && !s.path("fast").exists(), "nothing is left of it");
     let made = fs(&s, "mkfs large --size 64M --sparse --speed fast --speed-size 32M");
     assert!(made.contains("it is large+fast from now on"), "{made}");
+    let there = fails(&s, 2, "mkfs other --size 64M --sparse --speed fast --speed-size 48M");
+    assert!(there.contains("there already and has 33554432 bytes: leave --speed-size out"), "{there}");
+    assert!(!s.path("other").exists(), "nothing is left of it");
     s.file("in", &bytes(100_000));
     fs(&s, "cp large+fast in :/table");
     fs(&s, "cp fast+large in :/1.log");

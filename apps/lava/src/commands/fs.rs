@@ -289,18 +289,16 @@ fn grow(args: &GrowArgs) -> Result<()> {
     // Nothing becomes longer if something is wrong.
     drop(open_volume(&args.path, true)?);
     let of = if args.device == Of::Capacity { Role::Capacity } else { Role::Speed };
-    let mut grown = None;
+    let mut all = Vec::new();
     for path in &paths {
         let device = device::open(path, &DeviceOptions { read_only: true, ..DeviceOptions::default() })?;
         let (superblock, _) = Slots::read(&*device)?.choose().map_err(|e| e.at_file(path))?;
         let role = superblock.devices.bond.map_or(Role::Speed, |bond| bond.role);
-        if paths.len() == 1 || role == of {
-            grown = Some((*path, role, superblock.sparse, device.len()));
-        }
+        all.push((*path, role, superblock.sparse, device.len()));
     }
-    let Some((path, role, sparse, there)) = grown else {
-        return output::usage("the two devices are not those of one volume");
-    };
+    // A volume of one has only that; that two are those of one volume was seen above.
+    let nth = all.iter().position(|(_, role, ..)| *role == of).unwrap_or(0);
+    let (path, role, sparse, there) = all.swap_remove(nth);
     let kind = device::kind(path)?;
     if let (DeviceKind::Image, Some(len)) = (kind, args.size.filter(|len| *len > there)) {
         let room = if sparse { ImageRoom::Sparse } else { ImageRoom::Written };
