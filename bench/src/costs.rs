@@ -181,7 +181,7 @@ mod tests {
                 cpu_ns: bytes * 1000,
                 ..ProcessCounters::default()
             },
-            device: Some(DeviceCounters { read_bytes: 0, write_bytes: 2 * bytes }),
+            device: Some(DeviceCounters { write_bytes: 2 * bytes, ..DeviceCounters::default() }),
             engine: BTreeMap::from([("stalls".to_owned(), stalls.into())]),
             histograms: None,
         };

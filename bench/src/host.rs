@@ -104,6 +104,8 @@ pub fn threads() -> u64 {
 /// Counters of a block device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceCounters {
+    /// Reads completed.
+    pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -124,7 +126,11 @@ fn sys_device(dir: &Path) -> Option<String> {
 pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
     let text = std::fs::read_to_string(format!("{}/stat", sys_device(dir)?)).ok()?;
     let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
-    Some(DeviceCounters { read_bytes: fields.get(2)? * 512, write_bytes: fields.get(6)? * 512 })
+    Some(DeviceCounters {
+        reads: *fields.first()?,
+        read_bytes: fields.get(2)? * 512,
+        write_bytes: fields.get(6)? * 512,
+    })
 }
 
 /// The logical block of the device below `dir`, bytes; `None` if there is no such device.

@@ -289,7 +289,8 @@ impl Engine for LavaEngine {
     fn device_counters(&self, dir: &Path) -> Option<DeviceCounters> {
         let Some((_, device)) = &self.elsewhere else { return host::device_counters(dir) };
         let counters = io::kernel::usage::device(device).ok()?;
-        Some(DeviceCounters { read_bytes: counters.read_bytes, write_bytes: counters.write_bytes })
+        let io::kernel::usage::DeviceCounters { reads, read_bytes, write_bytes, .. } = counters;
+        Some(DeviceCounters { reads, read_bytes, write_bytes })
     }
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

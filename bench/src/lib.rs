@@ -20,7 +20,7 @@
 //! wrote to storage (the kernel's count, WAL included) over user bytes; a *space ratio* is the allocated bytes of all
 //! files over the raw bytes of live keys and values; *no progress* is when at least one operation waits and none
 //! completes; *reads per get* are the reads from storage that the engine counts for gets or, of an engine that does not
-//! count them, the read system calls of the threads that get. A run whose process did not get to run for a second or
+//! count them, the read system calls of the threads that get ([`kernel_reads`] is what the kernel counted beside that). A run whose process did not get to run for a second or
 //! more, because it was stopped, says so: its times are void, its bytes and space are not.
 
 pub mod ablation;
@@ -34,6 +34,7 @@ pub mod flight;
 pub mod fs;
 pub mod full;
 pub mod host;
+pub mod kernel_reads;
 pub mod keys;
 pub mod lava;
 pub mod limit;

@@ -2,6 +2,7 @@
 
 use crate::args::BenchArgs;
 use crate::costs::Costs;
+use crate::kernel_reads::KernelReads;
 use crate::limit::{Throttle, Watch};
 use crate::phases::PhaseReport;
 use crate::record::Kind;
@@ -153,6 +154,9 @@ pub struct Report {
     pub reads_per_get: Option<f64>,
     /// The same by cause, as far as the engine counts them.
     pub reads_per_get_causes: BTreeMap<String, f64>,
+    /// What the kernel counted for each get; nothing without gets.
+    #[serde(default)]
+    pub kernel_reads_per_get: Option<KernelReads>,
     /// Windows of 100 ms without progress: an operation waited all through it and none completed.
     pub stall_windows_100ms: u64,
     /// The longest time without progress, wherever it began, to 10 ms.
@@ -349,6 +353,7 @@ impl Report {
             let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
             rows.push(("reads per get", format!("{reads:.3}{causes}")));
         }
+        rows.extend(self.kernel_reads_per_get.map(|reads| ("the kernel, per get", reads.text())));
         rows.push((
             "cpu, memory",
             format!(

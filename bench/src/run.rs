@@ -6,6 +6,7 @@ use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
 use crate::flight;
 use crate::host::{self, StopOnDrop, now_ns, wait_until};
+use crate::kernel_reads::KernelReads;
 use crate::limit::{Throttle, Watch};
 use crate::phases::PhaseReport;
 use crate::record::{Kind, Merged, OfKind, Recorder, SLOT_NS, merge};
@@ -252,6 +253,12 @@ impl Measured {
         (Some(per_get(counted)), causes)
     }
 
+    /// What the kernel counted meanwhile, for each get.
+    fn kernel_reads(&self) -> KernelReads {
+        let Around { before, after, .. } = &self.around;
+        KernelReads::between(before, after, self.clients.ops, self.clients.read_calls)
+    }
+
     /// Bytes written by the clients and the writer beside them.
     fn user_bytes(&self) -> u64 {
         let written =
@@ -306,6 +313,7 @@ impl Measured {
             timeline: self.timeline(),
             reads_per_get,
             reads_per_get_causes,
+            kernel_reads_per_get: reads_per_get.map(|_| self.kernel_reads()),
             stall_windows_100ms: self.clients.stalls.windows,
             longest_without_progress_ms: self.clients.stalls.longest_slots * SLOT_NS / 1_000_000,
             seconds_stalled: self.around.growth("stall_ns").map(|ns| ns as f64 / 1e9),

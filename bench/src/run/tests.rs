@@ -180,7 +180,7 @@ fn the_json_has_every_promised_field() {
     let json = serde_json::to_value(run_once("overwrite --num 50 --value-size 20")).unwrap();
     let promised = "workload ops seconds ops_per_s mb_per_s mb_per_s_settled p50_us p99_us p999_us max_us user_bytes \
         device_bytes_written device_bytes_read write_amplification space_peak_ratio space_settled_ratio reads_per_get \
-        reads_per_get_causes stall_windows_100ms longest_without_progress_ms seconds_stalled space_peak timeline cpu_seconds cpu_us_per_op rss_peak_bytes options";
+        reads_per_get_causes kernel_reads_per_get stall_windows_100ms longest_without_progress_ms seconds_stalled space_peak timeline cpu_seconds cpu_us_per_op rss_peak_bytes options";
     for field in promised.split_whitespace() {
         assert!(json.get(field).is_some(), "{field} is missing");
     }
