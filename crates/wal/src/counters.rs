@@ -59,13 +59,19 @@ pub(crate) struct Counters {
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
+    pub demand: Demand,
+}
+
+/// What those who append ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
     /// Until then durable writes are to be expected, clock nanoseconds: somebody waited for one a while ago.
-    pub asked_until_ns: AtomicU64,
+    asked_until_ns: AtomicU64,
     /// More than 0: there was a durable batch since the start, or somebody waited for one without a thread.
-    pub durable_seen: AtomicU64,
+    durable_seen: AtomicU64,
     /// Bytes of buffered batches since the start, and of all. Changed by whoever appends.
-    pub buffered_bytes: AtomicU64,
-    pub appended_bytes: AtomicU64,
+    buffered_bytes: AtomicU64,
+    appended_bytes: AtomicU64,
 }
 
 /// Among batches of which this part is buffered, pages that wait are worth a long ring.
@@ -79,37 +85,37 @@ impl Counters {
 
     /// Somebody waits for a durable write: more are to be expected up to this time.
     pub fn asks_until(&self, until_ns: u64) {
-        self.asked_until_ns.store(until_ns, Ordering::Relaxed);
+        self.demand.asked_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
     /// True if durable writes are to be expected.
     pub fn are_asked_for(&self, now_ns: u64) -> bool {
-        now_ns < self.asked_until_ns.load(Ordering::Relaxed)
+        now_ns < self.demand.asked_until_ns.load(Ordering::Relaxed)
     }
 
     /// Somebody waits for what he wrote to be durable, and others will.
     pub fn waits_for_durable(&self) {
-        self.durable_seen.store(1, Ordering::Relaxed);
+        self.demand.durable_seen.store(1, Ordering::Relaxed);
     }
 
     /// A batch was appended to a log that keeps pages.
     pub fn comes(&self, durability: Durability, len: u32) {
-        add(&self.appended_bytes, len.into());
+        add(&self.demand.appended_bytes, len.into());
         match durability {
             Durability::Durable => self.waits_for_durable(),
-            _ => add(&self.buffered_bytes, len.into()),
+            _ => add(&self.demand.buffered_bytes, len.into()),
         }
     }
 
     /// True if anybody has waited for something durable.
     pub fn has_durable(&self) -> bool {
-        self.durable_seen.load(Ordering::Relaxed) > 0
+        self.demand.durable_seen.load(Ordering::Relaxed) > 0
     }
 
     /// True if a part of what was appended is buffered that counts. `None`: nothing was.
     pub fn has_buffered(&self) -> Option<bool> {
-        let appended = self.appended_bytes.load(Ordering::Relaxed);
-        (appended > 0).then(|| self.buffered_bytes.load(Ordering::Relaxed) >= appended / BUFFERED_PART)
+        let appended = self.demand.appended_bytes.load(Ordering::Relaxed);
+        (appended > 0).then(|| self.demand.buffered_bytes.load(Ordering::Relaxed) >= appended / BUFFERED_PART)
     }
 
     /// What of the statistics is counted here.
