@@ -13,8 +13,8 @@
 //! the log. Hence, whatever a loss of power takes: *every value logged up to a durable write is there, if that write was
 //! acknowledged.*
 //!
-//! A sync of a file runs [`beside`] its writes: who appends waits for it only where the tail has no room for what is not
-//! durable yet, or does not take the value.
+//! A sync of a file runs [`beside`] its writes, and is mostly the log's thread's ([`durable`]): a write waits for one only where the tail has no
+//! room for what is not durable yet, and then with nothing locked.
 //!
 //! # Recovery
 //!
@@ -58,6 +58,7 @@ use tail::{Tail, Tails};
 use version::{FamilyId, VsstMeta, names};
 
 mod beside;
+mod durable;
 mod replayed;
 mod tail;
 
@@ -100,8 +101,10 @@ pub(crate) struct ArrivalFile {
     tail: Option<Tail>,
     /// Up to here it is to be durable before anything is logged: a record that the tail did not take ends there.
     over_tail_bytes: u64,
-    /// Where the sync goes that is running.
+    /// Where the last sync went that was begun.
     syncing_bytes: u64,
+    /// When the first value came that no sync was begun for, in clock nanoseconds.
+    waits_since_ns: Option<u64>,
     /// Up to here the volume has room for it.
     reserved_bytes: u64,
 }
@@ -145,6 +148,7 @@ impl ArrivalFile {
             tail: None,
             over_tail_bytes: 0,
             syncing_bytes: 0,
+            waits_since_ns: None,
             reserved_bytes: 0,
         })
     }
@@ -249,7 +253,7 @@ impl Syncs for ArrivalFile {
         let State::Open(builder) = &mut self.state else {
             return Err(Error::invalid("a file of values that is not open was to be synced"));
         };
-        self.syncing_bytes = builder.written_bytes();
+        (self.syncing_bytes, self.waits_since_ns) = (builder.written_bytes(), None);
         Ok((builder.begin_sync()?, !self.name_synced))
     }
 
@@ -289,7 +293,15 @@ impl Arrival {
         if full {
             self.sync(tree)?;
         }
-        self.lock().append(user_key, seq, value)
+        let mut file = self.lock();
+        let was_half_full = file.is_half_full();
+        file.waits_since_ns.get_or_insert_with(|| tree.context.now_ns());
+        let reference = file.append(user_key, seq, value);
+        if !was_half_full && file.is_half_full() {
+            drop(file);
+            tree.context.signals.notify_work();
+        }
+        reference
     }
 
     /// All that was appended since the last call may be logged.
@@ -408,25 +420,15 @@ impl Placement {
     pub fn has_values(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
+}
 
-    /// Makes every value placed so far durable.
-    pub fn sync(&self) -> Result<()> {
-        self.sync_all_but(|_| false)
-    }
-
-    /// The same, but for values of memtables that are in tables in a moment.
-    pub fn sync_all_but(&self, in_tables: impl Fn(u64) -> bool) -> Result<()> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        // The map is asked for by every writer, and under the lock of what is in progress: nobody may wait there for a device.
-        let files: Vec<_> = {
-            let all = lock(&self.files);
-            all.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, file)| file.clone()).collect()
-        };
-        let skipped = usize::from(base::canary::is("placed-values-of-one-file-not-synced"));
-        files.iter().skip(skipped).try_for_each(|file| file.sync(&self.tree))
-    }
+/// Where the values of a write go.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// The families that have room for theirs.
+    pub families: Vec<FamilyId>,
+    /// Files that are to be made durable first, with nothing locked: their tails have no room otherwise.
+    pub full: Vec<Arc<Arrival>>,
 }
 
 /// True if the value of a change is to be placed: it is separated, and no shorter than what the log would say instead, so that
@@ -437,11 +439,10 @@ fn is_long(change: &Change<'_>, options: &FamilyOptions) -> bool {
 }
 
 impl Placement {
-    /// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
-    /// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
-    /// may be tried again.
-    pub fn reserve(&self, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<Vec<FamilyId>> {
-        let mut places = Vec::new();
+    /// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. After an error, or if it
+    /// is not made for now, nothing has changed, and the same write may be tried again.
+    pub fn reserve(&self, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<Places> {
+        let mut places = Places::default();
         for family in families {
             if !family.places_values() {
                 continue;
@@ -465,7 +466,8 @@ impl Placement {
                 continue;
             }
             if self.has_place(family, bytes)? {
-                places.push(family.id);
+                places.families.push(family.id);
+                places.full.extend(self.full_for(family, bytes));
             } else {
                 self.tree.context.stats.writes_not_placed.add(1);
             }
@@ -496,7 +498,7 @@ impl Placement {
     }
 
     /// Places the values of a write whose first sequence is given, under the writer's lock, in `places`: the families that
-    /// [`reserve`] found. The body to log instead of the payload's own; `None` if nothing was placed.
+    /// `reserve` found. The body to log instead of the payload's own; `None` if nothing was placed.
     pub fn place(
         &self,
         payload: &Payload<'_>,

@@ -14,7 +14,9 @@ use super::log::{Unlogged, of_unknown_fate};
 use super::writer::Writer;
 use crate::batch;
 use crate::batch::payload::Payload;
+use crate::large::placement::Arrival;
 use base::{ErrorKind, Result, SeqNo};
+use std::sync::Arc;
 use store::commit::Durability;
 use store::guest::{Carried, Carry};
 use wal::{Lane, Position};
@@ -46,6 +48,15 @@ impl WritePath {
             }
         });
         told.map_err(of_unknown_fate)
+    }
+
+    /// Returns when the values in these files are durable: their tails have room then.
+    ///
+    /// # Errors
+    /// Those of the file system: the store is poisoned.
+    pub fn sync_full(&self, full: &[Arc<Arrival>]) -> Result<()> {
+        let synced = self.large.placement.sync_full(full);
+        synced.inspect_err(|e| self.context.health.poison(e)).map_err(of_unknown_fate)
     }
 
     /// Has a batch carried by a guest's. `None`: not now, and nothing happened.

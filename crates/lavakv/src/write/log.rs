@@ -21,7 +21,7 @@ pub(crate) enum Unlogged {
     /// Nothing of it is, and it may be tried again when this is met: the deletes that it consists of wait for what a flush of
     /// everything frees.
     NotYet(Need, LastResort),
-    /// Nothing of it is, and it may be tried again when what came before it in the other lane is durable.
+    /// Nothing of it is, and it may be tried again when what it waits for is durable: the other lane, or values in files.
     Behind,
 }
 

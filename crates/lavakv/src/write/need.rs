@@ -61,7 +61,7 @@ pub(crate) enum Need {
         /// It is looked at again then, in clock nanoseconds.
         until_ns: u64,
     },
-    /// The device, which the next step waits for: for this write, or for those before it in the other lane.
+    /// The device, which the next step waits for: for this write, for those before it in the other lane, or for placed values.
     Durable,
     /// The writes before this one, which is in the memtables.
     Visible,

@@ -109,7 +109,7 @@ impl OwnedWrite {
             self.state = Some(state);
             match (stepped, begun) {
                 (Ok(WriteStep::Needs(need)), Some(begun)) => self.begin_wait(need, begun),
-                // Those before it in the other lane: the next step waits for the device itself.
+                // Those before it in the other lane, or values whose tail is full: the next step waits for the device itself.
                 (Ok(WriteStep::Needs(_)), None) if may_block || is_logged => {}
                 (Ok(WriteStep::Needs(_)), None) => return Ok(Stand::Device),
                 _ => return Ok(Stand::Done),

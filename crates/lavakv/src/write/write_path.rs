@@ -34,6 +34,7 @@ use crate::batch::frame::Frame;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
 use crate::large::draft::Draft;
+use crate::large::placement::Arrival;
 use crate::tree::family::Family;
 use base::sync::MutexGuard;
 use base::sync::atomic::Ordering;
@@ -67,6 +68,14 @@ pub(crate) struct Logged {
     pub to_be_durable: Option<(Lane, Position)>,
 }
 
+/// What must be durable before a write is logged.
+enum Behind {
+    /// What was logged before it in the other lane.
+    Lane(Lane, Position),
+    /// Values in files whose tails have no room for its own.
+    Values(Vec<Arc<Arrival>>),
+}
+
 /// How far a write has come: what it keeps from one step to the next.
 pub(crate) struct WriteState {
     durability: Durability,
@@ -75,9 +84,10 @@ pub(crate) struct WriteState {
     drafts: Vec<Draft>,
     tried: Tried,
     resort: Option<LastResort>,
-    /// What must be durable in the other lane before it is logged, and whether that was waited for already.
-    behind: Option<(Lane, Position)>,
+    /// What must be durable before it is logged, and whether that was waited for already: the other lane, room in tails of values.
+    behind: Option<Behind>,
     waited: bool,
+    waited_for_tails: bool,
     /// Since when it has waited for space.
     since_ns: Option<u64>,
 }
@@ -99,6 +109,7 @@ impl WriteState {
             resort: None,
             behind: None,
             waited: false,
+            waited_for_tails: false,
             since_ns: None,
         }
     }
@@ -180,8 +191,10 @@ impl<'a> WriteOp<'a> {
     /// Advances, where what it still owes can be paid before `until_ns`. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
     /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
-        if let Some((lane, position)) = self.state.behind.take() {
-            self.writes.sync_lane(lane, position)?;
+        match self.state.behind.take() {
+            Some(Behind::Lane(lane, position)) => self.writes.sync_lane(lane, position)?,
+            Some(Behind::Values(full)) => self.writes.sync_full(&full)?,
+            None => {}
         }
         match &mut self.state.stage {
             Stage::Start(_) => self.log_and_insert(until_ns),
@@ -326,7 +339,7 @@ impl<'a> WriteOp<'a> {
         let (writes, lane) = (self.writes, self.lane());
         if let Some((other, position)) = writes.other_lane(writer, lane) {
             if !std::mem::replace(&mut self.state.waited, true) {
-                self.state.behind = Some((other, position));
+                self.state.behind = Some(Behind::Lane(other, position));
                 return Err(Unlogged::Behind);
             }
             writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
@@ -353,9 +366,13 @@ impl<'a> WriteOp<'a> {
     ) -> Result<Position, Unlogged> {
         let (writes, placement) = (self.writes, &self.writes.large.placement);
         let places = placement.reserve(&self.payload, families).map_err(Unlogged::Certain)?;
+        if !places.full.is_empty() && !std::mem::replace(&mut self.state.waited_for_tails, true) {
+            self.state.behind = Some(Behind::Values(places.full));
+            return Err(Unlogged::Behind);
+        }
         let mut placed = None;
-        if !places.is_empty() {
-            placed = match placement.place(&self.payload, families, &places, first_seq) {
+        if !places.families.is_empty() {
+            placed = match placement.place(&self.payload, families, &places.families, first_seq) {
                 Ok(body) => body,
                 Err(e) => {
                     self.give_up(writer, families, true);

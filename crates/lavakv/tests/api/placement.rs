@@ -4,7 +4,7 @@
 use crate::common::*;
 use crate::crashes::CrashRun;
 use lavastore_lavakv::io::Rng;
-use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use lavastore_lavakv::{
     Compression, DamagedFiles, Db, ErrorKind, FamilyOptions, Options, RepairOptions, Result, ValuePlacement,
     WriteBatch, WriteOptions,
@@ -447,6 +447,49 @@ fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
         drop(db);
         holds_after_a_crash(&after, &options, &acknowledged);
     }
+}
+
+/// What is old enough, or was written before a pause, is durable with its values: without anybody's asking.
+#[test]
+fn what_is_old_survives_a_loss_of_power_with_its_values() {
+    if on_lavafs() {
+        return;
+    }
+    for (age_ms, after_ns) in [(100, 100_000_000), (60_000, 1_100_000_000), (0, 1_100_000_000)] {
+        let sim = SimEnv::new(3);
+        let options = Options { buffered_age_ms_max: Some(age_ms), memory_bytes: 512 << 10, ..placed() };
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+        for i in 0..10 {
+            db.put_opt(db.default_column_family(), &key(i), &long(i, 0, 1000), &WriteOptions::buffered())
+                .unwrap();
+            while db.run_background_step() {}
+        }
+        let placed = db.stats().values_placed;
+        assert_eq!(placed, 10);
+        sim.advance_ns(after_ns);
+        while db.run_background_step() {}
+        let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 1);
+        drop(db);
+        let again = Db::open_in(env(&after), DIR, options).unwrap();
+        assert_eq!(contents(&again).len(), 10, "age {age_ms} ms");
+    }
+}
+
+/// Many write placed values that are buffered: the log's thread makes room in the tail, so that hardly a write waits for a sync.
+#[test]
+fn half_a_tail_of_values_is_made_durable_in_the_background() {
+    let sim = SimEnv::new(5);
+    let options = Options { memtable_bytes: 512 << 10, memory_bytes: 4 << 20, ..placed() };
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    let syncs = |sim: &SimEnv| sim.count_ops(Some(OpKind::Sync), ".vsst");
+    for i in 0..100 {
+        let before = syncs(&sim);
+        db.put_opt(db.default_column_family(), &key(i), &long(i, 0, 2000), &WriteOptions::buffered())
+            .unwrap();
+        assert_eq!(syncs(&sim), before, "put {i} waited for a sync");
+        while db.run_background_step() {}
+    }
+    assert!(syncs(&sim) > 4);
 }
 
 /// On a volume that fills up a write is refused before anything of it is placed, whatever it promises: nothing is poisoned,

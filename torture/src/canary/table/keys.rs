@@ -469,6 +469,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "a value that was placed while its file was synced is taken for durable",
     ),
     test(
+        "log-confirmed-without-its-values",
+        ("lavastore-lavakv", "--test api"),
+        "placement::what_is_old_survives_a_loss_of_power_with_its_values",
+        "an idle log is made durable, and the values that it refers to are not",
+    ),
+    test(
         "writes-pay-for-their-first-piece",
         ("lavastore-lavakv", "--test separated"),
         "garbage_bound::a_batch_pays_for_its_garbage_like_single_puts",
