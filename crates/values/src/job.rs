@@ -315,7 +315,7 @@ impl GcJob {
     fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
         let Some(meta) = self.gc.inputs.get(self.inputs.len()) else {
             let queue = if self.options.pipelined { world.reads() } else { None };
-            self.pipeline = Pipeline::new(&self.options, queue);
+            self.pipeline = Pipeline::new(&self.options, &self.inputs, queue);
             return Ok(Next::Go(State::Run));
         };
         let input = world.vsst(meta)?;
@@ -399,11 +399,16 @@ impl GcJob {
         judged * 8 >= all && garbage * all * 100 < expected * judged
     }
 
-    /// Copies the next batch, which is waited for. False: there is none.
+    /// Copies of the next batch, which is waited for, as much as is one step's. False: there is none.
     fn copy(&mut self, world: &mut dyn GcWorld) -> Result<bool> {
-        let Some(batch) = self.pipeline.next()? else { return Ok(false) };
+        let Some(mut batch) = self.pipeline.next()? else { return Ok(false) };
         let alignment = self.alignment();
+        let (mut bytes, mut copied) = (0, batch.copied);
         for (record, entry) in batch.entries() {
+            if bytes >= self.options.step_bytes.max(1) {
+                break;
+            }
+            (bytes, copied) = (bytes + u64::from(entry.stored_len), record + 1);
             let record = batch.open(record, &self.inputs)?;
             if !entry.live {
                 continue;
@@ -417,6 +422,7 @@ impl GcJob {
             debug_assert_eq!(lens.stored_len, record.stored.len() as u64, "copied verbatim");
             self.outputs.added(&lens);
         }
+        batch.copied = copied;
         self.pipeline.copied(batch);
         Ok(true)
     }

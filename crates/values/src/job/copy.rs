@@ -5,6 +5,10 @@
 //! live, and from what reads of the disk were measured to cost, not from a setting). The runs of a batch are read together, each from its exact offset; then the records are
 //! taken in key order, from whichever input has them. Which batches are on their way at once, [`super::pipeline`] says.
 //!
+//! Where the records of an input are in order of arrival, neighbours by key lie anywhere. What a batch takes of such a file is sorted by place, and
+//! then makes runs as in any other; the records are still copied in key order, from where they are in the batch. Batches are longer where there is such a file: the more of it one takes, the
+//! closer they lie ([`super::pipeline`]).
+//!
 //! The checksum of each record is verified where it was read, and its key compared with the one that was looked up,
 //! before it is copied: a damaged record stops the job, which then has replaced nothing. The checksum knows file and offset, so what was read for another
 //! record, or another batch, is not taken for this one.
@@ -22,6 +26,8 @@ use table::{Record, Vsst};
 const GAP_UNKNOWN: u64 = 12 << 10;
 /// The most requests of a batch.
 const BATCH_RUNS_MAX: usize = 1 << 10;
+/// The most records of a batch that are in order of arrival: each may be a request of its own.
+const BATCH_SCATTERED_MAX: usize = 8 << 10;
 
 /// What copying has cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +75,10 @@ pub(crate) struct Batch {
     buffer: Vec<u8>,
     /// What was read of each run.
     read: Vec<Bytes>,
+    /// Records of files in order of arrival: their input and place, bytes, and which of the records it is.
+    scattered: Vec<(usize, u64, u64, usize)>,
+    /// Records that were copied.
+    pub(crate) copied: usize,
     /// Bytes of all runs.
     pub(crate) read_bytes: u64,
     /// The number of the first of its reads, if they go on by themselves, and how many of these have not ended.
@@ -76,6 +86,11 @@ pub(crate) struct Batch {
     lacks: usize,
     /// Of the first read, by file and place, that failed.
     failed: Option<(u64, Error)>,
+}
+
+/// True if the records of an input are in order of arrival.
+pub(crate) fn is_scattered(input: &Vsst) -> bool {
+    input.properties().segment
 }
 
 /// How records are grouped.
@@ -113,8 +128,11 @@ impl Batch {
         self.runs.clear();
         self.records.clear();
         self.read.clear();
-        (self.lacks, self.failed) = (0, None);
-        let passed = self.choose(keys, inputs, grouping);
+        self.scattered.clear();
+        (self.lacks, self.failed, self.copied) = (0, None, 0);
+        let gaps = grouping.gaps(inputs);
+        let passed = self.choose(keys, inputs, grouping, &gaps);
+        self.gather(grouping, &gaps);
         self.order.clear();
         self.order.extend(0..self.runs.len());
         let runs = &self.runs;
@@ -123,12 +141,17 @@ impl Batch {
         passed
     }
 
-    fn choose(&mut self, keys: Range<usize>, inputs: &[Arc<Vsst>], grouping: Grouping) -> usize {
+    fn choose(
+        &mut self,
+        keys: Range<usize>,
+        inputs: &[Arc<Vsst>],
+        grouping: Grouping,
+        gaps: &[u64],
+    ) -> usize {
         let mut bytes = 0u64;
         self.read_bytes = 0;
         // The run that is open in each input.
         let mut open: Vec<Option<usize>> = vec![None; inputs.len()];
-        let gaps = grouping.gaps(inputs);
         for at in keys.clone() {
             let entry = &self.window.entries[at];
             if !entry.live && grouping.lazy_read {
@@ -144,9 +167,17 @@ impl Batch {
             let more = len + joined.map_or(0, |(_, gap)| gap);
             let full = bytes >= grouping.batch_bytes
                 || self.read_bytes + more > grouping.read_bytes_max
-                || self.runs.len() >= BATCH_RUNS_MAX;
+                || self.runs.len() >= BATCH_RUNS_MAX
+                || self.scattered.len() >= BATCH_SCATTERED_MAX;
             if full && !self.records.is_empty() {
                 return at - keys.start;
+            }
+            if is_scattered(&inputs[input]) {
+                self.scattered.push((input, entry.offset, len, self.records.len()));
+                self.records.push((at, 0, 0));
+                bytes += len;
+                self.read_bytes += len;
+                continue;
             }
             let run = match joined {
                 Some((run, _)) => run,
@@ -163,6 +194,32 @@ impl Batch {
             self.read_bytes += more;
         }
         keys.len()
+    }
+
+    /// Makes runs of the records that are in order of arrival, by their places.
+    fn gather(&mut self, grouping: Grouping, gaps: &[u64]) {
+        self.scattered.sort_unstable();
+        let mut last = None;
+        for &(input, offset, len, record) in &self.scattered {
+            let joined = last.filter(|_| self.runs.last().is_some_and(|run| run.input == input));
+            let gap = joined.and_then(|end: u64| offset.checked_sub(end)).filter(|gap| {
+                *gap <= gaps[input] && self.read_bytes.saturating_add(*gap) <= grouping.read_bytes_max
+            });
+            match gap {
+                Some(gap) => self.read_bytes += gap,
+                None => self.runs.push(Run { input, offset, len: 0 }),
+            }
+            let run = self.runs.len() - 1;
+            let place = &mut self.runs[run];
+            place.len = offset - place.offset + len;
+            (self.records[record].1, self.records[record].2) = (run, (offset - place.offset) as usize);
+            last = Some(offset + len);
+        }
+    }
+
+    /// True if all its records were copied.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.copied >= self.records.len()
     }
 
     /// True if there is nothing in it.
@@ -242,9 +299,10 @@ impl Batch {
         std::mem::take(&mut self.window)
     }
 
-    /// Entries of the window whose records are in the batch, in key order.
+    /// Entries of the window whose records are in the batch and not copied yet, in key order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> + '_ {
-        self.records.iter().enumerate().map(|(record, &(entry, ..))| (record, &self.window.entries[entry]))
+        let records = self.records.iter().enumerate().skip(self.copied);
+        records.map(|(record, &(entry, ..))| (record, &self.window.entries[entry]))
     }
 
     /// A record of the batch, verified.

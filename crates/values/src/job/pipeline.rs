@@ -13,7 +13,7 @@
 //!
 //! * **Order.** Batches are copied in the order in which they were planned, which is that of keys, whichever is read first. A batch has its own
 //!   window, which nobody changes any more once it is judged.
-//! * **Bounded.** What is held of records is at most [`HELD_BYTES_MAX`] and a batch. There are two windows at most, of half the size that one has
+//! * **Bounded.** What is held of records is at most [`HELD_BYTES_MAX`] and a batch; where an input is in order of arrival, twice that and a batch that is four times as long. There are two windows at most, of half the size that one has
 //!   without a pipeline, so that both take no more memory.
 //! * **Whose it is.** The queue owns the buffers until they are read, the job the queue: a job that fails or is given up waits for what is on its way when it lets go
 //!   of it, before its files. A read that fails is told when its batch is the next; nothing of the job is installed then.
@@ -22,7 +22,7 @@
 //!
 //! Without a pipeline (`GcOptions::pipelined` off, or no queue) the same steps go by turns: a window is judged, then batch for batch read and copied.
 
-use super::copy::{Batch, CopyStats, Grouping};
+use super::copy::{Batch, CopyStats, Grouping, is_scattered};
 use super::window::Window;
 use crate::pick::GcOptions;
 use base::Result;
@@ -36,6 +36,8 @@ const ALONE_BYTES_MAX: u64 = 4 << 20;
 /// The same where several are on their way, and how much is begun at most before the next one is.
 const AHEAD_BYTES_MAX: u64 = 2 << 20;
 const HELD_BYTES_MAX: u64 = 4 << 20;
+/// Where records are in order of arrival a batch is so many times as long: what is taken of a file at once lies so much closer. And two of them are held.
+const SCATTERED_TIMES: u64 = 4;
 
 /// See the module.
 #[derive(Default)]
@@ -43,6 +45,8 @@ pub(crate) struct Pipeline {
     /// `None`: each batch is waited for.
     queue: Option<ReadQueue>,
     grouping: Grouping,
+    /// The most that is begun before the next batch is.
+    held_bytes_max: u64,
     /// Judged, and from which entry on it is to be planned.
     planning: Option<(Arc<Window>, usize)>,
     /// Judged as well, and behind that one.
@@ -59,15 +63,18 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Of a job of these options, with a queue if there is one.
-    pub(crate) fn new(options: &GcOptions, queue: Option<ReadQueue>) -> Pipeline {
+    /// Of a job of these options over these inputs, with a queue if there is one.
+    pub(crate) fn new(options: &GcOptions, inputs: &[Arc<Vsst>], queue: Option<ReadQueue>) -> Pipeline {
+        let times = if inputs.iter().any(|input| is_scattered(input)) { SCATTERED_TIMES } else { 1 };
+        let read_bytes_max = if queue.is_some() { AHEAD_BYTES_MAX } else { ALONE_BYTES_MAX };
         let grouping = Grouping {
-            batch_bytes: options.step_bytes.max(1),
-            read_bytes_max: if queue.is_some() { AHEAD_BYTES_MAX } else { ALONE_BYTES_MAX },
+            batch_bytes: options.step_bytes.max(1).saturating_mul(times),
+            read_bytes_max: read_bytes_max * times,
             gap_bytes: options.gap_bytes,
             lazy_read: options.lazy_read,
         };
-        Pipeline { queue, grouping, ..Pipeline::default() }
+        let held_bytes_max = HELD_BYTES_MAX * times.div_ceil(2);
+        Pipeline { queue, grouping, held_bytes_max, ..Pipeline::default() }
     }
 
     /// How many keys, and bytes of them, a window may have.
@@ -122,7 +129,7 @@ impl Pipeline {
         self.look(false);
         loop {
             let has_room = match self.is_one() {
-                true => self.batches.is_empty() || self.held_bytes < HELD_BYTES_MAX,
+                true => self.batches.is_empty() || self.held_bytes < self.held_bytes_max,
                 false => self.batches.is_empty(),
             };
             if !has_room {
@@ -215,8 +222,12 @@ impl Pipeline {
         Ok(Some(batch))
     }
 
-    /// A batch was copied.
+    /// As much of a batch was copied as is in one step: all, or it is the next again.
     pub(crate) fn copied(&mut self, mut batch: Batch) {
+        if !batch.is_copied() {
+            self.batches.push_front(batch);
+            return;
+        }
         self.held_bytes -= batch.read_bytes;
         let window = batch.clear();
         self.keep(window);

@@ -3,7 +3,8 @@
 //! **When** says `plan::relocation`.
 //!
 //! **How.** The compaction meets references in the order of keys, and the records of a vSST lie in that order: so one
-//! buffer for each vSST, filled from where the record begins, holds those that follow. Records are verified and
+//! buffer for each vSST, filled from where the record begins, holds those that follow. Where they lie in order of arrival it is
+//! filled with those that follow by key, read by their places (`ahead`). Records are verified and
 //! copied as they are stored, like those that garbage collection copies. References in other tables still lead to
 //! the old file, which is a file like any other, with more garbage.
 //!
@@ -11,6 +12,7 @@
 //! set aside (`damaged`). Nothing depends on its being moved.
 
 use crate::tree::output::{CreateVsst, VsstFiles};
+use ahead::Ahead;
 use base::{Error, HashMap, Result, SeqNo};
 use lsm::policy::Compaction;
 use std::collections::BTreeSet;
@@ -20,10 +22,14 @@ use table::{ReadCounters, Reference, Vsst};
 use values::VsstSeries;
 use version::{Dependency, Version, VsstClass, VsstMeta};
 
+mod ahead;
+
 /// Bytes of all read buffers of a compaction, and the least and most of one.
 const BUFFERS_BYTES: u64 = 16 << 20;
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 const BUFFER_BYTES_MAX: u64 = 512 << 10;
+/// The most vSSTs in order of arrival of which something is read ahead: each has a window of its keys as well.
+const AHEAD_MAX: usize = 16;
 
 /// One vSST that is read from.
 struct Input {
@@ -31,6 +37,8 @@ struct Input {
     buffer: Vec<u8>,
     /// Where in the file the buffer begins.
     at: u64,
+    /// Of a file in order of arrival: what is read of it before it is asked for.
+    ahead: Option<Ahead>,
 }
 
 /// The records that a compaction takes along. See the module.
@@ -52,7 +60,7 @@ impl Relocator {
         lists: &[Vec<Dependency>],
     ) -> Result<Option<Relocator>> {
         let mut inputs = HashMap::default();
-        let mut class = VsstClass::Mixed;
+        let (mut class, mut aheads) = (VsstClass::Mixed, 0);
         for meta in compaction.relocate_vssts.iter().filter_map(|n| version.vssts.get(n)) {
             let vsst = match files.tree.files.tables.vsst(meta) {
                 Err(e) if crate::files::damaged::is_of_reading(&e) => {
@@ -65,7 +73,9 @@ impl Relocator {
             if meta.class != VsstClass::Mixed {
                 class = VsstClass::Cold;
             }
-            inputs.insert(meta.number, Input { vsst, buffer: Vec::new(), at: 0 });
+            let ahead = if aheads < AHEAD_MAX { Ahead::of(&vsst, compaction.key_range().1) } else { None };
+            aheads += usize::from(ahead.is_some());
+            inputs.insert(meta.number, Input { vsst, buffer: Vec::new(), at: 0, ahead });
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
@@ -105,9 +115,14 @@ impl Relocator {
         if end > input.vsst.properties().record_bytes || reference.stored_len == 0 {
             return Ok(None);
         }
-        let held = input.at..input.at + input.buffer.len() as u64;
-        if offset < held.start || end > held.end {
-            input.fill(offset, reference.stored_len.max(self.buffer_bytes), &mut self.counters)?;
+        if !input.is_ahead(
+            offset,
+            reference.stored_len,
+            (user_key, seq),
+            self.buffer_bytes,
+            &mut self.counters,
+        ) {
+            input.hold(offset, reference.stored_len, self.buffer_bytes, &mut self.counters)?;
         }
         let mut error = None;
         for again in [false, true] {
@@ -115,8 +130,7 @@ impl Relocator {
                 // A second look, as readers take one.
                 input.fill(offset, reference.stored_len, &mut self.counters)?;
             }
-            let from = (offset - input.at) as usize;
-            let bytes = &input.buffer[from..from + reference.stored_len as usize];
+            let bytes = input.record(offset, reference.stored_len, again);
             match input.vsst.open_record(bytes, offset) {
                 Ok(record) if (record.user_key, record.seq) == (user_key, seq) => {
                     return self.series.copy(&record).map(Some);
@@ -157,6 +171,46 @@ impl Relocator {
 }
 
 impl Input {
+    /// True if the record was read ahead, or is now.
+    fn is_ahead(
+        &mut self,
+        offset: u64,
+        len: u64,
+        (user_key, seq): (&[u8], SeqNo),
+        buffer_bytes: u64,
+        counters: &mut ReadCounters,
+    ) -> bool {
+        let Some(ahead) = &mut self.ahead else { return false };
+        if ahead.get(offset, len).is_some() {
+            return true;
+        }
+        if ahead.fill(user_key, seq, len.max(buffer_bytes), counters).is_err() {
+            self.ahead = None;
+            return false;
+        }
+        ahead.get(offset, len).is_some()
+    }
+
+    /// Has the record in the buffer, and what follows it in the file.
+    fn hold(&mut self, offset: u64, len: u64, buffer_bytes: u64, counters: &mut ReadCounters) -> Result<()> {
+        let held = self.at..self.at + self.buffer.len() as u64;
+        if offset >= held.start && offset + len <= held.end {
+            return Ok(());
+        }
+        // What follows in order of arrival is of any key.
+        let follows = !self.vsst.properties().segment;
+        self.fill(offset, if follows { len.max(buffer_bytes) } else { len }, counters)
+    }
+
+    /// The record, from where it was read last.
+    fn record(&self, offset: u64, len: u64, again: bool) -> &[u8] {
+        let ahead = self.ahead.as_ref().filter(|_| !again).and_then(|ahead| ahead.get(offset, len));
+        ahead.unwrap_or_else(|| {
+            let from = (offset - self.at) as usize;
+            &self.buffer[from..from + len as usize]
+        })
+    }
+
     /// Reads `len` bytes from `offset` on, less at the end of the records.
     fn fill(&mut self, offset: u64, len: u64, counters: &mut ReadCounters) -> Result<()> {
         let len = len.min(self.vsst.properties().record_bytes - offset);
