@@ -11,6 +11,9 @@ use lavastore::{
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// Where all values are placed, those of so many bytes are at least, whatever is drawn.
+const SEPARATED_FROM: usize = 32;
+
 /// One of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
     list[rng.below(list.len() as u64) as usize]
@@ -21,7 +24,7 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let file_bytes = pick(rng, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]);
     let l0_compaction_files = pick(rng, &[1, 2, 3, 4, 8]);
     let l0_slowdown_files = l0_compaction_files + rng.below(4) as usize;
-    FamilyOptions {
+    with_placement(FamilyOptions {
         compression: pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]),
         block_bytes: pick(rng, &[512, 1024, 4096, 8192]),
         filter_bits_per_key: pick(rng, &[0, 1, 4, 10, 20]),
@@ -41,7 +44,16 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
             &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
         ),
         policy: policy(rng),
+    })
+}
+
+/// In a third of the families values are placed in the log; in all, and they are separated, if a campaign is to have that.
+fn with_placement(family: FamilyOptions) -> FamilyOptions {
+    if !is_with(With::Placement) {
+        return family;
     }
+    let min_blob_size = family.min_blob_size.max(SEPARATED_FROM);
+    FamilyOptions { value_placement: ValuePlacement::Log, min_blob_size, ..family }
 }
 
 /// Either policy, so that it changes between opens; `vlsm` with tables so small that its levels fill.
@@ -106,7 +118,8 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
 
 /// The same for rows with options of their own: only if a campaign is to have it.
 pub(crate) fn with_what_all_have(rng: &Rng, options: Options) -> Options {
-    if is_with(With::BufferedAge) { with_aging(rng, options) } else { options }
+    let options = if is_with(With::BufferedAge) { with_aging(rng, options) } else { options };
+    Options { family: with_placement(options.family), ..options }
 }
 
 /// What every store of a campaign has, beside what is drawn.
@@ -115,6 +128,9 @@ pub(crate) enum With {
     /// `Options::buffered_age_ms_max`.
     #[value(name = "buffered_age")]
     BufferedAge,
+    /// `FamilyOptions::value_placement` = `Log`, in every family.
+    #[value(name = "placement")]
+    Placement,
 }
 
 /// Set once, before there are threads.
