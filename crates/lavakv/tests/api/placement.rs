@@ -51,6 +51,48 @@ fn a_placed_value_is_written_once() {
     assert!(twice > 1.95 && once < 1.2, "{twice} and {once} bytes for each byte of a value");
 }
 
+/// Before any garbage is collected: what somebody waits for is written once less, and what nobody waits for is not, since flushes overtake
+/// the log.
+#[test]
+fn it_saves_a_write_of_what_is_durable_and_none_of_what_is_buffered() {
+    let written = |family: FamilyOptions, how: &WriteOptions, len: u64| {
+        let sim = SimEnv::new(1);
+        let options = Options {
+            memtable_bytes: 256 << 10,
+            memory_bytes: 2 << 20,
+            buffered_age_ms_max: Some(60_000),
+            family: FamilyOptions { gc_ratio_percent: 99, ..family },
+            ..small()
+        };
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
+        let overwrite = |rounds: std::ops::Range<u64>| {
+            let mut rng = Rng::new(rounds.start);
+            for round in rounds.clone() {
+                let (i, family) = (rng.below(400), db.default_column_family());
+                db.put_opt(family, &key(i), &long(i, round, len), how).unwrap();
+                while db.run_background_step() {}
+            }
+            let s = db.stats();
+            (s.wal_bytes_written + s.flush_bytes_written + s.segment_bytes_written, rounds.end - rounds.start)
+        };
+        // Groups and ring get as long as they get.
+        let before = overwrite(0..200).0;
+        let (after, count) = overwrite(200..600);
+        (after - before) as f64 / (count * len) as f64
+    };
+    for len in [4000, 16_000] {
+        let both =
+            |how: WriteOptions| (written(small_family(), &how, len), written(placed_family(), &how, len));
+        let (in_tables, in_log) = both(WriteOptions::durable());
+        println!("{len} B durable: {in_tables:.2} bytes a byte in tables, {in_log:.2} in the log");
+        // Each of them takes pages of its own in the log.
+        assert!(in_tables > in_log + 0.75, "{len}: {in_tables} {in_log}");
+        let (in_tables, in_log) = both(WriteOptions::buffered());
+        println!("{len} B buffered: {in_tables:.2} bytes a byte in tables, {in_log:.2} in the log");
+        assert!(in_tables < 1.1 && in_log > 0.98 * in_tables, "{len}: {in_tables} {in_log}");
+    }
+}
+
 #[test]
 fn whatever_is_done_to_it_it_holds_what_was_written() {
     for seed in 0..4 {
