@@ -329,8 +329,9 @@ pub enum ValuePlacement {
     /// To the log like any other value, and to a vSST by the flush: twice, before garbage collection.
     #[default]
     Table = 0,
-    /// Once, to a file in order of arrival that the flush makes a vSST; the log carries where it lies. Experimental: its
-    /// record in fault campaigns is short, and a durable write syncs two files.
+    /// Once, to a file in order of arrival that the flush makes a vSST; the log carries where it lies. For families whose
+    /// writes are durable: each value is written once less, and a durable write syncs two files. Where writes are buffered nothing is saved, since a
+    /// flush overtakes the log ([`Options::buffered_age_ms_max`]).
     Log = 1,
 }
 
