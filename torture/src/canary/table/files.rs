@@ -174,4 +174,16 @@ pub(super) const CANARIES: &[Canary] = &[
         "damage::collections_come_to_an_end_beside_a_damaged_table",
         "values are collected to which a table may refer that cannot be read",
     ),
+    test(
+        "prepared-sums-miss-what-others-changed",
+        ("lavastore-version", "--lib"),
+        "state::tests::prepared::what_was_worked_out_before_others_came_is_what_is_made_then",
+        "an edit that was worked out before others came in between takes back what these changed of the sums under names",
+    ),
+    test(
+        "lasting-values-in-the-room-of-hot-ones",
+        ("lavastore-lavakv", "--test separated"),
+        "speed_values::fresh_values_go_down_when_the_disk_is_for_hot_ones_alone",
+        "values that were made on the speed disk when all were keep its room when it is for hot ones alone",
+    ),
 ];

@@ -256,12 +256,6 @@ pub(super) const CANARIES: &[Canary] = &[
         "work::verify::sums::tests::verification_adds_up_what_tables_reference",
         "an edit counts under one name what tables reference under another",
     ),
-    test(
-        "prepared-sums-miss-what-others-changed",
-        ("lavastore-version", "--lib"),
-        "state::tests::prepared::what_was_worked_out_before_others_came_is_what_is_made_then",
-        "an edit that was worked out before others came in between takes back what these changed of the sums under names",
-    ),
     row("flush-floor-one-too-high", "crash", Some(3), "replay skips the first record after a flush"),
     row(
         "flush-tears-batches-between-families",
@@ -785,12 +779,6 @@ pub(super) const CANARIES: &[Canary] = &[
         ("lavastore-lavakv", "--test separated"),
         "speed_values::values_that_last_go_down_where_they_fill_the_disk",
         "values that nobody overwrites fill the speed disk for ever, and nothing that is just written comes there",
-    ),
-    test(
-        "lasting-values-in-the-room-of-hot-ones",
-        ("lavastore-lavakv", "--test separated"),
-        "speed_values::fresh_values_go_down_when_the_disk_is_for_hot_ones_alone",
-        "values that were made on the speed disk when all were keep its room when it is for hot ones alone",
     ),
     test(
         "damage-on-the-speed-disk-stops-the-store",
