@@ -46,12 +46,6 @@ pub(super) const CANARIES: &[Canary] = &[
         "a log has the ring for what is buffered where all is durable",
     ),
     test(
-        "reader-takes-the-log-for-read",
-        ("lavastore-lavakv", "--test api"),
-        "overtaken_readers::a_log_that_begins_behind_what_was_read_is_read_anew",
-        "who opens a store beside its writer does not look whether the log begins behind what was read by now",
-    ),
-    test(
         "log-skips-half-a-batch",
         ("lavastore-wal", "--lib"),
         "wal::tests::half_a_batch_is_not_overtaken",
