@@ -520,6 +520,9 @@ fn what_is_old_survives_a_loss_of_power_with_its_values() {
 /// Many write placed values that are buffered: the log's thread makes room in the tail, so that hardly a write waits for a sync.
 #[test]
 fn half_a_tail_of_values_is_made_durable_in_the_background() {
+    if skipped_on_lavafs(because::NAMES) {
+        return;
+    }
     let sim = SimEnv::new(5);
     let options = Options { memtable_bytes: 512 << 10, memory_bytes: 4 << 20, ..placed() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
