@@ -55,8 +55,7 @@ impl WritePath {
     /// # Errors
     /// Those of the file system: the store is poisoned.
     pub fn sync_full(&self, full: &[Arc<Arrival>]) -> Result<()> {
-        let synced = self.large.placement.sync_full(full);
-        synced.inspect_err(|e| self.context.health.poison(e)).map_err(of_unknown_fate)
+        self.large.placement.sync_full(full).map_err(of_unknown_fate)
     }
 
     /// Has a batch carried by a guest's. `None`: not now, and nothing happened.

@@ -71,8 +71,11 @@ impl Placement {
     }
 
     /// Makes durable what is in these files, before a write for which their tails have no room.
+    ///
+    /// # Errors
+    /// As [`Placement::sync_due`].
     pub fn sync_full(&self, full: &[Arc<Arrival>]) -> Result<()> {
-        full.iter().try_for_each(|file| file.sync(&self.tree))
+        self.told(full.iter().try_for_each(|file| file.sync(&self.tree)))
     }
 
     /// The file of the family's active memtable, if a write of so many bytes is to wait until it is durable.
@@ -84,15 +87,17 @@ impl Placement {
 
     /// True if [`Placement::sync_due`] has something to do.
     pub fn is_due(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && !self.due().is_empty()
+        !self.due().is_empty()
     }
 
-    /// Makes durable what is due.
+    /// Makes durable what is due; false if nothing is.
     ///
     /// # Errors
     /// Those of the file system: the store is poisoned.
-    pub fn sync_due(&self) -> Result<()> {
-        self.told(self.due().iter().try_for_each(|file| file.sync(&self.tree)))
+    pub fn sync_due(&self) -> Result<bool> {
+        let due = self.due();
+        self.told(due.iter().try_for_each(|file| file.sync(&self.tree)))?;
+        Ok(!due.is_empty())
     }
 
     /// Makes all durable, for somebody who does not wait for it.
@@ -108,10 +113,12 @@ impl Placement {
     }
 
     fn due(&self) -> Vec<Arc<Arrival>> {
-        let context = &self.tree.context;
+        let (context, mut files) = (&self.tree.context, self.all(|_| true));
+        if files.is_empty() {
+            return files;
+        }
         let age_ns = context.options.aging().age_ms_max.saturating_mul(1_000_000);
         let now_ns = context.now_ns();
-        let mut files = self.all(|_| true);
         files.retain(|file| file.lock().is_due(now_ns, age_ns));
         files
     }

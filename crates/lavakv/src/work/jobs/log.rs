@@ -43,8 +43,7 @@ impl Job for LogJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs;
-        if values_are_due(jobs) {
-            jobs.large.placement.sync_due()?;
+        if jobs.large.placement.sync_due()? {
             return Ok(Progress::Done);
         }
         let task = jobs.log.task();
