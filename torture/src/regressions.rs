@@ -222,4 +222,10 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         3,
         "what LavaKV had begun to make of a store was taken for a store without CURRENT by the other engine alone",
     ),
+    (
+        "engines",
+        95_000_116,
+        "the campaign asked for a file that was never synced, since its maker died before it was listed",
+    ),
+    ("full", 910_171, "a compaction on request that did not fit had a flush after it refused"),
 ];

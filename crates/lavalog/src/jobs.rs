@@ -253,7 +253,7 @@ impl Work for Background {
         let context = self.0.context();
         match error.kind() {
             ErrorKind::NoSpace => {
-                context.health.no_space_at(context.now_ns(), Some(&error));
+                context.health.no_space_at(context.now_ns(), &error);
                 if let Err(e) = self.0.job_found_no_room() {
                     context.health.poison(&e);
                 }

@@ -7,8 +7,8 @@
 use crate::admin::flush::flush;
 use crate::admin::wait::wait_for_jobs;
 use crate::tree::family::Family;
-use crate::work::jobs::{self, Jobs};
-use base::Result;
+use crate::work::jobs::{self, Jobs, Manual};
+use base::{Error, ErrorKind, Result};
 use lsm::policy::ManualRange;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub struct CompactProgress {
     pub remaining_bytes: u64,
 }
 
+const NO_SPACE: &str = "compaction found no disk space";
+
 /// Compacts a range level by level, from the top. `tell` hears how far it has come: when it begins, and after each table that was rewritten.
 pub(crate) fn compact_range(
     jobs: &Arc<Jobs>,
@@ -45,8 +47,8 @@ pub(crate) fn compact_range(
     let range = ManualRange::new(start, end);
     let mut range = if request.rewrite { range.rewriting() } else { range };
     let mut told = None;
-    wait_for_jobs(jobs, "compaction found no disk space", || {
-        let is_over = jobs::advance_manual(jobs, family, &mut range);
+    wait_for_jobs(jobs, NO_SPACE, || {
+        let advanced = jobs::advance_manual(jobs, family, &mut range);
         if told.replace(range.rewritten()) != Some(range.rewritten()) {
             let (remaining_tables, remaining_bytes) = range.to_rewrite(&family.read_state().version);
             tell(&CompactProgress {
@@ -56,6 +58,10 @@ pub(crate) fn compact_range(
                 remaining_bytes,
             });
         }
-        Ok(is_over)
+        match advanced {
+            Manual::Over => Ok(true),
+            Manual::Waits => Ok(false),
+            Manual::NoRoom => Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir)),
+        }
     })
 }

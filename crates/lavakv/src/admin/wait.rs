@@ -25,15 +25,12 @@ pub(crate) fn look(
         return Some(Err(e));
     }
     let now_ns = jobs.context.now_ns();
-    if jobs.context.health.out_of_space() && jobs.context.health.must_wait(now_ns) {
-        return Some(Err(match jobs.context.health.no_space_error() {
-            // Where it was: a store may be on two disks.
-            Some(why) => {
-                let at = why.file().unwrap_or(&jobs.context.dir).to_owned();
-                Error::new(ErrorKind::NoSpace, no_space).at_file(at).caused_by(why)
-            }
-            None => Error::new(ErrorKind::NoSpace, no_space).at_file(&jobs.context.dir),
-        }));
+    if jobs.context.health.must_wait(now_ns)
+        && let Some(why) = jobs.context.health.no_space_error()
+    {
+        // Where it was: a store may be on two disks.
+        let at = why.file().unwrap_or(&jobs.context.dir).to_owned();
+        return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(at).caused_by(why)));
     }
     if let Some(e) = jobs.context.health.held_up(now_ns) {
         return Some(Err(

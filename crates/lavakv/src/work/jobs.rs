@@ -182,38 +182,48 @@ fn fits(jobs: &Jobs, family: &Family, compaction: &Compaction) -> bool {
     compaction.trivial_move || jobs.space.would_grant(bytes())
 }
 
-/// Starts the next compaction that a `compact_range` needs, if it can. True when there is none left, waiting or running.
-pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut ManualRange) -> bool {
+/// What became of the compactions that a `compact_range` needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manual {
+    /// There is none left, waiting or running.
+    Over,
+    /// One is to be started, runs, or cannot start yet.
+    Waits,
+    /// The next one does not fit, and nobody is about to make room for it.
+    NoRoom,
+}
+
+/// Starts the next compaction that a `compact_range` needs, if it can.
+pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut ManualRange) -> Manual {
     let mut set = lock(&jobs.in_progress);
     if family.is_dropped() {
-        return true;
+        return Manual::Over;
     }
     let nobody = !set.running.rewrites();
     if let Some(compaction) = set.manual.take_if(|compaction| nobody && !fits(jobs, family, compaction)) {
-        // Nobody is about to make room for it: the caller is told, and it is given up.
+        // The caller is told, and it is given up. Nobody else waits for it: writes and flushes have room of their own.
         set.give_back(&compaction);
-        jobs.context.health.no_space_at(jobs.context.now_ns(), None);
-        return false;
+        return Manual::NoRoom;
     }
     // One at a time: the walk asks where things are only when its last step is done.
     if set.manual.is_some() || set.running.manual > 0 {
-        return false;
+        return Manual::Waits;
     }
     if range.rewrites() && collection_goes_first(jobs, &set) {
-        return false;
+        return Manual::Waits;
     }
-    let Some(policy) = family.policy() else { return true };
+    let Some(policy) = family.policy() else { return Manual::Over };
     let (version, set_aside) = (family.read_state().version.clone(), family.tables_set_aside());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
     match policy.manual(&facts, range) {
-        ManualStep::Done => true,
-        ManualStep::Wait => false,
+        ManualStep::Done => Manual::Over,
+        ManualStep::Wait => Manual::Waits,
         ManualStep::Start(compaction) => {
             set.claim(&compaction);
             set.manual = Some(*compaction);
             drop(set);
             jobs.context.signals.notify_work();
-            false
+            Manual::Waits
         }
     }
 }

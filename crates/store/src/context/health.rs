@@ -129,9 +129,9 @@ impl Health {
         self.out_of_space() || self.held_up(now_ns).is_some()
     }
 
-    /// A job found no room: jobs that write wait a while. `why`: what refused it, if something did.
-    pub fn no_space_at(&self, now_ns: u64, why: Option<&Error>) {
-        lock(&self.met).no_space = why.cloned();
+    /// A job found no room: jobs that write wait a while. `why`: what refused it.
+    pub fn no_space_at(&self, now_ns: u64, why: &Error) {
+        lock(&self.met).no_space = Some(why.clone());
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
         self.no_space.store(true, Ordering::Release);
     }

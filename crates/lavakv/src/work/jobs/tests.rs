@@ -169,6 +169,34 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
     db.collect_garbage(GcRequest { until_percent: Some(5) }).unwrap();
 }
 
+/// A compaction on request that does not fit is refused to who asked for it, and to nobody else: writes and flushes have room of their own.
+#[test]
+fn a_compaction_on_request_without_room_is_refused_alone() {
+    let sim = SimEnv::new(4);
+    let limited = Options { space_limit: Some(SpaceLimit::Bytes(64 << 20)), ..options() };
+    let db = Db::open_in(sim.env(), "/store", limited).unwrap();
+    for round in 0..3u8 {
+        (0..400).for_each(|i| db.put(&key(i), &[round; 700]).unwrap());
+        db.flush().unwrap();
+    }
+    let jobs = &db.engine().jobs;
+    let mut held = Vec::new();
+    while jobs.space.would_grant(1) {
+        held.extend(jobs.space.grant(1));
+    }
+    let family = db.default_column_family();
+    let (anew, everything) = (crate::CompactRequest { rewrite: true }, (None, None));
+    let refused = db.compact_range_with(family, everything, anew, &mut |_| {}).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    assert!(refused.to_string().contains("compaction found no disk space"), "{refused}");
+    assert!(!jobs.context.health.out_of_space());
+    db.flush().unwrap();
+    drop(held);
+    db.put(&key(1), b"taken").unwrap();
+    db.compact_range_with(family, everything, anew, &mut |_| {}).unwrap();
+    assert_eq!(db.get(&key(2)).unwrap().unwrap(), [2; 700]);
+}
+
 /// A table that a compaction took while it was copied stays where it is, and the copy goes: else the compaction would leave it behind.
 #[test]
 fn a_table_that_is_compacted_meanwhile_does_not_move() {

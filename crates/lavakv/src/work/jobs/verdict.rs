@@ -40,7 +40,7 @@ impl Jobs {
                     // There is another disk for what was to be there: the next try is made at once, and not there.
                     return self.tree.speed.refused(&self.context);
                 }
-                self.context.health.no_space_at(self.context.now_ns(), Some(error));
+                self.context.health.no_space_at(self.context.now_ns(), error);
                 if file.is_some_and(|path| is_on_speed_disk(&self.context, path)) {
                     // What is kept for jobs is on the other disk, and would not help.
                     return;
