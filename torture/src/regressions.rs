@@ -227,5 +227,10 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         95_000_116,
         "the campaign asked for a file that was never synced, since its maker died before it was listed",
     ),
+    (
+        "sched",
+        172_778_570_764,
+        "a flush chose among memtables while a checkpoint began, and took one of after it into its state",
+    ),
     ("full", 910_171, "a compaction on request that did not fit had a flush after it refused"),
 ];

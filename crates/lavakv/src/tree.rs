@@ -10,6 +10,7 @@ pub(crate) mod damage;
 pub(crate) mod demand;
 pub(crate) mod disk;
 pub(crate) mod family;
+pub(crate) mod flushable;
 pub(crate) mod hiding;
 pub(crate) mod install;
 pub(crate) mod log_floor;

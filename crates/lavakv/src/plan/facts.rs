@@ -6,9 +6,9 @@
 use super::in_progress::InProgressSet;
 use crate::context::options::{FamilyOptions, Options};
 use crate::tree::family::{Family, ReadState};
+use crate::tree::flushable::Flushable;
 use base::SeqNo;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
-use memtable::MemTable;
 use std::sync::Arc;
 use version::names::FileKind;
 
@@ -38,7 +38,7 @@ impl FamilyFacts {
 /// What is frozen and may be flushed.
 pub(crate) struct Frozen {
     /// By family: the oldest sequence, and the memtables.
-    pub ready: Vec<(SeqNo, Arc<Family>, Vec<Arc<MemTable>>)>,
+    pub ready: Vec<Flushable>,
     /// Memtables that reach down to this sequence are flushed in one edit.
     pub volatile_seq: SeqNo,
     /// The same where there is room for it: it spares a sync of the log.

@@ -18,6 +18,12 @@ pub(super) const CANARIES: &[Canary] = &[
         "what is left of a short write goes where its beginning went",
     ),
     test(
+        "ceiling-asked-for-before-memtables",
+        ("lavastore-lavakv", "--lib"),
+        "tree::flushable::tests::a_checkpoint_that_begins_meanwhile_is_seen",
+        "a checkpoint has what one family got after its sequence, and not what others did",
+    ),
+    test(
         "kernel-in-place-poison-dropped",
         ("lavastore-io", "--lib"),
         "kernel::tests::files::a_file_written_in_place_takes_nothing_after_a_failed_sync",

@@ -4,8 +4,8 @@ use super::{Jobs, cleanup, disks};
 use crate::context::options::Options;
 use crate::plan::facts::{Facts, FamilyFacts, Frozen};
 use crate::plan::in_progress::InProgressSet;
+use crate::tree::flushable::flushable;
 use base::SeqNo;
-use memtable::MemTable;
 use std::cell::OnceCell;
 use std::sync::Arc;
 use version::names::FileKind;
@@ -46,16 +46,7 @@ impl Facts for Seen<'_> {
     fn frozen(&self) -> Frozen {
         let tree = &self.jobs.tree;
         let _frozen_whole = tree.together.freezing();
-        let ceiling = tree.together.flush_ceiling();
-        let mut ready = Vec::new();
-        for family in tree.all_families() {
-            let read_state = family.read_state();
-            let fits = |m: &&Arc<_>| MemTable::seq_range(m).is_none_or(|(_, high)| high <= ceiling);
-            let memtables: Vec<_> = read_state.frozen.iter().filter(fits).cloned().collect();
-            if let Some(oldest) = memtables.iter().filter_map(|m| m.seq_range()).map(|(low, _)| low).min() {
-                ready.push((oldest, family, memtables));
-            }
-        }
+        let ready = flushable(tree.all_families(), || tree.together.flush_ceiling());
         Frozen { ready, volatile_seq: tree.together.volatile_seq(), joined_seq: tree.together.joined_seq() }
     }
 
