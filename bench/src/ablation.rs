@@ -50,7 +50,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 10] = [
+pub const OTHER_SWITCHES: [&str; 11] = [
     "correlated",
     "quiet_compaction",
     "io_pacing",
@@ -61,6 +61,7 @@ pub const OTHER_SWITCHES: [&str; 10] = [
     "least_overlap",
     "exposing_first",
     "lazy_with_room",
+    "space_first",
 ];
 
 type Figure = rounds::Figure<Report>;

@@ -57,6 +57,7 @@ fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
         least_overlap: true,
         exposing_first: true,
         lazy_with_room: true,
+        space_first: true,
         joined_lookups: false,
         readahead: false,
         compensated_size: false,

@@ -43,6 +43,8 @@ pub struct Ablation {
     pub exposing_first: bool,
     /// Below a space limit that is far away garbage is collected later; off: from as much on as near it, in percent of a file.
     pub lazy_with_room: bool,
+    /// Where garbage is far above its bound, what frees space goes before the compaction of level 0 for as long as that is not near its stop; off: never.
+    pub space_first: bool,
 }
 
 impl Default for Ablation {
@@ -64,13 +66,14 @@ impl Default for Ablation {
             least_overlap: true,
             exposing_first: true,
             lazy_with_room: true,
+            space_first: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 16] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 17] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -89,6 +92,7 @@ impl Ablation {
             ("least_overlap", &mut self.least_overlap),
             ("exposing_first", &mut self.exposing_first),
             ("lazy_with_room", &mut self.lazy_with_room),
+            ("space_first", &mut self.space_first),
         ]
     }
 

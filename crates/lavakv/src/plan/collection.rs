@@ -31,6 +31,14 @@
 //! (towards the end of the room: with the less garbage the less room is left), a compaction goes before collections that exposes as many times what it writes as exposed garbage
 //! is more than hidden (`lsm::policy::exposing`), also one that no level asks for. Where most is hidden it need only expose more than it writes.
 //!
+//! **Space before level 0** (`space_first`). Level 0 goes before collections, since writers stop where it is full. But who only ever compacts level 0 leaves garbage where it is, and
+//! who fills level 0 need not be who pays for that garbage. So for families with garbage of [`FAR_PERCENT`] of the bound from which writers are slowed down (where price and collection are
+//! in balance there is less) what exposes and collects it has all threads but one before level 0 ([`before_level_0`]), the family farthest above its bound first. Not where
+//!
+//! * a level 0 is half way from its slow-down to its stop or nearer;
+//! * there is one thread for all, and levels are farther above the bound from which they slow writers down than garbage is above its own: so neither starves the other;
+//! * nothing of these families can be freed: then all is as usual, whatever others have to collect.
+//!
 //! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
 //! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
 
@@ -39,9 +47,11 @@ use super::facts::{Facts, FamilyFacts};
 use super::relocation;
 use super::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
 use crate::context::ablation::Ablation;
+use crate::tree::chain::EXCESS_SLOW_PERCENT;
 use crate::tree::family::ReadState;
 use crate::tree::summary::VersionSummary;
 use base::HashSet;
+use std::cmp::Reverse;
 use values::{Gc, GcOptions, Ledger, Lookups};
 use version::VsstMeta;
 
@@ -60,6 +70,8 @@ const FILL_ROOMY_PERCENT: u64 = 60;
 const FULL_RATIO_PERCENT: u64 = 5;
 /// Strain from which collection takes every free thread.
 const STRAIN_BUSY: u64 = 50;
+/// Garbage is far above its bound with so much of that, in percent.
+const FAR_PERCENT: u64 = 130;
 /// Hidden garbage that is a smaller part of what is exposed is not worth a compaction that no level asks for.
 const WORTH_MAX: u64 = 8;
 /// The threshold where the space limit is near: less would free less than the keys of the output take.
@@ -85,15 +97,63 @@ pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Opti
     (is_due && !facts.is_quiet()).then(|| exposed as f64 / hidden as f64)
 }
 
-/// The next collection. `urgent`: it goes before compactions.
-pub(super) fn pick(facts: &dyn Facts, urgent: bool) -> Option<Box<Collection>> {
+/// The families whose garbage goes before the compaction of level 0, the one farthest above its bound first. See the module.
+pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
+    let is_on = facts.options().ablation.space_first && !base::canary::is("level-0-before-space");
+    if !is_on || facts.gc_is_paused() {
+        return Vec::new();
+    }
+    let limited = facts.has_own_limit();
+    let pressure = |family: &&FamilyFacts| match family.read_state.is_damaged {
+        // What damaged files keep nobody can free, and nobody pays for it.
+        true => 0,
+        false => family.read_state.summary.garbage_pressure_percent(limited),
+    };
+    let mut far: Vec<_> = facts.families().iter().filter(|family| pressure(family) >= FAR_PERCENT).collect();
+    far.sort_by_key(|family| Reverse(pressure(family)));
+    let Some(farthest) = far.first().map(pressure) else { return far };
+    let has_one_thread = facts.options().background_threads == 1;
+    let is_behind = |family: &FamilyFacts| {
+        is_near_its_stop(family) || has_one_thread && levels_pressure_percent(family) > farthest
+    };
+    if facts.families().iter().any(is_behind) { Vec::new() } else { far }
+}
+
+/// True if level 0 of a family is half way from its slow-down to its stop, with what comes there next.
+fn is_near_its_stop(family: &FamilyFacts) -> bool {
+    let (read_state, options) = (&family.read_state, &family.options);
+    let depth = read_state.chain.l0_depth + read_state.frozen.len();
+    2 * depth >= options.l0_slowdown_files + options.l0_stop_files
+}
+
+/// How far levels are above their targets, in percent of the bound from which writers are slowed down for them.
+fn levels_pressure_percent(family: &FamilyFacts) -> u64 {
+    family.read_state.chain.excess_percent.saturating_mul(100) / EXCESS_SLOW_PERCENT
+}
+
+/// True if a job runs that collects garbage of one of these families.
+pub(super) fn is_collected(facts: &dyn Facts, families: &[&FamilyFacts]) -> bool {
+    let in_progress = facts.in_progress();
+    families.iter().any(|family| in_progress.of(family.family.id).vssts().next().is_some())
+}
+
+/// The next collection, where nothing more urgent is to be done.
+pub(super) fn pick(facts: &dyn Facts) -> Option<Box<Collection>> {
+    pick_among(facts, facts.families().iter(), Purpose::Garbage)
+}
+
+/// The next collection of one of these families, in their order.
+pub(super) fn pick_among<'a>(
+    facts: &dyn Facts,
+    mut families: impl Iterator<Item = &'a FamilyFacts>,
+    purpose: Purpose,
+) -> Option<Box<Collection>> {
     if facts.gc_is_paused() {
         return None;
     }
-    facts.families().iter().find_map(|family| {
+    families.find_map(|family| {
         let (gc, options) = pick_in(facts, family)?;
         let (family, read_state) = (family.family.clone(), family.read_state.clone());
-        let purpose = if urgent { Purpose::UrgentGarbage } else { Purpose::Garbage };
         Some(Box::new(Collection { family, read_state, gc, options, purpose }))
     })
 }

@@ -32,9 +32,13 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option
     Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
 }
 
-/// A compaction that exposes garbage, in a family where that goes before collection.
-pub(super) fn exposing(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
-    facts.families().iter().find_map(|family| {
+/// A compaction that exposes garbage, in the first of these families where that goes before collection.
+pub(super) fn exposing<'a>(
+    facts: &dyn Facts,
+    mut families: impl Iterator<Item = &'a FamilyFacts>,
+    notes: &mut Notes,
+) -> Option<Compact> {
+    families.find_map(|family| {
         let compaction = exposing_in(facts, family, notes)?;
         Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
     })

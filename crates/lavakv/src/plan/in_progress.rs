@@ -3,6 +3,7 @@
 //! All of it is under one lock. A job claims what it works on when it is started and gives it back when it ends, however it
 //! ends: see `work::jobs::claim`.
 
+use super::answer::Purpose;
 use super::log_load::LogLoad;
 use super::placement::Moving;
 use super::requests::Requests;
@@ -29,6 +30,8 @@ pub(crate) struct Running {
     pub relocation: bool,
     /// Collections of vSSTs, all families.
     pub collections: usize,
+    /// Those of them that compactions do not interrupt.
+    pub urgent_collections: usize,
     /// A table goes to the other disk.
     pub moves: bool,
     /// Files of values go down from the speed disk.
@@ -197,21 +200,25 @@ impl InProgressSet {
     }
 
     /// A collection of these vSSTs begins. One for which they go down to the directory takes no other's place.
-    pub fn collects(&mut self, family: FamilyId, inputs: &[u64], goes_down: bool) {
+    pub fn collects(&mut self, family: FamilyId, inputs: &[u64], purpose: Purpose) {
         let busy = self.of_mut(family);
         for &number in inputs {
             assert!(busy.claim_vsst(number), "a vSST was picked that a job works on");
         }
+        let goes_down = purpose == Purpose::SpeedDisk;
         self.running.collections += usize::from(!goes_down);
+        self.running.urgent_collections += usize::from(purpose == Purpose::UrgentGarbage);
         self.running.values_go_down |= goes_down;
     }
 
     /// A collection of these vSSTs has ended.
-    pub fn collected(&mut self, family: FamilyId, inputs: &[u64], goes_down: bool) {
+    pub fn collected(&mut self, family: FamilyId, inputs: &[u64], purpose: Purpose) {
         if let Some(busy) = self.families.get_mut(&family) {
             inputs.iter().for_each(|&number| busy.release_vsst(number));
         }
+        let goes_down = purpose == Purpose::SpeedDisk;
         self.running.collections -= usize::from(!goes_down);
+        self.running.urgent_collections -= usize::from(purpose == Purpose::UrgentGarbage);
         self.running.values_go_down &= !goes_down;
     }
 }

@@ -4,11 +4,11 @@
 //! target means a compaction, and so on. Who asks claims what the answer works on before anybody else may ask, and takes note
 //! of what was learned on the way.
 
-use super::answer::{Collection, Compact, Flushed, Notes};
-use super::facts::Facts;
+use super::answer::{Collection, Compact, Flushed, Notes, Purpose};
+use super::facts::{Facts, FamilyFacts};
 use super::moves;
 use super::placement::Wanted;
-use super::slots::Slots;
+use super::slots::{Slots, all_but_one};
 use super::{collection, compaction, relocation};
 use crate::tree::family::Family;
 use crate::tree::summary::Pressure;
@@ -95,6 +95,9 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     }
     let running = &facts.in_progress().running;
     let slots = slots(facts, notes);
+    if let Some(plan) = before_level_0(facts, below, notes) {
+        return plan;
+    }
     // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction. What has begun ends before
     // anything else of its kind begins.
     if let Some(job) = facts.in_progress().to_help(JobClass::L0) {
@@ -104,12 +107,8 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     let to_help =
         |may_start: bool| facts.in_progress().to_help(JobClass::Compaction).filter(|_| deeper && may_start);
     if below > JobClass::UrgentGc && running.collections < slots.urgent {
-        let l0 = compaction::pick(facts, notes, false);
-        // One that exposes what is hidden writes little, and the collections after it less.
-        let may_expose = l0.is_none() && deeper && running.merges() == 0;
-        let exposes = if may_expose { compaction::exposing(facts, notes) } else { None };
-        let compact = l0.or(exposes).map(Plan::Compact);
-        if let Some(plan) = compact.or_else(|| collection::pick(facts, true).map(Plan::Collect)) {
+        let l0 = compaction::pick(facts, notes, false).map(Plan::Compact);
+        if let Some(plan) = l0.or_else(|| for_space(facts, below, notes, facts.families().iter())) {
             return Some(plan);
         }
     }
@@ -125,7 +124,7 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
     }
     if below > JobClass::Gc
         && collection::may_start(facts, &slots)
-        && let Some(collection) = collection::pick(facts, false)
+        && let Some(collection) = collection::pick(facts)
     {
         return Some(Plan::Collect(collection));
     }
@@ -152,6 +151,41 @@ fn merges_max(facts: &dyn Facts) -> usize {
         0 if facts.is_hurried() => options.background_threads,
         _ => options.compaction_slots(),
     }
+}
+
+/// What frees space where garbage is far above its bound. `Some(None)`: nothing begins, and level 0 waits.
+fn before_level_0(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Option<Plan>> {
+    let far = collection::before_level_0(facts);
+    if far.is_empty() {
+        return None;
+    }
+    // Others may wait below a compaction, on the stack of a thread.
+    let urgent = facts.in_progress().running.urgent_collections;
+    let most = all_but_one(facts.options().background_threads);
+    // Level 0 takes no thread of a collection that frees space.
+    let is_held = below == JobClass::UrgentGc || below == JobClass::Gc && urgent < most;
+    if is_held && collection::is_collected(facts, &far) {
+        return Some(None);
+    }
+    // A compaction is interrupted where level 0 would interrupt it, and not else: level 0 may wait for it.
+    let may_collect = below > JobClass::UrgentGc && urgent < most;
+    if !may_collect || below <= JobClass::Compaction && compaction::pick(facts, notes, false).is_none() {
+        return None;
+    }
+    for_space(facts, below, notes, far.iter().copied()).map(Some)
+}
+
+/// What frees space in these families: a compaction that exposes what is hidden, which writes little, and the collections after it less; or a collection.
+fn for_space<'a>(
+    facts: &dyn Facts,
+    below: JobClass,
+    notes: &mut Notes,
+    families: impl Iterator<Item = &'a FamilyFacts> + Clone,
+) -> Option<Plan> {
+    let may_expose = below > JobClass::Compaction && facts.in_progress().running.merges() == 0;
+    let exposes = if may_expose { compaction::exposing(facts, families.clone(), notes) } else { None };
+    let collect = || collection::pick_among(facts, families, Purpose::UrgentGarbage).map(Plan::Collect);
+    exposes.map(Plan::Compact).or_else(collect)
 }
 
 /// True if as many jobs run as may beside a log that is written much.

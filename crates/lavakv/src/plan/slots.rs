@@ -51,13 +51,13 @@ impl Slots {
     /// The same at all times: collection may use every thread, since everything else goes before it between two of its
     /// steps; compaction leaves one, if there is another.
     pub fn fixed(threads: usize) -> Slots {
-        let compactions = most_compactions(threads);
+        let compactions = all_but_one(threads);
         Slots { compactions, collections: threads, urgent: 0, by_pressure: threads }
     }
 
     /// By pressure and fill. `before`: [`Slots::by_pressure`] of the last time.
     pub fn of(pressure: &Pressure, threads: usize, fill_percent: u64, before: usize) -> Slots {
-        let most = most_compactions(threads);
+        let most = all_but_one(threads);
         let due = threads as f64 * pressure.gc_share();
         let moved = (due - before as f64).abs() > HYSTERESIS;
         let by_pressure = (if moved { due.round() as usize } else { before }).clamp(1, most);
@@ -78,7 +78,7 @@ impl Slots {
     pub fn limited(self, threads: usize, compactions_max: usize) -> Slots {
         let compactions = match compactions_max {
             0 => self.compactions,
-            max if self.compactions == most_compactions(threads) => max,
+            max if self.compactions == all_but_one(threads) => max,
             max => max.min(self.compactions),
         };
         Slots { compactions, ..self }
@@ -86,7 +86,7 @@ impl Slots {
 }
 
 /// All threads but one, so that flush and level 0 find one; at least one.
-fn most_compactions(threads: usize) -> usize {
+pub(super) fn all_but_one(threads: usize) -> usize {
     threads.saturating_sub(1).max(1)
 }
 

@@ -16,6 +16,9 @@ use lsm::policy::{CompactionPolicy, SetAside};
 use values::Ledger;
 use version::Version;
 
+/// From so much excess on writers are slowed down. With level 0 and what jobs have in hand a tree whose keys are overwritten then
+/// stays below 1.6 times its data.
+pub(crate) const EXCESS_SLOW_PERCENT: u64 = 10;
 /// A span that is measured, nanoseconds: long enough for some compactions, short enough to follow the load.
 const SPAN_NS: u64 = 1_000_000_000;
 /// So long it goes on if nothing was absorbed: a compaction may take longer, and says how fast it was when it has ended.

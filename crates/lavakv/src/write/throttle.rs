@@ -32,6 +32,7 @@
 use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
 use crate::context::pacer::RATE_FLOOR;
+use crate::tree::chain::EXCESS_SLOW_PERCENT;
 
 /// Where the chain stands, as the write path sees it: what all families share, or what is one family's. Nothing else is asked of what is left out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,10 +113,7 @@ impl Level0 {
 /// How far above its bound garbage may come to rest, in percent of what lives.
 const GARBAGE_BALANCE_PERCENT: u64 = 5;
 
-/// From so much excess on writers are slowed down. With level 0 and what jobs have in hand a tree whose keys are overwritten then
-/// stays below 1.6 times its data.
-const EXCESS_SLOW_PERCENT: u64 = 10;
-/// How far above that it may come to rest.
+/// How far above [`EXCESS_SLOW_PERCENT`] excess may come to rest.
 const EXCESS_BALANCE_PERCENT: u64 = 10;
 
 /// What is left of a rate with something `over` percent above its bound that comes to rest `balance` percent above: all of it there, more

@@ -7,10 +7,12 @@
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::sim::Costs;
-use lavastore_lavakv::{PolicyChoice, ValuePlacement, WriteBatch};
+use lavastore_lavakv::{PolicyChoice, RequestOptions, Requests, ValuePlacement, WriteBatch, WriteRequest};
 
 /// Bytes of all values.
 const DATA_LEN: u64 = 2 << 20;
+/// The same where a thousand short values are a small part of it.
+const LONG_DATA_LEN: u64 = 16 << 20;
 /// What is written, in units of that.
 const ROUNDS: u64 = 5;
 /// Nanoseconds that the writer needs for each byte: 500 MB/s.
@@ -32,23 +34,25 @@ pub(crate) struct Overwriter {
     budget_ns: u64,
 }
 
+fn options(policy: &str, value_placement: ValuePlacement) -> Options {
+    let policy = PolicyChoice::named(policy).unwrap();
+    Options {
+        memtable_bytes: 128 << 10,
+        memory_bytes: 1 << 20,
+        log_group_bytes: LOG_GROUP_LEN,
+        wal_bytes_max: 8 << 20,
+        family: FamilyOptions { vsst_bytes: 32 << 10, policy, value_placement, ..apart_family(200) },
+        ..small()
+    }
+}
+
 impl Overwriter {
     fn new(seed: u64, len: usize) -> Overwriter {
         Overwriter::of(seed, len, "leveled", ValuePlacement::Table)
     }
 
     fn of(seed: u64, len: usize, policy: &str, value_placement: ValuePlacement) -> Overwriter {
-        let policy = PolicyChoice::named(policy).unwrap();
-        let family = FamilyOptions { vsst_bytes: 32 << 10, policy, value_placement, ..apart_family(200) };
-        let options = Options {
-            memtable_bytes: 128 << 10,
-            memory_bytes: 1 << 20,
-            log_group_bytes: LOG_GROUP_LEN,
-            wal_bytes_max: 8 << 20,
-            family,
-            ..small()
-        };
-        Overwriter::open(seed, DATA_LEN / len as u64, len, options)
+        Overwriter::open(seed, DATA_LEN / len as u64, len, options(policy, value_placement))
     }
 
     pub fn open(seed: u64, keys: u64, len: usize, options: Options) -> Overwriter {
@@ -71,6 +75,30 @@ impl Overwriter {
         self.db.write(&writes).unwrap();
         let slowed_ns = self.db.stats().stall_garbage_ns - slowed_ns;
         self.budget_ns += slowed_ns + batch * self.len as u64 * WRITER_NS_PER_BYTE;
+        self.give_time();
+    }
+
+    /// Each of these writers overwrites a value, all at once: what one waits for, jobs and the others have.
+    fn overwrite_by(&mut self, writers: &[Requests]) {
+        let family = self.db.default_column_family();
+        let mut put = |requests: &Requests| {
+            let key = key(self.rng.below(self.keys));
+            requests.put(family, key, long(0, self.round, self.len)).unwrap()
+        };
+        let mut under_way: Vec<WriteRequest> = writers.iter().map(&mut put).collect();
+        self.round += 1;
+        while !under_way.is_empty() {
+            if !self.db.run_background_step() {
+                env(&self.sim).clock.sleep_ns(50_000);
+            }
+            under_way.retain_mut(|write| write.visible().take().map(Result::unwrap).is_none());
+        }
+        self.budget_ns += (writers.len() * self.len) as u64 * WRITER_NS_PER_BYTE;
+        self.give_time();
+    }
+
+    /// Jobs have the time that writers computed.
+    fn give_time(&mut self) {
         while self.budget_ns > 0 {
             let start_ns = self.sim.now_ns();
             let worked = self.db.run_background_step();
@@ -87,12 +115,16 @@ fn peak_percent(seed: u64, batch: u64, len: usize) -> u64 {
     peak_percent_of(Overwriter::new(seed, len), batch)
 }
 
-fn peak_percent_of(mut store: Overwriter, batch: u64) -> u64 {
-    let mut peak = 0;
-    for _ in 0..ROUNDS * store.keys / batch {
+fn peak_percent_of(store: Overwriter, batch: u64) -> u64 {
+    peak_percent_in(store, batch, ROUNDS)
+}
+
+fn peak_percent_in(mut store: Overwriter, batch: u64, rounds: u64) -> u64 {
+    let (mut peak, data_len) = (0, store.keys * store.len as u64);
+    for _ in 0..rounds * store.keys / batch {
         store.overwrite(batch);
         let records = store.db.gc_plan(Default::default()).unwrap().record_bytes;
-        peak = peak.max(records * 100 / DATA_LEN);
+        peak = peak.max(records * 100 / data_len);
     }
     peak
 }
@@ -107,6 +139,16 @@ fn a_batch_pays_for_its_garbage_like_single_puts() {
             "{single} % with single puts, {peak} % with batches of {batch} x {len} B"
         );
     }
+}
+
+/// A thousand values at once are three percent of the store and more than three memtables, and no job runs before all are written.
+#[test]
+fn a_batch_of_a_thousand_keeps_the_bound() {
+    let single = peak_percent(1, 1, 500);
+    let options = options("leveled", ValuePlacement::Table);
+    let store = Overwriter::open(1, LONG_DATA_LEN / 500, 500, options);
+    let peak = peak_percent_in(store, 1000, 3);
+    assert!(peak < single + 15, "{single} % with single puts, {peak} % with batches of a thousand");
 }
 
 /// The same whatever decides which tables are compacted, and where values are written first; and it does not grow with what is written.
@@ -125,6 +167,22 @@ fn the_bound_holds_with_every_policy_and_placement() {
             }
         }
     }
+}
+
+/// Each of several writers waits for what all of them write.
+#[test]
+fn several_writers_keep_the_bound() {
+    const WRITERS: u64 = 16;
+    let (single, mut peak) = (peak_percent(1, 1, 500), 0);
+    let mut store = Overwriter::new(1, 500);
+    let handle = |_| store.db.requests(&RequestOptions::default()).unwrap();
+    let handles: Vec<Requests> = (0..WRITERS).map(handle).collect();
+    for _ in 0..ROUNDS * store.keys / WRITERS {
+        store.overwrite_by(&handles);
+        let records = store.db.gc_plan(Default::default()).unwrap().record_bytes;
+        peak = peak.max(records * 100 / DATA_LEN);
+    }
+    assert!(peak < single + 25, "{single} % with one writer, {peak} % with {WRITERS}");
 }
 
 /// What a write pays for garbage, in nanoseconds, at a moment at which there is more of it than its bound.

@@ -192,4 +192,10 @@ pub(super) const CANARIES: &[Canary] = &[
         "speed_values::fresh_values_go_down_when_the_disk_is_for_hot_ones_alone",
         "values that were made on the speed disk when all were keep its room when it is for hot ones alone",
     ),
+    test(
+        "level-0-before-space",
+        ("lavastore-lavakv", "--lib"),
+        "work::jobs::tests::space_first::garbage_goes_beside_a_level_0_that_is_always_busy",
+        "beside families whose level 0 always has something to compact, garbage stays where it is however much of it there is",
+    ),
 ];

@@ -125,6 +125,15 @@ fn family(id: u32, l0: u64, referenced_bytes: Option<u64>) -> FamilyFacts {
 
 /// The same with the vSST on this disk.
 fn family_on(id: u32, l0: u64, referenced_bytes: Option<u64>, volume: Volume) -> FamilyFacts {
+    let options = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
+    family_of(id, (l0, referenced_bytes, volume), options)
+}
+
+fn family_of(
+    id: u32,
+    (l0, referenced_bytes, volume): (u64, Option<u64>, Volume),
+    options: FamilyOptions,
+) -> FamilyFacts {
     let mut records = vec![Record::CreateFamily { id, name: "made up".into(), options: Vec::new() }];
     if referenced_bytes.is_some() {
         let end = |user_key: &[u8]| key::encode(user_key, 1, ValueKind::Value);
@@ -137,16 +146,26 @@ fn family_on(id: u32, l0: u64, referenced_bytes: Option<u64>, volume: Volume) ->
     (0..l0).for_each(|n| add(0, table(10 + n, 0)));
     let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
     let version = state.family(id).unwrap().version.clone();
-    let options = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
     let store = Options::default();
     let name = format!("family {id}");
     let family = Family::new(id, name, options, version, 1, &store, Default::default());
     FamilyFacts::of(Arc::new(family))
 }
 
+/// Everything but what one of these tests alone is of: these stores have few values, and much garbage.
+fn without(also: &[&str]) -> crate::Ablation {
+    crate::Ablation::without(also.iter().copied().chain(["space_first"])).unwrap()
+}
+
 fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
+    let ablation = without(&[]);
     MadeUp {
-        options: Options { scrub_bytes_per_s: 1 << 20, background_threads: 4, ..Options::default() },
+        options: Options {
+            scrub_bytes_per_s: 1 << 20,
+            background_threads: 4,
+            ablation,
+            ..Options::default()
+        },
         in_progress: InProgressSet::default(),
         families,
         frozen: Vec::new(),
@@ -345,11 +364,12 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
         MadeUp { options, ..at_rest(vec![FamilyFacts::of(Arc::new(family))]) }
     };
     let of = |hidden: u64, options: Options| of_len(32 << 10, hidden, options);
-    let ablation = crate::Ablation::without(["exposing_first"]).unwrap();
-    let (on, off) = (Options { background_threads: 4, ..Options::default() }, |on: &Options| Options {
-        ablation,
-        ..on.clone()
-    });
+    let (on, off) = (without(&[]), without(&["exposing_first"]));
+    let (on, off) =
+        (Options { background_threads: 4, ablation: on, ..Options::default() }, |on: &Options| Options {
+            ablation: off,
+            ..on.clone()
+        });
     assert_eq!(told(&of(300_000, on.clone())), "compact 1 from 0");
     assert_eq!(told(&of(300_000, off(&on))), "nothing");
     let paused = MadeUp { gc_paused: true, ..of(300_000, on.clone()) };
@@ -374,6 +394,102 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
         assert_eq!(notes.exposes_none.len(), noted);
         long.in_progress.learned.exposes_none.extend(notes.exposes_none);
     }
+}
+
+/// What is of these families with all mechanisms.
+fn with_space_first(families: Vec<FamilyFacts>, background_threads: usize) -> MadeUp {
+    let facts = at_rest(families);
+    let options = Options {
+        ablation: crate::Ablation::default(),
+        background_threads,
+        scrub_bytes_per_s: 0,
+        ..facts.options
+    };
+    MadeUp { options, ..facts }
+}
+
+/// Garbage far above its bound, above it, and hardly any.
+const FAR: Option<u64> = Some(1 << 16);
+const LESS_FAR: Option<u64> = Some(1 << 17);
+const NEAR: Option<u64> = Some(700_000);
+
+/// Far above the bound of garbage all threads but one free space before level 0 is compacted, as long as that is not near its stop.
+#[test]
+fn space_goes_before_level_0_far_above_the_bound() {
+    let of = |l0: u64, referenced| with_space_first(vec![family(1, 0, referenced), family(2, l0, None)], 4);
+    let mut facts = of(5, FAR);
+    assert_eq!(told(&facts), "collect 1 at once");
+    facts.gc_paused = true;
+    assert_eq!(told(&facts), "compact 2 from 0");
+    facts.gc_paused = false;
+    facts.in_progress.collects(1, &[100], Purpose::UrgentGarbage);
+    for below in [JobClass::UrgentGc, JobClass::Gc] {
+        assert_eq!(told_below(&facts, below), "nothing", "level 0 takes no thread of a collection");
+    }
+    assert_eq!(told(&facts), "compact 2 from 0", "nothing more to collect");
+    facts.in_progress.running.urgent_collections = 3;
+    assert_eq!(told_below(&facts, JobClass::Gc), "compact 2 from 0", "one thread is for level 0");
+    let mut all = of(5, FAR);
+    all.in_progress.running.urgent_collections = 3;
+    assert_eq!(told(&all), "compact 2 from 0");
+    let mut suspended = with_space_first(vec![family(1, 0, FAR), family(2, 5, None), family(3, 0, FAR)], 2);
+    suspended.in_progress.collects(1, &[100], Purpose::Garbage);
+    assert_eq!(told(&suspended), "collect 3 at once", "that may wait on the stack of a thread");
+    let off = MadeUp { options: at_rest(Vec::new()).options, ..of(5, FAR) };
+    assert_eq!(told(&off), "compact 2 from 0");
+    assert_eq!(told(&of(23, FAR)), "collect 1 at once");
+    assert_eq!(told(&of(24, FAR)), "compact 2 from 0", "half way from the slow-down to the stop");
+    assert_eq!(told(&of(5, NEAR)), "compact 2 from 0", "hardly any");
+}
+
+/// A level 0 may wait for a compaction below it: that is interrupted for space where level 0 would interrupt it, and else goes on.
+#[test]
+fn a_compaction_goes_on_where_level_0_would_let_it() {
+    let of = |l0: u64| with_space_first(vec![family(1, 0, FAR), family(2, l0, None)], 4);
+    assert_eq!(told_below(&of(5), JobClass::Compaction), "collect 1 at once");
+    assert_eq!(told_below(&of(0), JobClass::Compaction), "nothing");
+    assert_eq!(told(&of(0)), "collect 1 at once");
+}
+
+/// What goes first is what is of the families far above their bound, the farthest first; whatever else there is to collect is as urgent as ever.
+#[test]
+fn space_goes_first_where_the_garbage_is() {
+    let of = |others, far| {
+        let families = vec![family(1, 0, others), family(2, 5, None), family(3, 0, far)];
+        // A quiet store collects what has little garbage.
+        MadeUp { quiet: true, ..with_space_first(families, 4) }
+    };
+    assert_eq!(told(&of(NEAR, NEAR)), "compact 2 from 0");
+    assert_eq!(told(&of(NEAR, FAR)), "collect 3 at once");
+    assert_eq!(told(&of(LESS_FAR, FAR)), "collect 3 at once");
+    assert_eq!(told(&of(FAR, LESS_FAR)), "collect 1 at once");
+    let mut others = of(NEAR, FAR);
+    others.in_progress.learned.abandoned.insert(100, u64::MAX);
+    assert_eq!(told(&others), "compact 2 from 0", "nothing of it can be freed");
+    others.in_progress.collects(1, &[100], Purpose::Garbage);
+    assert_eq!(told_below(&others, JobClass::Gc), "compact 2 from 0", "another's collection is no reason");
+    let mut full = of(NEAR, FAR);
+    full.in_progress.collects(3, &[100], Purpose::UrgentGarbage);
+    (full.fill_percent, full.families[1]) = (95, family(2, 0, None));
+    assert_eq!(told(&full), "collect 1 at once", "the end of the room is near");
+    let damaged = of(NEAR, FAR);
+    damaged.families[2].family.set_aside(lsm::policy::SetAside::default());
+    let families = damaged.families.iter().map(|of| FamilyFacts::of(of.family.clone())).collect();
+    assert_eq!(told(&MadeUp { families, ..damaged }), "compact 2 from 0", "damaged files keep it");
+}
+
+/// One thread does both in turn: what writers suffer from more goes first.
+#[test]
+fn one_thread_does_what_writers_suffer_from_more() {
+    let of = |file_bytes: u64, threads: usize| {
+        let options = FamilyOptions { file_bytes, level_base_bytes: file_bytes, ..FamilyOptions::default() };
+        let behind = family_of(2, (5, None, Volume::DIRECTORY), options);
+        with_space_first(vec![family(1, 0, FAR), behind], threads)
+    };
+    // Five tables of a megabyte above one, without the slack of eight files.
+    assert_eq!(told(&of(64 << 10, 1)), "compact 2 from 0");
+    assert_eq!(told(&of(64 << 10, 2)), "collect 1 at once", "there is a thread for either");
+    assert_eq!(told(&of(1 << 20, 1)), "collect 1 at once", "no more than the slack");
 }
 
 /// What a family's policy would say nobody asks where it is not known, and its values are collected all the same.

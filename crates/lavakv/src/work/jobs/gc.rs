@@ -54,10 +54,10 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
     let pins = jobs.files.pins.pin(names);
     let input_numbers: Vec<u64> = gc.numbers().collect();
     let goes_down = purpose == Purpose::SpeedDisk;
-    set.collects(family.id, &input_numbers, goes_down);
+    set.collects(family.id, &input_numbers, purpose);
     let number = set.job_number();
     let (id, held) = (family.id, input_numbers.clone());
-    let claim = Claim::new(jobs, move |set| set.collected(id, &held, goes_down)).with(pins, Some(grant));
+    let claim = Claim::new(jobs, move |set| set.collected(id, &held, purpose)).with(pins, Some(grant));
     let jobs = jobs.clone();
     Some(Box::new(move || {
         let files = VsstFiles {

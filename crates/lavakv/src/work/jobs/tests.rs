@@ -9,6 +9,7 @@ use io::sim::SimEnv;
 use version::FileMeta;
 
 mod shares;
+mod space_first;
 
 fn options() -> Options {
     let family = FamilyOptions {

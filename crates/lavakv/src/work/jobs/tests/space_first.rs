@@ -1,0 +1,286 @@
+//! Space before level 0, and what could starve what: a store far above its bound of garbage comes back to it beside families whose level 0 always has something to compact, on one
+//! thread and on several; no level 0 meets its stop meanwhile, levels are not left behind, and garbage that stays is in nobody's way.
+//!
+//! Jobs run on stacks as those of the scheduler's threads, between which the device is shared out evenly.
+
+use super::*;
+use crate::context::ablation::Ablation;
+use crate::{ColumnFamily, PolicyChoice, WriteBatch};
+use io::Rng;
+use io::sim::Costs;
+use store::run::Progress;
+
+/// Values that are apart, in the family with the garbage; a quarter as many in the default one.
+const KEYS: u64 = 800;
+const LEN: usize = 1000;
+const DATA_LEN: u64 = KEYS * LEN as u64;
+/// Keys of each family of short values, and bytes of these.
+const SHORT_KEYS: u64 = 10_000;
+const SHORT_LEN: usize = 100;
+const BATCH: u64 = 128;
+/// Short values that are written at most, in percent of the values that are apart.
+const WRITTEN_PERCENT_MAX: u64 = 600;
+/// A writer of 500 MB/s on a device of 80.
+const WRITER_NS_PER_BYTE: u64 = 2;
+const KIB_NS: u64 = 12_000;
+/// What is far above the bound, in percent of it.
+const FAR_PERCENT: u64 = 130;
+
+/// What is attacked, and how.
+#[derive(Clone, Copy, Debug)]
+struct Attack {
+    policy: &'static str,
+    threads: usize,
+    /// From how deep a level 0 on writers are slowed down, and where they stop.
+    slowdown: usize,
+    stop: usize,
+    /// A family before the others, with little garbage, of which there is always something to collect.
+    others_collect: bool,
+    /// Nothing can be freed of the family that is far above its bound.
+    is_kept: bool,
+    written_percent_max: u64,
+    without: Option<&'static str>,
+}
+
+/// Garbage in percent of the bound.
+fn pressure(jobs: &Jobs) -> u64 {
+    let of = |family: &Arc<Family>| family.read_state().summary.garbage_pressure_percent(false);
+    jobs.tree.all_families().iter().map(of).max().unwrap_or(0)
+}
+
+fn deepest(jobs: &Jobs) -> usize {
+    let of = |family: &Arc<Family>| family.read_state().chain.l0_depth;
+    jobs.tree.all_families().iter().map(of).max().unwrap_or(0)
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Outcome {
+    /// Short values written until the garbage was not far above its bound any more, in percent of the values that are apart.
+    written_percent: Option<u64>,
+    /// How deep a level 0 was at most, and how far levels were above their targets, in percent.
+    deepest: usize,
+    excess_percent: u64,
+    /// How long writers were slowed down for level 0 and levels, milliseconds.
+    slowed_ms: u64,
+    compacted: u64,
+}
+
+/// A thread, as the scheduler has it: a stack of jobs, the most urgent on top.
+struct Worker {
+    duty: Duty,
+    stack: Vec<Box<dyn Job>>,
+    /// Time of the device that it has had.
+    had_ns: u64,
+}
+
+impl Worker {
+    fn new(duty: Duty) -> Worker {
+        Worker { duty, stack: Vec::new(), had_ns: 0 }
+    }
+
+    /// A step; false: it has nothing to do.
+    fn step(&mut self, jobs: &Arc<Jobs>) -> bool {
+        let (start_ns, below) = (jobs.context.now_ns(), self.stack.last().map(|job| job.class()));
+        self.stack.extend(next_job(jobs, self.duty, below.unwrap_or(JobClass::Idle)));
+        let Some(mut job) = self.stack.pop() else { return false };
+        let progress = job.step().unwrap();
+        if let Progress::Wait(ns) = progress {
+            jobs.context.env.clock.sleep_ns(ns.min(100_000));
+        }
+        if progress != Progress::Done {
+            self.stack.push(job);
+        }
+        self.had_ns += jobs.context.now_ns() - start_ns;
+        true
+    }
+}
+
+/// All of them; the device is shared out evenly among those that have something to do.
+struct Workers(Vec<Worker>);
+
+impl Workers {
+    fn new(threads: usize) -> Workers {
+        let duties = [Duty::Log].into_iter().chain((0..threads).map(|_| Duty::AllButLog));
+        Workers(duties.map(Worker::new).collect())
+    }
+
+    /// A step of whoever has had the least; false: none has anything to do.
+    fn step(&mut self, jobs: &Arc<Jobs>) -> bool {
+        self.0.sort_by_key(|worker| worker.had_ns);
+        let Some(at) = self.0.iter_mut().position(|worker| worker.step(jobs)) else { return false };
+        let had_ns = self.0[at].had_ns;
+        self.0[..at].iter_mut().for_each(|idle| idle.had_ns = idle.had_ns.max(had_ns));
+        true
+    }
+
+    /// They have so long, if they have anything to do.
+    fn work(&mut self, jobs: &Arc<Jobs>, budget_ns: &mut u64) {
+        while *budget_ns > 0 {
+            let start_ns = jobs.context.now_ns();
+            let worked = self.step(jobs);
+            let took_ns = jobs.context.now_ns() - start_ns;
+            *budget_ns = if worked { budget_ns.saturating_sub(took_ns) } else { 0 };
+        }
+    }
+}
+
+impl Attack {
+    fn options(&self) -> Options {
+        let policy = PolicyChoice::named(self.policy).unwrap();
+        let family = FamilyOptions {
+            policy,
+            vsst_bytes: 16 << 10,
+            l0_slowdown_files: self.slowdown,
+            l0_stop_files: self.stop,
+            ..options().family
+        };
+        Options {
+            memtable_bytes: 32 << 10,
+            memory_bytes: 256 << 10,
+            background_threads: self.threads,
+            ablation: Ablation::without(self.without).unwrap(),
+            family,
+            ..options()
+        }
+    }
+
+    fn run(&self) -> Outcome {
+        let sim = SimEnv::new(1);
+        let options = self.options();
+        let db = Db::open_in(sim.env(), "/store", options.clone()).unwrap();
+        let short = FamilyOptions { min_blob_size: 0, ..options.family.clone() };
+        let others = ["a", "b"].map(|name| db.create_column_family(name, short.clone()).unwrap());
+        let far = db.create_column_family("far", options.family.clone()).unwrap();
+        let mut rng = Rng::new(1);
+        (0..KEYS / 4).for_each(|at| db.put(&key(at), &[1; LEN]).unwrap());
+        self.fill(&db, &far, &mut rng);
+        let jobs = &db.engine().jobs;
+        let mut workers = Workers::new(self.threads);
+        sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
+        let outcome = self.attack(&db, &others, &mut workers, &mut rng);
+        workers
+            .0
+            .iter_mut()
+            .flat_map(|worker| worker.stack.drain(..).rev())
+            .for_each(|mut job| job.abandon());
+        assert!(jobs.context.health.check().is_ok() && db.verify().unwrap().errors.is_empty());
+        outcome
+    }
+
+    /// Values that were overwritten at random while nobody collected.
+    fn fill(&self, db: &Db, far: &ColumnFamily, rng: &mut Rng) {
+        let pause = db.pause_gc();
+        (0..KEYS).for_each(|at| db.put_cf(far, &key(at), &[1; LEN]).unwrap());
+        for nth in 0..2 * KEYS {
+            db.put_cf(far, &key(rng.below(KEYS)), &[nth as u8; LEN]).unwrap();
+        }
+        db.compact_range(far, None, None).unwrap();
+        while db.run_background_step() {}
+        drop(pause);
+        if self.is_kept {
+            let jobs = &db.engine().jobs;
+            let family = jobs.tree.all_families().into_iter().find(|family| family.name == "far").unwrap();
+            let given_up = |number| (number, u64::MAX);
+            let vssts: Vec<_> = family.read_state().version.vssts.keys().map(given_up).collect();
+            lock(&jobs.in_progress).learned.abandoned.extend(vssts);
+        }
+    }
+
+    fn attack(&self, db: &Db, others: &[ColumnFamily; 2], workers: &mut Workers, rng: &mut Rng) -> Outcome {
+        let (jobs, mut budget_ns, mut written) = (&db.engine().jobs, 0, 0);
+        let slowed_ns = || {
+            let stats = db.stats();
+            stats.stall_l0_ns + stats.stall_levels_ns + stats.stall_garbage_ns
+        };
+        let mut outcome =
+            Outcome { written_percent: None, deepest: 0, excess_percent: 0, slowed_ms: 0, compacted: 0 };
+        while written * 100 < self.written_percent_max * DATA_LEN {
+            let mut writes = WriteBatch::new();
+            let family = &others[rng.below(2) as usize];
+            (0..BATCH)
+                .for_each(|n| writes.put_cf(family, &key(rng.below(SHORT_KEYS)), &[n as u8; SHORT_LEN]));
+            if self.others_collect {
+                (0..4).for_each(|n| writes.put(&key(rng.below(KEYS / 4)), &[n; LEN]));
+            }
+            // Who has no memory waits for a flush, and at the stop for level 0.
+            let waits = || jobs.space.memory.backlog() > 0 || deepest(jobs) >= self.stop;
+            while waits() && workers.step(jobs) {}
+            let before_ns = slowed_ns();
+            db.write(&writes).unwrap();
+            written += BATCH * SHORT_LEN as u64;
+            budget_ns += slowed_ns() - before_ns + BATCH * SHORT_LEN as u64 * WRITER_NS_PER_BYTE;
+            workers.work(jobs, &mut budget_ns);
+            for family in jobs.tree.all_families() {
+                let chain = family.read_state().chain;
+                outcome.deepest = outcome.deepest.max(chain.l0_depth);
+                outcome.excess_percent = outcome.excess_percent.max(chain.excess_percent);
+            }
+            if pressure(jobs) < FAR_PERCENT {
+                outcome.written_percent = Some(written * 100 / DATA_LEN);
+                break;
+            }
+        }
+        outcome.slowed_ms = slowed_ns() / 1_000_000;
+        outcome.compacted = db.stats().compaction_bytes_written;
+        outcome
+    }
+}
+
+/// An attack with each policy, on one thread and on several, and with level 0 deep and flat.
+fn each(of: impl Fn(Attack)) {
+    for policy in ["leveled", "vlsm"] {
+        for (threads, slowdown, stop) in
+            [(1, 16, 32), (1, 4, 8), (2, 16, 32), (2, 4, 8), (4, 16, 32), (4, 4, 8)]
+        {
+            of(Attack {
+                policy,
+                threads,
+                slowdown,
+                stop,
+                others_collect: false,
+                is_kept: false,
+                written_percent_max: WRITTEN_PERCENT_MAX,
+                without: None,
+            });
+        }
+    }
+}
+
+#[test]
+fn garbage_goes_beside_a_level_0_that_is_always_busy() {
+    each(|attack| {
+        let on = attack.run();
+        println!("{attack:?}\n{on:?}");
+        let written = on.written_percent.unwrap_or(u64::MAX);
+        assert!(written < 400 && on.deepest < attack.stop && on.excess_percent < 65, "{attack:?}: {on:?}");
+        // Without it garbage stays, or goes much later.
+        if attack.slowdown == 16 {
+            let written_percent_max = written + written / 2;
+            let off = Attack { without: Some("space_first"), written_percent_max, ..attack }.run();
+            assert_eq!(off.written_percent, None, "{attack:?}: {on:?}, without {off:?}");
+        }
+    });
+}
+
+/// Of the families that have something to collect the one with the garbage comes first.
+#[test]
+fn garbage_goes_beside_other_collections() {
+    each(|attack| {
+        let on = Attack { others_collect: true, ..attack }.run();
+        println!("{attack:?}\n{on:?}");
+        let written = on.written_percent.unwrap_or(u64::MAX);
+        assert!(written < 100 && on.deepest < attack.stop && on.excess_percent < 65, "{attack:?}: {on:?}");
+    });
+}
+
+/// Where nothing can be freed all is as if there were no garbage.
+#[test]
+fn garbage_that_stays_is_in_nobodys_way() {
+    each(|attack| {
+        let attack = Attack { is_kept: true, written_percent_max: 200, ..attack };
+        let [on, off] = [None, Some("space_first")].map(|without| Attack { without, ..attack }.run());
+        assert_eq!(on, off, "{attack:?}");
+        assert_eq!(on.written_percent, None, "{attack:?}");
+    });
+}
