@@ -21,8 +21,10 @@
 //! Rows run in rounds: all of them, then all in the opposite order, and so on; ratios are taken within a round. Figure 19 is with
 //! `--space-limit`, 20 and 21 are without.
 //!
-//! [`policy`] does the same with the compaction policies, [`spandb`] with the parts of the durable write path.
+//! [`policy`] does the same with the compaction policies, [`spandb`] with the parts of the durable write path, [`mechanisms`] with single mechanisms, each where it
+//! matters.
 
+pub mod mechanisms;
 pub mod policy;
 mod rounds;
 pub mod spandb;

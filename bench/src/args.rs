@@ -281,6 +281,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "growth=N,...|table=BYTES,...")]
     #[serde(default)]
     pub sweep: Option<Sweep>,
+    /// `ablation`: what single mechanisms are worth, each on a workload where it matters, with and without
+    #[arg(long)]
+    #[serde(default)]
+    pub mechanisms: bool,
     /// Rounds of `ablation`, each of all rows, every other one in the opposite order; runs of each engine of a comparison
     /// [default: 3]
     #[arg(long, value_name = "ROUNDS")]
@@ -326,6 +330,10 @@ impl BenchArgs {
             "--pairs must be at least 1"
         } else if self.policy == Policy::Each && self.workload != Workload::Ablation {
             "--policy names one: only ablation compares them"
+        } else if self.mechanisms
+            && (self.workload != Workload::Ablation || self.policy == Policy::Each || self.requests.spandb)
+        {
+            "--mechanisms is of ablation alone, without --policy and --spandb"
         } else if self.sweep.is_some() && !self.compares_policies() {
             "--sweep is of ablation --policy alone"
         } else if self.growth_max.is_some_and(|times| !sweep::GROWTH.contains(&times)) {

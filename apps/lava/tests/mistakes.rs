@@ -16,7 +16,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 fn arguments_that_cannot_be_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),
@@ -39,6 +39,10 @@ fn arguments_that_cannot_be_are_named() {
         (&["bench", "tail", "--policy"], "bench: --policy names one"),
         (&["bench", "ablation", "--sweep", "growth=8"], "bench: --sweep is of ablation --policy alone"),
         (&["bench", "sync", "--spandb"], "bench: --spandb is of ablation alone, without --policy"),
+        (
+            &["bench", "overwrite", "--mechanisms"],
+            "bench: --mechanisms is of ablation alone, without --policy",
+        ),
         (&["bench", "sync", "--loggers", "4"], "bench: --loggers must be 0 to 3"),
         (&["gc", "--until", "200%"], "a ratio is a number from 0 to 1"),
     ];

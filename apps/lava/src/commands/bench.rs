@@ -231,6 +231,11 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
         let report = ablation::spandb::compare(&args.bench, &Lava, dir.path(), &tell)?;
         return told(args.json.as_deref(), &report, || report.text());
     }
+    if args.bench.mechanisms {
+        let tell = |step: &str| output::tell(step);
+        let report = ablation::mechanisms::compare(&args.bench, &Lava, dir.path(), &tell)?;
+        return told(args.json.as_deref(), &report, || report.text());
+    }
     if args.bench.workload == Workload::Ablation {
         let report = ablation::ablation(&args.bench, &Lava, dir.path(), &|step| output::tell(step))?;
         return told(args.json.as_deref(), &report, || report.text());
