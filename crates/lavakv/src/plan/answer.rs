@@ -1,6 +1,7 @@
 //! What decisions come to: what was found out of each kind of work, and what else was learned.
 
 use super::log_load::LogLoad;
+use crate::tree::demand::Spent;
 use crate::tree::family::{Family, ReadState};
 use lsm::policy::{Compaction, Relocation};
 use memtable::MemTable;
@@ -58,7 +59,7 @@ pub(crate) struct Notes {
     /// Walks that have begun, and those that have come to their end.
     pub walks: Vec<(FamilyId, Option<Relocation>)>,
     /// What scans have paid for walks.
-    pub spent: Vec<(Arc<Family>, u64)>,
+    pub spent: Vec<(Arc<Family>, Spent)>,
     /// The family of the compaction that was asked for is gone.
     pub manual_is_void: bool,
 }

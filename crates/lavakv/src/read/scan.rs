@@ -17,7 +17,7 @@ use crate::read::options::ReadOptions;
 use crate::read::pending::{Cost, Progress};
 use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
 use crate::read::read_path::pin;
-use crate::read::runs::{RUN_LEN_MAX, Wanted, join};
+use crate::read::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Wanted, join};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reading;
@@ -258,7 +258,8 @@ impl PendingScan {
             let records = wants.iter().filter(|want| want.role == table::Role::Record);
             let bytes: u64 = records.clone().map(|want| want.extent.len).sum();
             let runs = join(records.map(Wanted::from));
-            self.family.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
+            let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
+            self.family.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX), request_bytes);
         }
         wants
     }

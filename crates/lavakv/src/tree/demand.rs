@@ -1,31 +1,123 @@
-//! What scans of a family lose because its values do not lie side by side.
+//! What scans of a family lose because its values do not lie side by side, and what of it writers would undo.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
-/// What a request costs, in bytes that a device moves in the same time.
-const REQUEST_BYTES: u64 = 16 << 10;
+/// Beside writers, scans are expected to lose this much less for each byte that is written: what is put in order is read and written for
+/// it, and out of order again when as much was written as there is.
+const WRITTEN_FACTOR: u64 = 2;
+/// A walk beside writers leaves this part of what scans lost beyond them: it goes on until they have undone so much.
+const LEFT_PART: u64 = 2;
+/// As much as there can be of anything here; sums stay below.
+const ALL: u64 = u64::MAX / 2;
 
 /// What scans of a family have lost because its values do not lie side by side, in bytes that could have been read
 /// meanwhile.
-#[derive(Debug, Default)]
-pub(crate) struct Demand(AtomicU64);
+#[derive(Debug)]
+pub(crate) struct Demand {
+    /// What they have lost and nobody has paid for yet.
+    lost: AtomicU64,
+    /// The same less what was written meanwhile, times [`WRITTEN_FACTOR`]; never below 0, so that what was long ago is forgotten.
+    beyond_writes: AtomicU64,
+    /// Bytes of values that no walk took since they were written. All of them at first: nobody knows.
+    disordered: AtomicU64,
+}
+
+/// What a walk is begun for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    /// Of what scans have lost.
+    pub lost: u64,
+    /// Bytes of values that it takes.
+    pub taken: u64,
+    /// Bytes of values that there are.
+    pub all: u64,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        Demand { lost: 0.into(), beyond_writes: 0.into(), disordered: ALL.into() }
+    }
+}
 
 impl Demand {
-    /// A scan made so many requests where `fewest` would have done.
-    pub fn scanned(&self, requests: u64, fewest: u64) {
+    /// A scan made so many requests where `fewest` would have done; each costs as much as reading so many bytes.
+    pub fn scanned(&self, requests: u64, fewest: u64, request_bytes: u64) {
         if requests > fewest {
-            self.0.fetch_add((requests - fewest).saturating_mul(REQUEST_BYTES), Ordering::Relaxed);
+            let bytes = (requests - fewest).saturating_mul(request_bytes);
+            self.lost.fetch_add(bytes, Ordering::Relaxed);
+            self.beyond_writes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// So many bytes of values were flushed.
+    pub fn written(&self, bytes: u64) {
+        change(&self.beyond_writes, |beyond| beyond.saturating_sub(bytes.saturating_mul(WRITTEN_FACTOR)));
+        change(&self.disordered, |disordered| disordered.saturating_add(bytes).min(ALL));
     }
 
     /// What they have lost and nobody has paid for yet.
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.lost.load(Ordering::Relaxed)
     }
 
-    /// A walk was begun for so much of it.
-    pub fn spent(&self, bytes: u64) {
-        // Lost updates of scans at the same time are no matter.
-        self.0.store(self.bytes().saturating_sub(bytes), Ordering::Relaxed);
+    /// What they have lost beyond what putting in order costs while writers put out of order.
+    pub fn beyond_writes(&self) -> u64 {
+        self.beyond_writes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of values, of so many, that may lie out of order: what was written since walks took as much.
+    pub fn disordered(&self, all: u64) -> u64 {
+        self.disordered.load(Ordering::Relaxed).min(all)
+    }
+
+    /// A walk was begun for so much.
+    pub fn spent(&self, spent: Spent) {
+        change(&self.lost, |lost| lost.saturating_sub(spent.lost));
+        change(&self.beyond_writes, |beyond| beyond.saturating_sub(spent.lost / LEFT_PART));
+        change(&self.disordered, |disordered| disordered.min(spent.all).saturating_sub(spent.taken));
+    }
+}
+
+/// Lost updates at the same time are no matter.
+fn change(sum: &AtomicU64, to: impl FnOnce(u64) -> u64) {
+    sum.store(to(sum.load(Ordering::Relaxed)), Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_count_against_what_scans_lose() {
+        let demand = Demand::default();
+        let seen = || (demand.bytes(), demand.beyond_writes());
+        demand.scanned(10, 10, 100);
+        assert_eq!(seen(), (0, 0));
+        demand.scanned(13, 10, 100);
+        demand.written(100);
+        assert_eq!(seen(), (300, 100));
+        demand.written(1 << 40);
+        demand.scanned(1, 0, 50);
+        assert_eq!(seen(), (350, 50), "what was written long ago is forgotten, too");
+        demand.spent(Spent { lost: 60, taken: 0, all: 0 });
+        assert_eq!(seen(), (290, 20));
+        demand.spent(Spent { lost: 1000, taken: 0, all: 0 });
+        assert_eq!(seen(), (0, 0));
+    }
+
+    #[test]
+    fn what_was_taken_is_in_order_until_as_much_is_written() {
+        let demand = Demand::default();
+        assert_eq!(demand.disordered(1000), 1000);
+        let take = |taken| demand.spent(Spent { lost: 0, taken, all: 1000 });
+        take(300);
+        assert_eq!(demand.disordered(1000), 700);
+        demand.written(50);
+        assert_eq!((demand.disordered(1000), demand.disordered(20)), (750, 20));
+        demand.written(u64::MAX);
+        take(400);
+        assert_eq!(demand.disordered(2000), 600, "there is no more than there is");
+        take(5000);
+        assert_eq!(demand.disordered(2000), 0);
     }
 }

@@ -168,7 +168,7 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
             None => drop(learned.walks.remove(&family)),
         }
     }
-    notes.spent.iter().for_each(|(family, price)| family.demand.spent(*price));
+    notes.spent.iter().for_each(|(family, spent)| family.demand.spent(*spent));
     if notes.manual_is_void
         && let Some(compaction) = set.manual.take()
     {

@@ -588,3 +588,130 @@ fn values_go_down_in_nobodys_way() {
     facts.in_progress.running.values_go_down = true;
     assert_eq!(told(&facts), "nothing", "one at a time");
 }
+
+/// A family of four tables, each of which references a little of each of forty vSSTs.
+fn scattered() -> FamilyFacts {
+    const VSST: u64 = 64 << 10;
+    let mut records = vec![Record::CreateFamily { id: 1, name: "made up".into(), options: Vec::new() }];
+    let end = |user_key: &[u8], kind| key::encode(user_key, 1, kind);
+    for number in 100..140 {
+        let (smallest, largest) = (end(b"a", ValueKind::Value), end(b"h", ValueKind::Value));
+        let meta = VsstMeta { number, record_bytes: VSST, smallest, largest, ..VsstMeta::default() };
+        records.push(Record::AddVsst { family: 1, meta });
+    }
+    for (number, keys) in [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"], [b"g", b"h"]].into_iter().enumerate() {
+        let of = |blob_id| Dependency { blob_id, count: 16, raw_bytes: VSST / 4, stored_bytes: VSST / 4 };
+        let [smallest, largest] = keys.map(|key| end(key, ValueKind::Reference));
+        let uses = (100..140).map(of).collect::<Vec<_>>().into();
+        let meta = FileMeta { smallest, largest, raw_bytes: 10 * VSST, uses, ..table(1 + number as u64, 0) };
+        records.push(Record::AddFile { family: 1, level: 6, meta });
+    }
+    let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
+    let version = state.family(1).unwrap().version.clone();
+    let options = FamilyOptions { vsst_bytes: VSST, ..FamilyOptions::default() };
+    let family =
+        Family::new(1, "made up".into(), options, version, 1, &Options::default(), Default::default());
+    FamilyFacts::of(Arc::new(family))
+}
+
+/// What is decided in a store with such a family, whose scans have lost so much, after a change.
+fn told_scattered(lost: u64, change: &dyn Fn(&mut MadeUp)) -> String {
+    let mut facts = at_rest(vec![scattered()]);
+    facts.options.scrub_bytes_per_s = 0;
+    facts.families[0].family.demand.scanned(lost, 0, 1);
+    change(&mut facts);
+    told(&facts)
+}
+
+#[test]
+fn beside_writers_values_are_put_in_order_where_scans_lose_more_than_that_costs() {
+    let written = |bytes: u64| move |facts: &mut MadeUp| facts.families[0].family.demand.written(bytes);
+    // A tenth of 2.5 MiB is taken, read and written.
+    assert_eq!(told_scattered(512 << 10, &|_| {}), "relocation 1");
+    assert_eq!(told_scattered((512 << 10) - 1, &|_| {}), "nothing");
+    assert_eq!(told_scattered(1 << 20, &written(256 << 10)), "relocation 1");
+    assert_eq!(told_scattered(1 << 20, &written((256 << 10) + 1)), "nothing");
+    // In a quiet store half of what is rewritten is enough.
+    assert_eq!(told_scattered(256 << 10, &|facts| facts.quiet = true), "relocation 1");
+    assert_eq!(told_scattered((256 << 10) - 1, &|facts| facts.quiet = true), "nothing");
+}
+
+#[test]
+fn who_writes_goes_before_a_walk_and_so_does_space() {
+    let nothing = |change: &dyn Fn(&mut MadeUp)| assert_eq!(told_scattered(1 << 30, change), "nothing");
+    assert_eq!(told_scattered(1 << 30, &|_| {}), "relocation 1");
+    nothing(&|facts| facts.hurried = true);
+    nothing(&|facts| facts.room = Some((3 << 20, 2 << 20)));
+    nothing(&|facts| facts.fill_percent = 80);
+    nothing(&|facts| facts.gc_paused = true);
+    nothing(&|facts| facts.options.ablation.correlated = false);
+    nothing(&|facts| {
+        facts.in_progress.running.compactions = 1;
+        facts.in_progress.running.relocation = true;
+    });
+    // Where the log is written much no more begins than may run beside it.
+    nothing(&|facts| {
+        (facts.now_ns, facts.log_taken_ns) = (1_000_000_000, 900_000_000);
+        facts.in_progress.running.compactions = 3;
+    });
+}
+
+/// Begins what is next, which is a walk, and enters what it is for.
+fn begin_walk(facts: &MadeUp) -> lsm::policy::Relocation {
+    let mut notes = Notes::default();
+    let begun = next(facts, JobClass::Idle, &mut notes);
+    let Some(Plan::Compact(Compact::Step(_, _, walk))) = begun else { panic!("nothing began") };
+    notes.spent.iter().for_each(|(family, spent)| family.demand.spent(*spent));
+    *walk
+}
+
+/// A walk that has begun rests while it is in the way, and leaves its files to collections then.
+#[test]
+fn a_walk_beside_writers_rests_where_it_is_in_the_way() {
+    let mut facts = at_rest(vec![scattered()]);
+    facts.options.scrub_bytes_per_s = 0;
+    let demand = facts.families[0].family.demand.clone();
+    demand.scanned(512 << 10, 0, 1);
+    let walk = begin_walk(&facts);
+    facts.in_progress.learned.walks.insert(1, walk.clone());
+    let seen =
+        |facts: &MadeUp| (told(facts), crate::plan::relocation::taken(facts, &facts.families[0]).len());
+    let (goes_on, rests) = (("relocation 1".to_string(), walk.vssts().len()), ("nothing".to_string(), 0));
+    assert_eq!(seen(&facts), goes_on, "all that was lost is spent, and it goes on");
+    facts.hurried = true;
+    assert_eq!(seen(&facts), rests);
+    facts.hurried = false;
+    demand.written((128 << 10) - 1);
+    assert_eq!(seen(&facts), goes_on);
+    demand.written(1);
+    assert_eq!(seen(&facts), rests, "writers undo what it does");
+    facts.quiet = true;
+    assert_eq!(seen(&facts), goes_on);
+    facts.quiet = false;
+    demand.scanned(1, 0, 1);
+    assert_eq!(seen(&facts), goes_on, "scans lose more than writers undo");
+}
+
+/// Whatever scans lose: beside writers each byte is put in order once after it was written.
+#[test]
+fn beside_writers_no_more_is_put_in_order_than_was_written() {
+    let mut facts = at_rest(vec![scattered()]);
+    facts.options.scrub_bytes_per_s = 0;
+    let demand = facts.families[0].family.demand.clone();
+    demand.scanned(1 << 40, 0, 1);
+    // All that there is, of which nobody knows when it was written; each walk takes a tenth.
+    (0..10).for_each(|_| drop(begin_walk(&facts)));
+    assert_eq!(told(&facts), "nothing");
+    demand.written((256 << 10) - 1);
+    assert_eq!(told(&facts), "nothing");
+    demand.written(1);
+    begin_walk(&facts);
+    assert_eq!(told(&facts), "nothing");
+    // However much was written, there is no more than all.
+    demand.written(1 << 30);
+    demand.scanned(1 << 40, 0, 1);
+    (0..10).for_each(|_| drop(begin_walk(&facts)));
+    assert_eq!(told(&facts), "nothing");
+    facts.quiet = true;
+    assert_eq!(told(&facts), "relocation 1", "nobody undoes it");
+}

@@ -11,7 +11,7 @@
 use super::ahead::ValuesAhead;
 use super::{Entry, FetchValues, Found, Put, ReadAhead};
 use crate::read::fetch;
-use crate::read::runs::{RUN_LEN_MAX, Run, Wanted, join};
+use crate::read::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
@@ -117,7 +117,8 @@ impl Values {
             extent: place.offset..place.offset + place.reference.stored_len,
         }));
         let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
-        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
+        let request_bytes = self.tree.context.pace().costs().gap_bytes.unwrap_or(GAP_UNKNOWN);
+        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX), request_bytes);
         Plan { places, runs }
     }
 

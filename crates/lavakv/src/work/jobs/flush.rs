@@ -304,6 +304,7 @@ impl Unit {
         jobs.drain.flush.record(self.bytes as u64, took_ns);
         self.family.level_0.flushed(self.bytes as u64, files.iter().map(|file| file.len).sum());
         jobs.context.times.flush.record_ns(took_ns);
+        self.family.demand.written(files.iter().map(|file| file.uses.sums().stored_bytes).sum());
         // What a short flush takes are its syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;
