@@ -35,12 +35,12 @@ const THREADS_OF_BACKGROUND_MAX: usize = 2;
 /// A read of a batch: the file, where in it, and how many bytes.
 pub type Wanted<'a> = (&'a Arc<dyn ReadFile>, u64, usize);
 
-/// A read that is to be done. Its buffer is its own.
+/// A read that is to be done. Who does it makes a buffer of its own for it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub file: Arc<dyn ReadFile>,
     pub offset: u64,
-    pub buf: Arc<[u8]>,
+    pub len: usize,
     pub token: u64,
     /// The file as it was given, if it is one whose reads are timed: a ring reads what is below it.
     pub paced: Option<Arc<dyn ReadFile>>,
@@ -50,13 +50,18 @@ pub(crate) struct Asked {
 
 impl Asked {
     fn new((file, offset, len): Wanted<'_>, token: u64) -> Asked {
-        let buf = std::iter::repeat_n(0, len).collect();
-        Asked { file: file.clone(), offset, buf, token, paced: None, counted: None }
+        Asked { file: file.clone(), offset, len, token, paced: None, counted: None }
+    }
+
+    /// A buffer for it.
+    pub(crate) fn buf(&self) -> Arc<[u8]> {
+        std::iter::repeat_n(0, self.len).collect()
     }
 
     /// Does it, while the caller waits.
     fn read(self) -> Completed {
-        let Asked { file, offset, mut buf, token, .. } = self;
+        let mut buf = self.buf();
+        let Asked { file, offset, token, .. } = self;
         let read = file.read_at(Arc::get_mut(&mut buf).unwrap_or_default(), offset);
         Completed { token, read: read.map(|()| buf) }
     }
@@ -78,21 +83,17 @@ impl Drop for Counted {
 }
 
 /// Does all of them by `read`, together; if that fails each alone, which tells of which the failure is.
-fn read_together(
-    mut all: Vec<Asked>,
-    read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>,
-) -> Vec<Completed> {
-    let read_all = |asked: &mut Vec<Asked>| {
-        let reads = asked.iter_mut().map(|Asked { file, offset, buf, .. }| FileRead {
-            file: &*file,
-            offset: *offset,
-            buf: Arc::get_mut(buf).unwrap_or_default(),
-        });
-        read(&mut reads.collect::<Vec<_>>())
-    };
-    match read_all(&mut all) {
+fn read_together(all: Vec<Asked>, read: impl FnOnce(&mut [FileRead<'_>]) -> Result<()>) -> Vec<Completed> {
+    let mut bufs: Vec<Arc<[u8]>> = all.iter().map(Asked::buf).collect();
+    let reads = all.iter().zip(&mut bufs).map(|(Asked { file, offset, .. }, buf)| FileRead {
+        file,
+        offset: *offset,
+        buf: Arc::get_mut(buf).unwrap_or_default(),
+    });
+    match read(&mut reads.collect::<Vec<_>>()) {
         Ok(()) => {
-            all.into_iter().map(|Asked { buf, token, .. }| Completed { token, read: Ok(buf) }).collect()
+            let done = all.iter().zip(bufs);
+            done.map(|(asked, buf)| Completed { token: asked.token, read: Ok(buf) }).collect()
         }
         Err(_) => all.into_iter().map(Asked::read).collect(),
     }

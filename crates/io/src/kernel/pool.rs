@@ -1,15 +1,17 @@
 //! Aligned buffers kept for reuse.
 //!
 //! A direct read of an unaligned range goes through an aligned buffer. Allocating and zeroing one for every point
-//! read costs more than the copy out of it, so a few are kept. The pool holds at most [`BUFFERS_KEPT_MAX`] buffers of
-//! at most [`BUFFER_LEN_KEPT_MAX`] bytes: 4 MiB; larger ones are freed after use.
+//! read costs more than the copy out of it, so some are kept: [`BYTES_KEPT_MAX`] in all, which is as much as two windows of a scan have in flight. A
+//! longer one than a scan reads at once is freed after use.
 
 use crate::{AlignedBuf, PAGE};
 use base::sync::leaf::Mutex;
 use base::sync::rank;
 
-const BUFFERS_KEPT_MAX: usize = 32;
-const BUFFER_LEN_KEPT_MAX: usize = 128 << 10;
+const BYTES_KEPT_MAX: usize = 4 << 20;
+const BUFFER_LEN_KEPT_MAX: usize = (256 << 10) + 2 * PAGE;
+/// So many are looked at for one that is long enough.
+const LOOKS_MAX: usize = 16;
 /// A new buffer has at least this capacity, so that most reads fit whichever buffer comes first.
 const BUFFER_LEN_MIN: usize = 4 * PAGE;
 
@@ -17,17 +19,31 @@ const BUFFER_LEN_MIN: usize = 4 * PAGE;
 #[derive(Default)]
 pub(super) struct BufPool {
     /// Buffers that nobody uses.
-    free: Mutex<Vec<AlignedBuf>, rank::KernelBuffers>,
+    free: Mutex<Free, rank::KernelBuffers>,
+}
+
+#[derive(Default)]
+struct Free {
+    bufs: Vec<AlignedBuf>,
+    /// What they have together.
+    bytes: usize,
+}
+
+impl Free {
+    /// The one used last of those that have so many bytes.
+    fn take(&mut self, len: usize) -> Option<AlignedBuf> {
+        let last = self.bufs.iter().rev().take(LOOKS_MAX).position(|buf| buf.capacity() >= len)?;
+        let buf = self.bufs.remove(self.bufs.len() - 1 - last);
+        self.bytes -= buf.capacity();
+        Some(buf)
+    }
 }
 
 impl BufPool {
     /// A buffer of `len` bytes. What they hold is left over from earlier use.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
-        let found = base::sync::leaf::lock(&self.free).pop();
-        let mut buf = match found {
-            Some(buf) if buf.capacity() >= len => buf,
-            _ => AlignedBuf::zeroed(len.max(BUFFER_LEN_MIN)),
-        };
+        let found = base::sync::leaf::lock(&self.free).take(len);
+        let mut buf = found.unwrap_or_else(|| AlignedBuf::zeroed(len.max(BUFFER_LEN_MIN)));
         buf.resize(len);
         buf
     }
@@ -38,8 +54,36 @@ impl BufPool {
             return;
         }
         let mut free = base::sync::leaf::lock(&self.free);
-        if free.len() < BUFFERS_KEPT_MAX {
-            free.push(buf);
+        free.bytes += buf.capacity();
+        free.bufs.push(buf);
+        while free.bytes > BYTES_KEPT_MAX {
+            free.bytes -= free.bufs.remove(0).capacity();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again_and_hold_so_much() {
+        let pool = BufPool::default();
+        let kept =
+            || base::sync::leaf::lock(&pool.free).bufs.iter().map(AlignedBuf::capacity).collect::<Vec<_>>();
+        let taken: Vec<_> = [20_480, 100, 262_144, 2 << 20].map(|len| pool.take(len)).into();
+        assert_eq!(taken.iter().map(AlignedBuf::len).collect::<Vec<_>>(), [20_480, 100, 262_144, 2 << 20]);
+        taken.into_iter().for_each(|buf| pool.put(buf));
+        assert_eq!(kept(), [20_480, 16_384, 262_144], "the longest is let go");
+        let again = pool.take(20_000);
+        assert_eq!((again.len(), kept()), (20_000, vec![20_480, 16_384]), "the last that is long enough");
+        drop(again);
+        let none = pool.take(20_481);
+        assert_eq!(kept(), [20_480, 16_384]);
+        drop(none);
+        let many: Vec<_> = (0..300).map(|_| pool.take(20_480)).collect();
+        many.into_iter().for_each(|buf| pool.put(buf));
+        let bytes: usize = kept().iter().sum();
+        assert!(bytes <= BYTES_KEPT_MAX && bytes > BYTES_KEPT_MAX - 20_480, "{bytes}");
     }
 }

@@ -1,6 +1,7 @@
 //! Reads of one thread in flight in a ring, of any files ([`super::flights`]).
 //!
-//! The queue owns file, buffer, and the aligned buffer where direct access needs one. What the ring left undone is read by plain reads.
+//! The queue owns file and buffer. Direct access brings whole pages to an aligned buffer of the pool, and what was asked for is copied out of it when it has come: no
+//! buffer of its own is filled with zeros before. What the ring left undone is read by plain reads.
 
 use super::calls;
 use super::flights::{Flight, Flights, Kind, RingEvent};
@@ -20,8 +21,16 @@ pub(crate) struct RingQueue(Flights<Flying>);
 /// A read in flight.
 struct Flying {
     asked: Asked,
-    bounce: Option<Bounce>,
+    into: Target,
     timed: Option<Timed>,
+}
+
+/// Where a read goes.
+enum Target {
+    /// Whole pages, what was asked for among them.
+    Pages(Bounce),
+    /// What was asked for.
+    Own(Arc<[u8]>),
 }
 
 /// A read that is timed. It ends when this is dropped, also where nothing came of it.
@@ -52,9 +61,9 @@ impl Flying {
 
     /// Where it reads, and how much.
     fn range(&self) -> (u64, usize) {
-        let (offset, len) = match &self.bounce {
-            Some(b) => (b.start, b.buf.len()),
-            None => (self.asked.offset, self.asked.buf.len()),
+        let (offset, len) = match &self.into {
+            Target::Pages(b) => (b.start, b.buf.len()),
+            Target::Own(buf) => (self.asked.offset, buf.len()),
         };
         (offset, len.min(READ_LEN_MAX))
     }
@@ -67,19 +76,22 @@ impl Flight for Flying {
         self.file().handle().fd.as_fd()
     }
 
-    fn land(mut self, result: Option<i32>) -> Completed {
+    fn land(self, result: Option<i32>) -> Completed {
         let (offset, len) = self.range();
         // What it refused a plain read is refused as well, in words.
         let read = |result| calls::ring_read(self.fd(), offset, len, result).unwrap_or(0);
         let done = result.map_or(0, read);
-        let bounce = self.bounce.take();
-        let Asked { file, offset, mut buf, token, .. } = self.asked;
-        let filled = match (as_kernel_file(&*file), Arc::get_mut(&mut buf)) {
-            (Some(file), Some(buf)) => file.finish(buf, offset, bounce, done),
-            _ => unreachable!("a ring takes files of the kernel, with buffers of their own"),
+        let Asked { file, offset, len, token, .. } = &self.asked;
+        let file = as_kernel_file(&**file).unwrap_or_else(|| unreachable!("it was one when it was taken"));
+        let read = match self.into {
+            Target::Pages(bounce) => file.finish_pages((*offset, *len), bounce, done),
+            Target::Own(mut buf) => {
+                let own = Arc::get_mut(&mut buf).unwrap_or_default();
+                file.finish(own, *offset, None, done).map(|()| buf)
+            }
         };
         drop(self.timed);
-        Completed { token, read: filled.map(|()| buf) }
+        Completed { token: *token, read }
     }
 }
 
@@ -98,26 +110,29 @@ impl RingQueue {
     }
 
     /// Takes a read, unless as many are in flight as may be, or the ring is broken.
-    pub(crate) fn push(&mut self, mut asked: Asked) -> Result<(), Asked> {
+    pub(crate) fn push(&mut self, asked: Asked) -> Result<(), Asked> {
         if !self.0.has_room() {
             return Err(asked);
         }
         let Some(file) = as_kernel_file(&*asked.file) else { return Err(asked) };
         let fd = types::Fd(file.handle().fd.as_raw_fd());
-        if file.handle().check_range(asked.offset, asked.buf.len()).is_err() {
+        if file.handle().check_range(asked.offset, asked.len).is_err() {
             // A plain read says why.
             return Err(asked);
         }
-        let mut bounce = file.bounce(&asked.buf, asked.offset);
-        let Some(buf) = Arc::get_mut(&mut asked.buf) else { return Err(asked) };
-        let (at, len, offset) = match &mut bounce {
-            Some(b) => (b.buf.as_mut_slice().as_mut_ptr(), b.buf.len(), b.start),
-            None => (buf.as_mut_ptr(), buf.len(), asked.offset),
+        let mut into = match file.pages(asked.offset, asked.len) {
+            Some(pages) => Target::Pages(pages),
+            None => Target::Own(asked.buf()),
         };
+        let (to, offset) = match &mut into {
+            Target::Pages(b) => (b.buf.as_mut_slice(), b.start),
+            Target::Own(buf) => (Arc::get_mut(buf).unwrap_or_default(), asked.offset),
+        };
+        let (at, len) = (to.as_mut_ptr(), to.len());
         let entry = opcode::Read::new(fd, at, len.min(READ_LEN_MAX) as u32).offset(offset).build();
-        let timed = asked.paced.as_ref().and_then(|file| Timed::begin(file, asked.buf.len()));
+        let timed = asked.paced.as_ref().and_then(|file| Timed::begin(file, asked.len));
         // SAFETY: the file is kept open by what is given away here, as is the buffer, which nobody else has and which does not move with it.
-        unsafe { self.0.push(Flying { asked, bounce, timed }, entry) }.map_err(|flying| flying.asked)
+        unsafe { self.0.push(Flying { asked, into, timed }, entry) }.map_err(|flying| flying.asked)
     }
 
     /// True if it takes nothing more, and has nothing in flight.

@@ -66,9 +66,13 @@ impl KernelReadFile {
         if !self.handle.is_direct() || is_aligned(buf, offset) {
             return None;
         }
-        let (start, span) = covering_pages(offset, buf.len());
-        let skipped = (offset - start) as usize;
-        Some(Bounce { buf: self.engine.pool.take(span), start, skipped })
+        self.pages(offset, buf.len())
+    }
+
+    /// The pages that a direct read brings, whatever buffer it is for.
+    pub(super) fn pages(&self, offset: u64, len: usize) -> Option<Bounce> {
+        let (start, span) = self.handle.is_direct().then(|| covering_pages(offset, len))?;
+        Some(Bounce { buf: self.engine.pool.take(span), start, skipped: (offset - start) as usize })
     }
 
     /// True if rings can be had.
@@ -102,6 +106,20 @@ impl KernelReadFile {
                 filled
             }
         }
+    }
+
+    /// The same of pages: a copy of what was asked for.
+    pub(super) fn finish_pages(
+        &self,
+        (offset, len): (u64, usize),
+        pages: Bounce,
+        done: usize,
+    ) -> Result<Arc<[u8]>> {
+        let Bounce { buf: mut aligned, start, skipped } = pages;
+        let filled = self.handle.fill(aligned.as_mut_slice(), start, done, offset..offset + len as u64);
+        let read = filled.map(|()| Arc::from(&aligned.as_slice()[skipped..skipped + len]));
+        self.engine.pool.put(aligned);
+        read
     }
 
     /// Reads of several files, together.
