@@ -52,7 +52,7 @@ pub const ROWS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
-pub const OTHER_SWITCHES: [&str; 11] = [
+pub const OTHER_SWITCHES: [&str; 12] = [
     "correlated",
     "quiet_compaction",
     "io_pacing",
@@ -64,6 +64,7 @@ pub const OTHER_SWITCHES: [&str; 11] = [
     "exposing_first",
     "lazy_with_room",
     "space_first",
+    "warm_survivors",
 ];
 
 type Figure = rounds::Figure<Report>;

@@ -58,6 +58,7 @@ fn rows_add_one_mechanism_each_and_the_last_is_the_engine_as_it_is() {
         exposing_first: true,
         lazy_with_room: true,
         space_first: true,
+        warm_survivors: true,
         joined_lookups: false,
         readahead: false,
         compensated_size: false,

@@ -28,7 +28,7 @@
 use std::cmp::Reverse;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
-use version::{BlobId, IdMap, ReferenceTotals, Version, VsstClass, VsstMeta};
+use version::{BlobId, Heat, IdMap, ReferenceTotals, Version, VsstMeta};
 
 mod changes;
 mod hidden;
@@ -134,7 +134,7 @@ pub(crate) fn is_copyable(file: &VsstMeta) -> bool {
 
 /// True if a file of the speed disk may leave it: what is in it is not overwritten often, and can be in another file.
 fn has_lasted(meta: &VsstMeta) -> bool {
-    meta.is_on_speed_disk() && meta.class != VsstClass::Hot && is_copyable(meta)
+    meta.is_on_speed_disk() && meta.heat() != Heat::Hot && is_copyable(meta)
 }
 
 /// True if a file of this rank has so much garbage.

@@ -6,9 +6,10 @@
 //!
 //! * A file of which nothing is referenced is taken first, and alone: it costs no writing.
 //! * Hot files are collected with hot files only. Hot and cold values are apart since the flush that wrote them, and a job
-//!   that mixed them would undo that. All survivors go to one class, so that a name keeps one target, and they are cold:
-//!   what outlives most of a hot file is written more rarely than the rest of it was. Files that nobody has classified go
-//!   with cold ones.
+//!   that mixed them would undo that. All survivors of a job go to one class, so that a name keeps one target. What outlives
+//!   most of a hot file is written more rarely than the rest of it was, and more often than what nobody took for hot: it is
+//!   *warm* ([`Heat`]), and collected with its like. What survives that is cold, as is what survives of cold files. Files
+//!   that nobody has classified go with cold ones.
 //! * A segment is one large value: it goes when nothing references it, and is never copied. Nor are ingested files, whose
 //!   entries have one sequence for all.
 //! * With no file over the threshold there is no job.
@@ -19,7 +20,7 @@
 
 use crate::ledger::{FileGarbage, Ledger, is_copyable};
 use std::sync::Arc;
-use version::{FamilyId, Version, VsstClass, VsstMeta};
+use version::{FamilyId, Heat, Version, VsstClass, VsstMeta};
 
 /// So many candidates are looked at for one job.
 const LOOKED_AT_MAX: usize = 1024;
@@ -64,6 +65,8 @@ pub struct GcOptions {
     pub lazy_read: bool,
     /// Records are read while others are copied and the next keys are judged. Off, for measuring: by turns.
     pub pipelined: bool,
+    /// What survives of hot files is kept apart. Off, for measuring: it is cold.
+    pub warm_survivors: bool,
     /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
     pub abandon_percent: u32,
 }
@@ -82,6 +85,7 @@ impl Default for GcOptions {
             gap_bytes: None,
             lazy_read: true,
             pipelined: true,
+            warm_survivors: true,
             abandon_percent: 50,
         }
     }
@@ -131,17 +135,28 @@ impl Gc {
         }
     }
 
-    fn take(&mut self, file: &Arc<VsstMeta>, garbage: &FileGarbage) {
+    fn take(&mut self, file: &Arc<VsstMeta>, garbage: &FileGarbage, options: &GcOptions) {
         self.expected_free += garbage.garbage_bytes;
         self.expected_write += garbage.referenced_bytes;
         // What is not records is keys and index.
         let keys = if garbage.references == 0 { 0 } else { file.len.saturating_sub(file.record_bytes) };
         self.expected_read += garbage.referenced_bytes.saturating_add(keys);
         self.exact &= garbage.exact;
-        if file.class != VsstClass::Mixed {
-            self.class = VsstClass::Cold;
-        }
+        // Where the inputs do not agree it is cold.
+        let class = survivors_of(file, options);
+        let agrees = self.inputs.is_empty() || class == self.class;
+        self.class = if agrees { class } else { VsstClass::Cold };
         self.inputs.push(file.clone());
+    }
+}
+
+/// The class of what survives of a file.
+fn survivors_of(file: &VsstMeta, options: &GcOptions) -> VsstClass {
+    match (file.class, file.heat()) {
+        (VsstClass::Mixed, _) => VsstClass::Mixed,
+        // An output takes over the names of its inputs, by which it is warm and not hot.
+        (_, Heat::Hot) if options.warm_survivors => VsstClass::Hot,
+        _ => VsstClass::Cold,
     }
 }
 
@@ -161,7 +176,6 @@ pub fn pick(
         .peekable();
     let dead = |garbage: &FileGarbage| garbage.references == 0 && garbage.exact;
     let first = candidates.peek()?.1;
-    let is_hot = |file: &VsstMeta| file.class == VsstClass::Hot;
     let mut gc = Gc::new(version);
     let mut bytes = 0u64;
     for (garbage, file) in candidates {
@@ -176,11 +190,11 @@ pub fn pick(
             if gc.inputs.len() >= options.inputs_max.max(1) {
                 break;
             }
-            if is_hot(file) != is_hot(first) || !options.fits(live, total) {
+            if file.heat() != first.heat() || !options.fits(live, total) {
                 continue;
             }
         }
-        gc.take(file, &garbage);
+        gc.take(file, &garbage, options);
         bytes = total;
     }
     Some(gc)
@@ -202,7 +216,7 @@ pub fn of_files<'a>(
         if !gc.inputs.is_empty() && !options.fits(live, total) {
             break;
         }
-        gc.take(file, &garbage);
+        gc.take(file, &garbage, options);
         bytes = total;
     }
     (!gc.inputs.is_empty()).then_some(gc)

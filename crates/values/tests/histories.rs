@@ -9,7 +9,7 @@ use lavastore_values::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Compaction, FAMILY, Store};
-use version::{IdMap, Record, Version, VsstClass};
+use version::{Heat, IdMap, Record, Version, VsstClass};
 
 /// A collection under way.
 struct Running {
@@ -121,11 +121,14 @@ impl History {
             lookups: [Lookups::Cheaper, Lookups::Cheaper, Lookups::Join, Lookups::Points]
                 [rng.below(4) as usize],
             abandon_percent: if rng.one_in(2) { 50 } else { 120 },
+            warm_survivors: !rng.one_in(4),
         };
         let busy: BTreeSet<u64> = self.collections.iter().flat_map(|c| c.job.gc().numbers()).collect();
         let Some(gc) = pick(&version, &ledger, &options, &|v| busy.contains(&v.number)) else { return };
-        let hot = gc.inputs.iter().filter(|v| v.class == VsstClass::Hot).count();
-        assert!(hot == 0 || hot == gc.inputs.len(), "hot and other files together");
+        let heat = gc.inputs[0].heat();
+        assert!(gc.inputs.iter().all(|v| v.heat() == heat), "hot, warm and other files together");
+        let is_warm = heat == Heat::Hot && options.warm_survivors;
+        assert_eq!(gc.class == VsstClass::Hot, is_warm, "what survives");
         assert!(gc.inputs.iter().all(|v| !busy.contains(&v.number)));
         assert!(gc.inputs.len() <= options.inputs_max);
         let job = GcJob::new(gc, &version, options);

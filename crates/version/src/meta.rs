@@ -250,7 +250,30 @@ pub struct VsstMeta {
     pub copies: Arc<()>,
 }
 
+/// How often the values in a vSST are overwritten, as far as is known.
+///
+/// It follows from the class and from whether the file took over names, so a record needs no field for it: a hot file that took over names was written by a
+/// collection of hot ones. Releases that know of no warm files read such a file as hot, and collect it with those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heat {
+    /// Written by a flush that took their keys for hot.
+    Hot,
+    /// They survived the collection of files that were hot.
+    Warm,
+    /// All others.
+    Cold,
+}
+
 impl VsstMeta {
+    /// How often what it holds is overwritten.
+    pub fn heat(&self) -> Heat {
+        match self.class {
+            VsstClass::Hot if self.blob_ids.is_empty() => Heat::Hot,
+            VsstClass::Hot => Heat::Warm,
+            VsstClass::Mixed | VsstClass::Cold => Heat::Cold,
+        }
+    }
+
     /// What its file occupies.
     pub fn occupied_bytes(&self) -> u64 {
         pages(self.len)

@@ -45,6 +45,8 @@ pub struct Ablation {
     pub lazy_with_room: bool,
     /// Where garbage is far above its bound, what frees space goes before the compaction of level 0 for as long as that is not near its stop; off: never.
     pub space_first: bool,
+    /// What survives the collection of hot files is collected apart from hot and from cold values; off: it is cold.
+    pub warm_survivors: bool,
 }
 
 impl Default for Ablation {
@@ -67,13 +69,14 @@ impl Default for Ablation {
             exposing_first: true,
             lazy_with_room: true,
             space_first: true,
+            warm_survivors: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 17] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 18] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -93,6 +96,7 @@ impl Ablation {
             ("exposing_first", &mut self.exposing_first),
             ("lazy_with_room", &mut self.lazy_with_room),
             ("space_first", &mut self.space_first),
+            ("warm_survivors", &mut self.warm_survivors),
         ]
     }
 

@@ -189,6 +189,7 @@ pub(crate) fn options(ablation: Ablation, read_state: &ReadState, ratio_percent:
         gap_bytes: (!ablation.readahead).then_some(0),
         lazy_read: ablation.lazy_read,
         pipelined: ablation.pipelined_collection,
+        warm_survivors: ablation.warm_survivors,
         ..most
     }
 }

@@ -44,7 +44,8 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
     }
     match class {
         _ if base::canary::is("cold-values-on-the-speed-disk") => Rank::Hot,
-        VsstClass::Hot => Rank::Hot,
+        // What a job writes of that class has survived a collection.
+        VsstClass::Hot if is_flushed => Rank::Hot,
         _ if !options.speed_values_fresh => Rank::Elsewhere,
         _ if is_flushed => Rank::Fresh,
         _ => Rank::Lasting,
@@ -114,6 +115,17 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A flush says which values are hot; what a collection leaves of those has lasted, whatever its class.
+    #[test]
+    fn only_what_is_flushed_is_hot() {
+        let of = |speed_values_fresh| {
+            let options =
+                Options { speed_values_bytes_max: 1 << 30, speed_values_fresh, ..Options::default() };
+            [true, false].map(|is_flushed| rank(&options, VsstClass::Hot, is_flushed))
+        };
+        assert_eq!((of(false), of(true)), ([Rank::Hot, Rank::Elsewhere], [Rank::Hot, Rank::Lasting]));
+    }
 
     #[test]
     fn what_lasts_goes_down_from_five_eighths_on_and_an_eighth_of_it_stays() {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::pick::tests::{Shop, dependency};
-use version::Volume;
+use version::{Volume, VsstClass};
 
 #[test]
 fn garbage_is_what_no_table_references() {
@@ -62,6 +62,10 @@ fn what_has_lasted_on_the_speed_disk_is_known() {
     assert_eq!((ledger.lasting_bytes(), ledger.speed_bytes()), (2 * 4096, 5 * 4096), "in whole pages");
     // One comes, and two are not any more what they were.
     let lasting_then: [&[u64]; 3] = [&[11, 13, 16], &[11, 16], &[16]];
+    // What survived the collection of a hot file has lasted.
+    let warm = shop.edit(12, |v| v.blob_ids = vec![5]).version();
+    assert_eq!(ledger.after(&version, &warm).lasting().collect::<Vec<_>>(), [11, 12, 13]);
+    shop.edit(12, |v| v.blob_ids.clear());
     for (step, lasting) in lasting_then.into_iter().enumerate() {
         match step {
             0 => shop.vsst(16, 500).edit(16, |v| v.volume = Volume::SPEED),

@@ -197,17 +197,26 @@ fn a_file_with_nothing_live_is_taken_first_and_alone() {
 }
 
 #[test]
-fn hot_files_are_collected_apart_and_what_survives_is_cold() {
-    let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400), (24, 500)]);
+fn hot_files_are_collected_apart_and_what_survives_of_them_is_warm_once() {
+    let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400), (24, 500), (30, 150), (31, 350)]);
     shop.edit(20, |v| v.class = VsstClass::Hot).edit(22, |v| v.class = VsstClass::Hot);
     shop.edit(23, |v| v.class = VsstClass::Cold);
+    // What a collection wrote has taken over names.
+    for warm in [30, 31] {
+        shop.edit(warm, |v| (v.class, v.blob_ids) = (VsstClass::Hot, vec![warm - 20]));
+    }
     let gc = shop.pick(&options(10_000)).unwrap();
-    assert_eq!(gc.class, VsstClass::Cold);
+    assert_eq!(gc.class, VsstClass::Hot);
     assert_eq!(numbers(Some(gc)), [20, 22]);
-    let gc = shop.pick_without(&options(10_000), &[20, 22]).unwrap();
+    let without = shop.pick(&GcOptions { warm_survivors: false, ..options(10_000) }).unwrap();
+    assert_eq!((without.class, numbers(Some(without.clone()))), (VsstClass::Cold, vec![20, 22]));
+    let gc = shop.pick_without(&options(10_000), &[20]).unwrap();
+    assert_eq!((gc.class, numbers(Some(gc.clone()))), (VsstClass::Cold, vec![30, 31]), "once");
+    let (busy, with_cold) = ([20, 22, 30, 31], [20, 22, 30, 31, 23]);
+    let gc = shop.pick_without(&options(10_000), &busy).unwrap();
     assert_eq!(gc.class, VsstClass::Cold);
     assert_eq!(numbers(Some(gc)), [21, 23, 24], "what nobody has classified goes with the cold");
-    assert_eq!(shop.pick_without(&options(10_000), &[20, 22, 23]).unwrap().class, VsstClass::Mixed);
+    assert_eq!(shop.pick_without(&options(10_000), &with_cold).unwrap().class, VsstClass::Mixed);
 }
 
 #[test]
