@@ -156,13 +156,13 @@ impl Ksst {
     ///
     /// # Errors
     /// As [`Ksst::get`].
-    pub fn get_reference(
+    pub fn get_reference<S: Source>(
         &self,
         user_key: &[u8],
         seq: SeqNo,
         key_hash: u64,
-        counters: &mut ReadCounters,
-    ) -> Result<Option<Reference>> {
+        source: &mut S,
+    ) -> Result<Option<Reference>, S::Stop> {
         let Some(stream) = &self.references else { return Ok(None) };
         if self.global_seq.is_some_and(|global| global != seq) || seq > MAX_SEQ {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Ksst {
             Some(_) => u64::MAX,
             None => key::pack_trailer(seq, ValueKind::Seek),
         };
-        let Some((block, handle, _)) = stream.find(&self.file, user_key, trailer, key_hash, counters)? else {
+        let Some((block, handle, _)) = stream.find(&self.file, user_key, trailer, key_hash, source)? else {
             return Ok(None);
         };
         let hit = reference_block::find(&block, user_key, trailer);

@@ -44,7 +44,8 @@ use names::Names;
 use pipeline::Pipeline;
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::{Ksst, Vsst, VsstBuilder};
+use table::source::read_now;
+use table::{Fetched, Ksst, Source, Vsst, VsstBuilder, Want};
 use version::{FileMeta, Level, Version, VsstClass, VsstMeta};
 use window::{MergedKeys, Window};
 
@@ -53,6 +54,7 @@ mod lookup;
 mod names;
 mod pace;
 mod pipeline;
+mod points;
 mod window;
 
 /// Keys that a step moves into the window.
@@ -71,6 +73,16 @@ pub trait GcWorld {
     /// The clock by which lookups are timed, so that the cheaper kind is chosen. `None`: they are estimated.
     fn now_ns(&self) -> Option<u64> {
         None
+    }
+    /// Reads what lookups want (ascending, each once), all of it together where that is possible, and hands it over.
+    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+        for want in wants {
+            let read = read_now(&want.file, want.extent);
+            if read.is_ok() {
+                fetched.counters().count_request(want.extent.len);
+            }
+            fetched.put(want, read);
+        }
     }
     /// A queue for reads of records that go on between and beside the steps of the job. `None`: they are waited for.
     fn reads(&self) -> Option<ReadQueue> {

@@ -117,6 +117,39 @@ fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
     assert_eq!(Ledger::of(&store.version()).exposed_bytes(), 0);
 }
 
+/// What lookups have to read is read together, so that a device works on many at once: one submission for the filters of 64 keys, one for the index, one for the
+/// blocks. It was one for each block, each waited for.
+#[test]
+fn the_reads_of_many_lookups_are_submitted_together() {
+    // Of each ten references in the table one is of the file that is collected, if it is there still.
+    let keys: Vec<u64> = (0..640).map(|i| i * 10).collect();
+    let others: Vec<u64> = (0..6400).filter(|i| i % 10 != 0).collect();
+    let collect = |lookups| {
+        let mut store = Store::new(8);
+        let (meta, references) = vsst(&mut store, 0, 5, &keys);
+        add_vsst(&mut store, meta);
+        let live: Vec<_> = references.into_iter().step_by(3).collect();
+        let (meta, mut all) = vsst(&mut store, 0, 5, &others);
+        add_vsst(&mut store, meta);
+        all.extend(live.iter().copied());
+        all.sort_by_key(|(i, _)| *i);
+        add_table(&mut store, 5, &all);
+        let mut job = job(&store.version(), &GcOptions { lookups, ..GcOptions::default() }, &[]);
+        let GcOutcome::Replace { outputs, .. } = run(&mut job, &mut store.world).unwrap() else {
+            panic!("abandoned")
+        };
+        let stats = job.stats();
+        assert_eq!((outputs[0].entries, stats.live_keys), (live.len() as u64, live.len() as u64));
+        (stats, store.world.submissions.get(), store.world.lookup_reads.get())
+    };
+    let (points, submissions, reads) = collect(Lookups::Points);
+    assert_eq!(points.point_lookups, keys.len() as u64);
+    assert!(submissions <= 3 * keys.len().div_ceil(64) as u64, "{submissions} for {reads} reads");
+    assert!(reads > 3 * submissions && points.lookup_read_bytes > 0, "{submissions} for {reads} reads");
+    let (join, submissions, _) = collect(Lookups::Join);
+    assert_eq!((join.live_keys, submissions), (points.live_keys, 0));
+}
+
 #[test]
 fn reading_everything_gives_the_same_files_and_costs_more() {
     let collect = |lazy_read, gap_bytes| {

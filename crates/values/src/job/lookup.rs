@@ -9,7 +9,8 @@
 //!
 //! * **Merge join.** A cursor over the stream and the keys of the window move on together, through the cache. Where the
 //!   next key is far away, the cursor seeks.
-//! * **Point lookups**, key by key: the filter ends most of them in tables that do not have the key.
+//! * **Point lookups**, of some keys at a time: the filter ends most of them in tables that do not have the key, and what the others
+//!   have to read they read together (`points`).
 //! * **Scan.** Where point lookups find nothing in the cache, each costs a read from the device; reading the whole
 //!   stream in long runs past the cache is then cheaper over a wide range.
 //!
@@ -19,6 +20,7 @@
 use super::GcWorld;
 use super::names::Names;
 use super::pace::{DEVICE_READ_NS, POINT_NS, Pace, REFERENCE_NS, Stopwatch};
+use super::points::Points;
 use super::window::{Entry, Window};
 use crate::pick::Lookups;
 use base::key::{self, encode_into};
@@ -38,8 +40,8 @@ const SEEK_AFTER_JOINING: u32 = 32;
 const SEEK_AFTER_SCANNING: u32 = 32 << 10;
 /// Bytes that a scan reads at once.
 const SCAN_BYTES: usize = 256 << 10;
-/// Every so many point lookups it is asked anew whether a scan is cheaper.
-const RECONSIDER_EVERY: u64 = 64;
+/// So many point lookups are made together. After each of these it is asked anew whether a scan is cheaper.
+const TOGETHER: usize = 64;
 
 /// A shorter walk says little about what a reference costs.
 const TIMED_REFERENCES_MIN: u64 = 1 << 10;
@@ -71,6 +73,7 @@ struct Asking {
     references: u64,
     of_keys: u64,
     way: Way,
+    points: Points,
 }
 
 /// How a table is asked.
@@ -171,7 +174,8 @@ impl Asking {
         }
         let table = context.world.table(file)?;
         let references = references_among(&table, file, window, &keys)?;
-        let mut asking = Asking { table, keys, references, of_keys, way: Way::Points };
+        let (way, points) = (Way::Points, Points::default());
+        let mut asking = Asking { table, keys, references, of_keys, way, points };
         match context.lookups {
             Lookups::Points => {}
             Lookups::Join => asking.walk(0, SEEK_AFTER_JOINING),
@@ -227,27 +231,22 @@ impl Asking {
         Ok(true)
     }
 
-    /// The next point lookups, as many as are timed together.
+    /// The next point lookups, as many as are made together.
     fn ask_some(
         &mut self,
         context: &LookupContext<'_>,
         window: &mut Window,
         stats: &mut LookupStats,
     ) -> Result<()> {
-        let mut left = RECONSIDER_EVERY;
-        while self.keys.start < self.keys.end && left > 0 {
-            let at = self.keys.start;
-            let entry = window.entries[at];
-            if !entry.live {
-                left -= 1;
-                stats.point_lookups += 1;
-                let wanted = window.user_key(&entry);
-                let found = self.table.get_reference(wanted, entry.seq, entry.hash, &mut stats.counters)?;
-                if let Some(reference) = found {
-                    judge(context, window, at, &reference, stats)?;
-                }
+        while self.keys.start < self.keys.end && self.points.len() < TOGETHER {
+            if !window.entries[self.keys.start].live {
+                self.points.add(self.keys.start);
             }
             self.keys.start += 1;
+        }
+        stats.point_lookups += self.points.len() as u64;
+        for (at, reference) in self.points.ask(&self.table, window, context.world, &mut stats.counters)? {
+            judge(context, window, at, &reference, stats)?;
         }
         Ok(())
     }

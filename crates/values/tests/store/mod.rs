@@ -9,14 +9,15 @@ use cache::Cache;
 use io::sim::SimEnv;
 use io::{Access, CreateOptions, Env, ReadQueue, Rng};
 use lavastore_values::*;
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use table::source::read_now;
 use table::{
-    IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, TableIdentity, TableOptions, Vsst, VsstBuilder,
-    VsstOptions,
+    Fetched, IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, Source, TableIdentity, TableOptions,
+    Vsst, VsstBuilder, VsstOptions, Want,
 };
 use version::{Dependency, Edit, FamilyId, FileMeta, Record, State, Version, VsstClass, VsstMeta, names};
 
@@ -83,6 +84,9 @@ pub struct World {
     pub files: Arc<Files>,
     pub next_number: u64,
     pub compression: Compression,
+    /// How often reads of lookups were submitted, and how many in all.
+    pub submissions: Cell<u64>,
+    pub lookup_reads: Cell<u64>,
 }
 
 impl World {
@@ -124,6 +128,15 @@ impl GcWorld for World {
     fn now_ns(&self) -> Option<u64> {
         // Half of the stores have no clock.
         (self.compression == Compression::None).then(|| self.files.env.clock.now_ns())
+    }
+    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+        assert!(wants.windows(2).all(|pair| pair[0].extent < pair[1].extent), "ascending, each once");
+        self.submissions.set(self.submissions.get() + 1);
+        self.lookup_reads.set(self.lookup_reads.get() + wants.len() as u64);
+        for want in wants {
+            fetched.counters().count_request(want.extent.len);
+            fetched.put(want, read_now(&want.file, want.extent));
+        }
     }
     fn reads(&self) -> Option<ReadQueue> {
         Some(ReadQueue::of_background(&self.files.env))
@@ -189,7 +202,13 @@ impl Store {
         let compression = if seed.is_multiple_of(2) { Compression::None } else { Compression::Lz4 };
         Store {
             sim,
-            world: World { files: Arc::new(files), next_number: 10, compression },
+            world: World {
+                files: Arc::new(files),
+                next_number: 10,
+                compression,
+                submissions: Cell::default(),
+                lookup_reads: Cell::default(),
+            },
             state,
             pins: Pins::new(),
             memtable: Memtable::new(),

@@ -15,6 +15,7 @@ use crate::files::data_file::DataFile;
 use crate::plan::answer::{Collection, Purpose};
 use crate::plan::collection;
 use crate::plan::in_progress::InProgressSet;
+use crate::read::wanted::read_wanted;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::VsstFiles;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
-use table::{Ksst, Vsst};
+use table::{Fetched, Ksst, Vsst, Want};
 use values::{GcOutcome, GcStep, GcWorld, OutputVsst};
 use version::{FileMeta, Record, State, Version, VsstClass, VsstMeta};
 
@@ -255,6 +256,10 @@ impl GcWorld for World<'_> {
 
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         self.files.create(alignment, class)
+    }
+
+    fn read_wanted(&self, fetched: &mut Fetched, wants: &[Want]) {
+        read_wanted(fetched, wants);
     }
 
     fn reads(&self) -> Option<ReadQueue> {
