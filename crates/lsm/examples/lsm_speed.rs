@@ -1,22 +1,24 @@
-//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example lsm_speed -- [directory]`.
+//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example lsm_speed -- [directory [part]]`.
 //!
 //! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
 //! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression, or references to values
-//! in 70 files.
+//! in 70 files. Parts are `merging`, `compacting` and `references`; for instructions an entry, say, `perf stat -e instructions:u` with one of them.
 
+use base::hash::key_hash;
 use base::key::encode;
-use base::{InternalIterator, Result, Uid, ValueKind};
+use base::{HashMap, InternalIterator, Result, SeqNo, Uid, ValueKind};
 use cache::Cache;
 use io::{Access, CreateOptions, Env, Rng};
 use lavastore_lsm as lsm;
 use lsm::vec_iter::{Entry, VecIter};
 use lsm::{
-    Anything, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles, SizeCutter, Step,
-    VisibleIterator, VisibleOptions,
+    Anything, Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputFile, OutputFiles,
+    Rewrite, SizeCutter, Sources, Step, TableSource, ValueHook, Visibility, VisibleIterator, VisibleOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::{IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions};
+use table::{FinishedTable, IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions};
+use version::{FileMeta, Level};
 
 const ENTRIES: u64 = 1_000_000;
 const VALUE_LEN: usize = 200;
@@ -84,21 +86,65 @@ impl OutputFiles<KsstBuilder> for Tables {
     }
 }
 
-/// Runs a job to its end; returns the numbers of its outputs.
-fn run<I: InternalIterator>(tables: &mut Tables, input: I, raw_bytes: u64) -> Result<Vec<u64>> {
+/// Tables that are open already.
+struct Opened(HashMap<u64, Arc<Ksst>>);
+
+impl TableSource for Opened {
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
+        Ok(self.0[&file.number].clone())
+    }
+}
+
+/// Gives references the newest name of what they lead to, as compactions do.
+struct Renamed(HashMap<u64, u64>);
+
+impl ValueHook for Renamed {
+    fn rewrite(
+        &mut self,
+        _user_key: &[u8],
+        _seq: SeqNo,
+        kind: ValueKind,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite> {
+        if kind != ValueKind::Reference {
+            return Ok(Rewrite::Keep);
+        }
+        let reference = Reference::decode(value)?;
+        match self.0.get(&reference.blob_id) {
+            Some(&blob_id) if blob_id != reference.blob_id => {
+                Reference { blob_id, ..reference }.encode_into(out);
+                Ok(Rewrite::As(ValueKind::Reference))
+            }
+            _ => Ok(Rewrite::Keep),
+        }
+    }
+}
+
+/// Runs a job to its end; returns its outputs.
+fn run<I: InternalIterator>(
+    tables: &mut Tables,
+    input: I,
+    raw_bytes: u64,
+    mut values: Option<&mut Renamed>,
+) -> Result<Vec<MergeOutput<FinishedTable>>> {
     let mut job = MergeJob::<KsstBuilder, I>::new(input, &[], MergeOptions::new(vec![2 * ENTRIES + 1]));
     loop {
         let mut hooks = Hooks {
             files: tables,
             cutter: &mut SizeCutter { raw_bytes },
             below: &mut Anything,
-            values: None,
+            values: values.as_deref_mut().map(|values| values as _),
             observer: None,
         };
         if let Step::Done(outputs) = job.step(&mut hooks)? {
-            return Ok(outputs.into_iter().map(|o| o.number).collect());
+            return Ok(outputs);
         }
     }
+}
+
+fn numbers(outputs: &[MergeOutput<FinishedTable>]) -> impl Iterator<Item = u64> {
+    outputs.iter().map(|output| output.number)
 }
 
 fn merging(env: &Env) -> Result<()> {
@@ -140,26 +186,20 @@ fn compacting(env: &Env, dir: &Path) -> Result<()> {
         let from = env.clock.now_ns();
         let mut inputs = Vec::new();
         for list in &lists {
-            inputs.extend(run(&mut tables, VecIter::new(list.clone()), u64::MAX)?);
+            inputs.extend(numbers(&run(&mut tables, VecIter::new(list.clone()), u64::MAX, None)?));
         }
         drop(lists);
         report(&format!("flush {count} memtables' worth"), env, from, bytes);
-        scan_and_compact(&mut tables, inputs, (256 << 10, 32 << 20), &format!("{count} tables"), bytes)?;
+        scan_and_compact(&mut tables, inputs, &format!("{count} tables"), bytes)?;
     }
     Ok(())
 }
 
-/// Scans tables of `bytes`, compacts them, and removes them all. `(read ahead, length of the outputs)`.
-fn scan_and_compact(
-    tables: &mut Tables,
-    inputs: Vec<u64>,
-    (readahead_bytes, file_bytes): (usize, u64),
-    what: &str,
-    bytes: u64,
-) -> Result<()> {
+/// Scans tables of `bytes`, compacts them, and removes them all.
+fn scan_and_compact(tables: &mut Tables, inputs: Vec<u64>, what: &str, bytes: u64) -> Result<()> {
     let env = tables.env.clone();
     let cache = Arc::new(Cache::new(0));
-    let options = IterOptions { fill_cache: false, readahead_bytes };
+    let options = IterOptions { fill_cache: false, readahead_bytes: 256 << 10 };
     let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
     for &number in &inputs {
         cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
@@ -172,35 +212,83 @@ fn scan_and_compact(
     }
     report(&format!("scan {what}"), &env, from, bytes);
     let from = env.clock.now_ns();
-    let outputs = run(tables, merged, file_bytes)?;
+    let outputs = run(tables, merged, 32 << 20, None)?;
     report(&format!("compact {what} into {}", outputs.len()), &env, from, bytes);
+    let outputs: Vec<u64> = numbers(&outputs).collect();
     inputs.into_iter().chain(outputs).try_for_each(|number| env.fs.remove(&tables.path(number)))
 }
 
-/// Entries `step` apart that refer to values in random files.
-fn references(step: u64, seq: u64) -> Arc<Vec<Entry>> {
+/// Ascending keys that are spread as evenly, and have as little in common, as random ones.
+fn spread_key(i: u64) -> String {
+    const STEP: u64 = u64::MAX / ENTRIES;
+    format!("user{:020}", i * STEP + key_hash(&i.to_be_bytes()) % STEP)
+}
+
+/// Every `step`th entry from `first` on, with references to values in random files.
+fn references(first: u64, step: u64, seq: u64) -> Arc<Vec<Entry>> {
     let mut rng = Rng::new(seq);
     let entry = |i: u64| {
         let reference = Reference { blob_id: 900 + rng.below(70), raw_len: 1000, stored_len: 1040 };
-        (encode(format!("user{i:020}").as_bytes(), seq + i, ValueKind::Reference), reference.encode())
+        (encode(spread_key(i).as_bytes(), seq + i, ValueKind::Reference), reference.encode())
     };
-    Arc::new((0..ENTRIES).step_by(step as usize).map(entry).collect())
+    Arc::new((first..ENTRIES).step_by(step as usize).map(entry).collect())
 }
 
-/// A few new references into a last level of many: what a compaction does where values are separated.
+/// Merges of one batch of references.
+const ROUNDS: u64 = 5;
+
+/// Four tables of new references into a level of sixteen times as many, half of whose names are old: what a compaction does where values
+/// are separated.
 fn compacting_references(env: &Env, dir: &Path) -> Result<()> {
+    env.fs.create_dir_all(dir)?;
     let mut tables = Tables { env: env.clone(), dir: dir.to_owned(), next: 1 };
-    let mut inputs = run(&mut tables, VecIter::new(references(16, ENTRIES)), u64::MAX)?;
-    inputs.extend(run(&mut tables, VecIter::new(references(1, 0)), u64::MAX)?);
-    scan_and_compact(&mut tables, inputs, (512 << 10, 48 << 20), "references, a sixteenth of them new", 0)
+    let cache = Arc::new(Cache::new(0));
+    let mut opened = HashMap::default();
+    let mut add = |tables: &mut Tables, entries, raw_bytes| -> Result<Level> {
+        let outputs = run(tables, VecIter::new(entries), raw_bytes, None)?;
+        for number in numbers(&outputs) {
+            opened.insert(number, tables.open(number, &cache)?);
+        }
+        Ok(outputs.iter().map(|output| Arc::new(lsm::file_meta(&output.table))).collect::<Vec<_>>().into())
+    };
+    let base = add(&mut tables, references(0, 1, 0), 48 << 20)?;
+    let mut level_0 = Vec::new();
+    for i in (0..4).rev() {
+        level_0.extend(add(&mut tables, references(16 * i + i, 64, ENTRIES), u64::MAX)?.iter().cloned());
+    }
+    let levels = [(0, Level::from(level_0)), (1, base)];
+    let source: Arc<dyn TableSource> = Arc::new(Opened(opened));
+    let mut names = Renamed((900..970).map(|name| (name, name | 1)).collect());
+    let from = env.clock.now_ns();
+    for _ in 0..ROUNDS {
+        let options = IterOptions { fill_cache: false, readahead_bytes: 512 << 10 };
+        let mut sources = Sources::new(Visibility::Snapshots(vec![2 * ENTRIES + 1]), source.clone(), options);
+        sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
+        let merged = MergingIterator::over(sources.cursors);
+        let outputs = run(&mut tables, merged, 48 << 20, Some(&mut names))?;
+        numbers(&outputs).try_for_each(|number| env.fs.remove(&tables.path(number)))?;
+    }
+    let ns = (env.clock.now_ns() - from) as f64 / ROUNDS as f64;
+    let entries: u64 = levels.iter().flat_map(|(_, files)| files.iter()).map(|file| file.entries).sum();
+    println!("{:<44} {:7.1} ns/entry", "compact references, a sixteenth of them new", ns / entries as f64);
+    let inputs = levels.iter().flat_map(|(_, files)| files.iter());
+    inputs.map(|file| file.number).try_for_each(|number| env.fs.remove(&tables.path(number)))
 }
 
 fn main() -> Result<()> {
     let env = Env::kernel();
-    let dir =
-        std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from).join("lavastore-lsm-speed");
-    merging(&env)?;
-    compacting(&env, &dir)?;
-    compacting_references(&env, &dir)?;
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().map_or_else(std::env::temp_dir, PathBuf::from).join("lavastore-lsm-speed");
+    let part = args.next();
+    let is_wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if is_wanted("merging") {
+        merging(&env)?;
+    }
+    if is_wanted("compacting") {
+        compacting(&env, &dir)?;
+    }
+    if is_wanted("references") {
+        compacting_references(&env, &dir)?;
+    }
     env.fs.remove_dir(&dir)
 }
