@@ -65,7 +65,6 @@ pub struct KsstBuilder {
     tombstone_bytes: usize,
     dependencies: Vec<Dependency>,
     dependency_of: HashMap<u64, usize>,
-    last_dependency: usize,
     smallest: Vec<u8>,
     properties: Properties,
 }
@@ -96,7 +95,6 @@ impl KsstBuilder {
             tombstone_bytes: 0,
             dependencies: Vec::new(),
             dependency_of: HashMap::default(),
-            last_dependency: 0,
             smallest: Vec::new(),
             properties: Properties { identity, min_seq: SeqNo::MAX, ..Properties::default() },
             options,
@@ -228,23 +226,23 @@ impl KsstBuilder {
         self.properties.references += 1;
         self.properties.referenced_raw_bytes =
             self.properties.referenced_raw_bytes.saturating_add(reference.raw_len);
-        self.depend_on(&reference);
         Ok(())
     }
 
-    fn depend_on(&mut self, reference: &Reference) {
-        let Reference { blob_id, raw_len, stored_len } = *reference;
-        if self.dependencies.get(self.last_dependency).is_none_or(|d| d.blob_id != blob_id) {
+    /// Takes what the open block of references leads to into the sums of the table: names are looked up once a block, not for each entry.
+    fn depend_on_block(&mut self) {
+        for part in self.reference_block.names() {
             let fresh = self.dependencies.len();
-            self.last_dependency = *self.dependency_of.entry(blob_id).or_insert(fresh);
-            if self.last_dependency == fresh {
-                self.dependencies.push(Dependency { blob_id, ..Dependency::default() });
+            let at = *self.dependency_of.entry(part.blob_id).or_insert(fresh);
+            if at == fresh {
+                self.dependencies.push(*part);
+                continue;
             }
+            let sum = &mut self.dependencies[at];
+            sum.count += part.count;
+            sum.raw_bytes = sum.raw_bytes.saturating_add(part.raw_bytes);
+            sum.stored_bytes = sum.stored_bytes.saturating_add(part.stored_bytes);
         }
-        let d = &mut self.dependencies[self.last_dependency];
-        d.count += 1;
-        d.raw_bytes = d.raw_bytes.saturating_add(raw_len);
-        d.stored_bytes = d.stored_bytes.saturating_add(stored_len);
     }
 
     fn cut_inline(&mut self, next: Option<&[u8]>) -> Result<()> {
@@ -255,6 +253,7 @@ impl KsstBuilder {
     }
 
     fn cut_references(&mut self, next: Option<&[u8]>) -> Result<()> {
+        self.depend_on_block();
         let offset = self.run.len() as u64;
         let payload = self.reference_block.finish();
         if self.warm.is_some() {

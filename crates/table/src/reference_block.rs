@@ -19,11 +19,13 @@ use crate::packed::{self, Bounds, Packed};
 use crate::prefix::{unzigzag, varint_at, zigzag};
 use crate::reference::{EncodedReference, Reference};
 use base::codec::{Reader, put_u32, put_varint};
-use base::{Error, Result, SeqNo, ValueKind, key};
+use base::{Dependency, Error, Result, SeqNo, ValueKind, key};
 use cache::Block;
 use std::cell::OnceCell;
 
 const HAS_EXPIRY: u8 = 0x01;
+/// Names that are found again at once while a block is built: by their last bits, which files made one after another differ in.
+const PLACES: usize = 256;
 
 /// Builds reference blocks, one after another.
 #[derive(Debug)]
@@ -32,16 +34,19 @@ pub struct ReferenceBlockBuilder {
     restarts: Vec<u32>,
     interval: usize,
     seqs: Vec<u64>,
-    blobs: Vec<u64>,
+    /// For each entry the place of its BlobId in `names`; once the block is finished, in the dictionary.
+    indexes: Vec<u64>,
     raws: Vec<u64>,
     extras: Vec<u64>,
     expiries: Vec<u64>,
     bounds: [Bounds; 5],
     /// Bits of an entry in all columns together.
     entry_bits: usize,
+    /// What the block references, as it was met. A BlobId that `places` lost is there again.
+    names: Vec<Dependency>,
+    /// Where in `names` a BlobId with such last bits was met last. It is looked up, so what is left of the block before does no harm.
+    places: Box<[u32; PLACES]>,
     dictionary: Vec<u64>,
-    /// For each entry the place of its BlobId in the dictionary.
-    indexes: Vec<u64>,
     out: Vec<u8>,
 }
 
@@ -53,14 +58,15 @@ impl ReferenceBlockBuilder {
             restarts: Vec::new(),
             interval: interval.max(1),
             seqs: Vec::new(),
-            blobs: Vec::new(),
+            indexes: Vec::new(),
             raws: Vec::new(),
             extras: Vec::new(),
             expiries: Vec::new(),
             bounds: Default::default(),
             entry_bits: 0,
+            names: Vec::new(),
+            places: Box::new([0; PLACES]),
             dictionary: Vec::new(),
-            indexes: Vec::new(),
             out: Vec::new(),
         }
     }
@@ -85,10 +91,32 @@ impl ReferenceBlockBuilder {
             self.entry_bits = self.bounds.iter().map(Bounds::width).sum();
         }
         self.seqs.push(seq);
-        self.blobs.push(reference.blob_id);
+        let name = self.note_name(reference);
+        self.indexes.push(name);
         self.raws.push(reference.raw_len);
         self.extras.push(extra);
         self.expiries.push(expiry);
+    }
+
+    /// The place in `names` of what this reference leads to, which is counted there.
+    #[inline]
+    fn note_name(&mut self, reference: &Reference) -> u64 {
+        let Reference { blob_id, raw_len, stored_len } = *reference;
+        let place = &mut self.places[blob_id as usize % PLACES];
+        if self.names.get(*place as usize).is_none_or(|name| name.blob_id != blob_id) {
+            *place = self.names.len() as u32;
+            self.names.push(Dependency { blob_id, ..Dependency::default() });
+        }
+        let name = &mut self.names[*place as usize];
+        name.count += 1;
+        name.raw_bytes = name.raw_bytes.saturating_add(raw_len);
+        name.stored_bytes = name.stored_bytes.saturating_add(stored_len);
+        u64::from(*place)
+    }
+
+    /// What the entries since the last [`ReferenceBlockBuilder::clear`] reference, in parts: a name may come several times.
+    pub fn names(&self) -> &[Dependency] {
+        &self.names
     }
 
     /// About how many bytes the block would have if it were finished now.
@@ -112,10 +140,7 @@ impl ReferenceBlockBuilder {
     /// Completes the block; the caller frames the buffer in place and then clears the builder.
     pub fn finish(&mut self) -> &mut Vec<u8> {
         debug_assert!(!self.is_empty());
-        self.dictionary.clear();
-        self.dictionary.extend_from_slice(&self.blobs);
-        self.dictionary.sort_unstable();
-        self.dictionary.dedup();
+        self.order_names();
         let expires = self.expiries.iter().any(|&e| e != 0);
         let out = &mut self.out;
         put_varint(out, self.seqs.len() as u64);
@@ -127,10 +152,6 @@ impl ReferenceBlockBuilder {
         packed::encode(out, self.seqs.iter().copied());
         put_varint(out, self.dictionary.len() as u64);
         packed::encode(out, self.dictionary.iter().copied());
-        let dictionary = &self.dictionary;
-        let index_of = |b: &u64| dictionary.binary_search(b).unwrap_or_default() as u64;
-        self.indexes.clear();
-        self.indexes.extend(self.blobs.iter().map(index_of));
         packed::encode(out, self.indexes.iter().copied());
         packed::encode(out, self.raws.iter().copied());
         packed::encode(out, self.extras.iter().copied());
@@ -140,17 +161,33 @@ impl ReferenceBlockBuilder {
         out
     }
 
+    /// Makes the dictionary, and has the entries point into it.
+    fn order_names(&mut self) {
+        let mut in_order: Vec<(u64, usize)> =
+            self.names.iter().enumerate().map(|(at, name)| (name.blob_id, at)).collect();
+        in_order.sort_unstable();
+        let mut ranks = vec![0; in_order.len()];
+        self.dictionary.clear();
+        for (blob_id, at) in in_order {
+            if self.dictionary.last() != Some(&blob_id) {
+                self.dictionary.push(blob_id);
+            }
+            ranks[at] = self.dictionary.len() as u64 - 1;
+        }
+        self.indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
+    }
+
     /// Starts the next block.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.restarts.clear();
         self.out.clear();
+        self.names.clear();
         self.bounds = Default::default();
         self.entry_bits = 0;
-        for column in [&mut self.seqs, &mut self.blobs, &mut self.raws, &mut self.extras, &mut self.expiries]
-        {
-            column.clear();
-        }
+        let columns =
+            [&mut self.seqs, &mut self.indexes, &mut self.raws, &mut self.extras, &mut self.expiries];
+        columns.into_iter().for_each(Vec::clear);
     }
 }
 

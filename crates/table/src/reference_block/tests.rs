@@ -104,6 +104,42 @@ fn a_reference_costs_a_byte_or_two() {
     }
 }
 
+/// Names that take each other's place while the block is built are in its dictionary once, and counted in full.
+#[test]
+fn names_that_are_lost_and_met_again_are_one() {
+    let mut rng = Rng::new(29);
+    let mut builder = ReferenceBlockBuilder::new(16);
+    for _ in 0..50 {
+        let names = 1 + rng.below(12);
+        let (mut expected, mut sums) = (Vec::new(), BTreeMap::<u64, [u64; 3]>::new());
+        for i in 0..1 + rng.below(200) {
+            let blob_id = 7 + rng.below(names) * PLACES as u64;
+            let reference = Reference { blob_id, raw_len: i, stored_len: i + 40 };
+            builder.add(&i.to_be_bytes(), if i == 0 { 0 } else { 7 }, i, 0, &reference);
+            let sum = sums.entry(blob_id).or_default();
+            *sum = [sum[0] + 1, sum[1] + i, sum[2] + i + 40];
+            expected.push(reference);
+        }
+        let mut told = BTreeMap::<u64, [u64; 3]>::new();
+        for name in builder.names() {
+            let sum = told.entry(name.blob_id).or_default();
+            *sum = [sum[0] + name.count, sum[1] + name.raw_bytes, sum[2] + name.stored_bytes];
+        }
+        assert_eq!(told, sums);
+        let block: Block = builder.finish().clone().into();
+        builder.clear();
+        assert_eq!(Shape::parse(&block).unwrap().dictionary_len, sums.len());
+        let mut cursor = ReferenceCursor::default();
+        cursor.load(block, None).unwrap();
+        cursor.seek_to_first().unwrap();
+        for reference in expected {
+            assert_eq!(Reference::decode(cursor.value()).unwrap(), reference);
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+    }
+}
+
 fn exercise(bytes: &[u8], target: &[u8]) {
     let (user, trailer) = key::split(target);
     let _ = find(bytes, user, trailer);
