@@ -40,6 +40,25 @@ impl Bounds {
         moved
     }
 
+    /// Those of so many values.
+    pub fn of(values: impl Iterator<Item = u64>) -> Self {
+        let mut bounds = Bounds::default();
+        values.for_each(|v| {
+            bounds.add(v);
+        });
+        bounds
+    }
+
+    /// Those of values of which 0 is the smallest.
+    pub fn up_to(high: u64) -> Self {
+        Bounds { low: 0, high }
+    }
+
+    /// The largest value; 0 without one.
+    pub fn high(&self) -> u64 {
+        self.high
+    }
+
     /// Bits a value takes.
     #[inline]
     pub fn width(&self) -> usize {
@@ -49,10 +68,11 @@ impl Bounds {
 
 /// Appends the packed form of `values`.
 pub fn encode(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
-    let mut bounds = Bounds::default();
-    values.clone().for_each(|v| {
-        bounds.add(v);
-    });
+    encode_within(out, Bounds::of(values.clone()), values);
+}
+
+/// [`encode`] for values whose bounds these are.
+pub fn encode_within(out: &mut Vec<u8>, bounds: Bounds, values: impl Iterator<Item = u64>) {
     let base = if bounds.low > bounds.high { 0 } else { bounds.low };
     let width = width_of(bounds.high.saturating_sub(bounds.low));
     put_varint(out, base);
@@ -60,18 +80,20 @@ pub fn encode(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     if width == 0 {
         return;
     }
-    let mut word: u128 = 0;
-    let mut filled = 0;
+    let (mut word, mut filled) = (0u64, 0);
     for v in values {
-        word |= u128::from(v - base) << filled;
+        debug_assert!(v >= bounds.low && v <= bounds.high, "{v} is not within its bounds");
+        let v = v - base;
+        word |= v << filled;
         filled += width;
         if filled >= 64 {
-            out.extend_from_slice(&(word as u64).to_le_bytes());
-            word >>= 64;
+            out.extend_from_slice(&word.to_le_bytes());
             filled -= 64;
+            // What did not fit: `width - filled` bits went, which may be all.
+            word = v.checked_shr(width - filled).unwrap_or(0);
         }
     }
-    let rest = (word as u64).to_le_bytes();
+    let rest = word.to_le_bytes();
     out.extend_from_slice(&rest[..filled.div_ceil(8) as usize]);
 }
 

@@ -27,19 +27,43 @@ const HAS_EXPIRY: u8 = 0x01;
 /// Names that are found again at once while a block is built: by their last bits, which files made one after another differ in.
 const PLACES: usize = 256;
 
+/// What the columns have of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    seq: u64,
+    /// The place of its BlobId in `names` of the builder; once the block is finished, in the dictionary.
+    name: u64,
+    raw: u64,
+    extra: u64,
+    expiry: u64,
+}
+
+/// The bounds of the columns; of names those of the BlobIds themselves.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowBounds {
+    seq: Bounds,
+    blob_id: Bounds,
+    raw: Bounds,
+    extra: Bounds,
+    expiry: Bounds,
+}
+
+impl RowBounds {
+    /// Bits of an entry in all columns together.
+    fn width(&self) -> usize {
+        [self.seq, self.blob_id, self.raw, self.extra, self.expiry].iter().map(Bounds::width).sum()
+    }
+}
+
 /// Builds reference blocks, one after another.
 #[derive(Debug)]
 pub struct ReferenceBlockBuilder {
     keys: Vec<u8>,
     restarts: Vec<u32>,
     interval: usize,
-    seqs: Vec<u64>,
-    /// For each entry the place of its BlobId in `names`; once the block is finished, in the dictionary.
-    indexes: Vec<u64>,
-    raws: Vec<u64>,
-    extras: Vec<u64>,
-    expiries: Vec<u64>,
-    bounds: [Bounds; 5],
+    /// What the columns have of each entry.
+    rows: Vec<Row>,
+    bounds: RowBounds,
     /// Bits of an entry in all columns together.
     entry_bits: usize,
     /// What the block references, as it was met. A BlobId that `places` lost is there again.
@@ -57,12 +81,8 @@ impl ReferenceBlockBuilder {
             keys: Vec::new(),
             restarts: Vec::new(),
             interval: interval.max(1),
-            seqs: Vec::new(),
-            indexes: Vec::new(),
-            raws: Vec::new(),
-            extras: Vec::new(),
-            expiries: Vec::new(),
-            bounds: Default::default(),
+            rows: Vec::new(),
+            bounds: RowBounds::default(),
             entry_bits: 0,
             names: Vec::new(),
             places: Box::new([0; PLACES]),
@@ -75,7 +95,7 @@ impl ReferenceBlockBuilder {
     #[inline]
     pub fn add(&mut self, user_key: &[u8], shared: usize, seq: SeqNo, expiry: u64, reference: &Reference) {
         let mut shared = shared;
-        if self.seqs.len().is_multiple_of(self.interval) {
+        if self.rows.len().is_multiple_of(self.interval) {
             self.restarts.push(self.keys.len() as u32);
             shared = 0;
         }
@@ -84,18 +104,18 @@ impl ReferenceBlockBuilder {
         put_varint(&mut self.keys, suffix.len() as u64);
         self.keys.extend_from_slice(suffix);
         let extra = zigzag(reference.stored_len.wrapping_sub(reference.raw_len) as i64);
-        let values = [seq, reference.blob_id, reference.raw_len, extra, expiry];
-        let mut wider = false;
-        self.bounds.iter_mut().zip(values).for_each(|(bounds, v)| wider |= bounds.add(v));
+        let (raw, bounds) = (reference.raw_len, &mut self.bounds);
+        // Not `||`: each of them is to know.
+        let wider = bounds.seq.add(seq)
+            | bounds.blob_id.add(reference.blob_id)
+            | bounds.raw.add(raw)
+            | bounds.extra.add(extra)
+            | bounds.expiry.add(expiry);
         if wider {
-            self.entry_bits = self.bounds.iter().map(Bounds::width).sum();
+            self.entry_bits = bounds.width();
         }
-        self.seqs.push(seq);
         let name = self.note_name(reference);
-        self.indexes.push(name);
-        self.raws.push(reference.raw_len);
-        self.extras.push(extra);
-        self.expiries.push(expiry);
+        self.rows.push(Row { seq, name, raw, extra, expiry });
     }
 
     /// The place in `names` of what this reference leads to, which is counted there.
@@ -123,7 +143,7 @@ impl ReferenceBlockBuilder {
     #[inline]
     pub fn len_estimate(&self) -> usize {
         // BlobIds are estimated as if packed without the dictionary, which only makes them smaller.
-        let columns = (self.entry_bits * self.seqs.len()).div_ceil(8);
+        let columns = (self.entry_bits * self.rows.len()).div_ceil(8);
         self.keys.len() + 4 * self.restarts.len() + columns + 48
     }
 
@@ -134,29 +154,30 @@ impl ReferenceBlockBuilder {
 
     /// True if nothing was added since the last [`ReferenceBlockBuilder::clear`].
     pub fn is_empty(&self) -> bool {
-        self.seqs.is_empty()
+        self.rows.is_empty()
     }
 
     /// Completes the block; the caller frames the buffer in place and then clears the builder.
     pub fn finish(&mut self) -> &mut Vec<u8> {
         debug_assert!(!self.is_empty());
         self.order_names();
-        let expires = self.expiries.iter().any(|&e| e != 0);
-        let out = &mut self.out;
-        put_varint(out, self.seqs.len() as u64);
+        let (rows, bounds, out) = (&self.rows, &self.bounds, &mut self.out);
+        let expires = bounds.expiry.high() != 0;
+        put_varint(out, rows.len() as u64);
         put_varint(out, self.interval as u64);
         out.push(if expires { HAS_EXPIRY } else { 0 });
         put_varint(out, self.keys.len() as u64);
         out.extend_from_slice(&self.keys);
         self.restarts.iter().for_each(|&r| put_u32(out, r));
-        packed::encode(out, self.seqs.iter().copied());
+        packed::encode_within(out, bounds.seq, rows.iter().map(|row| row.seq));
         put_varint(out, self.dictionary.len() as u64);
-        packed::encode(out, self.dictionary.iter().copied());
-        packed::encode(out, self.indexes.iter().copied());
-        packed::encode(out, self.raws.iter().copied());
-        packed::encode(out, self.extras.iter().copied());
+        packed::encode_within(out, bounds.blob_id, self.dictionary.iter().copied());
+        let names = Bounds::up_to(self.dictionary.len() as u64 - 1);
+        packed::encode_within(out, names, rows.iter().map(|row| row.name));
+        packed::encode_within(out, bounds.raw, rows.iter().map(|row| row.raw));
+        packed::encode_within(out, bounds.extra, rows.iter().map(|row| row.extra));
         if expires {
-            packed::encode(out, self.expiries.iter().copied());
+            packed::encode_within(out, bounds.expiry, rows.iter().map(|row| row.expiry));
         }
         out
     }
@@ -174,7 +195,7 @@ impl ReferenceBlockBuilder {
             }
             ranks[at] = self.dictionary.len() as u64 - 1;
         }
-        self.indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
+        self.rows.iter_mut().for_each(|row| row.name = ranks[row.name as usize]);
     }
 
     /// Starts the next block.
@@ -183,11 +204,9 @@ impl ReferenceBlockBuilder {
         self.restarts.clear();
         self.out.clear();
         self.names.clear();
-        self.bounds = Default::default();
+        self.rows.clear();
+        self.bounds = RowBounds::default();
         self.entry_bits = 0;
-        let columns =
-            [&mut self.seqs, &mut self.indexes, &mut self.raws, &mut self.extras, &mut self.expiries];
-        columns.into_iter().for_each(Vec::clear);
     }
 }
 

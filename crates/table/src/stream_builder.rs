@@ -25,6 +25,8 @@ const INDEX_LEN_FORCED: usize = 1 << 20;
 const FILTER_RATIO: usize = 4;
 /// About what a row of an index costs besides its separator.
 const ROW_LEN: usize = 6;
+/// About what a partition costs besides index and filter.
+const PARTITION_LEN: u64 = 64;
 
 /// Columns of the top index.
 pub(crate) mod top {
@@ -68,6 +70,8 @@ pub(crate) struct StreamBuilder {
     common_len: usize,
     index_len_closed: u64,
     filter_len_closed: u64,
+    /// About how many bytes index and filter take, but for the filter of the open partition: what entries alone do not change.
+    len_between_blocks: u64,
 }
 
 impl StreamBuilder {
@@ -89,6 +93,7 @@ impl StreamBuilder {
             common_len: 0,
             index_len_closed: 0,
             filter_len_closed: 0,
+            len_between_blocks: PARTITION_LEN + ROW_LEN as u64,
         }
     }
 
@@ -136,6 +141,11 @@ impl StreamBuilder {
         if full && (good || index_len >= INDEX_LEN_FORCED) {
             self.close_partition();
         }
+        let rows = self.handles.len() - self.partition_ends.last().copied().unwrap_or(0);
+        self.len_between_blocks = self.index_len_closed
+            + self.filter_len_closed
+            + self.index_len(rows + 1) as u64
+            + PARTITION_LEN * (self.partition_ends.len() as u64 + 1);
     }
 
     fn index_len(&self, rows: usize) -> usize {
@@ -177,13 +187,9 @@ impl StreamBuilder {
     }
 
     /// About how many bytes index and filter will take.
+    #[inline]
     pub(crate) fn len_estimate(&self) -> u64 {
-        let rows = self.handles.len() - self.partition_ends.last().copied().unwrap_or(0);
-        let open = self.index_len(rows + 1) + self.hashes.len() * self.bits_per_key as usize / 8;
-        self.index_len_closed
-            + self.filter_len_closed
-            + open as u64
-            + 64 * (self.partition_ends.len() as u64 + 1)
+        self.len_between_blocks + (self.hashes.len() * self.bits_per_key as usize / 8) as u64
     }
 
     /// Writes filter and index partitions. With `warm`, they go to that cache as well, under that file number.
