@@ -59,8 +59,12 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     if first < 0x80 {
         return Some((u64::from(first), 1));
     }
-    let mut value = u64::from(first & 0x7f);
-    let mut at = 1;
+    let second = *bytes.get(1)?;
+    let mut value = u64::from(first & 0x7f) | u64::from(second & 0x7f) << 7;
+    let mut at = 2;
+    if second < 0x80 {
+        return Some((value, at));
+    }
     while at < 10 {
         let b = *bytes.get(at)?;
         if at == 9 && b > 1 {

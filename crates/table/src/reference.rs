@@ -7,7 +7,8 @@
 //! As the value of an entry of kind `Reference` it is encoded as three varints: BlobId, raw length, stored length.
 //! Inside a table it is stored column-wise (see [`crate::reference_block`]).
 
-use base::codec::{Reader, put_varint};
+use crate::prefix::varint_at;
+use base::codec::varint_bytes;
 use base::{Error, Result};
 
 /// The longest encoding of a reference, bytes.
@@ -22,17 +23,29 @@ pub struct EncodedReference {
 
 impl EncodedReference {
     #[inline(always)]
-    fn put(&mut self, mut v: u64) {
-        // Three varints of ten bytes at most fit.
-        while let Some(place) = self.bytes.get_mut(self.len) {
-            self.len += 1;
-            *place = v as u8 | 0x80;
-            if v < 0x80 {
-                *place = v as u8;
-                return;
+    fn put(&mut self, v: u64) {
+        let place = self.bytes.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut::<2>());
+        match place {
+            Some([first, _]) if v < 0x80 => {
+                *first = v as u8;
+                self.len += 1;
             }
-            v >>= 7;
+            Some(two) if v < 1 << 14 => {
+                *two = [v as u8 | 0x80, (v >> 7) as u8];
+                self.len += 2;
+            }
+            _ => self.put_long(v),
         }
+    }
+
+    fn put_long(&mut self, v: u64) {
+        // Three varints of ten bytes at most fit.
+        varint_bytes(v, |byte| {
+            if let Some(place) = self.bytes.get_mut(self.len) {
+                *place = byte;
+                self.len += 1;
+            }
+        });
     }
 }
 
@@ -59,9 +72,7 @@ impl Reference {
     /// Appends the encoding.
     #[inline]
     pub fn encode_into(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.blob_id);
-        put_varint(out, self.raw_len);
-        put_varint(out, self.stored_len);
+        out.extend_from_slice(&self.encode_inline());
     }
 
     /// The encoding: the value of an entry of kind `Reference`.
@@ -87,23 +98,32 @@ impl Reference {
     /// `Corruption` if the bytes are not exactly one reference.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Reference> {
-        let mut reader = Reader::new(bytes);
-        let reference =
-            Reference { blob_id: reader.varint()?, raw_len: reader.varint()?, stored_len: reader.varint()? };
-        if reader.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a reference")) }
+        let mut at = 0;
+        let fields = (varint_at(bytes, &mut at), varint_at(bytes, &mut at), varint_at(bytes, &mut at));
+        match fields {
+            (Some(blob_id), Some(raw_len), Some(stored_len)) if at == bytes.len() => {
+                Ok(Reference { blob_id, raw_len, stored_len })
+            }
+            (_, _, None) => Err(Error::corruption("malformed varint")),
+            _ => Err(Error::corruption("bytes after a reference")),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::codec::put_varint;
 
     #[test]
     fn round_trips_and_refuses_damage() {
-        for blob_id in [0, 7, u64::MAX] {
+        for blob_id in [0, 7, 127, 128, (1 << 14) - 1, 1 << 14, 1 << 35, u64::MAX] {
             let stored_len = if blob_id == 7 { u64::MAX } else { 300 };
             let r = Reference { blob_id, raw_len: u64::MAX, stored_len };
             let bytes = r.encode();
+            let mut varints = Vec::new();
+            [r.blob_id, r.raw_len, r.stored_len].into_iter().for_each(|v| put_varint(&mut varints, v));
+            assert_eq!(bytes, varints);
             assert!(bytes.len() <= ENCODED_LEN_MAX);
             assert_eq!(*r.encode_inline(), bytes[..]);
             assert_eq!(Reference::decode(&bytes).unwrap(), r);

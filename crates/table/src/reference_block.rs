@@ -321,16 +321,16 @@ impl Shape {
         }
     }
 
+    /// The reference of an entry whose BlobId is at `index` of the dictionary.
     #[inline(always)]
-    fn reference(&self, block: &[u8], ordinal: usize) -> Result<Reference> {
-        let index = self.blob_index(block, ordinal)?;
+    fn reference(&self, block: &[u8], ordinal: usize, index: usize) -> Reference {
         let raw_len = self.raws.get(block, ordinal);
         let extra = unzigzag(self.extras.get(block, ordinal));
-        Ok(Reference {
+        Reference {
             blob_id: self.dictionary.get(block, index),
             raw_len,
             stored_len: raw_len.wrapping_add(extra as u64),
-        })
+        }
     }
 
     fn expiry(&self, block: &[u8], ordinal: usize) -> u64 {
@@ -395,7 +395,7 @@ pub fn find(block: &[u8], user_key: &[u8], trailer: u64) -> Result<Option<Hit>> 
     match shape.search(block, None, user_key, trailer)? {
         Some((ordinal, _, true)) => Ok(Some(Hit {
             trailer: shape.trailer(block, ordinal)?,
-            reference: shape.reference(block, ordinal)?,
+            reference: shape.reference(block, ordinal, shape.blob_index(block, ordinal)?),
             expiry: shape.expiry(block, ordinal),
         })),
         _ => Ok(None),
@@ -410,6 +410,8 @@ pub struct ReferenceCursor {
     global_seq: Option<SeqNo>,
     valid: bool,
     ordinal: usize,
+    /// Where its BlobId is in the dictionary.
+    blob_index: usize,
     next_key: usize,
     key: Vec<u8>,
     /// Encoded when it is asked for: merge joins pass most references by.
@@ -439,7 +441,7 @@ impl ReferenceCursor {
     fn settle(&mut self) -> Result<()> {
         let trailer = reported_trailer(self.shape.trailer(&self.block, self.ordinal)?, self.global_seq);
         self.key.extend_from_slice(&trailer.to_le_bytes());
-        self.shape.blob_index(&self.block, self.ordinal)?;
+        self.blob_index = self.shape.blob_index(&self.block, self.ordinal)?;
         self.value = OnceCell::new();
         self.valid = true;
         Ok(())
@@ -544,10 +546,8 @@ impl BlockCursor for ReferenceCursor {
         if !self.valid {
             return &[];
         }
-        self.value.get_or_init(|| {
-            let reference = self.shape.reference(&self.block, self.ordinal);
-            reference.map(|r| r.encode_inline()).unwrap_or_default()
-        })
+        self.value
+            .get_or_init(|| self.shape.reference(&self.block, self.ordinal, self.blob_index).encode_inline())
     }
 
     fn expiry(&self) -> u64 {
