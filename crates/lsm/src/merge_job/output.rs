@@ -7,9 +7,8 @@
 //! is also a place where the cutter is asked, or a run of range deletes without keys would become one wide file.
 
 use super::Hooks;
-use base::key::{ValueKind, encode_into};
+use base::Result;
 use base::range_del::{Fragment, RangeTombstone};
-use base::{Result, SeqNo};
 use std::path::PathBuf;
 
 /// A table being written.
@@ -112,7 +111,6 @@ pub(super) struct Output<T: OutputTable> {
     /// Bytes of finished files.
     finished_bytes: u64,
     range_tombstones: u64,
-    ikey: Vec<u8>,
 }
 
 impl<T: OutputTable> Output<T> {
@@ -129,7 +127,6 @@ impl<T: OutputTable> Output<T> {
             finished: Vec::new(),
             finished_bytes: 0,
             range_tombstones: 0,
-            ikey: Vec::new(),
         }
     }
 
@@ -203,22 +200,13 @@ impl<T: OutputTable> Output<T> {
 
     /// Writes an entry.
     #[inline]
-    pub(super) fn add(
-        &mut self,
-        hooks: &mut Hooks<'_, T>,
-        user_key: &[u8],
-        seq: SeqNo,
-        kind: ValueKind,
-        value: &[u8],
-    ) -> Result<()> {
-        self.ikey.clear();
-        encode_into(&mut self.ikey, user_key, seq, kind);
+    pub(super) fn add(&mut self, hooks: &mut Hooks<'_, T>, ikey: &[u8], value: &[u8]) -> Result<()> {
         match &mut self.open {
-            Some(open) => open.table.add(&self.ikey, value),
+            Some(open) => open.table.add(ikey, value),
             None => {
                 self.create(hooks)?;
                 let open = self.open.as_mut().expect("a file was just created");
-                open.table.add(&self.ikey, value)
+                open.table.add(ikey, value)
             }
         }
     }

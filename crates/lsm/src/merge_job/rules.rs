@@ -426,7 +426,12 @@ impl Rules {
         }
         self.stats.output_entries += 1;
         self.stats.output_bytes += (self.key.len() + base::key::TRAILER_LEN + value.len()) as u64;
-        output.add(hooks, &self.key, seq, kind, value)
+        // The internal key where the user key is, which is copied often enough.
+        let len = self.key.len();
+        self.key.extend_from_slice(&base::key::pack_trailer(seq, kind).to_le_bytes());
+        let added = output.add(hooks, &self.key, value);
+        self.key.truncate(len);
+        added
     }
 }
 
