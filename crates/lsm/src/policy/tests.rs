@@ -11,6 +11,7 @@ use version::{FileMeta, Version};
 mod bytes;
 mod chain;
 mod choice;
+mod references;
 mod set_aside;
 mod simulation;
 pub(super) mod tables;

@@ -1,0 +1,72 @@
+//! Trees of references to long values: what a larger base level costs and saves ([`crate::policy::leveled::targets`]).
+//!
+//! The shapes are those of full stores, a thousandth of them: sixteen entries for the thousand values of 16 KB that a memtable of 16 MiB has.
+
+use super::*;
+
+/// Bytes of a reference with its key, and of the value.
+const REFERENCE: u64 = 28;
+const VALUE: u64 = 16_000;
+/// Entries of a memtable.
+const MEMTABLE: u64 = 16;
+
+/// `factor`: how much larger than it is the base level may be.
+fn policy(factor: u64) -> Leveled {
+    let memtable = MEMTABLE * (REFERENCE + VALUE);
+    Leveled {
+        l0_compaction_bytes: 16 * memtable,
+        level_base_bytes: factor * 4 * memtable,
+        // A quarter of it is the shortest table, on disk: as many references as nine memtables have, a table of 256 KiB.
+        file_bytes: memtable / 16,
+        ..Leveled::default()
+    }
+}
+
+/// Bytes of tables written by merges for each flushed, and what is hidden on average for each byte that lives.
+fn run(memtables: u64, factor: u64) -> (f64, f64) {
+    let keys = memtables * MEMTABLE;
+    let mut store = Store::new(7, policy(factor));
+    store.entry = (REFERENCE, VALUE);
+    let mut next = 0;
+    for _ in 0..memtables {
+        store.flush(MEMTABLE as usize, 0, |_| {
+            next += 1;
+            (next * 7_919 % keys) as u32
+        });
+        while store.work(1, 0) {}
+    }
+    let (flushed, written) = (store.flushed_bytes, store.written_bytes);
+    let mut hidden = 0.0;
+    for _ in 0..2 * memtables {
+        store.flush(MEMTABLE as usize, 0, |rng| rng.below(keys) as u32);
+        while store.work(1, 0) {}
+        hidden += store.space_amplification() - 1.0;
+    }
+    store.check(keys as u32);
+    let (flushed, written) = (store.flushed_bytes - flushed, store.written_bytes - written);
+    (written as f64 / flushed as f64, hidden / (2 * memtables) as f64)
+}
+
+/// A base level three times as large has what was a tenth of the store in a level above it, and is written anew for each level 0.
+#[test]
+fn a_larger_base_level_hides_less_and_writes_more() {
+    let [(few, much), (many, little)] = [1, 3].map(|factor| run(256, factor));
+    println!("{few:.2} bytes, {much:.3} hidden; three times as large {many:.2}, {little:.3}");
+    assert!(few < 20.0 && many > 3.0 * few, "{few:.2} and {many:.2} bytes of tables");
+    assert!(much < 0.12 && little < 0.03, "{much:.3} and {little:.3} hidden");
+    // Where the base level is all there is, it makes no difference.
+    assert_eq!(run(64, 1), run(64, 3));
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn what_each_base_level_writes_and_hides() {
+    for memtables in [64, 192, 256, 384, 512, 768, 1024] {
+        for factor in [1, 3] {
+            let (written, hidden) = run(memtables, factor);
+            println!(
+                "{memtables} memtables, factor {factor}: {written:.2} bytes of tables, {hidden:.3} hidden"
+            );
+        }
+    }
+}
