@@ -14,6 +14,7 @@
 //! | `exposing_first` | 8,000 B with memtables of a fifth of the data |
 //! | `space_first` | half short, half 16 KiB, with memtables of an eighth of what is usual: there is always a level 0 to be compacted |
 //! | `hot_cold` | 16,000 B, Zipf |
+//! | `warm_survivors` | the same |
 //!
 //! Rows run in rounds as those of the parent do; ratios are those of the same round, of what is on to what is off.
 
@@ -40,7 +41,7 @@ const MEMTABLE_LEN: u64 = 16 << 20;
 type Mechanism = (&'static str, fn(&mut BenchArgs));
 
 /// See the module.
-pub const MECHANISMS: [Mechanism; 9] = [
+pub const MECHANISMS: [Mechanism; 10] = [
     ("measured_reads", |args| of_len(args, 16_000)),
     ("pipelined_collection", |args| of_len(args, 1000)),
     ("joined_lookups", |args| of_len(args, 1000)),
@@ -62,11 +63,14 @@ pub const MECHANISMS: [Mechanism; 9] = [
         args.values = Some(ValueSizes::Mixed8k);
         args.memtable_bytes = Some((args.memtable_len() / 8).max(MEMTABLE_LEN_MIN));
     }),
-    ("hot_cold", |args| {
-        of_len(args, 16_000);
-        args.distribution = Distribution::Zipf;
-    }),
+    ("hot_cold", skewed),
+    ("warm_survivors", skewed),
 ];
+
+fn skewed(args: &mut BenchArgs) {
+    of_len(args, 16_000);
+    args.distribution = Distribution::Zipf;
+}
 
 /// Values of this length.
 fn of_len(args: &mut BenchArgs, bytes: u64) {
