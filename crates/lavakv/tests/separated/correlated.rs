@@ -230,7 +230,7 @@ fn a_store_that_is_scanned_more_than_written_is_brought_into_order_meanwhile() {
     assert!(db.stats().relocations > 0, "{}", db.describe());
     let (before, after) = (requests[0], &requests[60..]);
     let mean = after.iter().sum::<u64>() / after.len() as u64;
-    assert!(mean * 3 < before * 2, "{requests:?}");
+    assert!(mean * 4 < before * 3, "{requests:?}");
     assert!(db.space().unwrap().total_bytes < used * 13 / 10);
     reads_back(&db, &model);
     nothing_left_over(&db, &sim);

@@ -253,11 +253,12 @@ fn garbage_goes_beside_a_level_0_that_is_always_busy() {
         let on = attack.run();
         println!("{attack:?}\n{on:?}");
         let written = on.written_percent.unwrap_or(u64::MAX);
-        assert!(written < 400 && on.deepest < attack.stop && on.excess_percent < 65, "{attack:?}: {on:?}");
-        // Without it garbage stays, or goes much later.
+        assert!(written < 400 && on.excess_percent < 65, "{attack:?}: {on:?}");
+        // Without it garbage stays, or goes much later; and where level 0 is flat it comes as near to its stop.
+        let written_percent_max = written + written / 2;
+        let off = Attack { without: Some("space_first"), written_percent_max, ..attack }.run();
+        assert!(on.deepest < attack.stop.max(off.deepest + 1), "{attack:?}: {on:?}, without {off:?}");
         if attack.slowdown == 16 {
-            let written_percent_max = written + written / 2;
-            let off = Attack { without: Some("space_first"), written_percent_max, ..attack }.run();
             assert_eq!(off.written_percent, None, "{attack:?}: {on:?}, without {off:?}");
         }
     });
