@@ -7,6 +7,7 @@
 use crate::{AlignedBuf, PAGE};
 use base::sync::leaf::Mutex;
 use base::sync::rank;
+use std::collections::VecDeque;
 
 const BYTES_KEPT_MAX: usize = 4 << 20;
 const BUFFER_LEN_KEPT_MAX: usize = (256 << 10) + 2 * PAGE;
@@ -24,7 +25,8 @@ pub(super) struct BufPool {
 
 #[derive(Default)]
 struct Free {
-    bufs: Vec<AlignedBuf>,
+    /// The one used last is at the back.
+    bufs: VecDeque<AlignedBuf>,
     /// What they have together.
     bytes: usize,
 }
@@ -33,7 +35,7 @@ impl Free {
     /// The one used last of those that have so many bytes.
     fn take(&mut self, len: usize) -> Option<AlignedBuf> {
         let last = self.bufs.iter().rev().take(LOOKS_MAX).position(|buf| buf.capacity() >= len)?;
-        let buf = self.bufs.remove(self.bufs.len() - 1 - last);
+        let buf = self.bufs.remove(self.bufs.len() - 1 - last)?;
         self.bytes -= buf.capacity();
         Some(buf)
     }
@@ -55,9 +57,11 @@ impl BufPool {
         }
         let mut free = base::sync::leaf::lock(&self.free);
         free.bytes += buf.capacity();
-        free.bufs.push(buf);
-        while free.bytes > BYTES_KEPT_MAX {
-            free.bytes -= free.bufs.remove(0).capacity();
+        free.bufs.push_back(buf);
+        while free.bytes > BYTES_KEPT_MAX
+            && let Some(oldest) = free.bufs.pop_front()
+        {
+            free.bytes -= oldest.capacity();
         }
     }
 }

@@ -86,7 +86,8 @@ impl Flight for Flying {
         let read = match self.into {
             Target::Pages(bounce) => file.finish_pages((*offset, *len), bounce, done),
             Target::Own(mut buf) => {
-                let own = Arc::get_mut(&mut buf).unwrap_or_default();
+                let own =
+                    Arc::get_mut(&mut buf).unwrap_or_else(|| unreachable!("the buffer is the read's own"));
                 file.finish(own, *offset, None, done).map(|()| buf)
             }
         };
