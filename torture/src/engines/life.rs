@@ -16,7 +16,7 @@ use lavastore::{Db, Durability, Env, ErrorKind, Options, ValuePlacement};
 use std::collections::BTreeMap;
 use std::path::Path;
 use store::manifest::{Engine, EngineFile, Record};
-use store::names::FileKind;
+use store::names::{self, FileKind};
 use store::volumes::Volume;
 
 /// What the toy log's own file is to it.
@@ -195,12 +195,12 @@ impl Life {
 
     fn check_untouched(&self, who: Who, before: &BTreeMap<String, Vec<u8>>, loss: Loss) -> Check {
         let after = belongings(&self.env()?, who)?;
-        let own = self.own_file();
+        let own = self.expected.file.as_ref().map(|(_, number, _)| *number);
         // What a closed store leaves in tails is durable elsewhere; and a file that its maker did not come to list need not be.
-        let goes_with_power = |name: &str| match name.rsplit_once('.') {
-            Some((_, "tail")) => true,
-            Some((_, kind)) => kind.starts_with("e7-") && own.as_deref() != Some(name),
-            None => false,
+        let goes_with_power = |name: &str| match names::parse(name) {
+            Some(FileKind::Tail(_)) => true,
+            Some(FileKind::Engine { number, .. }) => own != Some(number),
+            _ => false,
         };
         for (name, bytes) in before.iter().filter(|(name, _)| loss == Loss::Process || !goes_with_power(name))
         {
@@ -250,10 +250,6 @@ impl Life {
     }
 
     // The toy log's own file.
-
-    fn own_file(&self) -> Option<String> {
-        self.expected.file.as_ref().map(|(_, number, _)| file_name(*number))
-    }
 
     /// It is there and what it was, whoever is open.
     fn check_file(&self, dir: &str) -> Check {
