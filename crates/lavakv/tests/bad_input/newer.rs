@@ -32,12 +32,33 @@ fn a_manifest() {
     let sim = store(1);
     let name = files_like(&sim, "MANIFEST-").remove(0);
     let mut bytes = sim.read_file(path(&name)).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let sum = checksum::stored(&bytes[..60], uid(&bytes, 32), 0);
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     sim.write_file(path(&name), &bytes).unwrap();
     refused(try_open(&sim), ErrorKind::Unsupported, &name);
     refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Unsupported, &name);
+}
+
+/// A release that knows the number of a format, and not the format, says which one the store has.
+#[test]
+fn a_format_of_the_store() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let sim = store(7);
+    let name = files_like(&sim, "MANIFEST-").remove(0);
+    let mut bytes = sim.read_file(path(&name)).unwrap();
+    (bytes[8], bytes[12], bytes[56]) = (3, 77, 1);
+    let sum = checksum::stored(&bytes[..60], uid(&bytes, 32), 0);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    sim.write_file(path(&name), &bytes).unwrap();
+    for refused in [try_open(&sim).map(drop), Db::open_read_only_in(env(&sim), DIR, small()).map(drop)] {
+        let e = refused.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
+        assert!(e.message().contains("format 77"), "{e}");
+        assert!(e.file().is_some_and(|file| file.ends_with(&name)), "{e}");
+    }
 }
 
 /// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the version.
