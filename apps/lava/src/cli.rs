@@ -57,6 +57,8 @@ pub enum Command {
     Speed(commands::speed::SpeedCommand),
     /// Show which engines share the store, or remove one
     Engines(commands::engines::EnginesArgs),
+    /// Raise the format of the store, which earlier releases refuse then
+    Upgrade(commands::upgrade::UpgradeArgs),
     /// Measure: load, overwrite, read, readwhilewriting or scan
     Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
@@ -104,6 +106,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Checkpoint(args) => commands::checkpoint::checkpoint(db, &args),
         Command::Speed(command) => commands::speed::run(db, &command),
         Command::Engines(args) => commands::engines::engines(db, &args),
+        Command::Upgrade(args) => commands::upgrade::upgrade(db, &args),
         Command::Bench(args) => commands::bench::bench(db, *args),
         Command::Demo(args) => demo::demo(db, &args),
         Command::Log(command) => commands::log::run(db, command),

@@ -17,6 +17,7 @@ pub mod place;
 pub mod repair;
 pub mod space;
 pub mod speed;
+pub mod upgrade;
 pub mod watch;
 
 use crate::Result;

@@ -163,3 +163,9 @@ pub fn files_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }
+
+/// The line of a report that tells the format of a store.
+pub fn format_line(format: u64, newest: u64) -> String {
+    let more = if format < newest { format!(", lava upgrade raises it to {newest}") } else { String::new() };
+    format!("format               {format}{more}\n")
+}

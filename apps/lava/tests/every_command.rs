@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 /// Every command that works on a store, with input that is good.
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &["get", "k0001"],
     &["scan", "--limit", "3"],
     &["export", "-"],
@@ -27,11 +27,12 @@ const COMMANDS: [&[&str]; 17] = [
     &["import", "more.tsv"],
     &["gc"],
     &["compact"],
+    &["upgrade", "--to", "1"],
     &["checkpoint", "copy"],
     &["export", "all.tsv", "--force"],
 ];
 /// Those of them that write, from here on.
-const WRITING: std::ops::Range<usize> = 10..16;
+const WRITING: std::ops::Range<usize> = 10..17;
 
 fn store(name: &str) -> Scratch {
     let s = Scratch::new(name);

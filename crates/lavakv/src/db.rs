@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use store::engines::{self, EngineSpace};
+use store::format::StoreFormat;
 use store::guest::{Carried, Carry};
 
 /// An open store. Cheap to clone, usable from any thread; the last clone closes it.
@@ -648,6 +649,23 @@ impl Db {
         // A checkpoint copies what it has.
         let _alone = lock(&engine.checkpointing);
         engines::remove(&engine.files, [engine.log.shared()].into_iter(), name)
+    }
+
+    /// The format of the store: what earlier releases must know to open it.
+    pub fn format(&self) -> StoreFormat {
+        self.engine().files.format()
+    }
+
+    /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
+    ///
+    /// # Errors
+    /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        let engine = self.engine();
+        engine.serve()?;
+        // A checkpoint has the one format or the other.
+        let _alone = lock(&engine.checkpointing);
+        engine.files.upgrade(format)
     }
 
     /// What the manifest names now, for tests that compare it with the directory.

@@ -72,6 +72,7 @@ pub use requests::completion_queue::{AnyRequest, Outcome, RequestQueue};
 pub use requests::request::{Entry, Request, WriteRequest};
 pub use requests::{RequestOptions, Requests};
 pub use store::engines::EngineSpace;
+pub use store::format::StoreFormat;
 pub use store::speed::SpeedSpace;
 pub use table::{Extent, Role, Want};
 pub use tree::family::ColumnFamily;

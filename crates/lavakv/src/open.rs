@@ -109,7 +109,7 @@ fn open_to_write(
     }
     let store_lock = store::directory::lock(&env, dir)?;
     // Asked again under the lock: another process may have made the store meanwhile.
-    let exists = exists || env.fs.exists(&io::fs::join(dir, names::CURRENT))?;
+    let exists = exists || directory::has_store(&env, dir)?;
     if mark.is_none() {
         unfinished::refuse_beside_current(&*env.fs, dir)?;
     }
@@ -206,7 +206,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_store(dir)),
         Err(e) => return Err(e),
     }
-    if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+    if directory::has_store(env, dir)? {
         // Before the lock file is touched; and once more under the lock.
         unfinished::refuse_beside_current(&*env.fs, dir)?;
         return Ok(true);

@@ -85,15 +85,14 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
     if env.fs.metadata(dir).is_ok_and(|found| !found.is_dir) {
         return Err(is_a_file(dir));
     }
-    let current = io::fs::join(dir, names::CURRENT);
-    if !env.fs.exists(&current)? {
+    if !store::directory::has_store(env, dir)? {
         let remains = match env.fs.list(dir) {
             Ok(files) => check_remains(dir, &files),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => return Err(e),
         };
         // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile, before the directory was listed or after.
-        if !env.fs.exists(&current)? {
+        if !store::directory::has_store(env, dir)? {
             return Err(remains.err().unwrap_or_else(|| no_store(dir)));
         }
     }

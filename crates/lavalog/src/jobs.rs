@@ -210,14 +210,14 @@ impl Core {
         let name = error.file().and_then(|path| path.file_name()?.to_str());
         match name.and_then(names::parse) {
             Some(FileKind::Engine { .. }) => !base::canary::is("log-lack-of-descriptors-stops-the-store"),
-            Some(FileKind::CurrentTemp) => true,
+            Some(kind) if kind.is_temporary() => true,
             // A group that is listed: it was to be opened, or a write to it has stopped its lane.
             Some(FileKind::Log(number)) => {
                 let goes_on = |lane: &Arc<Log>| lane.begun().is_none_or(|wal| wal.check().is_ok());
                 self.manifest.state().store.log_group_in(number).is_none() || self.lanes().all(goes_on)
             }
-            Some(FileKind::Manifest(number)) => {
-                !self.manifest.shared().live_manifest_files().contains(&names::manifest(number))
+            Some(kind) if kind.is_manifest() => {
+                !self.manifest.shared().live_manifest_files().contains(&kind.to_string())
             }
             _ => false,
         }

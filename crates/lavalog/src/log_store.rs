@@ -18,6 +18,7 @@ use std::sync::Arc;
 use store::commit::{Completion, Durability};
 use store::engines::{self, EngineSpace};
 use store::files::unfinished::Mark;
+use store::format::StoreFormat;
 use store::guest::HostWrite;
 use store::pacing::PaceReport;
 use store::run::{Scheduler, Work};
@@ -82,6 +83,10 @@ pub struct Statistics {
     pub log_written_bytes: u64,
     /// What background work has used of the device since the store was opened, and what it may use now; beside keys that of both.
     pub background_io: BackgroundIo,
+    /// The number of the store's format: what a release must know to open it.
+    pub format: u32,
+    /// The number of the newest format that this release knows, to which [`LogStore::upgrade`] may raise it.
+    pub format_newest: u32,
     /// Nanoseconds of each kind of operation, since: `record_append` (all batches that are written), `record_append_async`,
     /// `record_read`, `record_scan` (the next record), `record_log_append`, `record_log_sync` and `record_log_wait`. What does not wait for the device is
     /// sampled.
@@ -290,6 +295,8 @@ impl LogStore {
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
             background_io: BackgroundIo::of(&core.context().pace().report()),
+            format: core.files.format().number(),
+            format_newest: StoreFormat::NEWEST.number(),
             operations: core.operations(),
         }
     }
@@ -308,6 +315,19 @@ impl LogStore {
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         engines::list(&self.core().files)
+    }
+
+    /// The format of the store: what earlier releases must know to open it.
+    pub fn format(&self) -> StoreFormat {
+        self.core().files.format()
+    }
+
+    /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
+    ///
+    /// # Errors
+    /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        self.core().files.upgrade(format)
     }
 
     /// Reads and checks everything, while writers go on: see [`crate::verify`].

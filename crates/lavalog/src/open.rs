@@ -88,7 +88,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
 /// Looks at the directory before anything is made there: a directory of something else is none for a new store, nor is that of a store
 /// which lost its `CURRENT`.
 fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
-    if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+    if store::directory::has_store(env, dir)? {
         return Ok(());
     }
     let files = match store::speed::alone(env, dir).fs.list(dir) {
@@ -100,8 +100,8 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     }
     // What is left where a store was not made to its end.
     let is_of_beginning = |name: &str| {
-        use FileKind::{CurrentTemp, Lock, Manifest};
-        matches!(names::parse(name), Some(Lock | Manifest(_) | CurrentTemp))
+        let kind = names::parse(name);
+        kind.is_some_and(|kind| kind == FileKind::Lock || kind.is_manifest() || kind.is_temporary())
     };
     let (stores, others): (Vec<_>, Vec<_>) = files
         .iter()

@@ -78,7 +78,7 @@ impl Core {
             FileKind::Engine { number, .. } => {
                 then.files.contains_key(&number) && !now.engine_files().any(|(_, _, file)| file == kind)
             }
-            FileKind::Manifest(_) => then.store.edit_number != now.edit_number,
+            FileKind::Manifest(_) | FileKind::ManifestCopy(_) => then.store.edit_number != now.edit_number,
             _ => false,
         }
     }

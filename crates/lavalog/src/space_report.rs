@@ -177,8 +177,11 @@ impl Core {
             Some(FileKind::Room(_)) => &mut owners.free_bytes,
             Some(
                 FileKind::Manifest(_)
+                | FileKind::ManifestCopy(_)
                 | FileKind::Current
                 | FileKind::CurrentTemp
+                | FileKind::CurrentCopy
+                | FileKind::CurrentCopyTemp
                 | FileKind::Unfinished
                 | FileKind::Speed,
             ) => &mut owners.manifest_bytes,

@@ -386,6 +386,16 @@ pub use lavakv::SpeedSpace;
 pub use lavakv::EngineSpace;
 
 /// ```
+/// use lavastore::StoreFormat;
+/// # let db = lavastore::testing::store();
+/// if db.format() < StoreFormat::NEWEST {
+///     println!("the store has format {}, {} is the newest", db.format(), StoreFormat::NEWEST);
+/// }
+/// ```
+#[doc(inline)]
+pub use lavakv::StoreFormat;
+
+/// ```
 /// use lavastore::{CacheStats, SegmentStats, Statistics};
 /// # let db = lavastore::testing::store();
 /// let (counters, cache): (Statistics, CacheStats) = (db.stats(), db.cache_stats());

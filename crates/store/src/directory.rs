@@ -22,6 +22,15 @@ pub fn make(env: &Env, dir: &Path) -> Result<()> {
     sync_name(env, dir).inspect_err(|_| made.iter().for_each(|d| drop(env.fs.remove_dir(d))))
 }
 
+/// True if there is a store in a directory: `CURRENT`, or its copy.
+///
+/// # Errors
+/// Those of the file system.
+pub fn has_store(env: &Env, dir: &Path) -> Result<bool> {
+    let is_there = |name: &str| env.fs.exists(&io::fs::join(dir, name));
+    Ok(is_there(names::CURRENT)? || is_there(names::CURRENT_COPY)?)
+}
+
 /// Takes the lock of a store. Its file names the process, for those who find it taken.
 ///
 /// # Errors

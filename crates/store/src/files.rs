@@ -15,6 +15,7 @@ pub use open_files::OpenFiles;
 pub use session::remove_all;
 
 use crate::context::{Context, Counter};
+use crate::format::StoreFormat;
 use crate::manifest::Manifest;
 use base::sync::OnceLock;
 use base::{ErrorKind, Result, Uid};
@@ -61,6 +62,23 @@ impl Files {
     /// How many were removed since the store was opened.
     pub fn removed(&self) -> u64 {
         self.removed.get()
+    }
+
+    /// The format of the store.
+    pub fn format(&self) -> StoreFormat {
+        self.manifest.format()
+    }
+
+    /// Raises the format of the store: see [`Manifest::upgrade`]. A failure after which nobody knows the format stops the store.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        self.manifest.upgrade(format).inspect_err(|e| {
+            if self.manifest.outcome_unknown() {
+                self.context.health.poison(e);
+            }
+        })
     }
 
     /// Makes the names in the store's directory durable. A failure stops the store: a later sync would not tell which

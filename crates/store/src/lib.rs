@@ -2,6 +2,7 @@
 //!
 //! * [`names`]: the names of the files of a store, and their numbers, of which there is one sequence for all kinds.
 //! * [`manifest`]: the durable history of a store: one file, one stream of edits for all engines.
+//! * [`format`](mod@format): the format of a store as a whole, and what each allows.
 //! * [`commit`]: the log, the one durability domain of all engines.
 //! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is. [`guest`]: an engine on a store that
 //!   another one opens.
@@ -25,6 +26,7 @@ pub mod directory;
 pub mod engines;
 pub mod field;
 pub mod files;
+pub mod format;
 pub mod guest;
 pub mod idmap;
 pub mod manifest;

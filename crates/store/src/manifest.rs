@@ -27,6 +27,7 @@
 //! nothing confirms yet, cannot be told from a torn write and is dropped like one; [`Manifest::confirm`] leaves no
 //! such records when a store is closed or idle.
 
+use crate::format::StoreFormat;
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,7 @@ pub mod format;
 mod handle;
 mod record;
 mod replay;
+mod roll;
 mod salvage;
 mod state;
 mod store_dir;
@@ -52,6 +54,7 @@ pub use engine::{Engine, Engines};
 pub use handle::Handle;
 pub use record::{ENGINE_NAME_LEN_MAX, EngineFile, EngineId, LogGroupMeta, Payload, Record};
 pub use replay::{History, dump_manifest, replay, state_of};
+use roll::in_format;
 pub use salvage::{Seen, Witness, look_through};
 pub use state::{Commit, EngineView, State, StateOf};
 use store_dir::StoreDir;
@@ -74,11 +77,14 @@ pub struct InitialState {
     pub first_ltn: u64,
     /// The edit number of the first snapshot.
     pub first_edit: u64,
+    /// The format.
+    pub format: StoreFormat,
 }
 
 impl Default for InitialState {
     fn default() -> Self {
-        InitialState { first_seq: 1, first_file_number: 1, first_ltn: 1, first_edit: 1 }
+        let format = StoreFormat::DEFAULT;
+        InitialState { first_seq: 1, first_file_number: 1, first_ltn: 1, first_edit: 1, format }
     }
 }
 
@@ -89,6 +95,7 @@ impl InitialState {
         state.last_seq = self.first_seq.saturating_sub(1);
         state.next_file_number = self.first_file_number;
         state.next_ltn = self.first_ltn;
+        state.format = self.format;
         state
     }
 }
@@ -396,6 +403,7 @@ impl Manifest {
                 }
             } else if inner.published + 1 == number || base::canary::is("manifest-published-out-of-order") {
                 inner.published = number;
+                let state = in_format(&state, inner.durable.format);
                 *lock(&self.published) = state.clone();
                 self.turn.notify_all();
                 publish(&state);
@@ -482,40 +490,6 @@ impl Manifest {
 
     fn piece_len_max(&self) -> usize {
         self.sizes.piece.load(Ordering::Relaxed).clamp(1, format::PAYLOAD_LEN_MAX as u64) as usize
-    }
-
-    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
-    ///
-    /// # Errors
-    /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
-    /// would find, the manifest is poisoned.
-    pub fn roll(&self) -> Result<()> {
-        let _turn = rank::turn::<rank::ManifestTurn>();
-        let mut inner = self.when_quiet()?;
-        inner.leading = true;
-        let old = inner.writer.take();
-        let state = inner.durable.clone();
-        drop(inner);
-        let outcome = self.begin_file(&state);
-        let mut inner = lock(&self.inner);
-        inner.leading = false;
-        self.turn.notify_all();
-        match outcome {
-            Ok(writer) => {
-                inner.writer = Some(writer);
-                inner.confirmed = state.edit_number;
-                Ok(())
-            }
-            Err(Failure::RolledBack(_, e)) => {
-                inner.writer = old;
-                Err(e)
-            }
-            Err(Failure::Unknown(e)) => {
-                let e = beyond_waiting(e);
-                inner.poison = Some(e.clone());
-                Err(e)
-            }
-        }
     }
 
     /// True if a commit failed that may be durable all the same: what it names must stay.
@@ -694,7 +668,9 @@ impl Manifest {
     ) -> Result<Box<dyn AppendFile>> {
         let payload = state.snapshot();
         let pieces = format::pieces(&payload, self.piece_len_max());
-        let header = format::Header { store: self.store, manifest: uid, number, pieces: pieces.len() as u32 };
+        let (store, pieces_len) = (self.store, pieces.len() as u32);
+        let header =
+            format::Header { store, manifest: uid, number, pieces: pieces_len, format: state.format };
         let mut file = self.env.fs.create(path, &CreateOptions::default())?;
         file.append(&header.encode())?;
         let edit = state.edit_number;

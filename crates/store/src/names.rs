@@ -12,6 +12,10 @@ use std::fmt;
 pub const CURRENT: &str = "CURRENT";
 /// The name under which a new `CURRENT` is written before it replaces the old one.
 pub const CURRENT_TEMP: &str = "CURRENT.tmp";
+/// The name of its copy, in stores whose format has copies (`Feature::ManifestCopies`).
+pub const CURRENT_COPY: &str = "CURRENT.copy";
+/// The name under which a new copy of `CURRENT` is written.
+pub const CURRENT_COPY_TEMP: &str = "CURRENT.copy.tmp";
 /// The name of the empty file that says that a checkpoint into its directory has not been finished.
 pub const UNFINISHED: &str = "UNFINISHED";
 /// The name of the lock file.
@@ -54,6 +58,12 @@ pub enum FileKind {
     Current,
     /// A new `CURRENT`, not yet in place: left behind by a crash.
     CurrentTemp,
+    /// The copy of a manifest.
+    ManifestCopy(u64),
+    /// The copy of `CURRENT`.
+    CurrentCopy,
+    /// A new copy of `CURRENT`, not yet in place.
+    CurrentCopyTemp,
     /// The mark of a checkpoint that is being taken, or was cut off.
     Unfinished,
     /// The lock file.
@@ -82,9 +92,12 @@ impl FileKind {
             | FileKind::Tail(n)
             | FileKind::Engine { number: n, .. }
             | FileKind::Room(n)
-            | FileKind::Manifest(n) => Some(n),
+            | FileKind::Manifest(n)
+            | FileKind::ManifestCopy(n) => Some(n),
             FileKind::Current
             | FileKind::CurrentTemp
+            | FileKind::CurrentCopy
+            | FileKind::CurrentCopyTemp
             | FileKind::Unfinished
             | FileKind::Lock
             | FileKind::Staging
@@ -149,6 +162,21 @@ impl FileKind {
         matches!(self, FileKind::SpeedKsst(_) | FileKind::SpeedVsst(_))
     }
 
+    /// True for `CURRENT` and its copy: a directory with either is a store.
+    pub fn is_current(self) -> bool {
+        matches!(self, FileKind::Current | FileKind::CurrentCopy)
+    }
+
+    /// True for what a crash left of a new `CURRENT` or its copy.
+    pub fn is_temporary(self) -> bool {
+        matches!(self, FileKind::CurrentTemp | FileKind::CurrentCopyTemp)
+    }
+
+    /// True for a manifest and its copy.
+    pub fn is_manifest(self) -> bool {
+        matches!(self, FileKind::Manifest(_) | FileKind::ManifestCopy(_))
+    }
+
     /// True for the files of the log.
     pub fn is_of_log(self) -> bool {
         matches!(self, FileKind::Log(_) | FileKind::Staging | FileKind::LaneStaging(_))
@@ -168,6 +196,9 @@ impl fmt::Display for FileKind {
             FileKind::Manifest(n) => write!(f, "MANIFEST-{n:012}"),
             FileKind::Current => f.write_str(CURRENT),
             FileKind::CurrentTemp => f.write_str(CURRENT_TEMP),
+            FileKind::ManifestCopy(n) => write!(f, "MANIFEST-{n:012}.copy"),
+            FileKind::CurrentCopy => f.write_str(CURRENT_COPY),
+            FileKind::CurrentCopyTemp => f.write_str(CURRENT_COPY_TEMP),
             FileKind::Unfinished => f.write_str(UNFINISHED),
             FileKind::Lock => f.write_str(LOCK),
             FileKind::Staging => f.write_str(STAGING),
@@ -209,11 +240,18 @@ pub fn manifest(number: u64) -> String {
     FileKind::Manifest(number).to_string()
 }
 
+/// The name of the copy of the manifest `number`.
+pub fn manifest_copy(number: u64) -> String {
+    FileKind::ManifestCopy(number).to_string()
+}
+
 /// What the file `name` is; `None` if the store never gives a file that name.
 pub fn parse(name: &str) -> Option<FileKind> {
     let kind = match name {
         CURRENT => FileKind::Current,
         CURRENT_TEMP => FileKind::CurrentTemp,
+        CURRENT_COPY => FileKind::CurrentCopy,
+        CURRENT_COPY_TEMP => FileKind::CurrentCopyTemp,
         UNFINISHED => FileKind::Unfinished,
         LOCK => FileKind::Lock,
         STAGING => FileKind::Staging,
@@ -224,7 +262,10 @@ pub fn parse(name: &str) -> Option<FileKind> {
             lane => FileKind::LaneStaging(lane),
         },
         _ => match name.strip_prefix("MANIFEST-") {
-            Some(digits) => FileKind::Manifest(digits.parse().ok()?),
+            Some(rest) => match rest.strip_suffix(".copy") {
+                Some(digits) => FileKind::ManifestCopy(digits.parse().ok()?),
+                None => FileKind::Manifest(rest.parse().ok()?),
+            },
             None => {
                 let (digits, extension) = name.split_once('.')?;
                 let number = digits.parse().ok()?;
@@ -281,20 +322,35 @@ mod tests {
                 FileKind::Engine { engine: 3, kind: 0, number: n },
                 FileKind::Engine { engine: u32::MAX, kind: 255, number: n },
                 FileKind::Manifest(n),
+                FileKind::ManifestCopy(n),
             ] {
                 assert_eq!(parse(&kind.to_string()), Some(kind));
                 assert_eq!(kind.number(), Some(n));
             }
         }
-        for name in
-            [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING, "STAGING-1", "STAGING-255", SPEED, SPEED_LOCK]
-        {
+        for name in [
+            CURRENT,
+            CURRENT_TEMP,
+            CURRENT_COPY,
+            CURRENT_COPY_TEMP,
+            UNFINISHED,
+            LOCK,
+            STAGING,
+            "STAGING-1",
+            "STAGING-255",
+            SPEED,
+            SPEED_LOCK,
+        ] {
             assert_eq!(parse(name).map(|k| k.to_string()).as_deref(), Some(name));
         }
         assert_eq!(parse(wal::Lane::FIRST.staging_name()), Some(FileKind::Staging));
         assert_eq!(parse(wal::Lane::LOG.staging_name()), Some(FileKind::LaneStaging(wal::Lane::LOG.0)));
         assert_eq!(ksst(7), "000000000007.ksst");
         assert_eq!(manifest(7), "MANIFEST-000000000007");
+    }
+
+    #[test]
+    fn what_only_looks_like_a_name_is_none() {
         for bad in [
             "",
             ".",
@@ -305,6 +361,10 @@ mod tests {
             "CURRENT2",
             "+00000000007.ksst",
             "MANIFEST-7",
+            "MANIFEST-7.copy",
+            "MANIFEST-.copy",
+            "MANIFEST-000000000007.copy.copy",
+            "CURRENT.copy.copy",
             "MANIFEST-",
             "STAGING-",
             "STAGING-0",

@@ -106,7 +106,7 @@ impl Opening {
         mark: Option<&Mark>,
     ) -> Result<Opening> {
         crate::directory::make(env, dir)?;
-        if !env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+        if !crate::directory::has_store(env, dir)? {
             speed::make_place(env, dir)?;
         }
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
@@ -115,7 +115,7 @@ impl Opening {
         if mark.is_none() {
             unfinished::refuse_beside_current(&*env.fs, dir)?;
         }
-        let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
+        let manifest = match crate::directory::has_store(env, dir)? {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,
         };
@@ -295,8 +295,8 @@ impl Store {
                     state.log_group_in(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
                 }
                 Some(FileKind::Room(n)) => !self.lanes().any(|log| log.files().is_kept(n)),
-                Some(FileKind::Manifest(_)) => !live.contains(&entry.name),
-                Some(FileKind::CurrentTemp) => true,
+                Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => !live.contains(&entry.name),
+                Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp) => true,
                 Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),
                 _ => false,
             };

@@ -105,7 +105,7 @@ pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
 pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     let dir = Path::new(DIR);
-    if !env.fs.exists(&io::fs::join(dir, names::CURRENT)).doing(|| "look".into())? {
+    if !store::directory::has_store(env, dir).doing(|| "look".into())? {
         return Ok(all);
     }
     for entry in env.fs.list(dir).doing(|| "list".into())? {

@@ -138,6 +138,8 @@ impl StatOfKeys {
 
     fn text(&self) -> String {
         let mut text = format!("column families      {}\n", self.names.join(", "));
+        let counter = |name: &str| self.counters.get(name).and_then(Value::as_u64).unwrap_or(0);
+        text.push_str(&output::format_line(counter("format"), counter("format_newest")));
         let _ = writeln!(text, "on disk              {}", human_bytes(self.space.total_bytes));
         let _ = writeln!(text, "live data, at least  {}", human_bytes(self.space.live_bytes_min));
         let _ = writeln!(text, "in memtables         {}", human_bytes(self.space.memtable_bytes));

@@ -436,7 +436,10 @@ fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
 
 /// What a store has of logs, as JSON.
 pub fn stats_json(s: &LogStatistics) -> Value {
-    json!({ "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes })
+    json!({
+        "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes,
+        "format": s.format, "format_newest": s.format_newest,
+    })
 }
 
 /// The same for a person.
@@ -444,6 +447,7 @@ pub fn stats_text(s: &LogStatistics) -> String {
     let mut text = format!("logs                 {}\n", human_count(s.logs));
     let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
     let _ = writeln!(text, "index in memory      {}", human_bytes(s.index_bytes));
+    text.push_str(&output::format_line(s.format.into(), s.format_newest.into()));
     text
 }
 

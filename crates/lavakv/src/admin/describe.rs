@@ -6,6 +6,7 @@ use crate::context::stats::Statistics;
 use crate::context::times::Histograms;
 use crate::work::jobs::{self, Jobs};
 use std::fmt::Write;
+use store::format::StoreFormat;
 use wal::Wal;
 
 /// Counters, with those that other parts keep.
@@ -22,6 +23,8 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_spins_enough.set(w.spins_enough);
     }
     jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
+    jobs.context.stats.format.set(jobs.files.manifest.format().number().into());
+    jobs.context.stats.format_newest.set(StoreFormat::NEWEST.number().into());
     jobs.context.stats.files_removed.set(jobs.files.removed());
     let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));

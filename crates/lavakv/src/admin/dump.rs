@@ -36,7 +36,7 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
         Some(FileKind::Vsst(number) | FileKind::SpeedVsst(number)) => {
             dump_values(env.fs.open(path, Access::Buffered)?, number, entries, out)
         }
-        Some(FileKind::Manifest(_)) => {
+        Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => {
             let bytes = env.fs.read_all(path, MANIFEST_LEN_MAX)?;
             version::dump_manifest(&bytes)
                 .iter()
@@ -46,7 +46,7 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
         Some(FileKind::Log(_)) => {
             wal::dump_group(&*io::open_in_place_read_only(&*env.fs, path, Access::Buffered)?, out)
         }
-        Some(FileKind::Current) => {
+        Some(FileKind::Current | FileKind::CurrentCopy) => {
             let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
             out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)
         }

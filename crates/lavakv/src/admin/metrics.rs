@@ -341,7 +341,9 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
 }
 
 /// Fields that say how it is now: no counters.
-const GAUGES: [(&str, &str); 13] = [
+const GAUGES: [(&str, &str); 15] = [
+    ("format", "format"),
+    ("format_newest", "format_newest"),
     ("speed_levels_milli", "speed_levels_milli"),
     ("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"),
     ("io_budget_bytes_per_s", "io_budget_bytes_per_second"),

@@ -321,8 +321,11 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
             }
             Some(
                 FileKind::Manifest(_)
+                | FileKind::ManifestCopy(_)
                 | FileKind::Current
                 | FileKind::CurrentTemp
+                | FileKind::CurrentCopy
+                | FileKind::CurrentCopyTemp
                 | FileKind::Unfinished
                 | FileKind::Speed,
             ) => &mut out.manifest_bytes,

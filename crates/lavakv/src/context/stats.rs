@@ -174,6 +174,10 @@ counters! {
     aliases_pruned,
     /// Bytes of manifests written.
     manifest_bytes_written,
+    /// The number of the store's format: what a release must know to open it.
+    format,
+    /// The number of the newest format that this release knows, to which `Db::upgrade` may raise it.
+    format_newest,
     /// Point reads.
     gets,
     /// Point reads that found a value.

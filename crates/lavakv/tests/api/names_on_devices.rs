@@ -18,9 +18,12 @@ fn next(kind: FileKind) -> Option<FileKind> {
         FileKind::Log(n) => FileKind::Tail(n),
         FileKind::Tail(n) => FileKind::Engine { engine: 3, kind: 1, number: n },
         FileKind::Engine { number, .. } => FileKind::Manifest(number),
-        FileKind::Manifest(_) => FileKind::Current,
+        FileKind::Manifest(number) => FileKind::ManifestCopy(number),
+        FileKind::ManifestCopy(_) => FileKind::Current,
         FileKind::Current => FileKind::CurrentTemp,
-        FileKind::CurrentTemp => FileKind::Unfinished,
+        FileKind::CurrentTemp => FileKind::CurrentCopy,
+        FileKind::CurrentCopy => FileKind::CurrentCopyTemp,
+        FileKind::CurrentCopyTemp => FileKind::Unfinished,
         FileKind::Unfinished => FileKind::Lock,
         FileKind::Lock => FileKind::Staging,
         FileKind::Staging => FileKind::LaneStaging(1),
@@ -33,7 +36,7 @@ fn next(kind: FileKind) -> Option<FileKind> {
 
 /// What a store has beside what lies on its second disk that is written in small pieces, and waited for.
 fn is_small_and_waited_for(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Lock)
+    kind.is_manifest() || kind.is_current() || kind.is_temporary() || kind == FileKind::Lock
 }
 
 #[test]

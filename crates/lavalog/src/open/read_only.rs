@@ -26,7 +26,6 @@ use store::context::Context;
 use store::files::{Files, unfinished};
 use store::guest::Ground;
 use store::manifest::{Engines, Manifest};
-use store::names;
 use store::read_only::attempt;
 use store::space::SpaceBudget;
 use store::volumes::Location;
@@ -37,7 +36,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
     let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
     if let Err(e) = check_place(env, dir, &Options { create_if_missing: false, ..options.clone() })
         // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
-        && !env.fs.exists(&io::fs::join(dir, names::CURRENT)).unwrap_or(false)
+        && !store::directory::has_store(env, dir).unwrap_or(false)
     {
         return Err(e);
     }

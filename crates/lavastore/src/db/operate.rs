@@ -3,7 +3,7 @@
 use super::Db;
 use crate::{
     CacheStats, DamagedFile, EngineSpace, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result,
-    Space, Statistics, VerifyReport,
+    Space, Statistics, StoreFormat, VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -241,6 +241,36 @@ impl Db {
     /// and of removing files, of which the rest then goes at the next open.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         self.kv().remove_engine(name)
+    }
+
+    /// The format of the store: what other releases must know to open it.
+    ///
+    /// ```
+    /// # use lavastore::StoreFormat;
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.format(), StoreFormat::DEFAULT);
+    /// ```
+    pub fn format(&self) -> StoreFormat {
+        self.kv().format()
+    }
+
+    /// Raises the format of the store, and so allows what the format brings. Earlier releases that do not know the format refuse the store
+    /// from then on; there is no way back. Readers and writers go on meanwhile. Durable on return, and done once: a store that has
+    /// the format is left as it is. A crash leaves the store in the old format or in the new one.
+    ///
+    /// ```
+    /// # use lavastore::StoreFormat;
+    /// # let db = lavastore::testing::store();
+    /// db.upgrade(StoreFormat::NEWEST)?;
+    /// assert_eq!(db.format(), StoreFormat::NEWEST);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a newer format; `NoSpace`, after which nothing has changed; `ReadOnly`; those of writing
+    /// the manifest.
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        self.kv().upgrade(format)
     }
 
     /// Shape of the tree: a line for each family and level.

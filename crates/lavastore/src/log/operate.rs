@@ -1,7 +1,7 @@
 //! What operators ask of a store of logs.
 
 use super::LogStore;
-use crate::{EngineSpace, Error, LogStatistics, LogStoreSpace, LogVerifyReport, Result};
+use crate::{EngineSpace, Error, LogStatistics, LogStoreSpace, LogVerifyReport, Result, StoreFormat};
 use std::path::Path;
 
 /// What operators ask for.
@@ -49,6 +49,33 @@ impl LogStore {
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.engine().engines()
+    }
+
+    /// The format of the store: what other releases must know to open it.
+    ///
+    /// ```
+    /// # use lavastore::StoreFormat;
+    /// # let store = lavastore::testing::log_store();
+    /// assert_eq!(store.format(), StoreFormat::DEFAULT);
+    /// ```
+    pub fn format(&self) -> StoreFormat {
+        self.engine().format()
+    }
+
+    /// Raises the format of the store: see [`Db::upgrade`](crate::Db::upgrade).
+    ///
+    /// ```
+    /// # use lavastore::StoreFormat;
+    /// # let store = lavastore::testing::log_store();
+    /// store.upgrade(StoreFormat::NEWEST)?;
+    /// assert_eq!(store.stats().format, StoreFormat::NEWEST.number());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        self.engine().upgrade(format)
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before the

@@ -45,8 +45,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "store",
         &[
-            "numbers", "field", "idmap", "names", "pacing", "volumes", "context", "run", "manifest", "files",
-            "space", "commit",
+            "numbers", "field", "format", "idmap", "names", "pacing", "volumes", "context", "run",
+            "manifest", "files", "space", "commit",
         ],
     ),
     (

@@ -94,7 +94,7 @@ pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
 pub fn of(files: &[DirEntry]) -> Option<Work> {
     let find = |name: &str| files.iter().find(|f| f.name == name);
     match find(names::UNFINISHED)?.len {
-        0 if find(names::CURRENT).is_some() => None,
+        0 if find(names::CURRENT).or(find(names::CURRENT_COPY)).is_some() => None,
         0 => Some(Work::Checkpoint),
         _ => Some(Work::Repair),
     }

@@ -9,6 +9,7 @@
 //! relied on it, or damaged later. Any intact record behind it that confirms its number proves damage, and
 //! `confirmed` looks for one at every later offset, because the length of a damaged record cannot be believed.
 
+use crate::format::{Feature, StoreFormat};
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
 use base::checksum::{self, checksum_of, mask};
@@ -19,8 +20,10 @@ use base::{Error, Result, Uid};
 const MAGIC: &[u8; 8] = b"LAVAMFST";
 /// The version of a manifest whose snapshot is one record. It is written wherever that is enough.
 const FORMAT_VERSION: u32 = 1;
-/// The newest version that this release reads, and writes where the snapshot is in pieces.
-pub(super) const FORMAT_VERSION_PIECES: u32 = 2;
+/// The version that is written where the snapshot is in pieces.
+const FORMAT_VERSION_PIECES: u32 = 2;
+/// The version whose header carries the format of the store: of all formats that allow it.
+const FORMAT_VERSION_NUMBERED: u32 = 3;
 /// Length of the header. It and the place of its checksum are the same in every version to come.
 pub const HEADER_LEN: usize = 64;
 /// Length, checksum, edit number, durable edit number.
@@ -42,6 +45,8 @@ pub struct Header {
     pub number: u64,
     /// Records of which the snapshot consists.
     pub pieces: u32,
+    /// The format of the store.
+    pub format: StoreFormat,
 }
 
 impl Header {
@@ -49,12 +54,20 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
-        put_u32(&mut out, if self.pieces > 1 { FORMAT_VERSION_PIECES } else { FORMAT_VERSION });
-        put_u32(&mut out, 0);
+        let is_numbered = self.format.allows(Feature::FormatNumber);
+        put_u32(
+            &mut out,
+            match (is_numbered, self.pieces) {
+                (true, _) => FORMAT_VERSION_NUMBERED,
+                (false, 0..=1) => FORMAT_VERSION,
+                (false, _) => FORMAT_VERSION_PIECES,
+            },
+        );
+        put_u32(&mut out, if is_numbered { self.format.number() } else { 0 });
         out.extend_from_slice(&self.store.0);
         out.extend_from_slice(&self.manifest.0);
         put_u64(&mut out, self.number);
-        put_u32(&mut out, if self.pieces > 1 { self.pieces } else { 0 });
+        put_u32(&mut out, if is_numbered || self.pieces > 1 { self.pieces } else { 0 });
         let sum = checksum::stored(&out, self.manifest, 0);
         put_u32(&mut out, sum);
         out
@@ -69,23 +82,28 @@ impl Header {
         let body = Reader::new(bytes).take(HEADER_LEN - 4)?;
         let magic: [u8; 8] = r.array()?;
         let version = r.u32()?;
-        let reserved = r.u32()?;
+        let format = r.u32()?;
         let (store, manifest, number) = (Uid(r.array()?), Uid(r.array()?), r.u64()?);
         let pieces = r.u32()?;
-        let header = Header { store, manifest, number, pieces: pieces.max(1) };
         if magic != *MAGIC {
             return Err(Error::corruption("this is not a manifest: its first bytes are wrong").at_offset(0));
         }
         // Only an intact header can tell that it is of a newer version.
-        checksum::verify(body, header.manifest, 0, r.u32()?)?;
-        if version > FORMAT_VERSION_PIECES {
-            return Err(crate::field::newer(format!("manifest format version {version}")));
-        }
-        let fits = if version == FORMAT_VERSION { pieces == 0 } else { pieces > 1 };
-        if version == 0 || reserved != 0 || !fits || header.number > NUMBER_MAX {
+        checksum::verify(body, manifest, 0, r.u32()?)?;
+        let (format, fits) = match version {
+            FORMAT_VERSION => (StoreFormat::OLDEST, format == 0 && pieces == 0),
+            FORMAT_VERSION_PIECES => (StoreFormat::OLDEST, format == 0 && pieces > 1),
+            FORMAT_VERSION_NUMBERED if format > 0 => {
+                let format = StoreFormat::from_number(format)?;
+                (format, format.allows(Feature::FormatNumber) && pieces > 0)
+            }
+            0 | FORMAT_VERSION_NUMBERED => (StoreFormat::OLDEST, false),
+            _ => return Err(crate::field::newer(format!("manifest format version {version}"))),
+        };
+        if !fits || number > NUMBER_MAX {
             return Err(Error::corruption("a field of the manifest's header is out of range").at_offset(0));
         }
-        Ok(header)
+        Ok(Header { store, manifest, number, pieces: pieces.max(1), format })
     }
 }
 

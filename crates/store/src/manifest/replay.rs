@@ -6,6 +6,7 @@ use super::format::{
 };
 use super::record::{EngineId, Payload, Record};
 use super::state::State;
+use crate::format::StoreFormat;
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_REACHED_MAX;
 use base::{Error, ErrorKind, Result};
@@ -51,7 +52,8 @@ pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(Hi
     let header = Header::decode(bytes)?;
     let Snapshot { edit, payload, end } = read_snapshot(&header, bytes)?;
     let at = |e: Error| e.at_offset(HEADER_LEN as u64);
-    let state = State::from_snapshot(header.store, edit, &payload, engines).map_err(at)?;
+    let mut state = State::from_snapshot(header.store, edit, &payload, engines).map_err(at)?;
+    state.format = header.format;
     drop(payload);
     let mut history = History { header, state, edits: 0, bytes: end as u64, torn_bytes: 0, confirmed: edit };
     let mut durable = edit;
@@ -361,6 +363,9 @@ pub fn dump_manifest(bytes: &[u8], engines: &Engines) -> Vec<String> {
         header.store,
         bytes.len()
     )];
+    if header.format > StoreFormat::OLDEST {
+        lines.push(format!("format {}", header.format));
+    }
     let mut offset = HEADER_LEN;
     while offset < bytes.len() {
         let record = match read_record(header.manifest, bytes, offset) {

@@ -14,6 +14,7 @@ use super::record::{EngineFile, EngineId, LogGroupMeta, Payload, Record, put_ste
 use super::{InitialState, apply};
 use crate::IdMap;
 use crate::field::damaged;
+use crate::format::StoreFormat;
 use crate::names::FileKind;
 use crate::volumes::{SpeedDisk, Volume, identity};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
@@ -33,6 +34,8 @@ const NEW_STORE_EDIT_MAX: u64 = 2;
 pub struct State {
     /// The identity of the store.
     pub uid: Uid,
+    /// Its format: of the manifest as a whole, which no edit changes.
+    pub format: StoreFormat,
     /// The number of the last edit in it.
     pub edit_number: u64,
     /// No file of a larger or equal number has ever been in the store.
@@ -208,6 +211,7 @@ impl State {
         parts.sort_by_key(|part| part.id);
         State {
             uid,
+            format: StoreFormat::OLDEST,
             edit_number,
             next_file_number: 1,
             last_seq: 0,
@@ -367,6 +371,11 @@ impl State {
         self.log_groups.is_empty() && self.parts.iter().all(says_nothing)
     }
 
+    /// The same store in another format.
+    pub fn in_format(&self, format: StoreFormat) -> State {
+        State { format, ..self.clone() }
+    }
+
     /// The same store without its log, as another one: what a copy begins with, once everything is in files.
     pub fn without_log(&self, uid: Uid) -> State {
         State { uid, speed: None, log_groups: IdMap::new(), log_files: IdMap::new(), ..self.clone() }
@@ -456,6 +465,9 @@ impl State {
             "store {:?}, edit {}, next file {}, last seq {}, next log group {}\n",
             self.uid, self.edit_number, self.next_file_number, self.last_seq, self.next_ltn
         );
+        if self.format > StoreFormat::OLDEST {
+            out += &format!("format {}\n", self.format);
+        }
         let own = self.ceiling_record().into_iter().chain(self.speed_record());
         own.into_iter().for_each(|record| out += &format!("{record}\n"));
         for &group in self.log_groups.values() {

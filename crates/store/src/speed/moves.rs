@@ -123,7 +123,7 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     let Some(disks) = env.fs.disks(dir) else {
         return Err(Error::invalid("a speed disk to give back is to be named").at_file(dir));
     };
-    if !env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+    if !directory::has_store(env, dir)? {
         return Err(Error::not_found("there is no store here").at_file(dir));
     }
     unfinished::refuse_beside_current(&*env.fs, dir)?;

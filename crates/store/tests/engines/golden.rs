@@ -139,6 +139,7 @@ fn relabelled(bytes: &[u8]) -> Vec<u8> {
         manifest: Uid::from_words(3, 4),
         number: header.number,
         pieces: 1,
+        format: header.format,
     };
     let mut out = fixed.encode();
     while out.len() < bytes.len() {

@@ -7,12 +7,14 @@ use base::{Error, ErrorKind, Uid, ValueKind, key};
 use io::Env;
 use io::sim::SimEnv;
 use std::sync::Arc;
+use store::format::StoreFormat;
 use store::manifest::format::{Current, HEADER_LEN, Header, encode_record, pieces, read_record};
 use store::manifest::{History, InitialState, Record as StoreRecord};
 use store::names;
 
 mod crash;
 mod damage;
+mod formats;
 mod golden;
 mod pieces;
 mod schedules;
@@ -91,7 +93,13 @@ fn opening_writes_nothing_and_read_only_refuses_to() {
 fn numbers_start_where_the_seed_says_and_above_what_the_directory_holds() {
     let sim = SimEnv::new(3);
     let near = (1u64 << 32) - 10;
-    let seed = InitialState { first_seq: near, first_file_number: near, first_ltn: near, first_edit: near };
+    let seed = InitialState {
+        first_seq: near,
+        first_file_number: near,
+        first_ltn: near,
+        first_edit: near,
+        ..InitialState::default()
+    };
     let manifest = Manifest::create(&sim.env(), DIR.as_ref(), seed).unwrap();
     let state = manifest.state();
     assert_eq!((state.store.last_seq, state.store.next_ltn, state.store.edit_number), (near - 1, near, near));

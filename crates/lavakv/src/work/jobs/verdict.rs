@@ -15,7 +15,7 @@ use crate::files::damaged::{is_of_reading, is_on_speed_disk, kind_of, number_of}
 use base::{Error, ErrorKind};
 use std::path::Path;
 use store::commit::Ballast;
-use version::names::{self, FileKind};
+use version::names::FileKind;
 
 impl Jobs {
     /// What the error of a failed job means. `inputs`: the files it read.
@@ -58,11 +58,9 @@ impl Jobs {
     fn is_thrown_away(&self, path: &Path) -> bool {
         let manifest = &self.files.manifest;
         match kind_of(&self.context, path) {
-            Some(FileKind::CurrentTemp) => true,
             Some(FileKind::Log(number)) => manifest.state().store.log_group_in(number).is_none(),
-            Some(FileKind::Manifest(number)) => {
-                !manifest.live_manifest_files().contains(&names::manifest(number))
-            }
+            Some(kind) if kind.is_temporary() => true,
+            Some(kind) if kind.is_manifest() => !manifest.live_manifest_files().contains(&kind.to_string()),
             kind => kind.is_some_and(|kind| kind.data().is_some()),
         }
     }

@@ -14,13 +14,17 @@ struct History {
 }
 
 /// Three sessions with commits, rolls and a close that confirms. But for the first seed snapshots are in pieces, of a length that each
-/// session draws.
+/// session draws. The last seed has the newest format.
 fn run_sessions(sim: &SimEnv, seed: u64) -> History {
     let mut history = History::default();
     let mut editor = Editor::new(seed);
     for session in 0..3 {
         let manifest = match session {
-            0 => Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default()).unwrap(),
+            0 => {
+                let format = if seed == 2 { StoreFormat::NEWEST } else { StoreFormat::OLDEST };
+                let first = InitialState { format, ..InitialState::default() };
+                Manifest::create(&sim.env(), DIR.as_ref(), first).unwrap()
+            }
             _ => recover(sim).unwrap(),
         };
         if seed > 0 {

@@ -159,7 +159,7 @@ fn a_newer_format_is_unsupported_and_names_the_file() {
     drop(manifest);
     let path = file_in_use(&sim);
     let mut bytes = sim.read_file(&path).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     sim.write_file(&path, &bytes).unwrap();
     assert!(recover(&sim).unwrap_err().is_corruption(), "a flip is not a new version");
     let uid = Uid(bytes[32..48].try_into().unwrap());

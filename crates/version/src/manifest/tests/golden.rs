@@ -56,7 +56,8 @@ fn made_by(mut editor: Editor, piece_len_max: usize) -> Vec<u8> {
     let edit = state.store.edit_number;
     let snapshot = state.snapshot();
     let payloads = pieces(&snapshot, piece_len_max);
-    let header = Header { store, manifest, number: 77, pieces: payloads.len() as u32 };
+    let header =
+        Header { store, manifest, number: 77, pieces: payloads.len() as u32, format: StoreFormat::V1 };
     let mut bytes = header.encode();
     for payload in payloads {
         bytes.extend(encode_record(manifest, bytes.len() as u64, edit, edit, payload));
@@ -189,8 +190,13 @@ type Change<'a> = &'a dyn Fn(&State) -> Vec<Record>;
 
 /// A store that gets a speed disk, has tables on both, moves one down that stays where it is, and gives the disk back.
 fn fixed_speed() -> (Vec<u8>, Vec<State>) {
-    let header =
-        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 78, pieces: 1 };
+    let header = Header {
+        store: Uid::from_words(1, 2),
+        manifest: Uid::from_words(3, 4),
+        number: 78,
+        pieces: 1,
+        format: StoreFormat::V1,
+    };
     let add = |level, meta| Record::AddFile { family: 0, level, meta };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
     let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
@@ -225,8 +231,13 @@ fn history_of(header: &Header, edits: &[Change<'_>]) -> (Vec<u8>, Vec<State>) {
 
 /// A store with hot values on its speed disk, some of which are collected, and that gives the disk back.
 fn fixed_values() -> (Vec<u8>, Vec<State>) {
-    let header =
-        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 79, pieces: 1 };
+    let header = Header {
+        store: Uid::from_words(1, 2),
+        manifest: Uid::from_words(3, 4),
+        number: 79,
+        pieces: 1,
+        format: StoreFormat::V1,
+    };
     let (disk, session) = (Uid::from_words(7, 7), Uid::from_words(8, 1));
     let disk = SpeedDisk { disk, epoch: 1, session, place: "/fast".into() };
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };

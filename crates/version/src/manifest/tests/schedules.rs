@@ -50,14 +50,16 @@ fn commits(shared: &Shared, mut rng: Rng) {
         let op = shared.sim.op_count();
         assert!(shared.manifest.state().place_of(number).is_some(), "what was committed is published");
         assert!(shared.manifest.durable_edit() >= state.store.edit_number, "and durable");
+        assert!(shared.manifest.format() >= state.store.format, "a format is never lowered");
         take(&shared.returned).push((state.store.edit_number, op));
     }
 }
 
 fn rolls(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.below(4) {
-        match rng.below(2) {
+        match rng.below(3) {
             0 => shared.manifest.roll().unwrap(),
+            1 => shared.manifest.upgrade(StoreFormat::NEWEST).unwrap(),
             _ => shared.manifest.confirm().unwrap(),
         }
     }

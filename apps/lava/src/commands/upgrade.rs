@@ -1,0 +1,54 @@
+//! `upgrade`: raises the format of a store, once every program that opens it is a release that knows the format.
+
+use super::place::Place;
+use super::{Halves, directory, log, open_with};
+use crate::{Result, output};
+use clap::Args;
+use lavastore::{LogStore, Options, StoreFormat};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Options of `upgrade`.
+#[derive(Args)]
+pub struct UpgradeArgs {
+    /// The number of the format [default: the newest that this release knows]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Raises the format of the store.
+pub fn upgrade(db: Option<PathBuf>, args: &UpgradeArgs) -> Result<()> {
+    let to = args.to.map_or(Ok(StoreFormat::NEWEST), StoreFormat::from_number)?;
+    let is_of_logs = Halves::open(db.clone())?.keys.is_none();
+    let before = match is_of_logs {
+        true => upgrade_logs(&directory(db)?, to)?,
+        false => {
+            let store =
+                open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
+            let before = store.format();
+            store.upgrade(to)?;
+            store.close()?;
+            before
+        }
+    };
+    let report = json!({ "format_before": before.number(), "format": to.number() });
+    output::report(args.json, &report, || match before == to {
+        true => format!("the store has format {to} already\n"),
+        false => {
+            format!("format {before} raised to {to}: releases that know no format {to} refuse the store\n")
+        }
+    })
+}
+
+/// A store of logs alone.
+fn upgrade_logs(dir: &std::path::Path, to: StoreFormat) -> Result<StoreFormat> {
+    let place = Place::to_write(dir)?;
+    let store = LogStore::open_in(&place.env, &place.dir, &log::options(false))?;
+    let before = store.format();
+    store.upgrade(to)?;
+    store.close()?;
+    Ok(before)
+}

@@ -1,0 +1,44 @@
+//! `upgrade`: the format of a store is raised once, on request, and told by `stat`.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+
+#[test]
+fn a_store_with_keys() {
+    let s = Scratch::new("upgrade");
+    s.ok(&["put", "key", "value"]);
+    let format = || json(&s.ok(&["stat", "--json"]))["counters_since_open"]["format"].clone();
+    assert_eq!(format(), 1);
+    assert!(s.ok(&["stat"]).contains("format               1, lava upgrade raises it to 2\n"));
+    let same = json(&s.ok(&["upgrade", "--to", "1", "--json"]));
+    assert_eq!((&same["format_before"], &same["format"]), (&1.into(), &1.into()));
+    assert!(s.ok(&["upgrade"]).starts_with("format 1 raised to 2"));
+    assert!(s.ok(&["upgrade"]).contains("format 2 already"));
+    assert_eq!(format(), 2);
+    assert!(s.ok(&["stat"]).contains("format               2\n"));
+    assert!(s.fails(2, &["upgrade", "--to", "1"]).contains("only raised"));
+    assert!(s.fails(1, &["upgrade", "--to", "77"]).contains("format 77,"));
+    assert_eq!(s.ok(&["get", "key"]), "value\n");
+    s.ok(&["verify"]);
+}
+
+#[test]
+fn a_store_of_logs() {
+    let s = Scratch::new("upgrade-logs");
+    s.ok(&["log", "append", "orders", "two apples"]);
+    assert_eq!(json(&s.ok(&["log", "stat", "--json"]))["format"], 1);
+    s.ok(&["upgrade"]);
+    assert_eq!(json(&s.ok(&["log", "stat", "--json"]))["format"], 2);
+    assert!(!s.ok(&["engines"]).contains("lavakv"), "no keys were made");
+    assert!(s.ok(&["log", "tail", "orders"]).contains("two apples"));
+}
+
+#[test]
+fn where_there_is_no_store() {
+    let s = Scratch::new("upgrade-nothing");
+    s.fails(8, &["upgrade"]);
+    assert!(!s.path("db").exists());
+}

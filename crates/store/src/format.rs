@@ -1,0 +1,129 @@
+//! The format of a whole store: one number, and the features that it allows.
+//!
+//! A change of the bytes on disk that an earlier release cannot read stands behind this gate: a new [`StoreFormat`], a new
+//! [`Feature`], and a question ([`StoreFormat::allows`]) where the bytes are written. A store keeps its format until
+//! somebody raises it (`Manifest::upgrade`), so that the release before can open the store again. Formats
+//! are never lowered.
+//!
+//! The header of the manifest carries the number from format 2 on, where a release reads it before anything else. A release
+//! that does not know the number refuses the store and names it.
+//!
+//! Whoever adds a format also adds a line to `torture/formats.txt`, a golden store, and the row of
+//! `docs/format/manifest.md`.
+
+use base::{Error, ErrorKind, Result};
+use std::fmt;
+
+/// The format of a store. Later ones are larger.
+///
+/// Not all releases know all of them: a release opens stores up to [`StoreFormat::NEWEST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StoreFormat {
+    /// The manifest carries no number. Every release reads and writes it.
+    V1,
+    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies.
+    V2,
+}
+
+/// What not every format allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// The header of the manifest carries the number of the format.
+    FormatNumber,
+    /// `CURRENT` and the manifest have copies, which an open reads where the originals are damaged.
+    ManifestCopies,
+}
+
+impl Feature {
+    /// The first format that allows it.
+    const fn since(self) -> StoreFormat {
+        match self {
+            Feature::FormatNumber | Feature::ManifestCopies => StoreFormat::V2,
+        }
+    }
+}
+
+impl StoreFormat {
+    /// All formats, the oldest first.
+    pub const ALL: [StoreFormat; 2] = [StoreFormat::V1, StoreFormat::V2];
+
+    /// The format of stores whose manifest carries no number.
+    pub const OLDEST: StoreFormat = StoreFormat::V1;
+
+    /// The newest format that this release knows.
+    pub const NEWEST: StoreFormat = StoreFormat::V2;
+
+    /// The format of new stores. A later release may raise it.
+    pub const DEFAULT: StoreFormat = StoreFormat::V1;
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        match self {
+            StoreFormat::V1 => 1,
+            StoreFormat::V2 => 2,
+        }
+    }
+
+    /// The format of this number.
+    ///
+    /// # Errors
+    /// `Unsupported` with the number, if this release does not know it.
+    pub fn from_number(number: u32) -> Result<StoreFormat> {
+        StoreFormat::ALL.into_iter().find(|format| format.number() == number).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the store has format {number}, and this release knows formats {} to {}: open it with the release that \
+                     raised its format, or a newer one",
+                    StoreFormat::OLDEST,
+                    StoreFormat::NEWEST
+                ),
+            )
+        })
+    }
+
+    /// True if stores of this format may have it.
+    pub fn allows(self, feature: Feature) -> bool {
+        self >= feature.since()
+    }
+}
+
+impl Default for StoreFormat {
+    fn default() -> Self {
+        StoreFormat::DEFAULT
+    }
+}
+
+impl fmt::Display for StoreFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_formats_agree_and_ascend() {
+        assert!(StoreFormat::ALL.is_sorted_by(|a, b| a < b && a.number() + 1 == b.number()));
+        assert_eq!(StoreFormat::ALL.first().copied(), Some(StoreFormat::OLDEST));
+        assert_eq!(StoreFormat::ALL.last().copied(), Some(StoreFormat::NEWEST));
+        for format in StoreFormat::ALL {
+            assert_eq!(StoreFormat::from_number(format.number()).unwrap(), format);
+        }
+        for number in [0, StoreFormat::NEWEST.number() + 1, u32::MAX] {
+            let e = StoreFormat::from_number(number).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            assert!(e.message().contains(&format!("format {number},")), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_feature_is_allowed_from_its_format_on() {
+        assert!(!StoreFormat::V1.allows(Feature::ManifestCopies));
+        assert!(StoreFormat::V2.allows(Feature::ManifestCopies));
+        assert!(!StoreFormat::V1.allows(Feature::FormatNumber));
+    }
+}
