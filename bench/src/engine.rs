@@ -1,7 +1,7 @@
 //! What an engine must offer to be measured.
 
 use crate::Result;
-use crate::args::{BenchArgs, Codec, Placement, SpeedLevels};
+use crate::args::{BenchArgs, Codec, SpeedLevels};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{Ablation, Histograms, PolicyChoice};
@@ -36,8 +36,6 @@ pub struct EngineSettings {
     pub blob_file_bytes: u64,
     /// LavaStore: what decides which tables are compacted.
     pub policy: PolicyChoice,
-    /// LavaStore: where such values go first.
-    pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
     pub gc_ratio_percent: Option<u32>,
     /// LavaStore: gaps between two places that are read over; none: what is measured.
@@ -108,7 +106,6 @@ impl EngineSettings {
             policy: args.policy(),
             min_blob_size: args.min_blob_size,
             blob_file_bytes: args.blob_file_len(),
-            placement: args.placement,
             gc_ratio_percent: args.gc_ratio_percent,
             read_gap: args.read_gap,
             ablation: args.ablation()?,

@@ -1,14 +1,14 @@
 //! LavaStore under the benchmark.
 
 use crate::Result;
-use crate::args::{Codec, Placement, SpeedLevels};
+use crate::args::{Codec, SpeedLevels};
 use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
     Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
-    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, ValuePlacement,
-    WriteBatch, WriteOptions, Writer,
+    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch, WriteOptions,
+    Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,11 +78,6 @@ fn options(settings: &EngineSettings) -> Options {
             level_multiplier: settings.level_multiplier.unwrap_or(defaults.family.level_multiplier),
             min_blob_size: settings.min_blob_size as usize,
             vsst_bytes: settings.blob_file_bytes,
-            value_placement: match settings.placement {
-                None => defaults.family.value_placement,
-                Some(Placement::Table) => ValuePlacement::Table,
-                Some(Placement::Log) => ValuePlacement::Log,
-            },
             policy: settings.policy.clone(),
             gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
             ..defaults.family
@@ -128,7 +123,6 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("min_blob_size", family.min_blob_size.to_string()),
         ("vsst_bytes", family.vsst_bytes.to_string()),
         ("policy", described_policy(&family.policy)),
-        ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
         ("ablation", format!("{:?}", options.ablation)),

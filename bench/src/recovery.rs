@@ -119,7 +119,6 @@ impl RecoveryArgs {
             min_blob_size: self.min_blob_size,
             blob_file_bytes: FILE_LEN,
             policy: PolicyChoice::default(),
-            placement: None,
             gc_ratio_percent: None,
             read_gap: None,
             families: self.families,

@@ -87,7 +87,7 @@ impl Store {
         driver.flush()?;
         let mut live: BTreeSet<String> = driver.db().engine().live_files().files.into_iter().collect();
         driver.steps(rng.below(8))?;
-        // Large values, and such that were placed in the log, to which only the log refers.
+        // Large values, to which only the log refers.
         live.extend(driver.db().engine().live_files().files);
         driver.close()?;
         let model = driver.model.clone();

@@ -67,19 +67,13 @@ pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
         let named = [&live.files, &live.others].iter().any(|names| names.binary_search(name).is_ok());
         named || live.obsolete.contains(name)
     };
-    let is_listed = |name: &String| !UNLISTED.contains(&name.as_str()) && !name.ends_with(".tail");
+    let is_listed = |name: &String| !UNLISTED.contains(&name.as_str());
     let names: Vec<&String> = listing.iter().map(|entry| &entry.name).collect();
     let stray: Vec<_> = names.iter().filter(|name| is_listed(name) && !known(name)).collect();
     let all = live.files.iter().chain(&live.others);
     let lost: Vec<_> = all.filter(|name| !names.contains(name)).collect();
     ensure!(lost.is_empty(), "after open, {lost:?} should be there and are not");
     ensure!(stray.is_empty(), "after open, {stray:?} are there and nobody's");
-    let tail_bytes: u64 = listing.iter().filter(|e| e.name.ends_with(".tail")).map(|e| e.len).sum();
-    let tails = live.tail_bytes;
-    ensure!(
-        tail_bytes == tails,
-        "after open, there are tails of {tail_bytes} B and the store knows of {tails} B"
-    );
     check_sums(db, live.counted_bytes, listing.iter().map(|entry| entry.allocated).sum())
 }
 

@@ -6,13 +6,10 @@ use clap::ValueEnum;
 use io::Rng;
 use lavastore::{
     Ablation, Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice,
-    SpaceLimit, SpacePolicy, ValuePlacement, VlsmOptions,
+    SpaceLimit, SpacePolicy, VlsmOptions,
 };
 use std::sync::OnceLock;
 use std::time::Duration;
-
-/// Where all values are placed, those of so many bytes are at least, whatever is drawn.
-const SEPARATED_FROM: usize = 32;
 
 /// One of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
@@ -24,7 +21,7 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let file_bytes = pick(rng, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]);
     let l0_compaction_files = pick(rng, &[1, 2, 3, 4, 8]);
     let l0_slowdown_files = l0_compaction_files + rng.below(4) as usize;
-    with_placement(FamilyOptions {
+    FamilyOptions {
         compression: pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]),
         block_bytes: pick(rng, &[512, 1024, 4096, 8192]),
         filter_bits_per_key: pick(rng, &[0, 1, 4, 10, 20]),
@@ -38,22 +35,8 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
         vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
         gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
-        // Not drawn from `rng` itself, so that seeds that once failed draw what they drew.
-        value_placement: pick(
-            &mut rng.clone(),
-            &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
-        ),
         policy: policy(rng),
-    })
-}
-
-/// In a third of the families values are placed in the log; in all, and they are separated, if a campaign is to have that.
-fn with_placement(family: FamilyOptions) -> FamilyOptions {
-    if !is_with(With::Placement) {
-        return family;
     }
-    let min_blob_size = family.min_blob_size.max(SEPARATED_FROM);
-    FamilyOptions { value_placement: ValuePlacement::Log, min_blob_size, ..family }
 }
 
 /// Either policy, so that it changes between opens; `vlsm` with tables so small that its levels fill.
@@ -118,8 +101,7 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
 
 /// The same for rows with options of their own: only if a campaign is to have it.
 pub(crate) fn with_what_all_have(rng: &Rng, options: Options) -> Options {
-    let options = if is_with(With::BufferedAge) { with_aging(rng, options) } else { options };
-    Options { family: with_placement(options.family), ..options }
+    if is_with(With::BufferedAge) { with_aging(rng, options) } else { options }
 }
 
 /// What every store of a campaign has, beside what is drawn.
@@ -128,9 +110,6 @@ pub(crate) enum With {
     /// `Options::buffered_age_ms_max`.
     #[value(name = "buffered_age")]
     BufferedAge,
-    /// `FamilyOptions::value_placement` = `Log`, in every family.
-    #[value(name = "placement")]
-    Placement,
 }
 
 /// Set once, before there are threads.
@@ -282,7 +261,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} loggers {} age {:?} ms scrub {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; {} {:?}; limit {:?} {:?}, {:?}",
+         filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -312,7 +291,6 @@ pub(crate) fn describe(options: &Options) -> String {
         f.min_blob_size,
         f.vsst_bytes,
         f.gc_ratio_percent,
-        f.value_placement,
         f.policy.name,
         f.policy.parameters,
         options.space_limit,

@@ -12,7 +12,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 26] = [
+const KINDS: [Kind; 24] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -31,8 +31,6 @@ const KINDS: [Kind; 26] = [
     ("compactions that level 0 waited for", |s| s.compaction_spills),
     ("compactions that expose garbage and no level asked for", |s| s.compaction_exposures),
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
-    (PLACED, |s| s.values_placed),
-    (NOT_PLACED, |s| s.writes_not_placed),
     (SCRUBBED, |s| s.scrub_passes),
     ("bytes of the log that flushes overtook", |s| s.wal_bytes_skipped),
     (ON_SPEED, |s| s.speed_tables),
@@ -54,8 +52,6 @@ const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
 const SEPARATED: &str = "gets of separated values";
-const PLACED: &str = "values placed in the log";
-const NOT_PLACED: &str = "writes without room to place their values";
 const ON_SPEED: &str = "tables on the second disk";
 const VALUES_ON_SPEED: &str = "files of hot values on the second disk";
 const MOVED: &str = "tables moved between two disks";
@@ -106,10 +102,10 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "crash" | "recrash" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, wide::IMAGES],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
-        "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
+        "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
-        "engines" => &[PRUNED, PLACED],
+        "engines" => &[PRUNED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
     wanted.iter().find(|name| !seen(name)).copied()

@@ -123,8 +123,7 @@ impl Engine {
         if health.check_sound().is_ok() {
             remove_what_readers_kept(self);
         }
-        let placed = self.writes.large.placement.sync();
-        let log_closed = placed.and_then(|()| self.log.end()).and_then(|()| seal(self));
+        let log_closed = self.log.end().and_then(|()| seal(self));
         // All that is durable was told so.
         self.log.refuse_wanted(&closed());
         // A job may have failed until a moment ago.

@@ -54,8 +54,7 @@ pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
 pub use context::event::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 pub use context::options::{
-    DamagedFiles, Durability, FamilyOptions, Loggers, Options, SpaceLimit, SpacePolicy, ValuePlacement,
-    WriteOptions,
+    DamagedFiles, Durability, FamilyOptions, Loggers, Options, SpaceLimit, SpacePolicy, WriteOptions,
 };
 pub use context::stats::Statistics;
 pub use context::times::Histograms;

@@ -26,7 +26,7 @@ use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::Files;
 use crate::files::log::{Log, TENANT};
-use crate::large::placement::Replayed;
+use crate::large::placed::PlacedValues;
 use crate::records::{self, CarriedBatches};
 use crate::service;
 use crate::tree::Tree;
@@ -49,7 +49,7 @@ use store::space::SpaceBudget;
 use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
-use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
+use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State};
 use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 
 /// Opens for reading and writing.
@@ -373,7 +373,7 @@ pub(crate) fn replay(
     mode: RecoveryMode,
     others: &mut OnReplay<'_>,
     carried: &mut CarriedBatches,
-) -> Result<(RecoveryReport, Replayed)> {
+) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
     let groups = engine.log.groups_to_read(|path| match mode {
         RecoveryMode::ReadWrite => engine.context.env.fs.open_in_place(path, engine.context.options.access),
@@ -382,8 +382,7 @@ pub(crate) fn replay(
         }
     })?;
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
-    let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
-    let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
+    let mut placed = PlacedValues::new(Log::was_closed(&state));
     let mut overflow = Overflow::new(&engine.jobs);
     for payload in carried.payloads() {
         batch::decode(payload)?.2.try_for_each(|change| keep_number(engine, &change?))?;
@@ -408,9 +407,6 @@ pub(crate) fn replay(
     inserts.settle();
     replay_carried(engine, &state, &mut placed, carried, SeqNo::MAX)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
-    // A log that needs no seal was closed, or recovered, as far as it goes.
-    let closed = Log::was_closed(&state, &report);
-    placed.judge(&engine.writes.large, closed)?;
     Ok((report, placed))
 }
 
@@ -459,12 +455,12 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
 pub(crate) fn replay_up_to_damage(
     engine: &Engine,
     damage: &mut Vec<Error>,
-) -> Result<(RecoveryReport, Replayed)> {
+) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
     let groups = engine.log.groups_to_read(|path| {
         store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
-    let mut placed = Replayed::new(groups.clone(), true);
+    let mut placed = PlacedValues::new(Log::was_closed(&state));
     let mut inserts = Inserts::at_once(&engine.writes);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
         replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)
@@ -480,56 +476,17 @@ pub(crate) fn replay_up_to_damage(
     Ok((report, placed))
 }
 
-/// Values that were read go into tables, now: they may not be durable in the files they were read from, and if they are,
-/// the log does not say so, and would not tell later damage from a torn end.
-/// Batches that were ignored because a value before them is missing are still in the log: the floors are raised above
-/// them, so that they stay ignored whatever is written from now on.
-pub(crate) fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
+/// Writes values that lay beside the log to tables. Their files are removed after that.
+pub(crate) fn settle_placed(engine: &Engine) -> Result<()> {
     engine.writes.freeze_all(&mut engine.writes.lock());
-    flush::run_inline(&engine.jobs)?;
-    let Some(last) = placed.ignored_to else { return Ok(()) };
-    let raise = |state: &State| {
-        // A family made after the batches that are ignored has a higher floor already.
-        let lower = |f: &&Arc<FamilyState>| f.version.log_floor <= last;
-        let floors = state.families.values().filter(lower);
-        let mut records: Vec<Record> =
-            floors.map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
-        records.push(Record::Store(StoreRecord::LastSeq(last)));
-        Ok(Edit(records))
-    };
-    engine.tree.install_everywhere(raise)?;
-    let mut writer = engine.writes.lock();
-    writer.next_seq = writer.next_seq.max(last + 1);
-    engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(last));
-    Ok(())
-}
-
-/// The values of a batch's placed entries that are not in tables yet, in order, without those that are lost; `None` if the
-/// batch is to be ignored. The files that it refers to keep their numbers either way.
-fn placed_values(
-    engine: &Engine,
-    state: &State,
-    placed: &mut Replayed,
-    first_seq: SeqNo,
-    entries: batch::Entries<'_>,
-) -> Result<Option<Vec<Option<Vec<u8>>>>> {
-    let mut wanted = Vec::new();
-    for (seq, change) in (first_seq..).zip(entries) {
-        let change = change?;
-        keep_number(engine, &change)?;
-        let floor = state.families.get(&change.family).map(|f| f.version.log_floor);
-        if change.is_placed() && floor.is_some_and(|floor| seq >= floor) {
-            wanted.push((seq, change));
-        }
-    }
-    placed.values(&engine.writes.large, &wanted)
+    flush::run_inline(&engine.jobs).map(drop)
 }
 
 /// Replays what was carried before this sequence.
 pub(crate) fn replay_carried(
     engine: &Engine,
     state: &State,
-    placed: &mut Replayed,
+    placed: &mut PlacedValues,
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
@@ -540,7 +497,7 @@ pub(crate) fn replay_carried(
 fn carry_over(
     (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,
-    placed: &mut Replayed,
+    placed: &mut PlacedValues,
     carried: &mut CarriedBatches,
     below: SeqNo,
 ) -> Result<()> {
@@ -555,7 +512,7 @@ fn carry_over(
 fn replay_batch(
     (engine, inserts): (&Engine, &mut Inserts<'_>),
     state: &State,
-    placed: &mut Replayed,
+    placed: &mut PlacedValues,
     logged_seq: SeqNo,
     payload: &[u8],
 ) -> Result<()> {
@@ -563,28 +520,20 @@ fn replay_batch(
     if first_seq != logged_seq {
         return Err(Error::corruption("a batch in the log has another sequence than its record"));
     }
-    let Some(values) = placed_values(engine, state, placed, first_seq, entries.clone())? else {
-        // Batches that are in tables whole may follow; they are not ignored, and have no part in this.
-        placed.ignored_to = Some(first_seq + u64::from(count) - 1);
-        return Ok(());
-    };
-    let mut values = values.into_iter();
     let mut changed: Vec<Arc<Family>> = Vec::new();
     let mut seq = first_seq;
     for change in entries {
         let mut change = change?;
         let value;
+        keep_number(engine, &change)?;
         let family = engine.tree.family(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable))
                 if seq >= durable.version.log_floor || base::canary::is("replay-ignores-floors") =>
             {
                 if change.is_placed() {
-                    // One that is lost stays a reference, and reads of the key fail.
-                    if let Some(found) = values.next().flatten() {
-                        value = found;
-                        change = Change { kind: ValueKind::Value, value: &value, ..change };
-                    }
+                    value = placed.value(&engine.context, change.key, seq, change.value)?;
+                    change = Change { kind: ValueKind::Value, value: &value, ..change };
                 } else if change.kind == ValueKind::PlacedReference {
                     crate::large::segments::check(&engine.tree, &family, &change)?;
                 }

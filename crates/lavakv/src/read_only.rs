@@ -30,7 +30,7 @@ use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
-use crate::large::placement::Replayed;
+use crate::large::placed::PlacedValues;
 use crate::open::{
     build, check_files, check_remains, is_a_file, no_store, replay, replay_carried, replay_up_to_damage,
 };
@@ -145,8 +145,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    let (report, placed) = replay_lanes(&engine)?;
-    placed.hold(&engine.writes.large);
+    let report = replay_lanes(&engine)?;
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(given, dir, true)?.state());
     let (end, end_lpn) = report.history.chain.map(|c| (c.ltn, c.end_lpn)).unzip();
     let end = end.or_else(|| first_group(&then.store));
@@ -186,7 +185,7 @@ fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
 }
 
 /// Replays LavaKV's lane and what the lane of a guest carries. See the module.
-fn replay_lanes(engine: &Engine) -> Result<(RecoveryReport, Replayed)> {
+fn replay_lanes(engine: &Engine) -> Result<RecoveryReport> {
     let mut carried = records::look(&engine.files)?;
     let none = &mut CarriedBatches::default();
     let (report, mut placed) = replay(engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()), none)?;
@@ -196,7 +195,7 @@ fn replay_lanes(engine: &Engine) -> Result<(RecoveryReport, Replayed)> {
         carried = records::look(&engine.files)?;
     }
     replay_carried(engine, &engine.files.manifest.state(), &mut placed, &mut carried, end + 1)?;
-    Ok((report, placed))
+    Ok(report)
 }
 
 /// Opens what is before the damage of log and manifest. See the module.
@@ -214,7 +213,6 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
     replay_carried_up_to_damage(&engine, &mut placed, &mut damage)?;
-    placed.hold(&engine.writes.large);
     // What seemed damaged may have been the writer at work.
     if Manifest::recover_up_to_damage(given, dir)?.0.state().store.edit_number
         != engine.files.manifest.state().store.edit_number
@@ -234,7 +232,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
 /// Replays what the lane of a guest carries, where LavaKV's is damaged no more than that shows.
 fn replay_carried_up_to_damage(
     engine: &Engine,
-    placed: &mut Replayed,
+    placed: &mut PlacedValues,
     damage: &mut Vec<Error>,
 ) -> Result<()> {
     let mut carried = match records::look(&engine.files) {

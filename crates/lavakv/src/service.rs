@@ -1,6 +1,6 @@
 //! The last part of opening, after which the store can be written: the old log ends for good, a new one begins.
 //!
-//! 1. Values that replay found in their own files go into tables ([`settle_placed`]).
+//! 1. Values that replay found beside the log go into tables ([`settle_placed`]).
 //! 2. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
 //!    after a second crash.
 //! 3. Remove files that nothing names: what unfinished jobs left.
@@ -24,7 +24,7 @@ use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
 use crate::files::data_file::DataFile;
 use crate::files::log::TENANT;
-use crate::large::placement::Replayed;
+use crate::large::placed::PlacedValues;
 use crate::open::{overflow, settle_placed};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
@@ -42,8 +42,8 @@ pub(crate) struct Unstarted {
     records: Option<RecoveryReport>,
     /// The files that were there.
     listing: Vec<DirEntry>,
-    /// Values that are to go into tables first.
-    placed: Option<Replayed>,
+    /// Values that lay beside the log are to go into tables first.
+    settles_placed: bool,
     /// All that was recovered is in tables.
     flushed: bool,
     /// The group in which the log is to begin, once the manifest lists it.
@@ -68,16 +68,15 @@ const WAYS: [Way; 5] =
 
 impl Unstarted {
     pub fn new(
-        (report, placed): (RecoveryReport, Replayed),
+        (report, placed): (RecoveryReport, PlacedValues),
         records: Option<RecoveryReport>,
         listing: Vec<DirEntry>,
     ) -> Unstarted {
-        let placed = placed.is_any().then_some(placed);
         Unstarted {
             report,
             records,
             listing,
-            placed,
+            settles_placed: placed.is_any(),
             flushed: false,
             first: None,
             records_first: None,
@@ -89,10 +88,9 @@ impl Unstarted {
         if !self.past_limit {
             engine.space.bound_recovery(engine.log.records().is_some());
         }
-        if let Some(placed) = &self.placed {
-            settle_placed(engine, placed)?;
-            placed.hold(&engine.writes.large);
-            self.placed = None;
+        if self.settles_placed {
+            settle_placed(engine)?;
+            self.settles_placed = false;
         }
         if self.flushed {
             engine.log.tell_floor(TENANT, engine.tree.log_floor());
@@ -132,7 +130,7 @@ impl Unstarted {
     /// True if this may have made room.
     fn make_way(&mut self, engine: &Engine, way: Way) -> Result<bool> {
         match way {
-            Way::Orphans if self.placed.is_none() => {
+            Way::Orphans if !self.settles_placed => {
                 remove_orphans(engine, &self.listing)?;
                 Ok(true)
             }

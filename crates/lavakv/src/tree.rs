@@ -258,7 +258,7 @@ impl Tree {
     /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew. No family is asked, since writers do
     /// this too, under their lock.
     pub fn refresh_space(&self) {
-        self.space.refresh(self.space_sums.places_values(), |roll_bytes| self.demands(roll_bytes));
+        self.space.refresh(|roll_bytes| self.demands(roll_bytes));
     }
 
     /// Tells the next process what the files may occupy, where that cannot be seen from the files: in a store with a guest. Nothing if it is

@@ -67,7 +67,7 @@ impl Core {
             // What is kept free of a store that another engine opened is that engine's affair.
             return;
         }
-        space.refresh(false, |roll_bytes| self.demands(roll_bytes));
+        space.refresh(|roll_bytes| self.demands(roll_bytes));
     }
 
     fn demands(&self, roll_bytes: u64) -> Demands {

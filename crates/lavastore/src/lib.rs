@@ -237,12 +237,11 @@ pub use lavalog::{
 };
 
 /// ```
-/// use lavastore::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
+/// use lavastore::{Compression, FamilyOptions, PolicyChoice};
 /// # let db = lavastore::testing::store();
 /// let options = FamilyOptions {
 ///     compression: Compression::None,
 ///     min_blob_size: 4096,
-///     value_placement: ValuePlacement::Table,
 ///     policy: PolicyChoice::default(),
 ///     ..Default::default()
 /// };
@@ -250,7 +249,7 @@ pub use lavalog::{
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, ValuePlacement, VlsmOptions};
+pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, VlsmOptions};
 
 /// ```
 /// use lavastore::{Durability, WriteOptions};

@@ -10,9 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{
-    Compression, Db, FamilyOptions, Options, PolicyChoice, Result, ValuePlacement, WriteBatch, WriteOptions,
-};
+use lavastore::{Compression, Db, FamilyOptions, Options, PolicyChoice, Result, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +57,6 @@ fn family(compression: Compression) -> FamilyOptions {
         min_blob_size: 0,
         vsst_bytes: 32 << 20,
         gc_ratio_percent: 20,
-        value_placement: ValuePlacement::Table,
         policy: PolicyChoice::default(),
     }
 }

@@ -4,7 +4,7 @@ use crate::compress::Compressor;
 use crate::frame::{self, BlockHandle, TRAILER_LEN};
 use base::{Compression, Error, ErrorKind, Result, Uid, limits};
 use cache::{Block, Cache, CacheKey, Segment};
-use io::{AppendFile, PendingSync};
+use io::AppendFile;
 use std::path::{Path, PathBuf};
 
 /// An append-only file that takes frames.
@@ -112,19 +112,6 @@ impl Sink {
         self.file.append(bytes).map_err(|e| e.at_file(&self.path))?;
         self.offset += bytes.len() as u64;
         Ok(())
-    }
-
-    /// Takes room for so many bytes more.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
-        self.file.reserve(self.offset.saturating_add(bytes)).map_err(|e| e.at_file(&self.path))
-    }
-
-    pub(crate) fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.file.begin_sync().map_err(|e| e.at_file(&self.path))
-    }
-
-    pub(crate) fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.file.end_sync(ran).map_err(|e| e.at_file(&self.path))
     }
 
     pub(crate) fn sync(&mut self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::plan::{self, Data};
 use crate::state::{Change, FamilyId};
 use io::{CreateOptions, Rng, SyncKind};
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{Db, Durability, Env, ErrorKind, Options, ValuePlacement};
+use lavastore::{Db, Durability, Env, ErrorKind, Options};
 use std::collections::BTreeMap;
 use std::path::Path;
 use store::manifest::{Engine, EngineFile, Record};
@@ -444,10 +444,7 @@ impl Life {
             toy.sync(ticket).doing(|| "sync".into())?;
             let op = self.op();
             self.expected.toy.durable(ticket, op);
-            // Values that LavaKV placed in files of their own are made durable by it alone.
-            if self.options.family.value_placement == ValuePlacement::Table
-                && self.expected.kv_pending.0.is_none()
-            {
+            if self.expected.kv_pending.0.is_none() {
                 self.kv_all_durable();
             }
         }

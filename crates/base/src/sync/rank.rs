@@ -119,14 +119,6 @@ ranks! {
     Freezing,
     /// All families, by number.
     Families,
-    /// Arrival files: which memtable has which.
-    Arrivals,
-    /// Arrival files: those of which a value is lost.
-    ArrivalsLost,
-    /// Arrival file: a sync of it, one at a time.
-    ArrivalTurn,
-    /// Arrival file: what was appended, what is durable.
-    ArrivalFile,
     /// Family: its options.
     FamilyOptions,
     /// Family: its tables that cannot be read.
@@ -139,8 +131,6 @@ ranks! {
     RangeTombstones,
     /// Segments that memtables refer to.
     Segments,
-    /// Tails that serve no arrival file.
-    Tails,
     /// Registered snapshots.
     Snapshots,
     /// Open iterators.

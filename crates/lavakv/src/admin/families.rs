@@ -65,9 +65,6 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     writer.changed.remove(&family.id);
     let listed = |number| last_read_state.version.vssts.contains_key(&number);
     jobs.large.segments.family_dropped(family.id, listed);
-    for memtable in last_read_state.frozen.iter().chain([&last_read_state.active]) {
-        jobs.large.placement.forget(memtable.id());
-    }
     family.discard_read_state();
     jobs.log.hint_release();
     jobs.context.signals.notify_work();

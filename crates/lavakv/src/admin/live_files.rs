@@ -16,8 +16,6 @@ pub struct LiveFiles {
     pub others: Vec<String>,
     /// Names of the files of data that nothing refers to any more and a job will remove.
     pub obsolete: Vec<String>,
-    /// Bytes of the files that keep placed values safe.
-    pub tail_bytes: u64,
     /// Bytes that all files occupy, as they are counted without looking at the directory.
     pub counted_bytes: u64,
 }
@@ -39,7 +37,6 @@ impl LiveFiles {
         live.others.extend(jobs.log.files().file_names());
         live.others.sort_unstable();
         live.obsolete = jobs.files.obsolete.map(|file| file.kind().to_string());
-        live.tail_bytes = jobs.space.gauges.tail_bytes();
         live.counted_bytes = jobs.space.used_bytes();
         live
     }

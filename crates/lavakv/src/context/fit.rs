@@ -25,9 +25,8 @@ pub(crate) struct Fit {
 impl Fit {
     /// For a store that may have so many bytes of its volume.
     pub fn to(options: &Options, volume_bytes: u64) -> Fit {
-        let places = options.family.places_values();
         let fits = |fit: &Fit| {
-            let overhead = overhead_bytes(&fit.store(options), &fit.family(&options.family), places);
+            let overhead = overhead_bytes(&fit.store(options), &fit.family(&options.family));
             overhead <= volume_bytes / OVERHEAD_PART
         };
         let mut all = (0..=HALVES_MAX).map(|halves| Fit { halves });
@@ -70,10 +69,7 @@ mod tests {
         for megabytes in [40, 64, 96, 128, 256, 600, 1200] {
             let fit = Fit::to(&options, megabytes << 20);
             let (store, family) = (fit.store(&options), fit.family(&options.family));
-            assert!(
-                overhead_bytes(&store, &family, false) <= (megabytes << 20) / OVERHEAD_PART,
-                "{megabytes}"
-            );
+            assert!(overhead_bytes(&store, &family) <= (megabytes << 20) / OVERHEAD_PART, "{megabytes}");
             Options { family, ..store }.validate().unwrap();
         }
     }

@@ -314,25 +314,10 @@ pub struct FamilyOptions {
     pub vsst_bytes: u64,
     /// Garbage collection rewrites a vSST when so much of it, in percent, is garbage. Default: 20.
     pub gc_ratio_percent: u32,
-    /// Where a separated value is written first. Default: [`ValuePlacement::Table`].
-    pub value_placement: ValuePlacement,
     /// What decides which tables are compacted. Default: `leveled`, version 1. A store opens whatever its families have; one
     /// whose policy is not known here is read, and not written ([`ErrorKind::Unsupported`]) nor compacted, until a release
     /// that knows it opens the store, or [`crate::Db::set_family_options`] gives it another.
     pub policy: PolicyChoice,
-}
-
-/// Where a separated value is written first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ValuePlacement {
-    /// To the log like any other value, and to a vSST by the flush: twice, before garbage collection.
-    #[default]
-    Table = 0,
-    /// Once, to a file in order of arrival that the flush makes a vSST; the log carries where it lies. For families whose
-    /// writes are durable: each value is written once less, and a durable write syncs two files. Where writes are buffered nothing is saved, since a
-    /// flush overtakes the log ([`Options::buffered_age_ms_max`]).
-    Log = 1,
 }
 
 impl Default for FamilyOptions {
@@ -351,16 +336,20 @@ impl Default for FamilyOptions {
             min_blob_size: 512,
             vsst_bytes: 32 << 20,
             gc_ratio_percent: 20,
-            value_placement: ValuePlacement::Table,
             policy: PolicyChoice::default(),
         }
     }
 }
 
-/// First byte of encoded family options. Version 1 had nothing about separated values; a version above 2 is written where it
-/// says something that those below do not: version 3 where values are written first, version 4 a policy other than `leveled`
-/// 1.
+/// First byte of encoded family options. Version 1 has nothing about separated values. Version 3 adds a byte that says where an
+/// earlier release placed values; this one reads it and does not write that version. Version 4 is written for a policy other than
+/// `leveled` 1.
 const FAMILY_OPTIONS_VERSION: u8 = 4;
+
+/// The byte of version 3 for values that go to the log and, by the flush, to a vSST.
+const PLACED_IN_TABLES: u8 = 0;
+/// The byte of version 3 for values in files beside the log. Such a family takes the default.
+const PLACED_IN_LOG: u8 = 1;
 
 /// The longest name of a policy, bytes.
 const POLICY_NAME_LEN_MAX: usize = 255;
@@ -368,11 +357,6 @@ const POLICY_NAME_LEN_MAX: usize = 255;
 const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
-    /// True if separated values are placed while they are logged.
-    pub(crate) fn places_values(&self) -> bool {
-        self.value_placement == ValuePlacement::Log && self.min_blob_size > 0
-    }
-
     /// Checks every option.
     ///
     /// # Errors
@@ -420,9 +404,7 @@ impl FamilyOptions {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let placed = self.value_placement != ValuePlacement::Table;
         let version = match self.policy == PolicyChoice::default() {
-            true if placed => 3,
             true => 2,
             false => FAMILY_OPTIONS_VERSION,
         };
@@ -443,10 +425,8 @@ impl FamilyOptions {
         ] {
             put_varint(&mut out, v);
         }
-        if version >= 3 {
-            out.push(self.value_placement as u8);
-        }
         if version >= 4 {
+            out.push(PLACED_IN_TABLES);
             put_bytes(&mut out, self.policy.name.as_bytes());
             put_varint(&mut out, u64::from(self.policy.version));
             put_bytes(&mut out, &self.policy.parameters);
@@ -487,11 +467,10 @@ impl FamilyOptions {
             options.gc_ratio_percent = size(r.varint()?).try_into().unwrap_or(u32::MAX);
         }
         if version >= 3 {
-            options.value_placement = match r.u8()? {
-                0 => ValuePlacement::Table,
-                1 => ValuePlacement::Log,
+            match r.u8()? {
+                PLACED_IN_TABLES | PLACED_IN_LOG => {}
                 n => return Err(Error::corruption(format!("value placement {n} in family options"))),
-            };
+            }
         }
         if version >= 4 {
             options.policy = decode_policy(&mut r)?;

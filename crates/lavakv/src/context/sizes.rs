@@ -1,16 +1,12 @@
 //! How long the pieces of LavaKV are: what follows from the options alone.
 //!
-//! What is the store's in it stands in `store::space`: log, ballast, the reserve of deletes. Here is what LavaKV adds: tails of
-//! placed values, the outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
+//! What is the store's in it stands in `store::space`: log, ballast, the reserve of deletes. Here is what LavaKV adds: the
+//! outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
 
 use crate::context::options::{FamilyOptions, Options, SpaceLimit};
 use base::{Error, Result};
-use io::PAGE;
-use store::commit::{Aging, Durability, ballast_bytes, staging_len};
+use store::commit::{Aging, Durability, ballast_bytes};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
-
-/// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
-pub(crate) const TAILS_KEPT_MAX: usize = 2;
 
 /// How long pages of the log wait for a flush where nobody has said how long, milliseconds. A loss of power takes as much: a file system makes durable what is in its
 /// page cache after half a minute.
@@ -18,29 +14,15 @@ const BUFFERED_AGE_MS: u64 = 10_000;
 /// What waits is at most one part in so many of a limit of space, where nobody has said that anything is to wait: it is in a file, too.
 const WAITING_PART: u64 = 32;
 
-/// Bytes of a tail of placed values.
-pub(crate) fn tail_len(options: &Options) -> usize {
-    staging_len(options.log_group_bytes) / PAGE * PAGE
-}
-
-/// Bytes of the tails that are part of the reserve where values are placed in the log.
-pub(crate) fn tails_kept_bytes(options: &Options) -> u64 {
-    (TAILS_KEPT_MAX * tail_len(options)) as u64
-}
-
 /// The least that a store with these options occupies or keeps free, however little data it has.
-/// `places`: values of some family are placed in the log.
-pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u64 {
+pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions) -> u64 {
     let sizes = options.sizes();
     let staging = options.ring_bytes(options.aging()) as u64;
     let log = sizes.log_bytes_max(0);
     let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
-    // A file of placed values is as long as its memtable.
-    let placed = if places { options.memtable_bytes as u64 } else { 0 };
-    let tails = if places { tails_kept_bytes(options) } else { 0 };
     let memory = (options.memtable_bytes as u64).saturating_mul(4);
-    let jobs = with_overhead(vsst.max(placed)).saturating_add(with_overhead(memory));
-    let files = staging + log + tails + manifest_bytes(0) + EDITS_BYTES + OUTPUT_BYTES;
+    let jobs = with_overhead(vsst).saturating_add(with_overhead(memory));
+    let files = staging + log + manifest_bytes(0) + EDITS_BYTES + OUTPUT_BYTES;
     files + memory + jobs + sizes.delete_bytes()
 }
 
@@ -105,9 +87,7 @@ impl Options {
         Terms {
             limit: self.space_limit,
             sizes: self.sizes(),
-            overhead_bytes: overhead_bytes(self, family, false),
-            placing_overhead_bytes: overhead_bytes(self, family, true),
-            tails_bytes: tails_kept_bytes(self),
+            overhead_bytes: overhead_bytes(self, family),
             // What recovery flushes was admitted when it was logged.
             is_strict: false,
         }
@@ -125,12 +105,12 @@ impl Options {
 
 /// Refuses a limit that leaves no room for anything.
 fn leaves_room(options: &Options) -> Result<()> {
-    let needed = overhead_bytes(options, &options.family, options.family.places_values());
+    let needed = overhead_bytes(options, &options.family);
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
             "option space_limit = {bytes} bytes is less than log, memtables and reserve need: at least {needed} bytes with \
              these options; smaller log groups, memtables and value files (log_group_bytes, memtable_bytes, vsst_bytes) \
-             need less, and so does value_placement = table"
+             need less"
         ))),
         Some(SpaceLimit::Ratio(ratio)) if !(1.05..=1000.0).contains(&ratio) => Err(Error::invalid(format!(
             "option space_limit = {ratio} times the live data is out of range: 1.05 to 1000"

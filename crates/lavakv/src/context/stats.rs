@@ -64,10 +64,6 @@ counters! {
     wal_spins_enough,
     /// Bytes of segments: large values, which are written once.
     segment_bytes_written,
-    /// Values placed in the log (`value_placement = log`): written once, too.
-    values_placed,
-    /// Writes whose values were to be placed in the log and found no room for that: they were logged whole.
-    writes_not_placed,
     /// Bytes of tables written by flush.
     flush_bytes_written,
     /// Flushes installed.

@@ -157,10 +157,11 @@ impl Log {
         live_bytes > live_max && live_bytes - self.log.held_by_others(TENANT).min(live_bytes) > live_max
     }
 
-    /// True if the log was closed, or ended by an opening that recovered what LavaKV had in it: then nothing that it refers to
+    /// True if the log was closed, or ended by an opening that recovered LavaKV's part of it. Then no file that the log refers to
     /// may be missing.
-    pub fn was_closed(state: &State, report: &RecoveryReport) -> bool {
-        report.sealed.is_none() && !state.store.has_missed(EngineId::NATIVE)
+    pub fn was_closed(state: &State) -> bool {
+        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
+        last.is_none_or(|group| group.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
     }
 
     /// The log has become longer than its bound.

@@ -40,7 +40,6 @@ use memtable::MemTable;
 use std::sync::{Arc, Weak};
 use store::space::SegmentBytes;
 use store::space::SpaceBudget;
-use table::segment::RecordReference;
 use table::{SegmentReader, SegmentReference};
 use version::{FamilyId, VsstMeta, names};
 
@@ -190,13 +189,6 @@ impl Segments {
         self.files.obsolete.add(gone);
     }
 
-    /// Neither the log nor a memtable refers to the file, though one was to.
-    pub fn unlogged(&self, number: u64) {
-        self.dropped(&[number]);
-        lock(&self.known).remove(&number);
-        self.files.context.signals.notify_work();
-    }
-
     /// A family was dropped: its segments go, except those that its last version lists (they go with the version).
     pub fn family_dropped(&self, family: FamilyId, listed: impl Fn(u64) -> bool) {
         let known = lock(&self.known);
@@ -242,9 +234,6 @@ pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result
 
 /// Opens the segment of an entry of kind `SegmentReference`.
 pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
-    if RecordReference::is_one(encoded) {
-        return Err(crate::large::placement::lost(&files.context, &RecordReference::decode(encoded)?));
-    }
     let reference = SegmentReference::decode(encoded)?;
     let segment = files.tables.segment(reference.file, reference.uid)?;
     let same = (segment.raw_len(), segment.file_len(), segment.checksum(), segment.identity().uid)

@@ -303,7 +303,7 @@ impl<'e> Inserts<'e> {
             Filled { table, in_lot: None }
         });
         // These are held by their memtable, too.
-        if change.is_placed() || change.kind == ValueKind::PlacedReference {
+        if change.kind == ValueKind::PlacedReference {
             self.writes.insert_into(&filled.table, family.id, seq, change);
             return;
         }

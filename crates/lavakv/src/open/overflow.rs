@@ -12,11 +12,11 @@
 //!
 //! * Before the first round the whole log was read, is sound, bears the manifest out, **and is durable**. So a family may be flushed without
 //!   the others: if a batch spans several, the half of those that were not flushed is in the log, whatever happens.
-//! * Where the log refers to values in files that may not be durable ([`Replayed::is_any`]) that is not true of these. Then all families
+//! * Where the log refers to values in files that may not be durable ([`PlacedValues::is_any`]) that is not true of these. Then all families
 //!   go into tables in one edit.
 
 use super::inserts::Inserts;
-use crate::large::placement::Replayed;
+use crate::large::placed::PlacedValues;
 use crate::work::jobs::{Jobs, flush};
 use base::sync::atomic::Ordering;
 use base::{ErrorKind, Result};
@@ -38,7 +38,7 @@ impl<'a> Overflow<'a> {
     /// memory once. `judge`: judges the whole log, and makes it durable.
     pub fn relieve(
         &mut self,
-        placed: &Replayed,
+        placed: &PlacedValues,
         inserts: &mut Inserts<'_>,
         judge: impl FnOnce() -> Result<()>,
     ) -> Result<()> {

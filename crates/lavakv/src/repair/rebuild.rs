@@ -29,14 +29,12 @@ use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use store::manifest::EngineId;
 use store::repair::{GuestRepair, Judged, LogGap, Places};
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
 use version::names;
 use version::{FamilyId, ManifestWitness};
-use wal::Lane;
 
 /// The guest of the store whose logs are repaired in the same call, if it has one.
 pub(super) type GuestOf<'g> = Option<&'g mut dyn GuestRepair>;
@@ -160,10 +158,7 @@ fn save(
 
 /// True if the manifest says where LavaKV's own lane ends: what is missing before that is no torn end.
 fn was_closed(witness: &ManifestWitness) -> bool {
-    witness.state.as_ref().is_some_and(|state| {
-        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
-        last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
-    })
+    witness.state.as_ref().is_some_and(crate::files::log::Log::was_closed)
 }
 
 /// The tables of a family, where they may have what the log has.
@@ -434,42 +429,15 @@ const OPEN_MAX: usize = 256;
 
 impl Replay<'_> {
     fn run(&mut self, lanes: &Lanes, closed: bool) -> Result<()> {
-        // How far each file of placed values is known to have been durable.
-        let mut durable: HashMap<u64, u64> = HashMap::default();
-        lanes.each(&mut |_, _, payload| {
-            for change in batch::decode(payload)?.2 {
-                let change = change?;
-                if change.is_placed() {
-                    let reference = RecordReference::decode(change.value)?;
-                    let known = durable.entry(reference.file).or_default();
-                    *known = (*known).max(reference.synced_bytes);
-                }
-            }
-            Ok(())
-        })?;
-        // All values were that are logged before a batch that a guest's carries.
-        let last_carried = lanes.last_carried()?;
-        let mut ended = false;
         lanes.each(&mut |place, first_seq, payload| {
             self.report.bytes_read += payload.len() as u64;
-            let closed = closed || first_seq < last_carried;
-            if !ended && !self.batch(first_seq, payload, &durable, closed, place)? {
-                ended = true;
-            }
-            Ok(())
+            self.batch(first_seq, payload, closed, place)
         })?;
         Ok(())
     }
 
-    /// Replays a batch. False if a value of it is missing that was never durable: the log ends before it.
-    fn batch(
-        &mut self,
-        first_seq: SeqNo,
-        payload: &[u8],
-        durable: &HashMap<u64, u64>,
-        closed: bool,
-        place: &wal::LogPlace,
-    ) -> Result<bool> {
+    /// Replays a batch. `closed`: the log was, so that every value beside it is whole in its file.
+    fn batch(&mut self, first_seq: SeqNo, payload: &[u8], closed: bool, place: &wal::LogPlace) -> Result<()> {
         let (_, _, entries) = batch::decode(payload)?;
         let mut placed = Vec::new();
         for (seq, change) in (first_seq..).zip(entries.clone()) {
@@ -479,11 +447,9 @@ impl Replay<'_> {
             }
             let reference = RecordReference::decode(change.value)?;
             let record = self.values.placed(change.key, seq, &reference);
-            let end = reference.offset.saturating_add(reference.stored_len);
-            let was_durable = closed || durable.get(&reference.file).is_some_and(|&synced| end <= synced);
             // Without a manifest nothing tells whether the file went because all of it was in tables.
-            if record.is_none() && !was_durable && self.is_exact {
-                return Ok(false);
+            if record.is_none() && !closed && self.is_exact {
+                return Err(crate::large::placed::not_closed().at_file(&place.path));
             }
             placed.push(record.ok_or(reference));
         }
@@ -501,7 +467,7 @@ impl Replay<'_> {
             let family = self.report.families.iter_mut().find(|family| family.id == change.family);
             family.into_iter().for_each(|family| family.log_changes += 1);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// True if a change is not in tables for certain, and its family is there.

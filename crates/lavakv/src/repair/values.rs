@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use table::salvage::Kind;
 use table::segment::RecordReference;
-use table::vsst::record::{LooseRecord, open_loose, read_loose};
+use table::vsst::record::{LooseRecord, read_loose};
 use table::vsst::salvage::find_records;
 use table::{ReadCounters, Reference, SegmentReader, SegmentReference, Vsst};
 use version::names::{self, FileKind};
@@ -83,15 +83,12 @@ pub(super) struct Values {
     opened: HashMap<usize, Opened>,
     searched: HashMap<usize, Records>,
     placed: HashMap<u64, Option<Arc<dyn ReadFile>>>,
-    tails: Vec<Arc<dyn ReadFile>>,
     pub bytes_read: u64,
 }
 
 impl Values {
     /// The files of values in the directory, as the state has them if there is one.
     pub fn new(env: &Env, dir: &Path, cache: &Arc<Cache>, files: &Files, state: Option<&State>) -> Values {
-        let tails = files.named.iter().filter(|(kind, _)| matches!(kind, FileKind::Tail(_)));
-        let tails = tails.filter_map(|(_, place)| env.fs.open(&place.path, Access::Buffered).ok()).collect();
         let mut values = Values {
             env: env.clone(),
             dir: dir.to_owned(),
@@ -103,7 +100,6 @@ impl Values {
             opened: HashMap::default(),
             searched: HashMap::default(),
             placed: HashMap::default(),
-            tails,
             bytes_read: 0,
         };
         for family in state.into_iter().flat_map(|state| state.families.values()) {
@@ -298,8 +294,7 @@ impl Values {
         }
     }
 
-    /// A value that the log says lies among others in a file that may not be finished: from the file, or from a tail.
-    /// `Ok(None)`: in neither, or not whole.
+    /// A value that the log says lies among others in a file that may not be finished: the record, if it is whole.
     pub fn placed(&mut self, key: &[u8], seq: SeqNo, reference: &RecordReference) -> Option<LooseRecord> {
         let known = self.by_uid.get(&reference.uid).and_then(|&index| self.files.get(index));
         let known = known.map(|file| &file.place.path);
@@ -310,19 +305,6 @@ impl Values {
         let in_file = file
             .as_ref()
             .and_then(|file| read_loose(&**file, reference.uid, reference.offset, reference.stored_len).ok());
-        let found = in_file.or_else(|| self.tails.iter().find_map(|tail| from_tail(&**tail, reference)));
-        found.filter(|record| record.user_key == key && record.seq == seq)
+        in_file.filter(|record| record.user_key == key && record.seq == seq)
     }
-}
-
-/// The record from a tail, if it has it whole.
-fn from_tail(tail: &dyn ReadFile, reference: &RecordReference) -> Option<LooseRecord> {
-    let len = tail.len().ok().filter(|&len| len > 0 && reference.stored_len <= len)?;
-    let mut bytes = vec![0; usize::try_from(reference.stored_len).ok()?];
-    let at = reference.offset % len;
-    let until_wrap = usize::try_from(len - at).unwrap_or(usize::MAX).min(bytes.len());
-    let (now, wrapped) = bytes.split_at_mut_checked(until_wrap)?;
-    tail.read_at(now, at).ok()?;
-    tail.read_at(wrapped, 0).ok()?;
-    open_loose(&bytes, reference.uid, reference.offset).ok()
 }

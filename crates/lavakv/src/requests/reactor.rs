@@ -170,14 +170,12 @@ impl Reactor {
             return done.resolve(Ok(()));
         }
         let (lane, position) = logged;
-        let has_values = lane == wal::Lane::FIRST && self.writes.large.placement.has_values();
-        match self.writes.log.of(lane).filter(|_| !has_values) {
+        match self.writes.log.of(lane) {
             Some(log) => {
                 let context = self.context.clone();
                 let told = move |outcome: Result<()>| done.resolve(request::of_durable(&context, outcome));
                 log.tell_durable(position, Completer::calling(told));
             }
-            // First the values, then what says where they are: as who waits for it does, on a thread.
             None => drop(self.push(Sync { writes: self.writes.clone(), logged, done })),
         }
     }

@@ -9,7 +9,7 @@ use base::{Error, key};
 use std::sync::Arc;
 use table::SegmentReference;
 use version::names;
-use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
+use version::{FamilyId, FileMeta, Place, State, Version};
 
 /// The family of a file of data, and what it is.
 fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
@@ -123,11 +123,5 @@ impl Tree {
             error: error.clone(),
         };
         self.enter(reference.file, Entry { family: family.id, told, table: None }, || {});
-    }
-
-    /// Sets a file aside in which values were placed that only the log refers to, and that are lost.
-    pub fn set_placed_aside(&self, family: &Family, meta: &VsstMeta, error: &Error) {
-        let entry = entry(family, &DataFile::Vsst(Arc::new(meta.clone())), error);
-        self.enter(meta.number, entry, || self.quarantine().leave_uncollected([meta.number]));
     }
 }

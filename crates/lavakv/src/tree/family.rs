@@ -249,11 +249,6 @@ impl Family {
         lock(&self.options).fitting.clone()
     }
 
-    /// True if values are placed while they are logged. Asked by every write.
-    pub fn places_values(&self) -> bool {
-        lock(&self.options).fitting.places_values()
-    }
-
     /// The options as they were given, and are stored.
     pub fn given_options(&self) -> Arc<FamilyOptions> {
         lock(&self.options).given.clone()

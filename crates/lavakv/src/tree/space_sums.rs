@@ -27,8 +27,6 @@ pub(crate) struct FamilySpace {
     table_share: u64,
     /// What is live of its tables and values.
     live_bytes: u64,
-    /// Its values are placed in the log.
-    places: bool,
 }
 
 impl FamilySpace {
@@ -53,7 +51,6 @@ impl FamilySpace {
             collected_bytes: if separates { longest } else { 0 },
             table_share: if known { share.min(1024) } else { 1024 },
             live_bytes: live.saturating_sub(ledger.hidden_likely(version)),
-            places: options.places_values(),
         }
     }
 }
@@ -88,7 +85,6 @@ struct Sums {
     collected_bytes: Asked,
     table_share: Asked,
     live_bytes: u64,
-    places: usize,
 }
 
 impl Sums {
@@ -98,7 +94,6 @@ impl Sums {
         self.collected_bytes.remove(before.collected_bytes);
         self.table_share.remove(before.table_share);
         self.live_bytes -= before.live_bytes;
-        self.places -= usize::from(before.places);
         true
     }
 
@@ -107,7 +102,6 @@ impl Sums {
         self.collected_bytes.add(demand.collected_bytes);
         self.table_share.add(demand.table_share);
         self.live_bytes += demand.live_bytes;
-        self.places += usize::from(demand.places);
         self.families.insert(id, demand);
     }
 }
@@ -140,11 +134,6 @@ impl SpaceSums {
         lock(&self.sums).remove(id);
     }
 
-    /// True if values of some family are placed in the log.
-    pub fn places_values(&self) -> bool {
-        lock(&self.sums).places > 0
-    }
-
     /// What all of them ask, with what the store asks besides.
     pub fn demands(&self, fixed_bytes: u64, live_bytes: u64) -> Demands {
         let sums = lock(&self.sums);
@@ -155,7 +144,6 @@ impl SpaceSums {
             fixed_bytes: fixed_bytes + sums.families.len() as u64 * OUTPUT_BYTES,
             collected_bytes,
             live_bytes: live_bytes + sums.live_bytes,
-            places: sums.places > 0,
         }
     }
 }

@@ -121,9 +121,8 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
         disks::see(jobs);
     }
     let is_for_log = duty.includes(JobClass::Log) && JobClass::Log < below;
-    let are_values_due = is_for_log && log::values_are_due(jobs);
     let mut set = lock(&jobs.in_progress);
-    let log = is_for_log && !set.running.log && (are_values_due || log::wanted(jobs));
+    let log = is_for_log && !set.running.log && log::wanted(jobs);
     let claimed = if log && !jobs.log.gives_way() {
         Some(log::claim(jobs, &mut set))
     } else if duty != Duty::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
@@ -240,9 +239,6 @@ fn collection_goes_first(jobs: &Jobs, set: &InProgressSet) -> bool {
 /// scrub.)
 pub(crate) fn is_idle(jobs: &Jobs) -> bool {
     disks::see(jobs);
-    if log::values_are_due(jobs) {
-        return false;
-    }
     let mut set = lock(&jobs.in_progress);
     if set.running.is_any() || set.manual.is_some() || log::wanted(jobs) {
         return false;

@@ -20,10 +20,10 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// A write of `weight` bytes. Where values are placed with the log, they are in a file before they are flushed.
-    pub fn of_write(weight: usize, placed: bool, frees: bool) -> Ask {
+    /// A write of `weight` bytes.
+    pub fn of_write(weight: usize, frees: bool) -> Ask {
         let bytes = weight as u64;
-        Ask { bytes: (bytes + bytes / 8) * if placed && !frees { 2 } else { 1 }, frees }
+        Ask { bytes: bytes + bytes / 8, frees }
     }
 }
 
@@ -56,7 +56,6 @@ impl WritePath {
         self.context.health.check()?;
         // The volume, and what the store has become, may have changed with no job that said so.
         self.tree.refresh_space();
-        self.large.placement.tails.let_go_of_spare();
         if self.log.files().ballast_is_short() {
             match self.log.fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}

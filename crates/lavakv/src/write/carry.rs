@@ -14,9 +14,7 @@ use super::log::{Unlogged, of_unknown_fate};
 use super::writer::Writer;
 use crate::batch;
 use crate::batch::payload::Payload;
-use crate::large::placement::Arrival;
 use base::{ErrorKind, Result, SeqNo};
-use std::sync::Arc;
 use store::commit::Durability;
 use store::guest::{Carried, Carry};
 use wal::{Lane, Position};
@@ -31,31 +29,21 @@ impl WritePath {
 
     fn is_durable(&self, lane: Lane, position: Position) -> bool {
         let log = self.log.of(lane).and_then(|log| log.begun());
-        let has_values = lane == Lane::FIRST && self.large.placement.has_values();
-        log.is_some_and(|log| log.is_durable(position)) && !has_values
+        log.is_some_and(|log| log.is_durable(position))
     }
 
-    /// Returns when a lane is durable up to a position. First the values, then what says where they are.
+    /// Returns when a lane is durable up to a position.
     ///
     /// # Errors
     /// Those of the file system: the store is poisoned.
     pub fn sync_lane(&self, lane: Lane, position: Position) -> Result<()> {
-        let values = if lane == Lane::FIRST { self.large.placement.sync() } else { Ok(()) };
-        let synced = values.and_then(|()| self.log.of(lane).map_or(Ok(()), |log| log.sync(position)));
+        let synced = self.log.of(lane).map_or(Ok(()), |log| log.sync(position));
         let told = synced.inspect_err(|e| {
             if !base::canary::is("log-sync-failure-does-not-poison") {
                 self.context.health.poison(e);
             }
         });
         told.map_err(of_unknown_fate)
-    }
-
-    /// Returns when the values in these files are durable: their tails have room then.
-    ///
-    /// # Errors
-    /// Those of the file system: the store is poisoned.
-    pub fn sync_full(&self, full: &[Arc<Arrival>]) -> Result<()> {
-        self.large.placement.sync_full(full).map_err(of_unknown_fate)
     }
 
     /// Has a batch carried by a guest's. `None`: not now, and nothing happened.

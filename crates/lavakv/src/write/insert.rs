@@ -10,7 +10,6 @@ use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use memtable::MemTable;
 use std::sync::Arc;
 use table::SegmentReference;
-use table::segment::RecordReference;
 use version::FamilyId;
 
 /// A write that is being put into the memtables.
@@ -104,12 +103,7 @@ impl WritePath {
     ) -> u64 {
         active.insert(seq, change.kind, change.key, change.value);
         let segments = &self.large.segments;
-        if change.is_placed() {
-            // In recovery: a value that is lost.
-            if let Ok(reference) = RecordReference::decode(change.value) {
-                segments.hold(reference.file, family, active, 0);
-            }
-        } else if change.kind == ValueKind::PlacedReference {
+        if change.kind == ValueKind::PlacedReference {
             let reference =
                 SegmentReference::decode(change.value).expect("checked with the limits of the change");
             segments.hold(reference.file, family, active, reference.stored_len);

@@ -51,16 +51,14 @@ impl WritePath {
         &self,
         writer: &mut Writer,
         (payload, frame): (&Payload<'_>, &Frame),
-        body: Option<&[u8]>,
         (first_seq, last_seq): (SeqNo, SeqNo),
         durability: Durability,
         resort: &mut Option<LastResort>,
     ) -> Result<Position, Unlogged> {
         let header = batch::header(first_seq, payload.count());
-        let [head, key, between, value] = match (body, payload) {
-            (Some(body), _) => [body, &[], &[], &[]],
-            (None, Payload::Batch(batch)) => [batch.body(), &[], &[], &[]],
-            (None, Payload::One(_, change)) => frame.around(change),
+        let [head, key, between, value] = match payload {
+            Payload::Batch(batch) => [batch.body(), &[], &[], &[]],
+            Payload::One(_, change) => frame.around(change),
         };
         let pieces = [&header[..], head, key, between, value];
         loop {

@@ -14,7 +14,7 @@
 //!
 //! The path is a state machine ([`WriteOp`]), so that a blocking call and an asynchronous one drive the same steps. No step
 //! sleeps, least of all under the writer's lock: what is missing is returned as a [`Need`], waited for with nothing locked, and
-//! then the step is taken from its beginning. Nothing is logged or placed before all needs but the last are met.
+//! then the step is taken from its beginning. Nothing is logged before all needs but the last are met.
 //!
 //! **Over several families.** What is in tables is a prefix of what was written, whatever a loss of power takes. So a flush first makes the log durable, if
 //! another family has changes in it that came before those that are flushed, or with one of them in a batch: otherwise one family's half could be kept
@@ -34,7 +34,6 @@ use crate::batch::frame::Frame;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
 use crate::large::draft::Draft;
-use crate::large::placement::Arrival;
 use crate::tree::family::Family;
 use base::sync::MutexGuard;
 use base::sync::atomic::Ordering;
@@ -68,14 +67,6 @@ pub(crate) struct Logged {
     pub to_be_durable: Option<(Lane, Position)>,
 }
 
-/// What must be durable before a write is logged.
-enum Behind {
-    /// What was logged before it in the other lane.
-    Lane(Lane, Position),
-    /// Values in files whose tails have no room for its own.
-    Values(Vec<Arc<Arrival>>),
-}
-
 /// How far a write has come: what it keeps from one step to the next.
 pub(crate) struct WriteState {
     durability: Durability,
@@ -84,10 +75,9 @@ pub(crate) struct WriteState {
     drafts: Vec<Draft>,
     tried: Tried,
     resort: Option<LastResort>,
-    /// What must be durable before it is logged, and whether that was waited for already: the other lane, room in tails of values.
-    behind: Option<Behind>,
+    /// The end of the other lane, which must be durable before it is logged, and whether that was waited for already.
+    behind: Option<(Lane, Position)>,
     waited: bool,
-    waited_for_tails: bool,
     /// Since when it has waited for space.
     since_ns: Option<u64>,
 }
@@ -109,7 +99,6 @@ impl WriteState {
             resort: None,
             behind: None,
             waited: false,
-            waited_for_tails: false,
             since_ns: None,
         }
     }
@@ -191,10 +180,8 @@ impl<'a> WriteOp<'a> {
     /// Advances, where what it still owes can be paid before `until_ns`. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
     /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
-        match self.state.behind.take() {
-            Some(Behind::Lane(lane, position)) => self.writes.sync_lane(lane, position)?,
-            Some(Behind::Values(full)) => self.writes.sync_full(&full)?,
-            None => {}
+        if let Some((lane, position)) = self.state.behind.take() {
+            self.writes.sync_lane(lane, position)?;
         }
         match &mut self.state.stage {
             Stage::Start(_) => self.log_and_insert(until_ns),
@@ -267,7 +254,7 @@ impl<'a> WriteOp<'a> {
                 self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
                 None
             }
-            _ => match self.log_after_the_other_lane(&mut writer, &families, (first_seq, last_seq)) {
+            _ => match self.log_after_the_other_lane(&mut writer, (first_seq, last_seq)) {
                 Ok(Some(position)) => Some(position),
                 Ok(None) => {
                     self.state.stage = Stage::Done;
@@ -333,20 +320,19 @@ impl<'a> WriteOp<'a> {
     fn log_after_the_other_lane(
         &mut self,
         writer: &mut Writer,
-        families: &[Arc<Family>],
         seqs: (SeqNo, SeqNo),
     ) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
         if let Some((other, position)) = writes.other_lane(writer, lane) {
             if !std::mem::replace(&mut self.state.waited, true) {
-                self.state.behind = Some(Behind::Lane(other, position));
+                self.state.behind = Some((other, position));
                 return Err(Unlogged::Behind);
             }
             writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
         }
         let position = match &mut self.carrier {
             Some(carrier) => writes.carry(&self.payload, seqs, self.state.durability, carrier)?,
-            None => Some(self.log(writer, families, seqs)?),
+            None => Some(self.log(writer, seqs)?),
         };
         if let Some(position) = position {
             writer.last_logged = Some((lane, position));
@@ -357,45 +343,13 @@ impl<'a> WriteOp<'a> {
         Ok(position)
     }
 
-    /// Places the values of the write where they are to be placed, and logs it.
-    fn log(
-        &mut self,
-        writer: &mut Writer,
-        families: &[Arc<Family>],
-        (first_seq, last_seq): (SeqNo, SeqNo),
-    ) -> Result<Position, Unlogged> {
-        let (writes, placement) = (self.writes, &self.writes.large.placement);
-        let places = placement.reserve(&self.payload, families).map_err(Unlogged::Certain)?;
-        if !places.full.is_empty() && !std::mem::replace(&mut self.state.waited_for_tails, true) {
-            self.state.behind = Some(Behind::Values(places.full));
-            return Err(Unlogged::Behind);
-        }
-        let mut placed = None;
-        if !places.families.is_empty() {
-            placed = match placement.place(&self.payload, families, &places.families, first_seq) {
-                Ok(body) => body,
-                Err(e) => {
-                    self.give_up(writer, families, true);
-                    return Err(Unlogged::Certain(e));
-                }
-            };
-        }
-        let (body, range) = (placed.as_deref(), (first_seq, last_seq));
+    /// Appends the write to the log.
+    fn log(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Position, Unlogged> {
         let own = (&self.payload, &self.frame);
-        let logged = writes.append(writer, own, body, range, self.state.durability, &mut self.state.resort);
+        let logged = self.writes.append(writer, own, seqs, self.state.durability, &mut self.state.resort);
         let maybe_logged = matches!(logged, Ok(_) | Err(Unlogged::Perhaps(_)));
-        if logged.is_err() && body.is_some() {
-            self.give_up(writer, families, !maybe_logged);
-        }
         self.state.drafts.iter_mut().filter(|_| maybe_logged).for_each(Draft::keep);
         logged
-    }
-
-    /// What was placed for the write is not logged: no more is placed there.
-    fn give_up(&self, writer: &mut Writer, families: &[Arc<Family>], unlogged: bool) {
-        for family in self.writes.large.placement.give_up(writer.next_seq, families, unlogged) {
-            self.writes.freeze(writer, &family);
-        }
     }
 
     /// Into the memtables. Those before it may be on their way there, and then it is not visible yet.
@@ -406,7 +360,7 @@ impl<'a> WriteOp<'a> {
         (first_seq, last_seq): (SeqNo, SeqNo),
     ) {
         let writes = self.writes;
-        let is_alone = !self.lets_next_in(families);
+        let is_alone = !self.lets_next_in();
         if is_alone {
             writes.settle();
         }
@@ -430,9 +384,8 @@ impl<'a> WriteOp<'a> {
     /// True if other writes may be logged, and put into the memtables, while this one is. Those that have to do with more than
     /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
     /// is under way is not booked yet.
-    fn lets_next_in(&self, families: &[Arc<Family>]) -> bool {
+    fn lets_next_in(&self) -> bool {
         self.state.drafts.is_empty()
-            && !families.iter().any(|family| family.places_values())
             && self.payload.weight() <= UNDER_WAY_BYTES_MAX
             && !self.writes.space.is_limited()
     }
@@ -445,7 +398,7 @@ impl<'a> WriteOp<'a> {
         if let Some(family) = families.iter().find(|family| family.is_dropped()) {
             return Err(gone(&family.name));
         }
-        if let Some(need) = self.ask_for_space(&mut writer, families)? {
+        if let Some(need) = self.ask_for_space(&mut writer)? {
             return Ok(Entered::Needs(need));
         }
         let (payload, tried) = (&self.payload, &mut self.state.tried);
@@ -463,13 +416,12 @@ impl<'a> WriteOp<'a> {
         Ok(Entered::Open(writer))
     }
 
-    fn ask_for_space(&mut self, writer: &mut Writer, families: &[Arc<Family>]) -> Result<Option<Need>> {
+    fn ask_for_space(&mut self, writer: &mut Writer) -> Result<Option<Need>> {
         let writes = self.writes;
         if !writes.space.is_limited() && !writes.log.files().ballast_is_short() {
             return Ok(None);
         }
-        let placed = families.iter().any(|family| family.places_values());
-        let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
+        let ask = Ask::of_write(self.payload.weight(), self.payload.is_delete_only());
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *self.state.since_ns.get_or_insert_with(|| writes.context.now_ns());
         writes.admit(writer, ask, since_ns)

@@ -5,8 +5,7 @@ use crate::common::*;
 use lavastore_lavakv::io::Priority;
 use lavastore_lavakv::io::sim::threads::Plan;
 use lavastore_lavakv::{
-    ColumnFamily, Db, Error, ErrorKind, FamilyOptions, GcRequest, Options, ReadOptions, ValuePlacement,
-    sim::SimEnv,
+    ColumnFamily, Db, Error, ErrorKind, FamilyOptions, GcRequest, Options, ReadOptions, sim::SimEnv,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -21,9 +20,7 @@ fn run(seed: u64, prepare: fn(&Db, &ColumnFamily), job: fn(&Db, &ColumnFamily)) 
     let ran = sim.run_threads(&Plan::new(seed), move |env| {
         let options = Options { background_threads: 2, ..small() };
         let db = Db::open_in(env.clone(), DIR, options).unwrap();
-        let value_placement =
-            if seed.is_multiple_of(2) { ValuePlacement::Log } else { ValuePlacement::Table };
-        let separated = FamilyOptions { min_blob_size: 64, value_placement, ..small_family() };
+        let separated = FamilyOptions { min_blob_size: 64, ..small_family() };
         let family = db.create_column_family("f", separated).unwrap();
         prepare(&db, &family);
         let model = contents_cf(&db, &family);

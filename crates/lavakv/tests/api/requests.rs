@@ -8,7 +8,7 @@ use lavastore_lavakv::io::sim::threads::Plan;
 use lavastore_lavakv::io::{Priority, Rng};
 use lavastore_lavakv::{
     Db, Durability, ErrorKind, FamilyOptions, Options, Outcome, ReadOptions, Request, RequestOptions,
-    RequestQueue, Requests, Value, ValuePlacement, WriteBatch, WriteOptions, WriteRequest,
+    RequestQueue, Requests, Value, WriteBatch, WriteOptions, WriteRequest,
     sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv},
 };
 use std::time::Duration;
@@ -53,8 +53,7 @@ struct Life {
 }
 
 fn options(rng: &mut Rng) -> Options {
-    let value_placement = if rng.one_in(3) { ValuePlacement::Log } else { ValuePlacement::Table };
-    let family = FamilyOptions { min_blob_size: 64, value_placement, ..small_family() };
+    let family = FamilyOptions { min_blob_size: 64, ..small_family() };
     Options { family, async_threads: 1 + rng.below(3) as usize, ..small() }
 }
 
@@ -328,8 +327,7 @@ fn a_failed_sync_reaches_all_in_flight() {
     let mut failed = 0;
     for seed in 0..100 {
         let sim = SimEnv::new(seed);
-        let value_placement = if seed % 2 == 0 { ValuePlacement::Log } else { ValuePlacement::Table };
-        let family = FamilyOptions { min_blob_size: 64, value_placement, ..small_family() };
+        let family = FamilyOptions { min_blob_size: 64, ..small_family() };
         let db = Db::open_in(sim.env(), DIR, Options { family, ..small() }).unwrap();
         let (requests, default) = (durable(&db), db.default_column_family());
         let kinds = [OpKind::WriteDurable, OpKind::SyncData, OpKind::Sync];

@@ -2,35 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteBatch,
-    sim::CrashKind, sim::SimEnv,
+    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, sim::SimEnv,
 };
-
-/// What is logged in the place of a short value may be longer than the value. That makes no batch too long for the log.
-#[test]
-fn a_batch_of_short_values_that_would_be_placed() {
-    let sim = SimEnv::new(3);
-    let family = FamilyOptions { value_placement: ValuePlacement::Log, min_blob_size: 32, ..small_family() };
-    let options = Options {
-        memtable_bytes: 1 << 20,
-        memory_bytes: 64 << 20,
-        wal_bytes_max: 64 << 20,
-        first_number: 1 << 48,
-        family,
-        ..small()
-    };
-    let db = Db::open_in(env(&sim), DIR, options).unwrap();
-    let long_key = |i: u64| [key(i), vec![b'.'; 990]].concat();
-    let mut batch = WriteBatch::new();
-    // Less than 3 KB short of the limit.
-    let n = 16_318;
-    (0..n).for_each(|i| batch.put(&long_key(i), &[7; 32]));
-    db.write(&batch).unwrap();
-    db.put(b"after", &[7; 100]).unwrap();
-    assert_eq!(contents(&db).len() as u64, n + 1);
-    let killed = sim.crash(CrashKind::ProcessKill, 1);
-    assert_eq!(contents(&open(&killed)).len() as u64, n + 1);
-}
 
 const KEY_MAX: usize = 64 << 10;
 const VALUE_MAX: usize = 16 << 20;
@@ -205,7 +178,6 @@ fn the_smallest_options() {
         min_blob_size: 32,
         vsst_bytes: 4 << 10,
         gc_ratio_percent: 1,
-        value_placement: lavastore_lavakv::ValuePlacement::Log,
         policy: Default::default(),
     };
     let options = Options {

@@ -1,38 +1,27 @@
-//! The files that keep buffered writes for the next process: the staging file of the log, and the tails of placed values.
+//! The staging file of the log, which keeps buffered writes for the next process.
 //! Whatever the file system does with them, the process lives, and nothing acknowledged is lost with it.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::{Db, Durability, ErrorKind, FamilyOptions, Options, ValuePlacement};
+use lavastore_lavakv::{Db, Durability, ErrorKind, Options};
 
 fn buffered() -> Options {
     Options { durability: Durability::Buffered, ..small() }
-}
-
-fn placed() -> Options {
-    let family = FamilyOptions { min_blob_size: 64, value_placement: ValuePlacement::Log, ..small_family() };
-    Options { family, ..buffered() }
 }
 
 /// A store into a mapping of a file that was cut would end the process with a signal, as it would where the file system
 /// has shut down or has no room to copy a shared block.
 #[test]
 fn the_process_outlives_a_staging_file_that_is_cut() {
-    for options in [buffered(), placed()] {
-        let dir = TempDir::new("staging");
-        let mut model = Model::new();
-        let db = Db::open_with(dir.path(), options).unwrap();
-        fill(&db, &mut model, 0..200, 0);
-        for entry in std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()) {
-            if entry.ends_with("STAGING") || entry.extension().is_some_and(|e| e == "tail") {
-                std::fs::write(entry, b"").unwrap();
-            }
-        }
-        fill(&db, &mut model, 100..300, 1);
-        assert!(contents(&db) == model);
-        db.close().unwrap();
-        assert!(contents(&Db::open_with(dir.path(), buffered()).unwrap()) == model);
-    }
+    let dir = TempDir::new("staging");
+    let mut model = Model::new();
+    let db = Db::open_with(dir.path(), buffered()).unwrap();
+    fill(&db, &mut model, 0..200, 0);
+    std::fs::write(dir.path().join("STAGING"), b"").unwrap();
+    fill(&db, &mut model, 100..300, 1);
+    assert!(contents(&db) == model);
+    db.close().unwrap();
+    assert!(contents(&Db::open_with(dir.path(), buffered()).unwrap()) == model);
 }
 
 /// On a copy-on-write file system a full volume refuses even what was allocated.
@@ -62,22 +51,4 @@ fn a_refused_write_leaves_nothing_and_stops_nothing() {
         assert!(contents(&Db::open_in(env(&killed), DIR, small()).unwrap()) == model, "round {round}");
     }
     assert!(refused > 40, "{refused}");
-}
-
-/// A value that its tail does not take is made durable instead.
-#[test]
-fn a_tail_that_fails_costs_a_sync_and_no_value() {
-    for effect in [FaultEffect::NoSpace, FaultEffect::Eio] {
-        let sim = SimEnv::new(9);
-        let db = Db::open_in(env(&sim), DIR, placed()).unwrap();
-        let mut model = Model::new();
-        fill(&db, &mut model, 0..5, 0);
-        if !on_lavafs() {
-            sim.inject(FaultPlan::nth(0, effect).kinds(&[OpKind::ScratchWrite]).path(".tail").sticky());
-        }
-        fill(&db, &mut model, 3..60, 1);
-        sim.clear_faults();
-        let killed = sim.crash(CrashKind::ProcessKill, 1);
-        assert!(contents(&Db::open_in(env(&killed), DIR, small()).unwrap()) == model);
-    }
 }

@@ -5,8 +5,7 @@ use crate::common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::SimEnv;
 use lavastore_lavakv::{
-    CheckedCount, Db, Event, EventListener, FamilyOptions, Options, ValuePlacement, VerifyReport,
-    WriteOptions,
+    CheckedCount, Db, Event, EventListener, FamilyOptions, Options, VerifyReport, WriteOptions,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -38,7 +37,7 @@ impl Events {
 
 fn options(events: &Arc<Events>) -> Options {
     Options {
-        family: FamilyOptions { value_placement: ValuePlacement::Log, min_blob_size: 200, ..small_family() },
+        family: FamilyOptions { min_blob_size: 200, ..small_family() },
         memtable_bytes: 1 << 20,
         memory_bytes: 3 << 20,
         listener: Some(events.clone()),
@@ -52,7 +51,7 @@ fn long(i: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// A store with something of everything: tables, value files, and in the log alone small values, placed ones, a segment.
+/// A store with something of everything: tables, value files, and in the log alone values of all lengths, a segment.
 fn store(seed: u64) -> (SimEnv, Db, Model, Arc<Events>) {
     let (sim, events) = (SimEnv::new(seed), Arc::new(Events::default()));
     let db = Db::open_in(env(&sim), DIR, options(&events)).unwrap();
@@ -139,29 +138,6 @@ fn damage_in_the_log_of_a_running_store_is_found_and_tables_are_made() {
         assert!(db.stats().flushes >= 2, "what the page held is in tables");
     }
     assert!(found >= 5, "{found}");
-}
-
-#[test]
-fn a_placed_value_that_is_damaged_is_written_again_from_memory() {
-    if skipped_on_lavafs(because::DAMAGE) {
-        return;
-    }
-    let (sim, db, model, events) = store(4);
-    // The file of the memtable's values is the second.
-    let arrivals = files_like(&sim, ".vsst")[1].clone();
-    sim.flip_bit(path(&arrivals), 2000, 1).unwrap();
-    let report = db.verify().unwrap();
-    assert!(!report.errors.is_empty() && events.of_the_log() > 0);
-    assert!(report.errors.iter().all(|e| e.file() == Some(&*path(&arrivals))), "{:?}", report.errors);
-    db.put(&key(350), b"new").unwrap();
-    db.flush().unwrap();
-    settle(&db);
-    is_sound(&db);
-    let mut model = model;
-    model.insert(key(350), b"new".to_vec());
-    db.close().unwrap();
-    let db = Db::open_in(env(&sim), DIR, small()).unwrap();
-    assert!(contents(&db) == model && db.damaged_files().is_empty());
 }
 
 #[test]

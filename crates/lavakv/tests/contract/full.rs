@@ -2,9 +2,9 @@
 
 use crate::common::*;
 use crate::limits::least_limit;
-use crate::overwrites::{Filled, bytes, family, kept, limited, occupied};
+use crate::overwrites::{Filled, bytes, kept, limited, occupied};
 use lavastore_lavakv::{
-    Db, Durability, ErrorKind, FamilyOptions, Options, SpaceLimit, ValuePlacement,
+    Db, Durability, ErrorKind, FamilyOptions, Options, SpaceLimit,
     io::{DirEntry, Rng},
     sim::{CrashKind, SimEnv},
 };
@@ -22,18 +22,10 @@ fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
 
 #[test]
 fn deletes_make_room_at_the_limit() {
-    use ValuePlacement::{Log, Table};
-    for (seed, len, min_blob_size, value_placement) in [
-        (1, 3000, 512, Table),
-        (2, 300, 512, Table),
-        (3, 3000, 0, Table),
-        (4, 40_000, 512, Table),
-        (5, 3000, 512, Log),
-        (6, 300, 64, Log),
-    ] {
+    for (seed, len, min_blob_size) in [(1, 3000, 512), (2, 300, 512), (3, 3000, 0), (4, 40_000, 512)] {
         let limit = 3 << 20;
         let mut options = limited(limit);
-        options.family = FamilyOptions { min_blob_size, value_placement, ..options.family };
+        options.family = FamilyOptions { min_blob_size, ..options.family };
         let mut s = Filled::new(seed, options.clone(), limit);
         let n = fill_up(&mut s, 0, len);
         let taken = n * len as u64;
@@ -263,80 +255,15 @@ fn log_bytes(entry: &DirEntry) -> u64 {
     if entry.name.ends_with(".log") { entry.allocated } else { 0 }
 }
 
-/// Values for which there is no room where they would be placed are logged whole: a store gets on as without the placement.
-#[test]
-fn placed_values_without_a_place() {
-    if skipped_on_lavafs(because::ROOM) {
-        return;
-    }
-    let family = FamilyOptions { value_placement: ValuePlacement::Log, ..family() };
-    // A limit that holds no tails, since the default family places nothing; and a volume without room for them.
-    let least = limited(least_limit(limited(0)));
-    let volume = Options { family: family.clone(), ..limited(1 << 40) };
-    for (n, options) in [least, volume].into_iter().enumerate() {
-        let sim = SimEnv::new(37 + n as u64);
-        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
-        let other = db.create_column_family("other", family.clone()).unwrap();
-        let mut model = Model::new();
-        if n == 1 {
-            sim.set_capacity(Some(sim.used() + (16 << 10)));
-        }
-        for i in 0..1000 {
-            match db.put_cf(&other, &key(i % 20), &bytes(i % 20, i, 800)) {
-                Ok(()) => drop(model.insert(key(i % 20), bytes(i % 20, i, 800))),
-                Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{n}, {i}: {e}"),
-            }
-            if db.stats().writes_not_placed > 5 {
-                break;
-            }
-        }
-        assert!(db.stats().writes_not_placed > 5 && !model.is_empty(), "{n}: {:?}", db.stats());
-        let sim = sim.crash(CrashKind::ProcessKill, 1);
-        sim.set_capacity(None);
-        let db = Db::open_in(env(&sim), DIR, options).unwrap();
-        let other = db.column_family("other").unwrap();
-        assert!(contents_cf(&db, &other) == model);
-        db.flush().unwrap();
-        assert!(contents_cf(&db, &other) == model);
-        (0..20).for_each(|i| db.delete_cf(&other, &key(i)).unwrap());
-        db.put_cf(&other, &key(9), &bytes(9, 0, 800)).unwrap();
-    }
-}
-
-/// A memtable that is frozen because the log is at its bound takes its file of placed values along: what is being written
-/// then goes to the next memtable, and must be in that one's file.
-#[test]
-fn placed_values_where_the_log_is_at_its_bound() {
-    let limit = 6 << 20;
-    let mut options = Options { durability: Durability::Durable, ..limited(limit) };
-    options.family.value_placement = ValuePlacement::Log;
-    options.family.min_blob_size = 64;
-    let (mut s, mut rng) = (Filled::new(34, options.clone(), limit), Rng::new(34));
-    for round in 0..3000 {
-        // Mostly values that are not placed: then the file of a long one has nothing else in it.
-        let long = rng.one_in(16);
-        let k = round % 50;
-        assert!(s.put(k, bytes(k, round, if long { 900 } else { 20 })), "{}", s.refusal);
-        if long {
-            let after = s.sim.crash(CrashKind::PowerLoss, round);
-            let db =
-                Db::open_in(env(&after), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
-            assert!(contents(&db) == s.model, "{round}");
-        }
-    }
-    s.check(options);
-}
-
-/// What recovery writes fits below the limit beside what is there: values that were placed, free groups of the log, what jobs
+/// What recovery writes fits below the limit beside what is there: free groups of the log, what jobs
 /// had begun.
 #[test]
 fn an_open_after_a_crash_keeps_the_limit() {
     if skipped_on_lavafs(because::ROOM) {
         return;
     }
-    for (seed, placement) in [(35, ValuePlacement::Table), (36, ValuePlacement::Log)] {
+    for seed in [35, 36] {
         let mut options = limited(0);
-        options.family.value_placement = placement;
         let limit = least_limit(options.clone());
         options.space_limit = Some(SpaceLimit::Bytes(limit));
         let (mut s, mut rng) = (Filled::new(seed, options.clone(), limit), Rng::new(seed));
@@ -352,7 +279,7 @@ fn an_open_after_a_crash_keeps_the_limit() {
                 after.watch(DIR);
                 let db =
                     Db::open_in(after.env(), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
-                assert!(after.peak() <= limit, "{placement:?}, {round}: {} of {limit} bytes", after.peak());
+                assert!(after.peak() <= limit, "{round}: {} of {limit} bytes", after.peak());
                 assert!(contents(&db) == s.model, "{round}");
             }
         }

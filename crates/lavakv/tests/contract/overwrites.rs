@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, Snapshot, SpaceLimit, SpacePolicy, ValuePlacement,
-    io::Rng, sim::SimEnv,
+    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, Snapshot, SpaceLimit, SpacePolicy, io::Rng,
+    sim::SimEnv,
 };
 use std::path::Path;
 
@@ -108,12 +108,11 @@ impl Filled {
 }
 
 /// Live data of two thirds of the limit, overwritten many times: every write is done, none waits for a second.
-fn overwrites(seed: u64, min_blob_size: usize, placement: ValuePlacement) {
+fn overwrites(seed: u64, min_blob_size: usize) {
     let live = 5u64 << 20;
     let limit = live * 3 / 2;
     let mut options = limited(limit);
     options.family.min_blob_size = min_blob_size;
-    options.family.value_placement = placement;
     let mut rng = Rng::new(seed);
     let mut s = Filled::new(seed, options.clone(), limit);
     let (mut n, mut sum) = (0, 0);
@@ -142,17 +141,12 @@ fn overwrites(seed: u64, min_blob_size: usize, placement: ValuePlacement) {
 
 #[test]
 fn separated_values_at_two_thirds_of_the_limit() {
-    (0..2).for_each(|seed| overwrites(seed, 512, ValuePlacement::Table));
+    (0..2).for_each(|seed| overwrites(seed, 512));
 }
 
 #[test]
 fn inline_values_at_two_thirds_of_the_limit() {
-    (10..11).for_each(|seed| overwrites(seed, 0, ValuePlacement::Table));
-}
-
-#[test]
-fn placed_values_at_two_thirds_of_the_limit() {
-    (20..21).for_each(|seed| overwrites(seed, 512, ValuePlacement::Log));
+    (10..11).for_each(|seed| overwrites(seed, 0));
 }
 
 /// Anything goes, at any fill: several families, values of all lengths, snapshots that pin, batches, crashes of nothing.

@@ -13,16 +13,16 @@ use common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{
     Ablation, ColumnFamily, Db, DbIterator, ErrorKind, FamilyOptions, HolderKind, Options, ReadOptions,
-    Result, Snapshot, Space, SpaceLimit, ValuePlacement, WriteBatch, sim::SimEnv,
+    Result, Snapshot, Space, SpaceLimit, WriteBatch, sim::SimEnv,
 };
 use scan::{Hidden, Scan, scan};
 
-/// Families whose values are all separated, not separated, and separated while they are logged.
+/// Families whose values are all separated, not separated, and separated from 200 bytes on.
 fn families(db: &Db) -> [ColumnFamily; 3] {
     let apart = separated().family;
-    let placed = FamilyOptions { value_placement: ValuePlacement::Log, ..apart };
+    let long = FamilyOptions { min_blob_size: 200, ..apart };
     let inline = db.create_column_family("inline", small_family()).unwrap();
-    [db.default_column_family().clone(), inline, db.create_column_family("placed", placed).unwrap()]
+    [db.default_column_family().clone(), inline, db.create_column_family("long", long).unwrap()]
 }
 
 /// Values of 64 bytes and more are separated.

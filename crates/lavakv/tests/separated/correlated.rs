@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::sim::CrashKind;
-use lavastore_lavakv::{Ablation, ErrorKind, ReadOptions, ValuePlacement};
+use lavastore_lavakv::{Ablation, ErrorKind, ReadOptions};
 
 const KEYS: u64 = 3000;
 const LEN: usize = 500;
@@ -95,24 +95,6 @@ fn scans_bring_values_back_into_order_and_then_the_store_rests() {
     assert_eq!(sim.state_hash(), state, "nothing was written");
     db.close().unwrap();
     reads_back(&open_scanned(&sim), &model);
-}
-
-/// Where values lie in the order in which they came they are read by their places: about what is there, and no buffer for each record.
-#[test]
-fn values_in_order_of_arrival_come_into_order_too() {
-    let sim = SimEnv::new(1);
-    let family = FamilyOptions { value_placement: ValuePlacement::Log, ..options().family };
-    let (db, model) = scattered_in(Db::open_in(env(&sim), DIR, Options { family, ..options() }).unwrap());
-    assert!(db.stats().values_placed > KEYS);
-    let before = scan(&db, &model);
-    pass_seconds(&db, &sim, 10);
-    let stats = db.stats();
-    assert!(stats.relocations > 0 && stats.relocation_bytes_written > 0, "{}", db.describe());
-    assert!(stats.relocation_bytes_read < 4 * stats.relocation_bytes_written, "{stats:?}");
-    let after = scan(&db, &model);
-    assert!(after * 2 < before, "{before} requests before, {after} after");
-    reads_back(&db, &model);
-    nothing_left_over(&db, &sim);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::sim::Costs;
-use lavastore_lavakv::{PolicyChoice, RequestOptions, Requests, ValuePlacement, WriteBatch, WriteRequest};
+use lavastore_lavakv::{PolicyChoice, RequestOptions, Requests, WriteBatch, WriteRequest};
 
 /// Bytes of all values.
 const DATA_LEN: u64 = 2 << 20;
@@ -34,25 +34,25 @@ pub(crate) struct Overwriter {
     budget_ns: u64,
 }
 
-fn options(policy: &str, value_placement: ValuePlacement) -> Options {
+fn options(policy: &str) -> Options {
     let policy = PolicyChoice::named(policy).unwrap();
     Options {
         memtable_bytes: 128 << 10,
         memory_bytes: 1 << 20,
         log_group_bytes: LOG_GROUP_LEN,
         wal_bytes_max: 8 << 20,
-        family: FamilyOptions { vsst_bytes: 32 << 10, policy, value_placement, ..apart_family(200) },
+        family: FamilyOptions { vsst_bytes: 32 << 10, policy, ..apart_family(200) },
         ..small()
     }
 }
 
 impl Overwriter {
     fn new(seed: u64, len: usize) -> Overwriter {
-        Overwriter::of(seed, len, "leveled", ValuePlacement::Table)
+        Overwriter::of(seed, len, "leveled")
     }
 
-    fn of(seed: u64, len: usize, policy: &str, value_placement: ValuePlacement) -> Overwriter {
-        Overwriter::open(seed, DATA_LEN / len as u64, len, options(policy, value_placement))
+    fn of(seed: u64, len: usize, policy: &str) -> Overwriter {
+        Overwriter::open(seed, DATA_LEN / len as u64, len, options(policy))
     }
 
     pub fn open(seed: u64, keys: u64, len: usize, options: Options) -> Overwriter {
@@ -145,28 +145,26 @@ fn a_batch_pays_for_its_garbage_like_single_puts() {
 #[test]
 fn a_batch_of_a_thousand_keeps_the_bound() {
     let single = peak_percent(1, 1, 500);
-    let options = options("leveled", ValuePlacement::Table);
+    let options = options("leveled");
     let store = Overwriter::open(1, LONG_DATA_LEN / 500, 500, options);
     let peak = peak_percent_in(store, 1000, 3);
     assert!(peak < single + 15, "{single} % with single puts, {peak} % with batches of a thousand");
 }
 
-/// The same whatever decides which tables are compacted, and where values are written first; and it does not grow with what is written.
+/// The same whatever decides which tables are compacted, and it does not grow with what is written.
 #[test]
-fn the_bound_holds_with_every_policy_and_placement() {
+fn the_bound_holds_with_every_policy() {
     for policy in ["leveled", "vlsm"] {
-        for placement in [ValuePlacement::Table, ValuePlacement::Log] {
-            let peak = |batch, len| peak_percent_of(Overwriter::of(2, len, policy, placement), batch);
-            let single = peak(1, 500);
-            for (batch, len) in [(64, 500), (1, 32_000)] {
-                let peak = peak(batch, len);
-                // A batch is an eighth of a memtable here, and it depends on the seed where in a job it comes: over eight seeds the peak of batches is
-                // 12 to 27 above that of single puts.
-                assert!(
-                    peak < single + 30,
-                    "{policy} {placement:?}: {single} % with single puts, {peak} % with batches of {batch} x {len} B"
-                );
-            }
+        let peak = |batch, len| peak_percent_of(Overwriter::of(2, len, policy), batch);
+        let single = peak(1, 500);
+        for (batch, len) in [(64, 500), (1, 32_000)] {
+            let peak = peak(batch, len);
+            // A batch is an eighth of a memtable here, and it depends on the seed where in a job it comes: over eight seeds the peak of batches is
+            // 12 to 27 above that of single puts.
+            assert!(
+                peak < single + 30,
+                "{policy}: {single} % with single puts, {peak} % with batches of {batch} x {len} B"
+            );
         }
     }
 }

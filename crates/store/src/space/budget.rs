@@ -17,8 +17,8 @@
 //! ```
 //!
 //! The *reserve* is what the way out needs: `fixed` (the manifest, as long as it may become, and its next file beside it;
-//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), the
-//! tails of values that are placed in it (`placement`), a little for deletes, and the pool of the jobs that free space: the
+//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), a
+//! little for deletes, and the pool of the jobs that free space: the
 //! widest compaction and one output of a collection, or what is granted, if that is more. So flush always has room (unflushed
 //! bytes are counted before they are logged), and one compaction and one collection can always run. Deletes are admitted
 //! into the reserve, except for `fixed` and the pool; jobs into all of it.
@@ -90,8 +90,6 @@ struct Sums {
     table_share: AtomicU64,
     fixed_bytes: AtomicU64,
     collected_bytes: AtomicU64,
-    /// Tails of values that are placed in the log: the part of them for which room is kept.
-    tails_bytes: AtomicU64,
 }
 
 /// What the state of the store asks for: sums over its families, which are theirs to work out.
@@ -107,8 +105,6 @@ pub struct Demands {
     pub collected_bytes: u64,
     /// What is live of tables and values.
     pub live_bytes: u64,
-    /// Values of some family are placed in the log.
-    pub places: bool,
 }
 
 /// The volume is asked how full it is at most this often, in nanoseconds of the clock,
@@ -165,9 +161,8 @@ impl SpaceBudget {
     }
 
     /// Takes note of a version that was installed, and of files that were removed: sets limit, reserve and ceiling anew,
-    /// and asks the volume how full it is, unless it was asked a moment ago. `places`: values of some family are placed in the
-    /// log. `demands` is asked only where the answer matters, and told at how many bytes the manifest is rolled from now on.
-    pub fn refresh(&self, places: bool, demands: impl FnOnce(u64) -> Demands) {
+    /// and asks the volume how full it is, unless it was asked a moment ago. `demands` is asked only where the answer matters, and told at how many bytes the manifest is rolled from now on.
+    pub fn refresh(&self, demands: impl FnOnce(u64) -> Demands) {
         self.ask_volume();
         let volume_limit = self.volume.limit_bytes.load(Relaxed);
         // What recovery flushes was admitted when it was logged, and the log is there until the end of it: so long there is no
@@ -176,19 +171,18 @@ impl SpaceBudget {
             return;
         }
         let Some(limit) = self.terms.limit else {
-            return self.follow_volume(places, volume_limit, demands);
+            return self.follow_volume(volume_limit, demands);
         };
         let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
         let exact = matches!(limit, SpaceLimit::Bytes(_));
-        let most = if exact { size.min(volume_limit) } else { volume_limit };
-        let state = self.take_in(demands(manifest_bytes(size.min(volume_limit))), most);
+        let state = self.take_in(demands(manifest_bytes(size.min(volume_limit))));
         let own = match limit {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
                 // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
                 // with tables and families, no more than there is overhead.
-                let overhead = self.terms.overhead_bytes(state.places);
+                let overhead = self.terms.overhead_bytes;
                 let least = overhead.saturating_add(self.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
             }
@@ -232,17 +226,7 @@ impl SpaceBudget {
         self.meter.set_ceiling(u64::MAX);
     }
 
-    /// What the reserve has for tails of values that are placed in the log.
-    pub fn tails_bytes(&self) -> u64 {
-        self.sums.tails_bytes.load(Relaxed)
-    }
-
-    /// `most`: the limit, or more.
-    fn take_in(&self, state: Demands, most: u64) -> Demands {
-        // A family that is made later may place values under a limit that holds no tails.
-        let places = state.places && self.terms.overhead_bytes(true) <= most;
-        let tails = if places { self.terms.tails_bytes } else { 0 };
-        self.sums.tails_bytes.store(tails, Relaxed);
+    fn take_in(&self, state: Demands) -> Demands {
         self.sums.pool_bytes.store(state.pool_bytes, Relaxed);
         self.sums.table_share.store(state.table_share, Relaxed);
         self.sums.fixed_bytes.store(state.fixed_bytes, Relaxed);
@@ -287,14 +271,14 @@ impl SpaceBudget {
 
     /// Without a limit of its own a store has that of the volume, as soon as it comes near: a volume that is full to the
     /// last page takes neither deletes nor outputs of jobs, and nothing would ever make room again.
-    fn follow_volume(&self, places: bool, volume_limit: u64, demands: impl FnOnce(u64) -> Demands) {
+    fn follow_volume(&self, volume_limit: u64, demands: impl FnOnce(u64) -> Demands) {
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
-        let overhead = self.terms.overhead_bytes(places);
+        let overhead = self.terms.overhead_bytes;
         // No reserve is larger than what is there. It is summed only where it may matter.
         let far = left > self.meter.used_bytes().saturating_add(overhead);
         let tiny = volume_limit < overhead.saturating_mul(2);
         if !far && !tiny {
-            self.take_in(demands(manifest_bytes(volume_limit)), volume_limit);
+            self.take_in(demands(manifest_bytes(volume_limit)));
             let (_, margin) = self.room_below(volume_limit);
             // Until it is looked at again, memtables may be filled.
             let near = margin.saturating_add(2 * self.terms.sizes.memory_bytes);
@@ -424,15 +408,10 @@ impl SpaceBudget {
         self.terms.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes(wal::Lane::FIRST))
     }
 
-    /// Bytes by which the tails of placed values may still grow.
-    pub fn tail_reserve_bytes(&self) -> u64 {
-        self.tails_bytes().saturating_sub(self.gauges.tail_bytes())
-    }
-
     /// What flush, compaction, collection and deletes need to go on at a limit.
     fn way_out_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.sums.fixed_bytes.load(Relaxed);
-        let log = self.log_reserve_below(limit_bytes) + self.tail_reserve_bytes();
+        let log = self.log_reserve_below(limit_bytes);
         fixed + log + self.terms.sizes.delete_bytes() + self.pool_bytes()
     }
 
@@ -498,8 +477,7 @@ impl SpaceBudget {
     /// True if there is room for a write of so many bytes that only deletes.
     pub fn has_room_for_delete(&self, bytes: u64) -> bool {
         let log = self.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
-        // Nothing of a delete is placed, and without room for tails nothing else is.
-        let own = log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes();
+        let own = log + self.terms.sizes.delete_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes.load(Relaxed)
     }

@@ -50,8 +50,6 @@ impl Memory {
 pub struct Gauges {
     /// Bytes of all files of each lane of the log: groups, those kept as storage, free ones and ballast included.
     log_bytes: [AtomicU64; Lane::ALL.len()],
-    /// Bytes of all tails of placed values.
-    tail_bytes: AtomicU64,
     /// Bytes of the segments that only memtables refer to.
     segment_bytes: AtomicU64,
     /// The log has begun. Before, the files that recovery flushes were admitted when they were logged.
@@ -78,18 +76,6 @@ impl Gauges {
     /// Bytes of all files of a lane of the log.
     pub fn log_bytes(&self, lane: Lane) -> u64 {
         self.log_bytes[usize::from(lane.0)].load(Relaxed)
-    }
-    /// A tail was made.
-    pub fn tail_made(&self, bytes: u64) {
-        self.tail_bytes.fetch_add(bytes, Relaxed);
-    }
-    /// A tail was removed.
-    pub fn tail_removed(&self, bytes: u64) {
-        self.tail_bytes.fetch_sub(bytes, Relaxed);
-    }
-    /// Bytes of all tails.
-    pub fn tail_bytes(&self) -> u64 {
-        self.tail_bytes.load(Relaxed)
     }
     /// Bytes of the segments that only memtables refer to.
     pub fn segment_bytes(&self) -> u64 {

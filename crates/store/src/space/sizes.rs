@@ -83,10 +83,6 @@ pub struct Terms {
     pub sizes: Sizes,
     /// The least that the store occupies or keeps free, however little data it has, bytes.
     pub overhead_bytes: u64,
-    /// The same where values are placed beside the log, in tails.
-    pub placing_overhead_bytes: u64,
-    /// What the reserve has for tails where there is room for them.
-    pub tails_bytes: u64,
     /// No file but the manifest's lifts the store above the limit less what edits need, not even while it is opened: what was
     /// admitted is in files already.
     pub is_strict: bool,
@@ -95,18 +91,6 @@ pub struct Terms {
 impl Terms {
     /// Of an engine that keeps nothing but the log.
     pub fn unlimited(sizes: Sizes) -> Terms {
-        Terms {
-            limit: None,
-            sizes,
-            overhead_bytes: 0,
-            placing_overhead_bytes: 0,
-            tails_bytes: 0,
-            is_strict: false,
-        }
-    }
-
-    /// See the fields.
-    pub fn overhead_bytes(&self, places: bool) -> u64 {
-        if places { self.placing_overhead_bytes } else { self.overhead_bytes }
+        Terms { limit: None, sizes, overhead_bytes: 0, is_strict: false }
     }
 }

@@ -20,7 +20,7 @@ use crate::sink::Sink;
 use base::codec::put_u32;
 use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, ValueKind, checksum, key, limits};
 use cache::Cache;
-use io::{AppendFile, PendingSync};
+use io::AppendFile;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -123,7 +123,9 @@ impl VsstBuilder {
         }
     }
 
-    /// Makes it a file in order of arrival: for [`VsstBuilder::append`], not for `add` and `copy`.
+    /// Makes it a file in order of arrival: for [`VsstBuilder::append`], not for `add` and `copy`. Only an earlier release wrote such
+    /// files. Tests write them, since they are read and collected.
+    #[doc(hidden)]
     pub fn in_order_of_arrival(mut self) -> Self {
         assert!(self.is_empty(), "the order of a file is chosen before its first record");
         self.arrived = Some(Vec::new());
@@ -156,52 +158,17 @@ impl VsstBuilder {
     }
 
     /// Appends a value to a file in order of arrival. Every entry has a sequence of its own. Also returns the offset of
-    /// the record; it can be read from the path once the file was synced, and from [`VsstBuilder::last_record`] at once.
+    /// the record.
     ///
     /// # Errors
     /// As [`VsstBuilder::add`].
+    #[doc(hidden)]
     pub fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<(RecordLens, u64)> {
         self.check_limits(user_key, seq, value)?;
         let (lens, offset) = self.write_record(user_key, seq, value)?;
         let one = Arrived { user_key: user_key.to_vec(), seq, lens, offset };
         self.arrived.as_mut().expect("a file in order of arrival").push(one);
         Ok((lens, offset))
-    }
-
-    /// The bytes of the record that was appended last.
-    pub fn last_record(&self) -> &[u8] {
-        &self.record
-    }
-
-    /// Begins to make all records so far durable, and returns what is left to do, while which records may be appended.
-    /// Its result goes to [`VsstBuilder::end_sync`]; nothing else is done with the file before. `None`: they are durable.
-    ///
-    /// # Errors
-    /// What the file reports: it is then of no use.
-    pub fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.sink.begin_sync()
-    }
-
-    /// Ends a sync: only now the records are durable that were there when it began.
-    ///
-    /// # Errors
-    /// As [`VsstBuilder::begin_sync`].
-    pub fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.sink.end_sync(ran)
-    }
-
-    /// Takes room on the volume for so many bytes beyond what is written: then they will not find it full.
-    ///
-    /// # Errors
-    /// `NoSpace`, or what else the file reports: it is as it was.
-    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
-        self.sink.reserve(bytes)
-    }
-
-    /// Upper bound of what a file in order of arrival gets behind its records.
-    pub fn index_len_max(&self) -> u64 {
-        let keys: u64 = self.arrived.iter().flatten().map(|one| one.user_key.len() as u64 + 48).sum();
-        2 * keys + (16 << 10)
     }
 
     /// Bytes written to the file so far.

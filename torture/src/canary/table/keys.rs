@@ -286,12 +286,6 @@ pub(super) const CANARIES: &[Canary] = &[
         "writes after the moment of a checkpoint are flushed into it",
     ),
     row(
-        "placed-values-of-one-file-not-synced",
-        "crash",
-        Some(2),
-        "a durable write is acknowledged before the values of one file are durable",
-    ),
-    row(
         "frozen-while-a-write-is-under-way",
         "sched",
         Some(6),
@@ -457,18 +451,6 @@ pub(super) const CANARIES: &[Canary] = &[
         "each opening adds a log group, and none lets go of the former ones",
     ),
     test(
-        "placed-sync-covers-what-came-later",
-        ("lavastore-lavakv", "--test api"),
-        "held_sync::what_was_placed_during_a_sync_is_not_durable_by_it",
-        "a value that was placed while its file was synced is taken for durable",
-    ),
-    test(
-        "log-confirmed-without-its-values",
-        ("lavastore-lavakv", "--test api"),
-        "placement::what_is_old_survives_a_loss_of_power_with_its_values",
-        "an idle log is made durable, and the values that it refers to are not",
-    ),
-    test(
         "writes-pay-for-their-first-piece",
         ("lavastore-lavakv", "--test separated"),
         "garbage_bound::a_batch_pays_for_its_garbage_like_single_puts",
@@ -515,12 +497,6 @@ pub(super) const CANARIES: &[Canary] = &[
         ("lavastore-lavakv", "--test api"),
         "failed_syncs::a_failed_sync_of_the_log_stops_all_writes",
         "a failed sync of the log is returned and not remembered by the store",
-    ),
-    test(
-        "lost-value-taken-for-a-torn-end",
-        ("lavastore-lavakv", "--test api"),
-        "placement::a_lost_value_is_an_error_of_its_key_and_of_no_other",
-        "a placed value that was durable and is gone ends the log, and nobody is told",
     ),
     row(
         "scrub-passes-over-a-file",

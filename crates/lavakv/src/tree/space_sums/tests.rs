@@ -1,5 +1,5 @@
 use super::*;
-use crate::context::options::{FamilyOptions, Options, ValuePlacement};
+use crate::context::options::{FamilyOptions, Options};
 use crate::{ColumnFamily, Db, SpaceLimit};
 use io::sim::SimEnv;
 use io::sim::threads::Plan;
@@ -17,9 +17,8 @@ fn options() -> Options {
     }
 }
 
-fn family(min_blob_size: usize, places: bool) -> FamilyOptions {
-    let value_placement = if places { ValuePlacement::Log } else { ValuePlacement::Table };
-    FamilyOptions { min_blob_size, value_placement, file_bytes: 8 << 10, ..FamilyOptions::default() }
+fn family(min_blob_size: usize) -> FamilyOptions {
+    FamilyOptions { min_blob_size, file_bytes: 8 << 10, ..FamilyOptions::default() }
 }
 
 /// What is kept, and what all families come to that are asked now.
@@ -48,14 +47,14 @@ fn sums_are_what_a_walk_finds() {
             let nth = rng.below(families.len().max(1) as u64) as usize;
             match (rng.below(12), families.get(nth)) {
                 (0 | 1, _) | (_, None) => {
-                    let options = family(64 * rng.below(3) as usize, rng.one_in(4));
+                    let options = family(64 * rng.below(3) as usize);
                     families.push(db.create_column_family(&format!("{step}"), options).unwrap());
                 }
                 (2, Some(_)) if families.len() > 2 => {
                     db.drop_column_family(&families.swap_remove(nth)).unwrap();
                 }
                 (3, Some(of)) => {
-                    db.set_family_options(of, family(64 * rng.below(3) as usize, rng.one_in(3))).unwrap();
+                    db.set_family_options(of, family(64 * rng.below(3) as usize)).unwrap();
                 }
                 (4, Some(of)) => db.compact_range(of, None, None).unwrap(),
                 (5, Some(_)) => db.flush().unwrap(),
@@ -85,7 +84,7 @@ fn no_schedule_leaves_sums_that_nobody_asks() {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {
             let db = Arc::new(Db::open_in(env.clone(), "/store", options()).unwrap());
-            let of = Arc::new(db.create_column_family("of", family(0, false)).unwrap());
+            let of = Arc::new(db.create_column_family("of", family(0)).unwrap());
             let spawn = |name, work: Box<dyn FnOnce() + Send>| {
                 env.spawner.as_ref().unwrap().spawn(name, Priority::Foreground, work).unwrap()
             };
@@ -99,13 +98,13 @@ fn no_schedule_leaves_sums_that_nobody_asks() {
             let (setter, set) = (db.clone(), of.clone());
             let set = move || {
                 for nth in 0..6 {
-                    setter.set_family_options(&set, family(64 * (nth % 3), nth % 2 == 0)).unwrap();
+                    setter.set_family_options(&set, family(64 * (nth % 3))).unwrap();
                 }
             };
             let maker = db.clone();
             let make = move || {
                 for nth in 0..4 {
-                    let made = maker.create_column_family(&format!("{nth}"), family(64, nth == 1)).unwrap();
+                    let made = maker.create_column_family(&format!("{nth}"), family(64)).unwrap();
                     maker.put_cf(&made, b"k", &[1; 100]).unwrap();
                     if nth % 2 == 0 {
                         maker.drop_column_family(&made).unwrap();

@@ -11,7 +11,6 @@ use super::seen::Seen;
 use super::separate::Separation;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
-use crate::large::placement::Arrival;
 use crate::plan::answer::Flushed;
 use crate::plan::gc_pace;
 use crate::plan::in_progress::InProgressSet;
@@ -61,10 +60,6 @@ struct Unit {
     outputs: Vec<MergeOutput<FinishedTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
-    /// The files to which values were written while they were logged, by memtable.
-    placed: Vec<Arc<Arrival>>,
-    /// Bytes of their records.
-    placed_bytes: u64,
     /// Bytes that it has written, as far as they are those of the memtables.
     written_bytes: u64,
     /// When its first step began.
@@ -107,11 +102,9 @@ impl FlushJob {
             && self.is_beside_others(own)
             && let Some(log) = jobs.log.get()
             && let Some(position) = log.last_position()
+            && !base::canary::is("flush-tears-batches-between-families")
         {
-            jobs.large.placement.sync_all_but(own)?;
-            if !base::canary::is("flush-tears-batches-between-families") {
-                log.sync(position)?;
-            }
+            log.sync(position)?;
         }
         Ok(())
     }
@@ -185,8 +178,6 @@ impl Unit {
         Unit {
             separation: Separation::of_flush(files, bytes as u64),
             vssts: Vec::new(),
-            placed: memtables.iter().filter_map(|m| jobs.large.placement.of(m.id())).collect(),
-            placed_bytes: 0,
             counting: Counting::new(&jobs.tree.kept, snapshots, &tombstones),
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
             max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
@@ -205,10 +196,6 @@ impl Unit {
         self.start_ns = Some(jobs.context.env.clock.now_ns());
         let (version, set_aside) = (self.family.read_state().version.clone(), self.family.tables_set_aside());
         self.cutter = self.family.policy().and_then(|policy| policy.flush_cutter(&version, &set_aside));
-        for file in &self.placed {
-            let file = file.lock();
-            self.separation.add_placed(file.number, file.places());
-        }
     }
 
     /// One step. True when this unit's table is written.
@@ -246,23 +233,9 @@ impl Unit {
             Step::Done(outputs) => {
                 self.outputs = outputs;
                 self.vssts = self.separation.finish()?;
-                self.finish_placed(jobs)?;
                 Ok(true)
             }
         }
-    }
-
-    /// Gives the files of placed values their index.
-    fn finish_placed(&mut self, jobs: &Jobs) -> Result<()> {
-        for file in &self.placed {
-            let number = file.lock().number;
-            if self.separation.refers_to(number) {
-                let meta = file.finish(&jobs.tree, &jobs.large.segments)?;
-                self.placed_bytes += meta.record_bytes;
-                self.vssts.push(meta);
-            }
-        }
-        Ok(())
     }
 
     /// What the edit is to say of it.
@@ -294,11 +267,9 @@ impl Unit {
     fn finished(&self, jobs: &Jobs, files: &[FileMeta]) {
         // Large values were written before they were logged.
         let value_bytes: u64 = self.vssts.iter().filter(|meta| !meta.segment).map(|meta| meta.len).sum();
-        let value_bytes = value_bytes - self.placed_bytes;
         let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
         let taken: Vec<u64> = self.vssts.iter().map(|meta| meta.number).collect();
         jobs.large.segments.flushed(&self.memtables, |number| taken.contains(&number));
-        self.memtables.iter().for_each(|m| jobs.large.placement.forget(m.id()));
         let now_ns = jobs.context.env.clock.now_ns();
         let took_ns = now_ns - self.start_ns.unwrap_or(now_ns);
         jobs.drain.flush.record(self.bytes as u64, took_ns);

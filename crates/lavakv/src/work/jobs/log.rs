@@ -1,5 +1,4 @@
-//! The log's background work: write out buffered pages, prepare groups, release old ones, persist the watermark. And what it refers to: values
-//! that are placed in files become durable before what says where they are.
+//! The log's background work: write out buffered pages, prepare groups, release old ones, persist the watermark.
 //!
 //! All of it is short, and writers wait for it sooner or later, so it is the most urgent class.
 
@@ -30,12 +29,6 @@ pub(crate) fn wanted(jobs: &Jobs) -> bool {
     jobs.log.task().is_some()
 }
 
-/// True if what it refers to is to be made durable. Not to be asked under the lock of what is in progress: who appends to a file may wait for room
-/// there with the file locked.
-pub(super) fn values_are_due(jobs: &Jobs) -> bool {
-    jobs.large.placement.is_due()
-}
-
 impl Job for LogJob {
     fn class(&self) -> JobClass {
         JobClass::Log
@@ -43,14 +36,7 @@ impl Job for LogJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs;
-        if jobs.large.placement.sync_due()? {
-            return Ok(Progress::Done);
-        }
         let task = jobs.log.task();
-        if task == Some(Task::Confirm) && !base::canary::is("log-confirmed-without-its-values") {
-            // Who pauses is to lose nothing that is older than the pause.
-            jobs.large.placement.sync_unasked()?;
-        }
         match task {
             Some(Task::Release) => jobs.log.release(|| jobs.tree.log_floor())?,
             Some(task) => jobs.log.run(task)?,

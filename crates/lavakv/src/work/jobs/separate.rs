@@ -10,11 +10,9 @@ use crate::tree::output::VsstFiles;
 use base::{Error, HashMap, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use lsm::{Rewrite, ValueHook};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::segment::RecordReference;
-use table::{ReadCounters, RecordLens, Reference, SegmentReference};
+use table::{ReadCounters, Reference, SegmentReference};
 use version::{BlobId, Version, VsstMeta};
 
 /// The vSSTs of one job, across its steps.
@@ -33,10 +31,6 @@ pub(crate) struct Separation {
     rewrites: bool,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
-    /// Values that were written while they were logged: file and lengths, by sequence.
-    placed: HashMap<SeqNo, (u64, RecordLens)>,
-    /// The files of those that the job's table refers to.
-    placed_in: BTreeSet<u64>,
 }
 
 impl Separation {
@@ -63,8 +57,6 @@ impl Separation {
             relocator: None,
             rewrites: false,
             segments: Vec::new(),
-            placed: HashMap::default(),
-            placed_in: BTreeSet::new(),
         }
     }
 
@@ -76,16 +68,6 @@ impl Separation {
     /// Separated values are to be written anew, as they would be now; but for those of segments.
     pub fn rewriting(self, rewrites: bool) -> Self {
         Separation { rewrites: rewrites && !base::canary::is("rewrite-leaves-values-as-they-are"), ..self }
-    }
-
-    /// These values need not be written: they lie in that file.
-    pub fn add_placed(&mut self, file: u64, places: impl Iterator<Item = (SeqNo, RecordLens)>) {
-        self.placed.extend(places.map(|(seq, lens)| (seq, (file, lens))));
-    }
-
-    /// True if the job's table refers to a value in that file.
-    pub fn refers_to(&self, file: u64) -> bool {
-        self.placed_in.contains(&file)
     }
 
     /// The hook of one step.
@@ -209,40 +191,11 @@ impl SeparationStep<'_> {
         }
     }
 
-    /// True if the value was written while it was logged; the reference to it.
-    fn placed(&mut self, seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(&(blob_id, lens)) = self.separation.placed.get(&seq) else { return false };
-        assert_eq!(lens.raw_len, value.len() as u64, "a sequence names one value");
-        self.separation.placed_in.insert(blob_id);
-        Reference { blob_id, raw_len: lens.raw_len, stored_len: lens.stored_len }.encode_into(out);
-        true
-    }
-
     /// A large value comes to a table: its segment belongs to the version from now on.
     fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
-        if RecordReference::is_one(bytes) {
-            return self.take_in_lost(bytes, out);
-        }
         let reference = SegmentReference::decode(bytes)?;
         self.separation.segments.push(self.jobs.large.segments.meta(user_key, seq, &reference));
         reference.in_table().encode_into(out);
-        Ok(Rewrite::As(ValueKind::Reference))
-    }
-}
-
-impl SeparationStep<'_> {
-    /// A value that was placed in the log and is lost: the table refers to where it was, and the manifest lists that file, so
-    /// that the key is neither gone nor old.
-    fn take_in_lost(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
-        let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
-        let listed = self.separation.family.read_state().version.vssts.contains_key(&file);
-        if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
-            let meta = self.jobs.large.placement.lost(file);
-            // Replay alone leaves such references in memory, and notes the file of each before.
-            let meta = meta.expect("a file that is neither listed nor lost has no lost values");
-            self.separation.segments.push(meta);
-        }
-        Reference { blob_id: file, raw_len, stored_len }.encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
 }
@@ -266,9 +219,6 @@ impl ValueHook for SeparationStep<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Rewrite> {
         match kind {
-            ValueKind::Value if !self.separation.placed.is_empty() && self.placed(seq, value, out) => {
-                Ok(Rewrite::As(ValueKind::Reference))
-            }
             ValueKind::Value if value.len() >= self.separation.min_blob_size => {
                 self.separate(user_key, seq, value, out)
             }

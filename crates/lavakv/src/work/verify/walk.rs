@@ -5,8 +5,7 @@
 //! values that only it refers to, what is staged, and the manifest.
 //!
 //! **What damage leads to.** A file of data is set aside (`damaged`). What the log has is in memory as well, so damage there
-//! is told, and the memtables are flushed: then tables hold it, and recovery does not depend on the log. (Values of
-//! an arrival file that cannot be read are written again by that flush.) A manifest is written anew from the state in
+//! is told, and the memtables are flushed: then tables hold it, and recovery does not depend on the log. A manifest is written anew from the state in
 //! memory. A store that was opened for reading is told and nothing else.
 //!
 //! A log group that was released meanwhile, or a value that was flushed, is nobody's any more: an error in it is looked into
@@ -18,7 +17,8 @@ use crate::batch;
 use crate::context::event::Event;
 use crate::files::damaged;
 use crate::files::data_file::DataFile;
-use crate::large::placement::PlacedValues;
+use crate::files::log::Log;
+use crate::large::placed::PlacedValues;
 use crate::work::jobs::Jobs;
 use crate::write::writer::Writer;
 use base::sync::MutexGuard;
@@ -26,7 +26,6 @@ use base::{Error, Result, SeqNo, ValueKind};
 use lsm::TableSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use table::segment::RecordReference;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
 use version::{Dependency, FamilyId, Manifest, Place};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
@@ -59,7 +58,7 @@ struct LogWalk {
     staged_done: bool,
 }
 
-/// A segment that a change in the log refers to.
+/// A segment, or a value beside the log, that a change in the log refers to.
 struct LogSegment {
     family: FamilyId,
     seq: SeqNo,
@@ -256,7 +255,7 @@ impl LogWalk {
         };
         Ok(LogWalk {
             check,
-            placed: PlacedValues::default(),
+            placed: PlacedValues::new(Log::was_closed(&state)),
             segments: VecDeque::new(),
             open: None,
             staged_done: false,
@@ -290,11 +289,11 @@ impl LogWalk {
         report.checked.log_batches.add(found.batches, batches.bytes);
         for (ltn, error) in found.errors {
             if is_living(jobs, ltn) {
-                log_is_bad(jobs, report, error, None);
+                log_is_bad(jobs, report, error);
             }
         }
         for error in batches.errors {
-            log_is_bad(jobs, report, error, None);
+            log_is_bad(jobs, report, error);
         }
         self.segments.extend(batches.segments);
         for placed in batches.placed {
@@ -303,16 +302,21 @@ impl LogWalk {
         Some(bytes)
     }
 
-    /// Checks a value that was placed in the log. Returns its bytes.
-    fn check_placed(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport, placed: &Placed) -> u64 {
-        let Placed { family, seq, key, reference } = placed;
-        let stored_len = reference.stored_len;
-        match self.placed.check(&jobs.large, key, *seq, reference) {
-            Ok(()) => report.checked.log_values.add(1, stored_len),
-            Err(_) if !only_the_log_has(jobs, *family, *seq) => {}
-            Err(e) => log_is_bad(jobs, report, e, Some(reference.file)),
+    /// Checks a value beside the log. Returns its bytes.
+    fn check_placed(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport, placed: &LogSegment) -> u64 {
+        let LogSegment { family, seq, key, reference } = placed;
+        match self.placed.value(&jobs.context, key, *seq, reference) {
+            Ok(value) => {
+                report.checked.log_values.add(1, value.len() as u64);
+                value.len() as u64
+            }
+            Err(e) => {
+                if only_the_log_has(jobs, *family, *seq) {
+                    log_is_bad(jobs, report, e);
+                }
+                0
+            }
         }
-        stored_len
     }
 
     fn open_segment(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport, segment: LogSegment) -> u64 {
@@ -348,19 +352,11 @@ impl LogWalk {
     }
 }
 
-/// A value that was placed in the log.
-struct Placed {
-    family: FamilyId,
-    seq: SeqNo,
-    key: Vec<u8>,
-    reference: RecordReference,
-}
-
 /// What the batches of a step refer to.
 #[derive(Default)]
 struct Batches {
     bytes: u64,
-    placed: Vec<Placed>,
+    placed: Vec<LogSegment>,
     segments: Vec<LogSegment>,
     errors: Vec<Error>,
 }
@@ -384,13 +380,8 @@ impl Batches {
             if change.kind != ValueKind::PlacedReference || !only_the_log_has(jobs, family, seq) {
                 continue;
             }
-            if change.is_placed() {
-                let reference = RecordReference::decode(change.value)?;
-                self.placed.push(Placed { family, seq, key, reference });
-            } else {
-                let reference = change.value.to_vec();
-                self.segments.push(LogSegment { family, seq, key, reference });
-            }
+            let referring = if change.is_placed() { &mut self.placed } else { &mut self.segments };
+            referring.push(LogSegment { family, seq, key, reference: change.value.to_vec() });
         }
         Ok(())
     }
@@ -413,8 +404,8 @@ fn is_living(jobs: &Jobs, ltn: u64) -> bool {
     now.map_or(true, |now| uid_of(&now) == uid_of(&then))
 }
 
-/// Something that the log has cannot be read. `arrival_file`: it is a value in this one.
-fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error, arrival_file: Option<u64>) {
+/// Something that the log has cannot be read.
+fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
     report.errors.push(error.clone());
     if error.is_passing() {
         return;
@@ -425,9 +416,6 @@ fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error, arrival
         return;
     }
     let Some(mut writer) = writer_soon(jobs) else { return };
-    if let Some(number) = arrival_file {
-        jobs.large.placement.distrust(number);
-    }
     jobs.writes.freeze_all(&mut writer);
 }
 

@@ -33,7 +33,7 @@ fn budget(used: u64, limit: Option<u64>) -> SpaceBudget {
 }
 
 fn refresh(space: &SpaceBudget) {
-    space.refresh(false, |_| Demands { pool_bytes: 200_000, fixed_bytes: 20_000, ..Demands::default() });
+    space.refresh(|_| Demands { pool_bytes: 200_000, fixed_bytes: 20_000, ..Demands::default() });
 }
 
 fn ceiling(space: &SpaceBudget) -> u64 {
