@@ -1,50 +1,45 @@
 //! `torture canary`: seeded bugs, each of which a named row or test must catch.
 //!
-//! A campaign that never fails shows little until it has been seen to fail. Each canary is one realistic slip of one line,
-//! compiled into the campaigns' build of the engine and switched on by name in a process of its own ([`base::canary`]).
-//! That process runs the row that [`table::canaries`] names for it, first from the seed that caught the bug when it was
-//! entered, then, if that seed catches nothing any more, from the beginning at the counts of the profile `soak`; it stops at
-//! its first finding. A bug that no row can see is caught by a unit test, which is built first, so that what fails is the
-//! test and not the compiler.
+//! A campaign that never fails shows little until it has been seen to fail. Each file `torture/canaries/NAME.patch`
+//! is one realistic slip of one line. The command copies the tree to `target/canaries`, applies the patches to the
+//! copy and builds it there; the sources themselves know nothing of canaries. A patch makes its change under a
+//! condition, so that patches whose lines do not overlap share one build, and one of them is active in a process
+//! ([`switch`]).
+//!
+//! A row runs first from the seed that caught the bug when it was entered, then, if that seed catches nothing any
+//! more, from the beginning at the counts of the profile `soak`; it stops at its first finding. A bug that no row can
+//! see is caught by a unit test.
 //!
 //! A canary passes when it is caught. One that is not is a hole in the campaigns, not in the engine.
 
 use crate::Cli;
-use base::canary::VARIABLE;
+use catalogue::{Canary, canaries, root};
+use copy::Copy;
 use lavastore::Env;
-use seeded::{Canary, Catcher};
+use patch::Catcher;
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
-use table::canaries;
 
-mod seeded;
-pub(crate) mod table;
+mod apply;
+mod catalogue;
+mod copy;
+mod patch;
+mod switch;
 #[cfg(test)]
 mod tests;
 
-/// The longest that a row may look for a bug, seconds.
+/// The longest that a row may search for a bug, seconds.
 const ROW_SECONDS_MAX: u64 = 400;
-/// The longest that the tests of a package may take to build on a machine that does other things too, seconds.
-const BUILD_SECONDS_MAX: u64 = 1_800;
 /// The longest that the stored seed or a unit test may take, seconds.
 const CASE_SECONDS_MAX: u64 = 120;
-/// With these in the selection Cargo chooses the features of a build of the whole workspace: the engine is built once for all of them, and not at
-/// all after `cargo test --workspace`.
-const AS_A_WHOLE: [&str; 7] = [
-    "torture",
-    "lavastore-cli",
-    "lavastore",
-    "lavastore-lavakv",
-    "lavastore-table",
-    "lavastore-lsm",
-    "lavastore-values",
-];
-/// How often a child is looked at, nanoseconds.
+/// The interval between looks at a child, nanoseconds.
 const LOOK_EVERY_NS: u64 = 20_000_000;
 
-/// How a child ended, and what it printed.
+/// The outcome of a child, and its output.
 struct Ended {
-    /// `None`: it was killed, by a signal or because its time was over.
+    /// `None`: killed, by a signal or at the end of its time.
     code: Option<i32>,
     timed_out: bool,
     printed: String,
@@ -52,7 +47,22 @@ struct Ended {
 
 /// Runs the canaries that the command line asks for. Fails if one is not caught.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
-    let chosen = match chosen(cli) {
+    let canaries = match canaries(root()) {
+        Ok(canaries) => canaries,
+        Err(defects) => {
+            for why in &defects {
+                eprintln!("canary: {why}");
+            }
+            println!("canary: {} patches do not apply", defects.len());
+            return ExitCode::FAILURE;
+        }
+    };
+    if cli.check {
+        let builds = canaries.iter().map(|canary| canary.build + 1).max().unwrap_or(0);
+        println!("canary: {} patches apply, in {builds} builds", canaries.len());
+        return ExitCode::SUCCESS;
+    }
+    let chosen = match chosen(cli, &canaries) {
         Ok(chosen) => chosen,
         Err(why) => {
             eprintln!("torture: {why}");
@@ -60,20 +70,26 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         }
     };
     let clock = Env::kernel().clock;
+    let mut builds = Builds { canaries: &canaries, copies: BTreeMap::new(), built: Vec::new() };
     let (mut passed, mut failed) = (0, 0);
     for canary in chosen {
         let start_ns = clock.now_ns();
-        let found = catch(canary, cli);
-        let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
+        let copy = builds.build(canary);
+        let built_ns = clock.now_ns();
+        let found = copy.and_then(|copy| catch(canary, copy, cli));
+        let name = &canary.patch.name;
+        let seconds = |from_ns: u64, to_ns: u64| (to_ns - from_ns) as f64 / 1e9;
+        let (build_s, run_s) = (seconds(start_ns, built_ns), seconds(built_ns, clock.now_ns()));
+        let took = format!("{run_s:.1} s (and {build_s:.1} s to build)");
         match found {
             Ok(by) => {
                 passed += 1;
-                println!("canary: {:<44} caught by {by}, {seconds:.1} s", canary.name);
+                println!("canary: {name:<44} caught by {by}, {took}");
             }
             Err(why) => {
                 failed += 1;
-                println!("canary: {:<44} NOT CAUGHT: {why}, {seconds:.1} s", canary.name);
-                println!("  again: cargo run --release -p torture -- canary --only {}", canary.name);
+                println!("canary: {name:<44} NOT CAUGHT: {why}, {took}");
+                println!("  again: cargo run -p torture -- canary --only {name}");
             }
         }
     }
@@ -82,40 +98,86 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
 }
 
 /// The canaries to run: all, one by name, or every n-th (`--part K/N`).
-fn chosen(cli: &Cli) -> Result<Vec<&'static Canary>, String> {
+fn chosen<'c>(cli: &Cli, canaries: &'c [Canary]) -> Result<Vec<&'c Canary>, String> {
     if let Some(name) = &cli.only {
-        let named: Vec<&Canary> = canaries().filter(|c| c.name == name || c.is_for(name)).collect();
+        let is_named = |canary: &&Canary| canary.patch.name == *name || canary.patch.is_for(name);
+        let named: Vec<&Canary> = canaries.iter().filter(is_named).collect();
         return if named.is_empty() { Err(format!("there is no canary `{name}`")) } else { Ok(named) };
     }
-    let Some(part) = &cli.part else { return Ok(canaries().collect()) };
+    let Some(part) = &cli.part else { return Ok(canaries.iter().collect()) };
     let numbers = part.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     let (k, n): (usize, usize) =
         numbers.filter(|(_, n)| *n > 0).ok_or("--part takes K/N, as in 3/10".to_owned())?;
-    Ok(canaries().enumerate().filter(|(i, _)| i % n == k % n).map(|(_, c)| c).collect())
+    Ok(canaries.iter().enumerate().filter(|(i, _)| i % n == k % n).map(|(_, c)| c).collect())
 }
 
-/// What caught a canary, or why nothing did.
-fn catch(canary: &Canary, cli: &Cli) -> Result<String, String> {
-    match canary.by {
+/// The patched copies of this run.
+struct Builds<'c> {
+    canaries: &'c [Canary],
+    copies: BTreeMap<usize, Copy>,
+    /// The builds that exist: of which copy, and what.
+    built: Vec<(usize, String)>,
+}
+
+impl Builds<'_> {
+    /// Builds the copy that has the patch of a canary, as far as its row or test needs it.
+    fn build(&mut self, canary: &Canary) -> Result<&Copy, String> {
+        let number = canary.build;
+        if !self.copies.contains_key(&number) {
+            let edits: Vec<_> =
+                self.canaries.iter().filter(|c| c.build == number).map(|c| &c.edits).collect();
+            let target =
+                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+            let into = target.join(format!("canaries/{number}"));
+            let copy = Copy::make(root(), &into, &edits).map_err(|e| format!("cannot copy the tree: {e}"))?;
+            self.copies.insert(number, copy);
+        }
+        let copy = self.copies.get(&number).ok_or("there is no copy")?;
+        let what = match &canary.patch.by {
+            Catcher::Row { .. } => "rows".to_owned(),
+            Catcher::Test { package, target, .. } => format!("{package} {target}"),
+        };
+        if !self.built.contains(&(number, what.clone())) {
+            copy.build(&canary.patch.by).map_err(|why| format!("the copy does not build:\n{why}"))?;
+            self.built.push((number, what));
+        }
+        Ok(copy)
+    }
+}
+
+/// Returns the finding that caught a canary, or the reason why there is none.
+fn catch(canary: &Canary, copy: &Copy, cli: &Cli) -> Result<String, String> {
+    let name = &canary.patch.name;
+    match &canary.patch.by {
         Catcher::Row { row, seed } => {
             if let Some(seed) = seed.filter(|_| !cli.fresh) {
                 let args = ["--seed", &seed.to_string(), "--count", "1", "--jobs", "1"];
-                if let Ok(found) = judge_row(row, &run_row(canary, cli, row, &args, CASE_SECONDS_MAX)) {
+                if let Ok(found) = judge_row(row, &run_row(name, copy, cli, row, &args, CASE_SECONDS_MAX)) {
                     return Ok(found);
                 }
             }
             let first = cli.seed.unwrap_or(1).to_string();
             let args = ["--seed", &first, "--profile", "soak", "--until-failure"];
-            judge_row(row, &run_row(canary, cli, row, &args, ROW_SECONDS_MAX))
+            judge_row(row, &run_row(name, copy, cli, row, &args, ROW_SECONDS_MAX))
         }
-        Catcher::Test { package, target, name } => catch_by_test(canary, package, target, name),
+        Catcher::Test { package, name: test, .. } => {
+            let mut command = copy.cargo(&canary.patch.by);
+            command.args(["--", "--exact", test]).env(switch::VARIABLE, name);
+            judge_test(package, test, &ended(command, CASE_SECONDS_MAX)?)
+        }
     }
 }
 
-fn run_row(canary: &Canary, cli: &Cli, row: &str, args: &[&str], seconds_max: u64) -> Result<Ended, String> {
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new(program);
-    command.arg(row).args(args).args(["--ledger", "/dev/null"]).env(VARIABLE, canary.name);
+fn run_row(
+    name: &str,
+    copy: &Copy,
+    cli: &Cli,
+    row: &str,
+    args: &[&str],
+    seconds_max: u64,
+) -> Result<Ended, String> {
+    let mut command = copy.torture();
+    command.arg(row).args(args).args(["--ledger", "/dev/null"]).env(switch::VARIABLE, name);
     if let Some(dir) = &cli.dir {
         command.arg("--dir").arg(dir);
     }
@@ -142,30 +204,11 @@ fn judge_row(row: &str, ended: &Result<Ended, String>) -> Result<String, String>
     }
 }
 
-fn catch_by_test(canary: &Canary, package: &str, target: &str, name: &str) -> Result<String, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let base = || {
-        let mut command = Command::new(&cargo);
-        command
-            .args(["test", "--quiet", "-p", package])
-            .args(AS_A_WHOLE.map(|package| ["-p", package]).as_flattened());
-        command.args(target.split_whitespace());
-        command
-    };
-    let mut build = base();
-    build.arg("--no-run");
-    let built = ended(build, BUILD_SECONDS_MAX)?;
-    if built.code != Some(0) {
-        return Err(format!("test {name} does not build"));
-    }
-    let mut test = base();
-    test.args(["--", "--exact", name]).env(VARIABLE, canary.name);
-    let ended = ended(test, CASE_SECONDS_MAX)?;
+/// A test catches a bug by failing, by dying of it, or by not ending.
+fn judge_test(package: &str, name: &str, ended: &Ended) -> Result<String, String> {
     let ran = ended.printed.contains("running 1 test");
     match ended.code {
-        _ if !ran && ended.timed_out => {
-            Err(format!("test {name} had not begun when its time was over (another build?)"))
-        }
+        _ if !ran && ended.timed_out => Err(format!("test {name} had not begun when its time was over")),
         _ if !ran => Err(format!("there is no test {name} in {package}")),
         Some(0) => Err(format!("test {name} passed")),
         _ => Ok(format!("test {package} {name}")),

@@ -110,13 +110,16 @@ struct Cli {
     /// Stop at the first failure.
     #[arg(long)]
     until_failure: bool,
-    /// With `canary`: only the canary of this name, or those of this row.
+    /// With `canary`: only see whether all patches apply.
+    #[arg(long)]
+    check: bool,
+    /// With `canary`: only the canary of this name, or those of this row or package.
     #[arg(long)]
     only: Option<String>,
     /// With `canary`: every N-th, from the K-th on, as in `3/10`.
     #[arg(long)]
     part: Option<String>,
-    /// With `canary`: find each bug from seeds in order, not from the one that found it before.
+    /// With `canary`: search each bug from seed 1 on, not from the stored seed.
     #[arg(long)]
     fresh: bool,
 }

@@ -3,7 +3,6 @@
 //! Nothing here does I/O or starts a thread. The modules:
 //!
 //! * [`error`]: one [`Error`] with a small [`ErrorKind`], the file and offset it concerns, and its source.
-//! * [`canary`]: the switch for seeded bugs, off but in campaigns.
 //! * [`key`]: internal keys (user key, sequence, kind) and their order.
 //! * [`codec`]: fixed and variable-length integers, and a [`codec::Reader`] that cannot panic.
 //! * [`completion`]: what is known later, as a future.
@@ -17,7 +16,6 @@
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`sync`]: locks that ignore poisoning.
 
-pub mod canary;
 pub mod checksum;
 pub mod codec;
 pub mod completion;

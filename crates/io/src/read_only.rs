@@ -42,7 +42,7 @@ impl InPlaceFile for ReadOnly {
 
     /// Nothing is written, and reads begin anywhere: what cannot be read takes as little with it as it may.
     fn block_len(&self) -> usize {
-        if base::canary::is("lane-read-coarser-than-written") { crate::PAGE } else { BLOCK_LEN_MIN }
+        BLOCK_LEN_MIN
     }
 
     fn write_at(&self, _data: &AlignedBuf, _offset: u64) -> Result<()> {

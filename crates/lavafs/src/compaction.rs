@@ -232,11 +232,9 @@ impl Dump {
 
     /// Makes the superblock lead to the dump, and gives the old blocks back.
     fn replace(self, volume: &Volume) -> Result<()> {
-        if !base::canary::is("lavafs-dump-not-synced") {
-            // The dump, and what is left of the old journal.
-            let on = lock(&volume.journal).unsynced().and(volume.device.roles_of(&self.extents));
-            volume.device.sync_of(on)?;
-        }
+        // The dump, and what is left of the old journal.
+        let on = lock(&volume.journal).unsynced().and(volume.device.roles_of(&self.extents));
+        volume.device.sync_of(on)?;
         let mut superblock = lock(&volume.superblock);
         let sequence = self.switched.sequence;
         let next = Superblock {

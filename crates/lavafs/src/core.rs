@@ -136,9 +136,7 @@ struct Freeing {
 impl Freeing {
     fn is_held(&self) -> bool {
         self.reads.iter().any(|token| token.strong_count() > 0)
-            || self.orphan.as_ref().is_some_and(|live| {
-                Arc::strong_count(live) > 1 && !base::canary::is("lavafs-removed-file-loses-blocks")
-            })
+            || self.orphan.as_ref().is_some_and(|live| Arc::strong_count(live) > 1)
     }
 
     fn all_extents(&self) -> Vec<Extent> {
@@ -258,9 +256,7 @@ impl Core {
             return Ok(self.position);
         }
         let reads = match op {
-            Op::Punch { ino, .. } | Op::Trim { ino, .. }
-                if !base::canary::is("lavafs-hole-does-not-wait-for-reads") =>
-            {
+            Op::Punch { ino, .. } | Op::Trim { ino, .. } => {
                 self.live(*ino).map(|live| live.retire_reads()).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -272,7 +268,6 @@ impl Core {
     fn note_claim(&mut self, op: &Op) {
         if let Op::Claim { ino, .. } = op
             && let Some(node) = self.meta.node(*ino)
-            && !base::canary::is("lavafs-claim-not-synced")
         {
             let on = roles_of(self.meta.geometry().is_two(), node.extents.as_slice());
             self.claims = self.claims.and(on);
@@ -373,10 +368,9 @@ impl Core {
 
     /// Gives back what may be handed out again, now that the journal is durable up to `position`.
     pub(crate) fn reap(&mut self, position: u64) -> Result<()> {
-        let (ready, waiting) = std::mem::take(&mut self.freeing).into_iter().partition::<Vec<_>, _>(|f| {
-            f.position <= position + u64::from(base::canary::is("lavafs-blocks-free-one-operation-early"))
-                && !f.is_held()
-        });
+        let (ready, waiting) = std::mem::take(&mut self.freeing)
+            .into_iter()
+            .partition::<Vec<_>, _>(|f| f.position <= position && !f.is_held());
         self.freeing = waiting;
         ready.iter().try_for_each(|f| self.release(&f.all_extents()))
     }

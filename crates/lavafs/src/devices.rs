@@ -107,9 +107,6 @@ impl Pair {
 
     fn sync_of(&self, roles: Roles) -> Result<()> {
         for role in Role::ALL.into_iter().filter(|role| roles.has(*role)) {
-            if role == Role::Capacity && base::canary::is("lavafs-second-device-not-synced") {
-                continue;
-            }
             self.half(role).sync()?;
         }
         Ok(())

@@ -77,7 +77,7 @@ impl Discards {
 
     /// Takes a long run to be told of now, if that is allowed.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<Extent> {
-        if self.wait_ns(now_ns) > 0 && !base::canary::is("lavafs-discards-without-a-rate") {
+        if self.wait_ns(now_ns) > 0 {
             return None;
         }
         let most = (self.bytes_per_second / RUNS_A_SECOND / BLOCK).clamp(1, u64::from(RUN_BLOCKS_MAX)) as u32;

@@ -38,10 +38,7 @@ pub(crate) fn grow(volume: &Volume, role: Role, len: Option<u64>) -> Result<u64>
     let next = grown(&superblock, role, blocks);
     let last = AlignedBuf::zeroed(BLOCK as usize);
     let at = (blocks - 1) * BLOCK;
-    volume.poisoned_by(match base::canary::is("lavafs-grows-before-the-length-is-durable") {
-        true => device.write_at(last.as_slice(), at),
-        false => device.write_durable(last.as_slice(), at),
-    })?;
+    volume.poisoned_by(device.write_durable(last.as_slice(), at))?;
     volume.poisoned_by(superblock::write(&*volume.device, &next))?;
     *superblock = next;
     lock(&volume.core).grow(role, blocks);

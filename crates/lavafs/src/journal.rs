@@ -137,10 +137,7 @@ impl Journal {
             kind: Kind::Change,
             sequence: self.sequence + 1,
             chain: self.chain,
-            durable: match base::canary::is("lavafs-confirms-what-is-not-durable") {
-                true => self.sequence,
-                false => self.durable,
-            },
+            durable: self.durable,
             salt: self.salt.next_u64(),
             part: 0,
         };
@@ -180,7 +177,7 @@ impl Journal {
 
     /// Makes all transactions durable, and what claims in them speak of.
     fn sync(&mut self, device: &Ground) -> Result<()> {
-        if !self.unsynced.is_empty() && !base::canary::is("lavafs-journal-not-synced") {
+        if !self.unsynced.is_empty() {
             device.sync_of(self.unsynced)?;
         }
         self.unsynced = Roles::default();

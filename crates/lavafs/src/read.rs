@@ -114,10 +114,7 @@ fn look_up<'b>(
         let skip = (at % BLOCK) as usize;
         let (into, rest) = left.split_at_mut(left.len().min(BLOCK as usize - skip));
         let (n, offset) = (into.len() as u64, place - skip as u64);
-        let key = match base::canary::is("lavafs-pages-known-by-their-blocks") {
-            true => PageKey { ino: 0, block: offset / BLOCK },
-            false => PageKey { ino, block: at / BLOCK },
-        };
+        let key = PageKey { ino, block: at / BLOCK };
         match pages.look_up(key) {
             Ok(page) => into.copy_from_slice(&page[skip..skip + into.len()]),
             Err(ticket) => missing.push(Missing { key, ticket, offset, skip, into }),

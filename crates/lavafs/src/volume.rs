@@ -429,9 +429,6 @@ impl Volume {
     /// True if blocks that files do not get are in the journal, where a compaction would set them free: as long as they are, what is
     /// removed fills up the reserve, and nobody can use it. One that would set free too little is not worth a dump.
     fn journal_has_reserve(&self) -> bool {
-        if base::canary::is("lavafs-journal-keeps-what-is-removed") {
-            return false;
-        }
         let is_under_way = !lock(&self.upkeep.compaction).is_idle();
         let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
         let core = lock(&self.core);

@@ -138,9 +138,7 @@ impl Engine {
 /// that is left from one that counts. Before [`seal`], which makes the names in the directory durable as well. One that cannot be removed is
 /// removed by the next open.
 fn remove_what_readers_kept(engine: &Engine) {
-    if !base::canary::is("closed-with-what-readers-kept") {
-        let _ = remove_unread(&engine.jobs);
-    }
+    let _ = remove_unread(&engine.jobs);
 }
 
 /// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of

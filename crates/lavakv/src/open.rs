@@ -426,9 +426,6 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> 
     // First who only reads: of a store that is refused nothing changes.
     let report = wal::recover(env, dir, uid, groups, RecoveryMode::ReadOnly, &mut check)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
-    if base::canary::is("recovery-flushes-before-the-log-is-durable") {
-        return Ok(());
-    }
     let mut known = wal::only(TENANT, |_: SeqNo, _: &[u8]| Ok(()));
     wal::recover(env, dir, uid, groups, RecoveryMode::ReadWrite, &mut known).map(drop)
 }
@@ -528,9 +525,7 @@ fn replay_batch(
         keep_number(engine, &change)?;
         let family = engine.tree.family(change.family);
         match (family, state.families.get(&change.family)) {
-            (Some(family), Some(durable))
-                if seq >= durable.version.log_floor || base::canary::is("replay-ignores-floors") =>
-            {
+            (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
                 if change.is_placed() {
                     value = placed.value(&engine.context, change.key, seq, change.value)?;
                     change = Change { kind: ValueKind::Value, value: &value, ..change };
@@ -554,9 +549,7 @@ fn replay_batch(
     }
     let mut writer = engine.writes.lock();
     writer.changes(&changed);
-    if !base::canary::is("replay-gives-sequences-twice") {
-        writer.next_seq = writer.next_seq.max(seq);
-    }
+    writer.next_seq = writer.next_seq.max(seq);
     engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(seq - 1));
     Ok(())
 }

@@ -241,7 +241,7 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
         true => old_groups(engine) <= OLD_GROUPS_SHORT + 1,
         false => short_groups(engine) <= OLD_GROUPS_BOUND + 1,
     };
-    if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
+    if engine.log.get().is_none() || within {
         return Ok(());
     }
     let flushed =
@@ -262,15 +262,12 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         let orphan = match names::parse(&entry.name) {
             // A copy on a disk where the manifest has it not is nobody's.
             Some(kind @ (FileKind::Ksst(n) | FileKind::SpeedKsst(n))) => {
-                let is_it =
-                    |table: &Arc<FileMeta>| table.kind() == kind || base::canary::is("copies-of-tables-left");
+                let is_it = |table: &Arc<FileMeta>| table.kind() == kind;
                 !state.table(n).is_some_and(is_it)
             }
             Some(kind @ (FileKind::Vsst(n) | FileKind::SpeedVsst(n))) => {
-                let is_it = DataFile::find(&state, n).is_some_and(|file| {
-                    matches!(file, DataFile::Vsst(_))
-                        && (file.kind() == kind || base::canary::is("copies-of-values-left"))
-                });
+                let is_it = DataFile::find(&state, n)
+                    .is_some_and(|file| matches!(file, DataFile::Vsst(_)) && file.kind() == kind);
                 let is_segment = kind == FileKind::Vsst(n) && engine.writes.large.segments.holds(n);
                 !is_it && !is_segment
             }
@@ -296,7 +293,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
-        if orphan && !base::canary::is("orphans-left-at-open") {
+        if orphan {
             engine.files.remove(&entry.name)?;
         }
     }

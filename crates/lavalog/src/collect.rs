@@ -109,9 +109,7 @@ impl Core {
         let remove = rows.iter().map(|file| file.number).collect();
         let step = Step { floor: None, remove, add: add.clone() };
         // The trims and truncations by which records are dead must not be lost where the records are.
-        if !base::canary::is("log-collected-before-trims-are-durable") {
-            self.sync()?;
-        }
+        self.sync()?;
         self.lane.free(&groups, |records| {
             self.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| self.rows.add(meta));
@@ -232,10 +230,7 @@ impl Copy {
             let alive = alive(core, input.source, of_log);
             live += alive.size();
             input.file.each_of(of_log, &mut |row| {
-                let is_first = || Some(row.lsn) == of_log.low();
-                if alive.contains(row.lsn)
-                    && !(base::canary::is("log-collection-loses-a-record") && is_first())
-                {
+                if alive.contains(row.lsn) {
                     rows.push((input.source, *row));
                 }
                 Ok(())

@@ -72,9 +72,6 @@ pub(crate) struct UnderWay {
 /// Truncations from this sequence on are remembered, with `kept` as in [`UnderWay`]: those before it apply to nothing that could be
 /// replayed, nor be in a group whose rows are lost and made again. There, all comes up that ever was in it.
 pub(crate) fn needed_from(kept: &BTreeMap<u64, SeqNo>, replay_from: SeqNo) -> SeqNo {
-    if base::canary::is("log-truncations-forgotten-before-their-groups") {
-        return replay_from;
-    }
     // They are in their order.
     kept.values().next().map_or(replay_from, |first| replay_from.min(*first))
 }

@@ -299,10 +299,7 @@ impl LogIndex {
     /// A part comes for LSNs that were somewhere else, as far as they are alive. Returns how much of it is, and whether that is all.
     fn replace(&mut self, part: Option<Part>, alive: &LsnSet) -> (Size, bool) {
         let Some(mut part) = part else { return (Size::default(), true) };
-        let set = match base::canary::is("log-file-brings-back-what-died") {
-            true => part.set().clone(),
-            false => part.set().intersection(alive),
-        };
+        let set = part.set().intersection(alive);
         let (was, is) = (part.set().size(), set.size());
         *part.set_mut() = set;
         if is.records > 0 {

@@ -128,7 +128,7 @@ impl Core {
     /// Takes the right to move groups for a job. False if somebody has it, or waits for it.
     fn claim_moving(&self) -> bool {
         let mut under_way = lock(&self.under_way);
-        let is_wanted = under_way.waiting_holds > 0 && !base::canary::is("log-jobs-overtake-holds");
+        let is_wanted = under_way.waiting_holds > 0;
         !is_wanted && !std::mem::replace(&mut under_way.is_moving, true)
     }
 
@@ -139,9 +139,6 @@ impl Core {
     /// # Errors
     /// Those of the log and of the file system, but for what passes by itself: then jobs do it.
     pub fn bound_waiting(self: &Arc<Self>) -> Result<()> {
-        if base::canary::is("log-waiting-groups-unbounded") {
-            return Ok(());
-        }
         let freed = self.free_where_short().and_then(|()| self.seal_over_bound());
         match freed.and_then(|()| self.free_where_short()) {
             Err(e) if e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e) => Ok(()),
@@ -209,7 +206,7 @@ impl Core {
     fn leaves_no_doubt(&self, error: &Error) -> bool {
         let name = error.file().and_then(|path| path.file_name()?.to_str());
         match name.and_then(names::parse) {
-            Some(FileKind::Engine { .. }) => !base::canary::is("log-lack-of-descriptors-stops-the-store"),
+            Some(FileKind::Engine { .. }) => true,
             Some(kind) if kind.is_temporary() => true,
             // A group that is listed: it was to be opened, or a write to it has stopped its lane.
             Some(FileKind::Log(number)) => {

@@ -162,9 +162,7 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
         Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, carried };
     let mut replay_from = 0;
     if let Some((head, saved)) = read_checkpoint(context, &state)? {
-        if !base::canary::is("log-number-given-twice") {
-            restored.logs.reach_id(head.next_log);
-        }
+        restored.logs.reach_id(head.next_log);
         restored.next_seq = head.next_seq;
         replay_from = head.replay_from;
         saved.into_iter().try_for_each(|saved| restored.logs.restore(saved))?;
@@ -333,7 +331,7 @@ impl Core {
         let state = self.manifest.state();
         let names: Vec<String> =
             damaged.iter().filter_map(|source| Some(state.rows_of(*source)?.name())).collect();
-        let Some(first) = names.first().filter(|_| !base::canary::is("log-lost-taken-for-absent")) else {
+        let Some(first) = names.first() else {
             return;
         };
         let why = format!(

@@ -73,7 +73,7 @@ impl Core {
             (rows, ..) => rows,
         };
         let is_same = base::sync::read(&self.logs).taken_in() == taken_in;
-        if is_same || base::canary::is("log-block-of-a-lost-file-trusted") {
+        if is_same {
             return rows;
         }
         Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))

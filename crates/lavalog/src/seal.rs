@@ -139,7 +139,7 @@ impl Core {
     /// The first group with a batch that carries another engine's which is in no file of that engine yet: it must stay among those that
     /// are replayed, and so must all behind it.
     fn held_from(&self) -> Option<u64> {
-        if lock(&self.under_way).carried.is_empty() || base::canary::is("log-carried-changes-forgotten") {
+        if lock(&self.under_way).carried.is_empty() {
             return None;
         }
         let floors = self.lane.floors();
@@ -264,8 +264,7 @@ impl Writing {
                 let Some(log) = logs.get(*log) else { continue };
                 log.index().recent_in(log.id(), self.group.ltn).collect()
             };
-            let left_out = usize::from(base::canary::is("log-index-file-leaves-out-a-record"));
-            rows.iter().skip(left_out).try_for_each(|row| index.add(row))?;
+            rows.iter().try_for_each(|row| index.add(row))?;
         }
         self.at = end;
         Ok(())
@@ -353,19 +352,11 @@ impl Seal {
 
     fn name(&mut self, floor: SeqNo, checkpoints: &[NewFile]) -> Result<()> {
         let core = self.core.clone();
-        if !base::canary::is("log-index-file-not-in-the-directory") {
-            core.files.sync_dir()?;
-        }
+        core.files.sync_dir()?;
         // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
-        if !base::canary::is("log-sealed-before-it-is-durable") {
-            core.sync()?;
-        }
+        core.sync()?;
         let indexed = &mut self.indexed;
-        let left_out = match base::canary::is("log-one-index-file-for-several-groups") {
-            true => indexed.len() - 1,
-            false => 0,
-        };
-        let index_files = indexed.iter().skip(left_out).map(|indexed| &indexed.file);
+        let index_files = indexed.iter().map(|indexed| &indexed.file);
         let add: Vec<FileMeta> = index_files.chain(checkpoints).map(|file| file.meta).collect();
         let old: Vec<FileMeta> = core.manifest.state().checkpoints().collect();
         let remove = old.iter().map(|file| file.number).collect();

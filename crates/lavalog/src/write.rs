@@ -251,14 +251,10 @@ impl Core {
 
     fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
         let health = &self.context().health;
-        let waits =
-            durability == Durability::Durable && !base::canary::is("log-acknowledged-before-it-is-durable");
+        let waits = durability == Durability::Durable;
         match ticket.filter(|_| waits) {
             // The operations are in the log, and nobody knows for how long: that is no refusal, whatever it was.
             Some(ticket) => self.lane.sync(ticket).or_else(|e| {
-                if base::canary::is("log-goes-on-after-a-failed-sync") {
-                    return Err(e);
-                }
                 health.poison(&e);
                 health.check()
             })?,

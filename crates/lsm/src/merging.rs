@@ -387,10 +387,6 @@ impl InternalIterator for MergingIterator {
             child.settle(moved, Direction::Forward)?;
         }
         self.relocation(Direction::Forward);
-        if base::canary::is("scan-that-waited-goes-on-behind-its-key") && self.current.is_some() {
-            self.arrive()?;
-            return self.step(Direction::Forward);
-        }
         self.arrive()
     }
     #[inline]

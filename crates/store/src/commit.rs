@@ -694,9 +694,6 @@ impl Log {
     /// Bytes by which the file of open pages grows when the log begins: the power may have failed while it was longer than what is left of it. It is never
     /// refused, so what is made before it must leave it the room.
     pub fn unmade_bytes(&self) -> u64 {
-        if base::canary::is("open-pages-without-room") {
-            return 0;
-        }
         let path = self.context.path(self.lane().staging_name());
         (self.first_staging_len() as u64).saturating_sub(self.space.meter().bytes_of(&path))
     }
@@ -757,7 +754,7 @@ impl Log {
 /// earlier one, and is here.
 fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
     let of = |engine: EngineId, missed: bool| Record::EngineMissed { engine, missed };
-    let ends = report.sealed.is_some() && !base::canary::is("log-ended-behind-an-engines-back");
+    let ends = report.sealed.is_some();
     let needs = |engine: &EngineView<'_>| {
         let last = tenant(engine.id).and_then(|tenant| report.seqs.last(tenant));
         last.is_some_and(|last| last >= engine.floor)

@@ -151,8 +151,7 @@ impl Copy {
     pub fn finish(self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
         let env = &self.context.env;
         env.fs.sync_dir(&self.dir)?;
-        let uid = if base::canary::is("checkpoint-keeps-uid") { state.uid } else { self.uid };
-        Manifest::create_with(env, &self.dir, state.without_log(uid).with_log(groups)?)?;
+        Manifest::create_with(env, &self.dir, state.without_log(self.uid).with_log(groups)?)?;
         self.mark.finish()
     }
 }

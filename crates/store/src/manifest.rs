@@ -330,7 +330,7 @@ impl Manifest {
     /// `Corruption` if the history ends before.
     pub fn require_edit(&self, edit_number: u64) -> Result<()> {
         let last = self.durable_edit();
-        if edit_number <= last || base::canary::is("manifest-witness-ignored") {
+        if edit_number <= last {
             return Ok(());
         }
         let why = format!(
@@ -401,7 +401,7 @@ impl Manifest {
                     inner = self.lead(inner);
                     continue;
                 }
-            } else if inner.published + 1 == number || base::canary::is("manifest-published-out-of-order") {
+            } else if inner.published + 1 == number {
                 inner.published = number;
                 let state = in_format(&state, inner.durable.format);
                 *lock(&self.published) = state.clone();
@@ -591,8 +591,7 @@ impl Manifest {
         let append = |file: &mut Box<dyn AppendFile>| {
             for p in batch {
                 let (number, offset) = (p.state.edit_number, file.len());
-                let own = base::canary::is("manifest-confirms-its-own-batch");
-                let durable = if own { number - 1 } else { durable.edit_number };
+                let durable = durable.edit_number;
                 file.append(&format::encode_record(writer.uid, offset, number, durable, &p.payload))?;
             }
             file.flush()
@@ -605,9 +604,7 @@ impl Manifest {
             }
             Err(e) => return Err(Failure::Unknown(e)),
         }
-        if !base::canary::is("manifest-sync-skipped") {
-            file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
-        }
+        file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
         let before = self.sizes.file.swap(file.len(), Ordering::Relaxed);
         self.sizes.written.fetch_add(file.len().saturating_sub(before), Ordering::Relaxed);
         Ok(writer)
@@ -695,9 +692,6 @@ impl Manifest {
     /// Puts the new `CURRENT` in place of the old one.
     fn swap_current(&self) -> Result<()> {
         self.env.fs.rename(&self.dir.path.join(names::CURRENT_TEMP), &self.dir.path.join(names::CURRENT))?;
-        if base::canary::is("manifest-current-not-synced") {
-            return Ok(());
-        }
         self.sync_dir()
     }
 

@@ -199,9 +199,7 @@ impl Replayed {
         }
         store.remove_orphans(&listing)?;
         for (log, report) in store.lanes().zip(&reports) {
-            if !base::canary::is("log-begins-before-its-ceiling") {
-                store.space.bound_files_beside(store.unmade_bytes());
-            }
+            store.space.bound_files_beside(store.unmade_bytes());
             store.resume(log, report)?;
         }
         store.space.bound_files();

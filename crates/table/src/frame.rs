@@ -53,9 +53,7 @@ pub fn mask(frame: &mut [u8], uid: Uid, offset: u64) {
 pub fn open(frame: &[u8], uid: Uid, offset: u64) -> Result<(Compression, &[u8])> {
     let short = || Error::corruption("a block shorter than its trailer").at_offset(offset);
     let (body, sum) = frame.split_last_chunk::<4>().ok_or_else(short)?;
-    if !base::canary::is("block-checksum-ignored") {
-        checksum::verify(body, uid, offset, u32::from_le_bytes(*sum))?;
-    }
+    checksum::verify(body, uid, offset, u32::from_le_bytes(*sum))?;
     let (&codec, payload) = body.split_last().ok_or_else(short)?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
         let why = format!("a block with the unknown codec {codec}: it needs a newer release");

@@ -28,9 +28,6 @@ struct Prepared {
 impl Prepared {
     fn is(&self, place: Place<'_>) -> bool {
         let (forward, target) = (place.is_forward(), place.target());
-        if base::canary::is("prepared-for-another-seek") && self.seek.is_some() {
-            return true;
-        }
         self.seek == Some((forward, target.is_some())) && target.is_none_or(|target| *target == *self.target)
     }
 

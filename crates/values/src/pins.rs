@@ -192,21 +192,18 @@ pub fn prune(version: &Version, ledger: &Ledger, pins: &Pins) -> (Vec<Record>, V
         return (Vec::new(), Vec::new());
     }
     let pinned = lock(&pins.pinned);
-    if pinned.families.contains_key(&family) && !base::canary::is("held-family-pruned") {
+    if pinned.families.contains_key(&family) {
         return (Vec::new(), Vec::new());
     }
     let counts = &pinned.names;
     let mut records: Vec<Record> = ledger
         .unused_aliases()
-        .filter(|name| !counts.contains_key(name) || base::canary::is("pinned-name-pruned"))
+        .filter(|name| !counts.contains_key(name))
         .map(|blob_id| Record::DropAlias { family, blob_id })
         .collect();
     let mut removed = Vec::new();
     for number in ledger.unused_files() {
-        let pinned = version
-            .names_of(number)
-            .iter()
-            .any(|name| counts.contains_key(name) && !base::canary::is("pinned-file-pruned"));
+        let pinned = version.names_of(number).iter().any(|name| counts.contains_key(name));
         if let Some(meta) = version.vssts.get(&number).filter(|_| !pinned) {
             records.push(Record::RemoveVsst { family, number });
             removed.push(meta.clone());

@@ -83,8 +83,7 @@ impl ReferenceChanges {
         let mut sums = after.references.clone();
         let mut names = Vec::new();
         let by_others = now.references.changes(&before.references);
-        let forgets = base::canary::is("prepared-sums-miss-what-others-changed");
-        for (name, old, new) in by_others.into_iter().filter(|_| !forgets) {
+        for (name, old, new) in by_others {
             let [old, new] = [old, new].map(|totals| totals.map(Net::of_totals).unwrap_or_default());
             let own = after.references.get(&name).copied().unwrap_or_default();
             let totals = new.minus(&old).applied(&own)?;

@@ -257,14 +257,7 @@ impl Record {
         if is_empty {
             return None;
         }
-        let mut changes = reference_changes(lists(), removed.iter().copied());
-        if base::canary::is("sums-of-two-names-swapped")
-            && let [a, b, ..] = &mut *changes
-        {
-            let (first, second) = (a.blob_id, b.blob_id);
-            std::mem::swap(a, b);
-            (a.blob_id, b.blob_id) = (first, second);
-        }
+        let changes = reference_changes(lists(), removed.iter().copied());
         Some(Record::References { family, changes: ReferenceChanges::ready(changes) })
     }
 

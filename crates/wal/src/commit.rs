@@ -383,7 +383,7 @@ impl Commit {
         let (this, next) = (side_of(state.round), side_of(state.round + 1));
         let durable = self.frontier.durable_end() > state.sides[next].lowest_lpn;
         let failed = state.failure.is_some();
-        let satisfied = failed || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
+        let satisfied = failed || durable;
         let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
         let wake_queued = state.queued > 0;
         let answered = self.answered(&mut state);

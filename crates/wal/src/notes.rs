@@ -36,7 +36,7 @@ pub(crate) struct Notes {
 impl Notes {
     /// A batch begins in this page, and others may look before it ends.
     pub fn begin(&mut self, first_lpn: u64) {
-        self.begun = (!base::canary::is("log-skips-half-a-batch")).then_some(first_lpn);
+        self.begun = Some(first_lpn);
     }
 
     /// A batch in the pages from `first_lpn` to `last_lpn` was appended. `now_ns` is asked for the first in its page.
@@ -79,7 +79,7 @@ impl Notes {
         };
         let needed = self.all.iter().find(is_needed).map(|note| note.first_lpn);
         let lpn = needed.or(self.begun).unwrap_or(next_lpn);
-        Some(if base::canary::is("log-skips-a-page-too-many") { (lpn + 1).min(next_lpn) } else { lpn })
+        Some(lpn)
     }
 
     /// The end of the pages with a record from `until_ns` or before; 0: there are none.

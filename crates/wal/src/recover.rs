@@ -144,7 +144,7 @@ pub fn recover_lane(
         scan.group(index, group)?;
     }
     scan.judge(groups)?;
-    if mode == RecoveryMode::ReadWrite && !base::canary::is("recovery-serves-what-is-not-durable") {
+    if mode == RecoveryMode::ReadWrite {
         scan.make_durable(groups)?;
     }
     Ok(scan.report(groups))
@@ -455,7 +455,7 @@ impl<'a> Scan<'a> {
 
     /// Accepts the page from staging, if it is there, continues the run and holds anything; its length when it is closed.
     fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, offset: u64) -> Result<Option<u64>> {
-        let usable = cursor.group.sealed_end.is_none() && !base::canary::is("recovery-forgets-staging");
+        let usable = cursor.group.sealed_end.is_none();
         let Some(lpn) = lpn.filter(|_| usable) else { return Ok(None) };
         let (staging, owner) = (self.staging, self.owner(cursor.group));
         let Some(page) = staging.get(owner, cursor.group.ltn, lpn) else { return Ok(None) };
@@ -536,9 +536,7 @@ impl<'a> Scan<'a> {
         let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
         let (lpn, place) = match staged {
             Some(page) => (page.lpn, Some((page.group, page.offset))),
-            None if end < self.durable_end && !base::canary::is("recovery-takes-damage-for-a-torn-tail") => {
-                (end, self.hole)
-            }
+            None if end < self.durable_end => (end, self.hole),
             None => return Ok(()),
         };
         let error = Error::corruption(format!(
@@ -657,10 +655,8 @@ impl<'a> Scan<'a> {
         let staged_end = |lpn: u64| lpn.saturating_add(self.lane.page_numbers());
         let highest_end = self.highest_end.max(self.staging.highest_lpn.map_or(0, staged_end));
         self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
-        let unsealed =
-            |group: &&LogGroup| group.sealed_end.is_none() && !base::canary::is("recovery-does-not-seal");
+        let unsealed = |group: &&LogGroup| group.sealed_end.is_none();
         self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, kept_end));
-        let cut = if base::canary::is("recovery-keeps-cut-groups") { &[] } else { cut };
         self.report.discarded = cut.iter().map(|group| group.ltn).collect();
         self.report.unverified_tail_bytes = unverified_bytes as u64;
         self.report.staged_pages = self.staged.len() as u64;

@@ -142,8 +142,7 @@ impl Run {
     fn enters(&mut self, group: &Group, passed: &[Group], is_last: bool) -> bool {
         if let Some(begin) = group.begin.filter(|begin| begin.lpn > begin.first_lpn) {
             // The log begins there, as if all before it had been read.
-            let pretends = !base::canary::is("salvage-misses-what-was-overtaken");
-            (self.end_lpn, self.used) = if pretends { (begin.lpn, Some(begin.used)) } else { (0, None) };
+            (self.end_lpn, self.used) = (begin.lpn, Some(begin.used));
             if group.any.is_some() {
                 return true;
             }

@@ -335,9 +335,8 @@ impl Wal {
     /// The first failure as it is to the caller that met it, `Poisoned` to all others. What the device then holds is
     /// unknown; only a restart tells.
     pub fn sync(&self, position: Position) -> Result<()> {
-        let lpn = position.lpn - u64::from(base::canary::is("log-sync-one-page-short"));
         loop {
-            match self.commit.lead_or_wait(lpn)? {
+            match self.commit.lead_or_wait(position.lpn)? {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(token) => {
                     self.expects_more();
@@ -608,7 +607,7 @@ impl Wal {
     /// `NoSpace`: the ring is as long as it was. Others poison the log.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
         // No page is begun before this is over.
-        let _order = (!base::canary::is("log-ring-lengthened-under-appends")).then(|| lock(&self.order));
+        let _order = lock(&self.order);
         self.check()?;
         let old_len = self.staging_len();
         if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {

@@ -1,124 +1,134 @@
-//! The table of canaries and the sources agree.
+//! The format of patches, their application, and that all of them apply.
 
-#![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
+use super::apply::{self, Edit, Edits};
+use super::catalogue::{canaries, root};
+use super::patch::{Catcher, Patch};
+use super::switch;
 
-use super::seeded::Catcher;
-use super::table::canaries;
-use crate::rows::ROWS;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+const SOURCE: &str = "\
+impl A {
+    fn first(&self) -> u64 {
+        let a = 1;
+        a + 1
+    }
 
-fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()) {
-        if entry.is_dir() {
-            sources(&entry, out);
-        } else if entry.extension().is_some_and(|e| e == "rs") {
-            out.push(entry);
+    fn other(&self) -> u64 {
+        let a = 1;
+        a + 1
+    }
+}
+
+impl B {
+    pub(crate) const fn first<T>(
+        &self,
+        a: u64,
+    ) -> u64 {
+        let b = 2;
+        if b > 1 {
+            b
+        } else {
+            a
         }
     }
 }
+";
 
-/// Every `canary::is("…")` of the engine, with how often it stands there.
-fn places() -> BTreeMap<String, usize> {
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates"), &mut files);
-    let mut out = BTreeMap::new();
-    for file in files.iter().filter(|f| !f.ends_with("base/src/canary.rs")) {
-        let text = std::fs::read_to_string(file).unwrap();
-        for rest in text.split("canary::is(\"").skip(1) {
-            *out.entry(rest.split('"').next().unwrap().to_owned()).or_default() += 1;
-        }
-    }
-    out
+fn patch(hunks: &str) -> Result<Patch, String> {
+    Patch::parse("name", &format!("A slip.\ncaught-by: row crash seed 7\n\n{hunks}"))
+}
+
+fn edit(hunks: &str) -> Result<Edit, String> {
+    let patch = patch(hunks)?;
+    apply::edit(&patch.hunks[0], SOURCE, "bug()")
+}
+
+fn applied(hunks: &str) -> String {
+    apply::apply(SOURCE, vec![&edit(hunks).unwrap()])
 }
 
 #[test]
-fn every_canary_stands_once_in_the_sources_and_once_in_the_table() {
-    let places = places();
-    let twice: Vec<_> = places.iter().filter(|(_, n)| **n != 1).collect();
-    assert!(twice.is_empty(), "one place each: {twice:?}");
-    let listed: BTreeSet<String> = canaries().map(|c| c.name.to_owned()).collect();
-    assert_eq!(listed.len(), canaries().count(), "a name stands twice in the table");
-    let placed: BTreeSet<String> = places.into_keys().collect();
-    assert_eq!(listed, placed);
+fn every_patch_applies() {
+    let canaries = canaries(root()).unwrap_or_else(|defects| panic!("{}", defects.join("\n")));
+    assert!(canaries.len() <= 120, "at most 120, one for each invariant: {}", canaries.len());
+    let rows = |canary: &&super::catalogue::Canary| matches!(canary.patch.by, Catcher::Row { .. });
+    assert!(canaries.iter().filter(rows).count() * 2 > canaries.len(), "rows catch more than tests");
 }
 
 #[test]
-fn every_canary_has_a_row_that_exists() {
-    for canary in canaries() {
-        if let Catcher::Row { row, .. } = canary.by {
-            assert!(ROWS.iter().any(|r| r.name == row), "{}: there is no row {row}", canary.name);
-        }
-    }
+fn a_patch_changes_the_named_function_only() {
+    let text = applied(
+        "file: x\nfunction: other\n@@\n let a = 1;\n-        a + 1\n+        a + u64::from(SEEDED_BUG)\n }\n",
+    );
+    assert_eq!(text.matches("a + u64::from(bug())").count(), 1);
+    assert_eq!(text.matches("        a + 1\n").count(), 1);
+    assert_eq!(text.lines().count(), SOURCE.lines().count());
+    let changed = SOURCE.lines().zip(text.lines()).position(|(a, b)| a != b);
+    assert_eq!(changed, Some(8), "the second of two equal lines");
 }
 
-/// The table in the docs is made from this one: `LAVASTORE_BLESS=1 cargo test -p torture canary` writes it anew.
 #[test]
-fn the_docs_show_the_table() {
-    const BEGIN: &str = "<!-- canaries -->\n";
-    const END: &str = "<!-- end of canaries -->";
-    let mut table = String::from("\n| seeded bug | what is broken | caught by |\n|---|---|---|\n");
-    for canary in canaries() {
-        let by = match canary.by {
-            Catcher::Row { row, .. } => format!("row `{row}`"),
-            Catcher::Test { package, name, .. } => format!("`{package}`, test `{name}`"),
-        };
-        table += &format!("| `{}` | {} | {by} |\n", canary.name, canary.about);
-    }
-    table.push('\n');
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/RELIABILITY.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("where the table begins");
-    let (shown, after) = rest.split_once(END).expect("where it ends");
-    if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        std::fs::write(&path, [before, BEGIN, &table, END, after].concat()).unwrap();
-    } else {
-        assert_eq!(shown, table, "run with LAVASTORE_BLESS=1");
-    }
+fn all_functions_of_a_name_count_and_lines_between_changes_stay() {
+    let text = applied(
+        "file: x\nfunction: first\n@@\n         let b = 2;\n+        if !SEEDED_BUG {\n         if b > 1 {\n+        }\n             b\n",
+    );
+    let expected =
+        SOURCE.replace("        if b > 1 {\n", "        if !bug() {\n        if b > 1 {\n        }\n");
+    assert_eq!(text, expected);
 }
 
-/// The module path of a test, from the file it stands in: `src/commit/pace.rs` is `commit::pace`, `tests/api/sync.rs` is
-/// `sync` of the binary `api`.
-fn module_of(file: &Path) -> Vec<String> {
-    let parts: Vec<String> =
-        file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    let skipped = if parts.first().is_some_and(|first| first == "tests") { 2 } else { 1 };
-    parts.into_iter().skip(skipped).collect()
+#[test]
+fn context_must_occur_exactly_once() {
+    let twice = edit("file: x\nfunction: first\n@@\n     }\n+    SEEDED_BUG;\n").unwrap_err();
+    assert!(twice.contains("must occur once in function first of x, not 3 times"), "{twice}");
+    let nowhere = edit("file: x\nfunction: other\n@@\n let b = 2;\n+SEEDED_BUG;\n").unwrap_err();
+    assert!(nowhere.contains("not 0 times"), "{nowhere}");
+    let no_function = edit("file: x\nfunction: second\n@@\n let b = 2;\n+SEEDED_BUG;\n").unwrap_err();
+    assert!(no_function.contains("x has no function second"), "{no_function}");
 }
 
-/// Whether a file of the package has the test: the function, in the modules that the name says.
-fn has_test(package: &Path, target: &str, name: &str) -> bool {
-    let folder = match target.split_once("--test ") {
-        Some((_, binary)) => Path::new("tests").join(binary),
-        None => PathBuf::from("src"),
+#[test]
+fn a_patch_without_effect_is_refused() {
+    let of = |hunks| patch(hunks).unwrap_err();
+    assert!(of("").contains("no hunk"));
+    assert!(of("file: x\nfunction: f\n@@\n a\n").contains("changes nothing"));
+    assert!(of("file: x\nfunction: f\n@@\n a\n+b\n").contains("no line with SEEDED_BUG"));
+    assert!(of("file: x\nfunction: f\n@@\n+if SEEDED_BUG {\n").contains("neither context nor removed lines"));
+    assert!(of("file: x\n@@\n a\n+SEEDED_BUG\n").contains("function: ..."));
+    assert!(of("file: x\nfunction: f\n@@\nlet a = 1;\n").contains("neither context, `-` nor `+`"));
+    assert!(Patch::parse("name", "caught-by: row crash\n").is_err(), "a description is needed");
+    assert!(Patch::parse("name", "A slip.\ncaught-by: chance\n").is_err());
+}
+
+#[test]
+fn the_header_names_a_row_or_a_test() {
+    let hunks = "file: x\nfunction: f\n@@\n a\n+SEEDED_BUG\n";
+    let row = Catcher::Row { row: "crash".to_owned(), seed: Some(7) };
+    assert_eq!(patch(hunks).unwrap().by, row);
+    let text = format!("A slip\nin two lines.\ncaught-by: test lavastore-wal --test api a::b\n\n{hunks}");
+    let (package, target) = ("lavastore-wal".to_owned(), "--test api".to_owned());
+    let test = Catcher::Test { package, target, name: "a::b".to_owned() };
+    assert_eq!(Patch::parse("name", &text).unwrap().by, test);
+}
+
+#[test]
+fn patches_that_overlap_are_in_different_builds() {
+    let of = |start: usize, end: usize| {
+        let edit = Edit { lines: start..end, new: vec!["new".to_owned()] };
+        Edits::from([("x".to_owned(), vec![edit])])
     };
-    let (modules, function) = name.rsplit_once("::").unwrap_or(("", name));
-    let modules: Vec<&str> = modules.split("::").filter(|module| !module.is_empty()).collect();
-    let mut files = Vec::new();
-    // A test binary is a folder, or one file.
-    let one = package.join(&folder).with_extension("rs");
-    match one.is_file() {
-        true => files.push(one),
-        false => sources(&package.join(folder), &mut files),
-    }
-    files.iter().any(|file| {
-        let text = std::fs::read_to_string(file).unwrap();
-        let of_file = module_of(file.strip_prefix(package).unwrap());
-        let inside = modules.iter().zip(&of_file).all(|(a, b)| a == b) && modules.len() >= of_file.len();
-        let inline =
-            modules.iter().skip(of_file.len()).all(|module| text.contains(&format!("mod {module} {{")));
-        inside && inline && text.contains(&format!("fn {function}("))
-    })
+    let elsewhere = Edits::from([("y".to_owned(), vec![Edit { lines: 3..5, new: Vec::new() }])]);
+    assert_eq!(apply::builds(&[of(3, 5), of(4, 6), of(7, 8), elsewhere, of(5, 5)]), [0, 1, 0, 0, 2]);
 }
 
-/// A name that no test has would be met once in ten commits, when the canary's turn comes.
 #[test]
-fn every_canary_has_a_test_that_exists() {
-    for canary in canaries() {
-        if let Catcher::Test { package, target, name } = canary.by {
-            let folder = package.strip_prefix("lavastore-").unwrap_or(package);
-            let package_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(folder);
-            assert!(has_test(&package_dir, target, name), "{}: {package} has no test {name}", canary.name);
-        }
-    }
+fn a_crate_without_the_switch_asks_the_environment() {
+    let of = |file: &str, manifest: &str| {
+        switch::condition("bug", file, &mut |path| {
+            assert_eq!(path, "crates/wal/Cargo.toml");
+            Ok(manifest.to_owned())
+        })
+    };
+    assert_eq!(of("crates/wal/src/wal.rs", "base.workspace = true\n").unwrap(), "base::seeded::is(\"bug\")");
+    assert!(of("crates/wal/src/wal.rs", "io.workspace = true\n").unwrap().contains("LAVASTORE_CANARY"));
+    assert_eq!(of("crates/base/src/key.rs", "").unwrap(), "crate::seeded::is(\"bug\")");
 }

@@ -81,9 +81,6 @@ fn make_dirs(dir: &Path) -> rustix::io::Result<()> {
 pub(super) fn sync_dir(dir: &Path) -> Result<()> {
     let action = "cannot sync a directory";
     let fd = open_dir(action, dir)?;
-    if base::canary::is("kernel-directory-sync-skipped") {
-        return Ok(());
-    }
     // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged writes.
     retry(|| calls::fsync(&fd)).map_err(|e| match fail_optional(action, dir, e, &[Errno::INVAL]) {
         // It was written back as far as it went, and will not be tried again by the kernel.

@@ -218,12 +218,8 @@ impl Handle {
     ) -> rustix::io::Result<()> {
         let mut stalls = 0;
         while *done < data.len() {
-            let at = match base::canary::is("kernel-short-write-resumed-where-it-began") {
-                true => offset,
-                false => offset + *done as u64,
-            };
+            let at = offset + *done as u64;
             let rest = &data[*done..];
-            let durable = durable && !base::canary::is("kernel-durable-write-plain");
             let result = match durable {
                 true => calls::pwrite_durable(&self.fd, rest, at),
                 false => calls::pwrite(&self.fd, rest, at),
@@ -295,9 +291,6 @@ impl Handle {
 
     /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.
     pub(super) fn sync(&self, kind: SyncKind) -> rustix::io::Result<()> {
-        if base::canary::is("kernel-sync-skipped") {
-            return Ok(());
-        }
         retry(|| match kind {
             SyncKind::Data => calls::fdatasync(&self.fd),
             SyncKind::Full => calls::fsync(&self.fd),

@@ -58,7 +58,7 @@ pub(crate) fn checkpoint(
 /// not be in it.
 fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     let of_lane = state.store.log_groups.values().any(|group| group.lane != Lane::FIRST);
-    let of_lane = of_lane && jobs.log.guest().is_none() && !base::canary::is("checkpoint-without-the-lanes");
+    let of_lane = of_lane && jobs.log.guest().is_none();
     if !of_lane && !jobs.log.in_use().iter().any(|group| other_engines::need(&state.store, group)) {
         return Ok(());
     }
@@ -80,8 +80,7 @@ fn state_at_one_sequence(
     let _one_at_a_time = lock(one_at_a_time);
     // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
     let upto = freeze_all_and(jobs, |upto| {
-        let ceiling = if base::canary::is("checkpoint-without-a-ceiling") { SeqNo::MAX } else { upto };
-        jobs.tree.together.set_flush_ceiling(ceiling);
+        jobs.tree.together.set_flush_ceiling(upto);
         // Batches that carry one of LavaKV's are appended under the same lock: those up to here are in both.
         if let Some(guest) = guest {
             guest.mark();

@@ -63,7 +63,7 @@ impl Pacer {
         let paid_at_ns = begins_ns.saturating_add(cost_ns);
         let is_too_late = begins_ns >= until_ns.saturating_add(SLEEP_NS_MIN);
         let leaves_too_much = paid_at_ns > until_ns.saturating_add(until.debt_ns_max.max(SLEEP_NS_MIN));
-        if is_too_late || leaves_too_much && !base::canary::is("no-wait-leaves-any-debt") {
+        if is_too_late || leaves_too_much {
             return None;
         }
         *free_at_ns = paid_at_ns;

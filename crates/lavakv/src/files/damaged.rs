@@ -104,11 +104,7 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
 /// What the file is, if it is one of the store's: in its directory, or on its second disk, where errors name what lies there.
 pub(crate) fn kind_of(context: &Context, path: &Path) -> Option<FileKind> {
     let (kind, parent) = (names::parse(path.file_name()?.to_str()?)?, path.parent()?);
-    let is_there = || {
-        kind.is_of_speed_disk()
-            && is_on_speed_disk(context, path)
-            && !base::canary::is("damage-on-the-speed-disk-stops-the-store")
-    };
+    let is_there = || kind.is_of_speed_disk() && is_on_speed_disk(context, path);
     (parent == context.dir || is_there()).then_some(kind)
 }
 

@@ -206,7 +206,7 @@ impl Crew {
             shelf.held.push(held);
             shelf.spare.push(lot);
         }
-        while shelf.at_work > 0 && !base::canary::is("replay-settles-while-inserts-run") {
+        while shelf.at_work > 0 {
             shelf = wait(&self.shared.done, shelf);
         }
         assert!(!shelf.has_failed, "a thread that replays the log has panicked");

@@ -49,11 +49,11 @@ impl<'a> Overflow<'a> {
             return Ok(());
         }
         inserts.settle();
-        if !std::mem::replace(&mut self.judged, true) && !base::canary::is("recovery-flushes-unjudged") {
+        if !std::mem::replace(&mut self.judged, true) {
             judge()?;
         }
         jobs.space.bound_recovery(jobs.log.records().is_some());
-        let all = over_bound || placed.is_any() || base::canary::is("recovery-flushes-all-families");
+        let all = over_bound || placed.is_any();
         match flush_round(jobs, if all { u64::MAX } else { round_bytes(jobs) }) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             flushed => flushed.map(drop),

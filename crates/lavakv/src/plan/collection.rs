@@ -87,7 +87,7 @@ pub(crate) const CANDIDATES_MAX: usize = 8;
 /// writes has time for either (`lsm::policy::quiet`).
 pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Option<f64> {
     let summary = &family.read_state.summary;
-    let is_on = facts.options().ablation.exposing_first && !base::canary::is("hidden-garbage-waits");
+    let is_on = facts.options().ablation.exposing_first;
     let (hidden, exposed) = (summary.hidden_bytes, summary.exposed_bytes);
     if !is_on || hidden.saturating_mul(WORTH_MAX) <= exposed || facts.gc_is_paused() {
         return None;
@@ -99,7 +99,7 @@ pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Opti
 
 /// The families whose garbage goes before the compaction of level 0, the one farthest above its bound first. See the module.
 pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
-    let is_on = facts.options().ablation.space_first && !base::canary::is("level-0-before-space");
+    let is_on = facts.options().ablation.space_first;
     if !is_on || facts.gc_is_paused() {
         return Vec::new();
     }

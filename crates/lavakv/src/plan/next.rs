@@ -201,7 +201,7 @@ fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
     let is_full = all.is_some_and(|max| running.merges() + running.collections >= max);
     // Whoever waits for background work waits longer than the log saves.
     let may_wait = !facts.is_hurried() && !facts.is_short_of_space();
-    notes.leaves_room_for_log = is_full && may_wait && !base::canary::is("jobs-leave-no-room-for-log");
+    notes.leaves_room_for_log = is_full && may_wait;
     notes.leaves_room_for_log
 }
 

@@ -21,7 +21,6 @@ use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use std::ops::Deref;
 use std::sync::Arc;
-use store::volumes::Volume;
 use table::{ReadCounters, Source, Stop};
 use version::FileMeta;
 
@@ -228,12 +227,6 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
         source: &mut S,
     ) -> Result<Option<Option<Content>>, S::Stop> {
         let opened = self.tree.files.tables.table_from(file, source);
-        let is_gone = file.volume == Volume::SPEED && base::canary::is("missing-speed-table-taken-for-empty");
-        if (is_gone || base::canary::is("damaged-table-read-past"))
-            && opened.as_ref().is_err_and(|stop| !stop.is_wait())
-        {
-            return Ok(None);
-        }
         let table = damaged::in_table(opened, file)?;
         if !table.range_tombstones().is_empty() {
             let covering = table.range_tombstones().covering(&self.key, self.snapshot);
@@ -252,10 +245,6 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
                 let version = &self.read_state.version;
                 let content =
                     fetch::content(&self.tree, version, entry, &found.value, self.fill_cache, source);
-                let is_failure = content.as_ref().is_err_and(|stop| !stop.is_wait());
-                if is_failure && base::canary::is("missing-speed-values-read-past") {
-                    return Ok(None);
-                }
                 Ok(Some(Some(content?)))
             }
         }

@@ -21,10 +21,7 @@ pub(super) fn settle(env: &Env, files: &mut Files) {
     for (uid, other) in &mut files.copies {
         let Some((kind, place)) = files.known.get_mut(uid) else { continue };
         let holes_of_first = holes(env, *kind, *uid, place);
-        if holes_of_first > 0
-            && holes(env, *kind, *uid, other) < holes_of_first
-            && !base::canary::is("first-copy-of-a-file-repaired")
-        {
+        if holes_of_first > 0 && holes(env, *kind, *uid, other) < holes_of_first {
             std::mem::swap(place, other);
         }
     }

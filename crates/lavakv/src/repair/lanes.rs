@@ -60,9 +60,7 @@ impl Lanes {
 
     /// What comes below this sequence of the guest's is not replayed: see [`store::repair::GuestRepair::in_files_below`].
     pub fn are_in_files_below(&mut self, seq: SeqNo) {
-        if !base::canary::is("repair-replays-what-tables-had") {
-            self.in_files_below = seq;
-        }
+        self.in_files_below = seq;
     }
 
     /// The highest edit of the manifest that a page saw durable.
@@ -195,7 +193,7 @@ impl Lanes {
         records.replay(*tenant, &mut |place, seq, payload| {
             let Ok(Some((first, last, _))) = carried_by(payload) else { return Ok(()) };
             let is_hole = seq >= self.in_files_below && next < first && !is_told(next, first - 1);
-            if is_hole && !base::canary::is("repair-takes-a-lost-end-for-a-torn-one") {
+            if is_hole {
                 missing = Some((missing.map_or(next, |(before, _)| before), first - 1));
                 at.get_or_insert_with(|| place.clone());
             }
@@ -323,7 +321,6 @@ impl Ahead<'_> {
                 // What cannot be decoded is told as a gap.
                 if seq >= in_files_below
                     && let Ok(Some((first, _, bytes))) = carried_by(payload)
-                    && !base::canary::is("repair-forgets-what-is-carried")
                 {
                     read.push_back((place.clone(), first, bytes.to_vec()));
                 }

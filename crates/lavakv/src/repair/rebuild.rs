@@ -141,9 +141,6 @@ fn save(
             may_have_been_dropped: !is_exact && *id != DEFAULT_FAMILY,
             ..RepairedFamily::default()
         });
-        if base::canary::is("repair-forgets-a-family") && *id != DEFAULT_FAMILY {
-            continue;
-        }
         let mut merge = Merge { env, cache, family: *id, values, report, target };
         merge.tables(&family.tables)?;
     }
@@ -548,10 +545,7 @@ impl Replay<'_> {
 
     /// True if the tables have an entry of the key that is as new as `seq`, or newer, or a range tombstone over it.
     fn is_in_tables(&mut self, family: FamilyId, key: &[u8], seq: SeqNo, kind: ValueKind) -> Result<bool> {
-        if !self.is_reached(family, seq)
-            || kind == ValueKind::RangeDeletion
-            || base::canary::is("repair-ignores-sequences")
-        {
+        if !self.is_reached(family, seq) || kind == ValueKind::RangeDeletion {
             return Ok(false);
         }
         let Some(asked) = self.asked.get(&family) else { return Ok(false) };

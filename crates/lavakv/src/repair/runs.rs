@@ -56,10 +56,7 @@ pub(super) fn runs_of(
     let mut tombstones = Vec::new();
     for counted in order {
         let table = &counted.table;
-        if !table.tombstones.is_empty()
-            && counted.superseded.is_none()
-            && !base::canary::is("repair-forgets-range-tombstones")
-        {
+        if !table.tombstones.is_empty() && counted.superseded.is_none() {
             tombstones.push(table.tombstones.clone());
         }
         let member = Member {

@@ -91,7 +91,7 @@ impl<T> Queues<T> {
     fn may_serve(&self, class: Class) -> bool {
         let queue = &self.queues[class as usize];
         let bounded = class == Class::Long && queue.serving >= self.long_max;
-        !queue.waiting.is_empty() && (!bounded || base::canary::is("request-long-ones-take-all-threads"))
+        !queue.waiting.is_empty() && !bounded
     }
 
     /// What a thread that has come does next.

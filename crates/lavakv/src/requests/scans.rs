@@ -129,7 +129,7 @@ impl<T> Gate<T> {
     /// The next in line that may begin, after one has left.
     fn next(&self, leaves: bool, has_room: bool) -> Option<T> {
         let mut state = model::lock(&self.state);
-        state.begun -= usize::from(leaves && !base::canary::is("scan-that-is-over-leaves-nobody-in"));
+        state.begun -= usize::from(leaves);
         let next = if state.may_begin(has_room) { state.line.pop_front() } else { None };
         state.begun += usize::from(next.is_some());
         next

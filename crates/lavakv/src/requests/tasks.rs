@@ -75,7 +75,7 @@ impl<T> Tasks<T> {
             let key = (at_ns, state.count);
             state.later.insert(key, (class, task));
         }
-        let wakes = state.sleepers > 0 && !base::canary::is("request-pushed-without-a-wake-up");
+        let wakes = state.sleepers > 0;
         drop(state);
         if wakes {
             self.wake.notify_one();

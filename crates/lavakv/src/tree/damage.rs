@@ -41,7 +41,6 @@ fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
 fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
     match found {
         DataFile::Vsst(meta) => vec![meta.number],
-        DataFile::Table(_) if base::canary::is("collected-beside-a-damaged-table") => Vec::new(),
         DataFile::Table(meta) => {
             let may_use =
                 |number: &u64| version.names_of(*number).iter().any(|&name| meta.uses.may_have(name));

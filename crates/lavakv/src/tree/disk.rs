@@ -25,7 +25,7 @@ pub(crate) fn of_new_table(tree: &Tree, (level, number): (usize, u64), expected_
     let Some(disks) = context.env.fs.disks(&context.dir) else { return Volume::DIRECTORY };
     let has_room =
         !tree.speed.is_refusing(context.now_ns()) && free_bytes(&disks) >= wanted_bytes(tree, expected_len);
-    if has_room || base::canary::is("tables-in-the-room-of-the-log") {
+    if has_room {
         return Volume::SPEED;
     }
     Volume::DIRECTORY
@@ -62,7 +62,7 @@ pub(crate) fn room(tree: &Tree, table_bytes: u64) -> Option<Room> {
 
 /// The same for tables that change their disk.
 fn free_for_moves(disks: &Disks) -> u64 {
-    if base::canary::is("moves-into-the-room-of-the-log") { u64::MAX } else { free_bytes(disks) }
+    free_bytes(disks)
 }
 
 /// Bytes that are free on the speed disk. One that does not say what it has is about to say worse.
@@ -88,10 +88,7 @@ fn room_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
 pub(crate) fn stays(options: &Options, set_aside: &SetAside, compaction: &Compaction) -> bool {
     let is_fast = compaction.input_files().any(|(_, file)| file.volume == Volume::SPEED);
     let is_damaged = || compaction.input_files().any(|(_, file)| set_aside.has(file.number));
-    if compaction.trivial_move
-        && is_damaged()
-        && !base::canary::is("damaged-table-written-anew-to-leave-its-disk")
-    {
+    if compaction.trivial_move && is_damaged() {
         return true;
     }
     // Where placement moves what does not belong there goes down by itself.

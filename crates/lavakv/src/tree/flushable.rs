@@ -27,13 +27,8 @@ pub(crate) fn flushable(
         let frozen = family.read_state().frozen.clone();
         (family, frozen)
     };
-    let frozen = families.into_iter().map(look).filter(|(_, frozen)| !frozen.is_empty());
-    let (seen, ceiling) = if base::canary::is("ceiling-asked-for-before-memtables") {
-        let ceiling = ceiling();
-        (frozen.collect::<Vec<_>>(), ceiling)
-    } else {
-        (frozen.collect(), ceiling())
-    };
+    let seen: Vec<_> = families.into_iter().map(look).filter(|(_, frozen)| !frozen.is_empty()).collect();
+    let ceiling = ceiling();
     let of_family = |(family, frozen): (Arc<Family>, Vec<Arc<MemTable>>)| {
         let fits = |memtable: &Arc<MemTable>| memtable.seq_range().is_none_or(|(_, high)| high <= ceiling);
         let memtables: Vec<_> = frozen.into_iter().filter(fits).collect();

@@ -104,9 +104,6 @@ fn of_level_0(version: &Version) -> u64 {
 fn hidden_by(version: &Version, level: usize, file: &FileMeta, older: &[Arc<FileMeta>]) -> u64 {
     let separated = |file: &FileMeta| file.compensated().saturating_sub(file.len);
     let (own, mut met) = (separated(file), 0u64);
-    if base::canary::is("all-above-the-last-level-hides-garbage") {
-        return own;
-    }
     let (low, high) = (file.smallest_user_key(), file.largest_user_key());
     let meets = |older: &&Arc<FileMeta>| !older.ends_before(low) && !older.starts_after(high);
     let deeper = (level + 1..version.levels.len())

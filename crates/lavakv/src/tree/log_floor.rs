@@ -18,9 +18,6 @@ use base::SeqNo;
 /// The lowest sequence that perhaps only the log and memtables hold. `oldest_unflushed`: the lowest in a memtable of any
 /// family, found by looking at all of them when it is called.
 pub(crate) fn log_floor(snapshots: &Snapshots, oldest_unflushed: impl FnOnce() -> Option<SeqNo>) -> SeqNo {
-    if base::canary::is("log-floor-asks-memtables-first") {
-        return oldest_unflushed().unwrap_or_else(|| snapshots.visible() + 1);
-    }
     let next = snapshots.visible() + 1;
     oldest_unflushed().map_or(next, |seq| seq.min(next))
 }

@@ -67,12 +67,7 @@ impl Snapshots {
     pub fn for_job(&self) -> Vec<SeqNo> {
         let held = self.held();
         let visible = self.visible();
-        let mut list: Vec<SeqNo> = held
-            .keys()
-            .copied()
-            .filter(|&s| s < visible)
-            .filter(|_| !base::canary::is("snapshots-not-told-to-jobs"))
-            .collect();
+        let mut list: Vec<SeqNo> = held.keys().copied().filter(|&s| s < visible).collect();
         list.push(visible);
         list
     }

@@ -97,7 +97,6 @@ impl SpeedTables {
     /// True if that was not long ago.
     pub fn is_refusing(&self, now_ns: u64) -> bool {
         now_ns < self.refused_until_ns.load(Relaxed)
-            && !base::canary::is("refusal-of-the-speed-disk-forgotten")
     }
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
         return Rank::Elsewhere;
     }
     match class {
-        _ if base::canary::is("cold-values-on-the-speed-disk") => Rank::Hot,
         // What a job writes of that class has survived a collection.
         VsstClass::Hot if is_flushed => Rank::Hot,
         _ if !options.speed_values_fresh => Rank::Elsewhere,
@@ -55,9 +54,6 @@ pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Ran
 /// Bytes of values that have to go down, those that last: they leave little of the bound to those that are just written. All above five eighths of it,
 /// of which these may have six; but an eighth that is newest stays, however much hot ones take, or what is just written would go down at once.
 pub(crate) fn excess_bytes(bytes_max: u64, sums: &SpeedBytes) -> u64 {
-    if base::canary::is("lasting-values-stay-on-the-speed-disk") {
-        return 0;
-    }
     let (over, eighth) = (sums.bytes.saturating_sub(bytes_max / 8 * 5), bytes_max / 8);
     over.min(sums.lasting_bytes.saturating_sub(eighth))
 }
@@ -88,11 +84,11 @@ pub(crate) fn of_new_file(tree: &Tree, rank: Rank, expected_len: u64, table_byte
     let bound = match rank {
         Rank::Elsewhere => return Volume::DIRECTORY,
         Rank::Lasting => most / 2,
-        Rank::Fresh if !base::canary::is("fresh-values-in-the-room-of-hot-ones") => most - most / 4,
+        Rank::Fresh => most - most / 4,
         _ => most,
     };
     let fits = has_room(tree, expected_len, table_bytes, bound);
-    match fits || base::canary::is("values-in-the-room-of-the-log") {
+    match fits {
         true => Volume::SPEED,
         false => Volume::DIRECTORY,
     }

@@ -23,8 +23,7 @@ impl WritePath {
     /// The end of what was logged in the other lane than this, if it may not be durable.
     pub fn other_lane(&self, writer: &Writer, own: Lane) -> Option<(Lane, Position)> {
         let is_ahead = |lane, position| lane != own && !self.is_durable(lane, position);
-        let other = writer.last_logged.filter(|(lane, position)| is_ahead(*lane, *position));
-        other.filter(|_| !base::canary::is("joint-batch-ahead-of-the-other-lane"))
+        writer.last_logged.filter(|(lane, position)| is_ahead(*lane, *position))
     }
 
     fn is_durable(&self, lane: Lane, position: Position) -> bool {
@@ -39,9 +38,7 @@ impl WritePath {
     pub fn sync_lane(&self, lane: Lane, position: Position) -> Result<()> {
         let synced = self.log.of(lane).map_or(Ok(()), |log| log.sync(position));
         let told = synced.inspect_err(|e| {
-            if !base::canary::is("log-sync-failure-does-not-poison") {
-                self.context.health.poison(e);
-            }
+            self.context.health.poison(e);
         });
         told.map_err(of_unknown_fate)
     }

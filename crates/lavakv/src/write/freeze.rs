@@ -23,10 +23,8 @@ impl WritePath {
     /// Under the writer's lock: waits until everything that was logged is in the memtables, and visible. Nothing follows as long
     /// as the writer's lock is held.
     pub fn settle(&self) {
-        if !base::canary::is("frozen-while-a-write-is-under-way") {
-            // One that never will be has poisoned the store.
-            self.order.settle(self.looks());
-        }
+        // One that never will be has poisoned the store.
+        self.order.settle(self.looks());
     }
 
     /// Freezes the active memtables of all families. Those with nothing in them are not asked.
@@ -68,8 +66,7 @@ impl WritePath {
     /// `only`: of no other family, unless it is better, or has to be.
     fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
         self.settle();
-        let over_families = std::mem::take(&mut writer.volatile_over_families)
-            && !base::canary::is("volatile-batch-frozen-by-halves");
+        let over_families = std::mem::take(&mut writer.volatile_over_families);
         let joins = self.joins(writer, only);
         let upto = writer.next_seq.saturating_sub(1);
         self.tree.together.freezes_to(upto);
@@ -81,8 +78,7 @@ impl WritePath {
             None => std::mem::take(&mut writer.changed).into_values().collect(),
         };
         {
-            let together = over_families && !base::canary::is("flush-picked-while-families-freeze");
-            let _freezing = (together || joins).then(|| self.tree.together.freezing());
+            let _freezing = (over_families || joins).then(|| self.tree.together.freezing());
             if joins {
                 self.tree.together.join_to(upto);
             }

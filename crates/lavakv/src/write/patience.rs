@@ -61,9 +61,6 @@ impl Patience {
     /// was logged.
     pub fn begin(&self, writes: &WritePath, need: &Need) -> Result<Option<Begun>> {
         let Some(cause) = need.cause() else {
-            if self.until_ns.is_some() && base::canary::is("refused-after-it-was-logged") {
-                return Err(busy(StallCause::Log));
-            }
             return Ok(None);
         };
         let begun_ns = writes.context.now_ns();

@@ -43,7 +43,6 @@ impl Payment {
 
     /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
     fn of_segment(bytes: u64) -> Payment {
-        let bytes = if base::canary::is("segments-pay-nothing") { 0 } else { bytes };
         Payment { left_bytes: bytes, frees: false, aside: true, charged: Vec::new(), slept: None }
     }
 
@@ -64,8 +63,7 @@ impl Payment {
                 self.book(writes);
                 return Ok(Paid::NotInTime(lowest.cause));
             };
-            let first_only = base::canary::is("writes-pay-for-their-first-piece");
-            self.left_bytes = if first_only { 0 } else { self.left_bytes - piece };
+            self.left_bytes -= piece;
             if sleep_ns > 0 {
                 let total_ns = self.slept.map_or(0, |(_, ns)| ns) + sleep_ns;
                 self.slept = Some((cause, total_ns));
@@ -87,9 +85,7 @@ impl Payment {
             limits.extend(allowed.map(|(rate, cause)| Limit { pacer, rate, cause }));
         };
         add(&writes.pacer, of_all(writes));
-        let is_shared = base::canary::is("families-share-a-pacer");
-        let pacer = |family: &'a Arc<Family>| if is_shared { &writes.pacer } else { &family.pacer };
-        families.iter().for_each(|family| add(pacer(family), of_family(writes, family)));
+        families.iter().for_each(|family| add(&family.pacer, of_family(writes, family)));
         limits
     }
 

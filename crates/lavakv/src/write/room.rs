@@ -112,11 +112,9 @@ impl WritePath {
         // The budget is spread over many families, none of them full: the largest goes first.
         let must_freeze = !fits && memory.backlog() == 0;
         // Families are dropped under the writer's lock, and nobody flushes what they had.
-        let looked = tried.largest.take();
-        let goes_in = looked.is_some() && base::canary::is("looked-for-memory-in-vain-and-went-in");
-        let largest = looked.flatten().filter(|family| must_freeze && !family.is_dropped());
+        let largest = tried.largest.take().flatten().filter(|family| must_freeze && !family.is_dropped());
         // Where none was found all was being flushed, or was dropped since: by now somebody else has what there is.
-        if must_freeze && largest.is_none() && !goes_in {
+        if must_freeze && largest.is_none() {
             return Ok(Some(Need::Look(Look::Largest)));
         }
         largest.iter().for_each(|family| self.freeze(writer, family));

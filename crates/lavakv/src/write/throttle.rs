@@ -91,10 +91,6 @@ impl Level0 {
             // The next one has all of it to do.
             true if takes == 0.0 => evenly(self.stop / 2.0 + self.depth, self.depth),
             true => evenly(self.stop / 2.0 + takes, left),
-            false if base::canary::is("price-of-level-0-has-a-step") => {
-                let (middle, few) = ((self.slowdown + self.stop) / 2.0, (self.stop - self.slowdown) / 4.0);
-                evenly(middle + takes.max(few), left.max(few))
-            }
             false => evenly(self.stop, left).min(self.balanced()),
         };
         ((rate * part) as u64).max(RATE_FLOOR / 4)
@@ -158,8 +154,7 @@ impl Pressure {
             let rate = balanced(self.collected_per_s(), self.garbage_over_percent, GARBAGE_BALANCE_PERCENT);
             (rate, StallCause::Garbage)
         });
-        let is_priced = !base::canary::is("levels-below-the-first-cost-nothing");
-        let levels = (self.is_slow_for_levels() && is_priced).then(|| {
+        let levels = self.is_slow_for_levels().then(|| {
             let over = self.excess_percent - EXCESS_SLOW_PERCENT;
             (balanced(self.absorbed_per_s(), over, EXCESS_BALANCE_PERCENT), StallCause::Levels)
         });

@@ -295,8 +295,7 @@ impl<'a> WriteOp<'a> {
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
-        if self.state.durability != Durability::Durable || base::canary::is("empty-durable-batch-not-synced")
-        {
+        if self.state.durability != Durability::Durable {
             return Ok(WriteStep::Done);
         }
         writes.context.health.check()?;

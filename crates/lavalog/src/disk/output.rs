@@ -62,9 +62,7 @@ impl Output {
         let file_len = self.offset() + FOOTER_LEN as u64;
         let footer = Footer { kind, uid: self.uid, file_len, directory_offset, directory_len, rows };
         self.append(&footer.encode())?;
-        if !(kind == FileKind::Cold && base::canary::is("log-cold-file-not-synced")) {
-            self.file.sync(SyncKind::Full).map_err(|e| e.at_file(&self.path))?;
-        }
+        self.file.sync(SyncKind::Full).map_err(|e| e.at_file(&self.path))?;
         Ok(file_len)
     }
 }

@@ -92,10 +92,7 @@ impl Log {
             trimmed_below: self.trimmed_below,
             last: self.last,
             metadata: self.metadata.as_ref().map(|(seq, bytes)| (*seq, bytes.to_vec())),
-            truncations: match base::canary::is("log-checkpoint-forgets-truncations") {
-                true => Vec::new(),
-                false => self.truncations.iter().map(|t| (t.seq, t.lsn)).collect(),
-            },
+            truncations: self.truncations.iter().map(|t| (t.seq, t.lsn)).collect(),
         }
     }
 
@@ -236,10 +233,7 @@ impl Log {
     /// True if a truncation took what was appended with this LSN by an operation of this sequence.
     fn is_truncated(&self, lsn: Lsn, seq: SeqNo) -> bool {
         // Of those that came later, the first has the lowest LSN.
-        let later = match base::canary::is("log-truncation-takes-what-came-later") {
-            true => 0,
-            false => self.truncations.partition_point(|t| t.seq < seq),
-        };
+        let later = self.truncations.partition_point(|t| t.seq < seq);
         self.truncations.get(later).is_some_and(|t| lsn > t.lsn)
     }
 

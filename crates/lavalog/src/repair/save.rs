@@ -209,9 +209,7 @@ impl Saving<'_> {
 
 /// Makes a log under the number that it had: keys beside it may say by that how far they are ([`crate::LogHandle::id`]).
 fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
-    if !base::canary::is("repair-gives-logs-other-numbers") {
-        write(&into.core().logs).reach_id(id);
-    }
+    write(&into.core().logs).reach_id(id);
     into.core().create(name, Durability::Buffered)
 }
 
@@ -246,11 +244,7 @@ fn gaps(log: &Log, saved: &Runs, with_uncertain: bool) -> Vec<RepairGap> {
         if with_uncertain && next < first {
             out.push(RepairGap { first: next, last: first - 1, is_certain: false });
         }
-        let mut lost = saved.missing(first, last);
-        if base::canary::is("log-repair-forgets-a-gap") {
-            lost.clear();
-        }
-        let lost = lost.into_iter();
+        let lost = saved.missing(first, last).into_iter();
         out.extend(lost.map(|(first, last)| RepairGap { first, last, is_certain: true }));
         next = last.saturating_add(1);
     }

@@ -110,11 +110,7 @@ impl Rules {
                     continue;
                 }
                 stripe = s;
-                if s == 0
-                    && !self.snapshots.is_empty()
-                    && (!below.may_hold_range(&f.start, &f.end)
-                        || base::canary::is("range-tombstone-dropped-above-the-bottom"))
-                {
+                if s == 0 && !self.snapshots.is_empty() && !below.may_hold_range(&f.start, &f.end) {
                     continue;
                 }
                 seqs.push(seq);
@@ -131,7 +127,6 @@ impl Rules {
     fn stripe(&self, seq: SeqNo) -> usize {
         match self.snapshots.first() {
             Some(&first) if seq <= first => 0,
-            Some(_) if base::canary::is("snapshots-forgotten-by-compaction") => 0,
             _ => self.snapshots.partition_point(|&s| s < seq),
         }
     }
@@ -172,9 +167,7 @@ impl Rules {
         else {
             return false;
         };
-        f.seqs
-            .get(f.seqs.partition_point(|&s| s > snapshot))
-            .is_some_and(|&t| t > seq || base::canary::is("range-tombstone-covers-newer"))
+        f.seqs.get(f.seqs.partition_point(|&s| s > snapshot)).is_some_and(|&t| t > seq)
     }
 
     /// The next version of the present key.
@@ -207,7 +200,7 @@ impl Rules {
             return Ok(());
         }
         if let Some(shadow) = self.shadow.filter(|s| s.stripe == stripe) {
-            let needed = !shadow.by_tombstone && !base::canary::is("single-delete-dropped-as-shadowed");
+            let needed = !shadow.by_tombstone;
             if kind == ValueKind::SingleDeletion && needed {
                 self.write_held(hooks, output)?;
                 self.held = Some(Held { seq, kind, stripe });
@@ -301,7 +294,7 @@ impl Rules {
         if self.held.is_none() && self.run.is_empty() {
             return Ok(());
         }
-        if !hooks.below.may_hold_key(&self.key) || base::canary::is("tombstone-dropped-above-the-bottom") {
+        if !hooks.below.may_hold_key(&self.key) {
             if let Some(h) = self.held.take() {
                 self.drop_entry(hooks, h.seq, h.kind, &[], DropReason::Obsolete);
             } else if self.fold_run(hooks, output, None)? {
@@ -418,7 +411,7 @@ impl Rules {
             && seq > 0
             && self.zero_sequences
             && self.snapshots.first().is_some_and(|&first| seq <= first)
-            && (!output.deletes(&self.key) || base::canary::is("sequence-zeroed-under-a-range-tombstone"))
+            && !output.deletes(&self.key)
             && !hooks.below.may_hold_key(&self.key)
         {
             seq = 0;

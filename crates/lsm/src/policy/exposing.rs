@@ -54,7 +54,7 @@ impl Below {
 pub fn pick(facts: &Facts<'_>, met: &Met, moves: &dyn Moves, worth: f64) -> Option<Compaction> {
     let version = facts.version;
     let last = version.deepest_level().filter(|&last| last > 0)?;
-    let pays = |ratio: f64| ratio > worth.max(1.0) || base::canary::is("exposes-at-any-price");
+    let pays = |ratio: f64| ratio > worth.max(1.0);
     let deeper = (1..last).filter_map(|level| best_of(facts, met, moves, level, &pays));
     level_0(facts, moves)
         .filter(|(ratio, _)| pays(*ratio))

@@ -65,9 +65,7 @@ impl InProgress {
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
-        let both_from_l0 = |o: &Output| {
-            takes_l0_down && o.takes_l0_down() && !base::canary::is("level-0-in-two-levels-at-once")
-        };
+        let both_from_l0 = |o: &Output| takes_l0_down && o.takes_l0_down();
         let writes_here = |o: &Output| {
             let meets = o.low.as_slice() <= high && low <= o.high.as_slice();
             meets && (o.level == c.output_level || both_from_l0(o))
@@ -95,7 +93,7 @@ impl InProgress {
 
     /// A table is about to change its disk; false if a running compaction reads it. It must not last: whatever meets the table waits.
     pub fn claim_table(&mut self, number: u64) -> bool {
-        self.files.insert(number) || base::canary::is("moves-tables-that-are-compacted")
+        self.files.insert(number)
     }
 
     /// It has.

@@ -43,7 +43,6 @@ use base::HashSet;
 use columns::ColumnCutter;
 use cutter::OverlapCutter;
 use parameters::Vlsm;
-use queue::Queued;
 use version::{FileMeta, Version};
 
 impl Vlsm {
@@ -72,9 +71,7 @@ impl Vlsm {
         let targets = self.level_targets(version, set_aside);
         let held = set_aside.held(version, targets.base_level);
         let queue = self.queue(version, &targets, &held, &InProgress::default());
-        let stands_for = base::canary::is("excess-counts-what-tables-stand-for");
-        let bytes = |of: &Queued<'_>| if stands_for { of.bytes } else { of.table_bytes };
-        let due: Vec<u64> = queue.iter().filter(|of| of.score >= 1.0).map(bytes).collect();
+        let due: Vec<u64> = queue.iter().filter(|of| of.score >= 1.0).map(|of| of.table_bytes).collect();
         due.into_iter()
     }
 }

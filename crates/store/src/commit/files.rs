@@ -176,11 +176,7 @@ impl GroupFiles {
         space: Arc<SpaceBudget>,
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
-        let open_max = match base::canary::is("retained-groups-stay-open") {
-            true => usize::MAX,
-            false => terms.retained_open_max,
-        };
-        let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(open_max));
+        let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(terms.retained_open_max));
         GroupFiles { lane, terms, context, manifest, store, space, state, open }
     }
 
@@ -257,10 +253,7 @@ impl GroupFiles {
     ) -> Result<PreparedGroup> {
         let group = self.group_file(wanted, least, need)?;
         // New each time: a former use of the file, here or in a copy of this store, is told by it.
-        let uid = match base::canary::is("log-group-identity-constant") {
-            true => base::Uid::from_words(1, 1),
-            false => self.context.env.new_uid(),
-        };
+        let uid = self.context.env.new_uid();
         let group = GroupFile { uid, ..group };
         let (lane, file) = (self.lane, group.number);
         let meta = LogGroupMeta { file, len: group.len, uid: Some(uid), lane, ..Default::default() };
@@ -379,11 +372,7 @@ impl GroupFiles {
     /// The name of a part of the ballast. Where the log has a disk of its own, the room for jobs is to be on the other one.
     fn ballast_name(&self, part: Ballast, number: u64) -> String {
         let apart = part == Ballast::Jobs && self.manifest.state().speed.is_some();
-        if apart && !base::canary::is("room-for-jobs-on-the-speed-disk") {
-            names::room(number)
-        } else {
-            names::log(number)
-        }
+        if apart { names::room(number) } else { names::log(number) }
     }
 
     /// What part of the ballast a file is, by its name and length.

@@ -232,7 +232,7 @@ impl GroupFiles {
         for (ltn, Retained { number, len, uid, shared, .. }) in freed {
             // One that cannot be opened cannot be used again, nor may one that somebody else reads.
             let file = self.open.take(ltn).map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
-            match file.filter(|_| !shared || base::canary::is("shared-group-used-again")) {
+            match file.filter(|_| !shared) {
                 Some(file) => drop(self.change().live.insert(ltn, GroupFile { number, len, uid, file })),
                 None => match self.store.remove(&names::log(number)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => outcome = outcome.and(Err(e)),
@@ -349,11 +349,7 @@ impl Log {
         if let Err(e) = self.read_file(&group, place, in_file, ahead, out) {
             // The file of a group that was freed meanwhile may hold anything.
             let is_free = self.files.readable(place.ltn)?.is_none();
-            return Err(if is_free && !base::canary::is("freed-group-taken-for-damaged") {
-                freed()
-            } else {
-                e
-            });
+            return Err(if is_free { freed() } else { e });
         }
         out.extend_from_slice(&in_memory);
         Ok(())

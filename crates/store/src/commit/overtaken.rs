@@ -49,9 +49,6 @@ impl Log {
     pub(super) fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.wal(), self.files.len());
         let whole = self.terms.aging.ring_len(group_len, self.terms.group_bytes);
-        if base::canary::is("log-ring-long-for-nothing") {
-            return whole;
-        }
         let (short, useful) = (staging_len(group_len), wal.useful_ring_bytes() / io::PAGE as u64);
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);

@@ -24,9 +24,6 @@ const SHORTEST_BYTES: (u64, u64) = (4 * PAGE as u64, 64 << 10);
 /// Bytes of the shortest group where the longest has `group_bytes`.
 pub fn shortest_bytes(group_bytes: u64) -> u64 {
     let (least, most) = SHORTEST_BYTES;
-    if base::canary::is("log-groups-as-long-as-allowed") {
-        return group_bytes;
-    }
     (group_bytes / SHORTEST_PART / PAGE as u64 * PAGE as u64).clamp(least, most)
 }
 
@@ -48,9 +45,7 @@ impl Pace {
         let (len, lasted_ns) = (self.len(group_bytes), now_ns.saturating_sub(self.since_ns));
         let next = match () {
             () if self.len == 0 => len,
-            () if lasted_ns < FAST_NS && !base::canary::is("log-groups-ignore-the-rate") => {
-                len.saturating_mul(FACTOR)
-            }
+            () if lasted_ns < FAST_NS => len.saturating_mul(FACTOR),
             () if lasted_ns > SLOW_NS => len / FACTOR / PAGE as u64 * PAGE as u64,
             () => len,
         };

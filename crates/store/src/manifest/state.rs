@@ -185,7 +185,6 @@ impl Part {
             // One that has not committed anything yet is no part of the store, whatever its empty state looks like.
             Body::Here { .. } if !self.counts() => {}
             Body::Here { engine, state } => put_own_step(out, self.id, &engine.snapshot(state)),
-            Body::Away { .. } if base::canary::is("roll-drops-absent-engines") => {}
             Body::Away { steps } => steps.values().for_each(|step| put_step(out, engine, step)),
         }
     }

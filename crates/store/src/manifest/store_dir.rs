@@ -40,16 +40,11 @@ impl StoreDir {
     fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _turn = lock(&self.one_at_a_time);
         self.check()?;
-        sync()
-            .map_err(|e| match base::canary::is("directory-sync-failure-forgotten") {
-                true => e.with_kind(ErrorKind::NoSpace),
-                false => e,
-            })
-            .inspect_err(|e| {
-                if e.kind() != ErrorKind::NoSpace {
-                    let _ = self.failed.set(e.clone());
-                }
-            })
+        sync().inspect_err(|e| {
+            if e.kind() != ErrorKind::NoSpace {
+                let _ = self.failed.set(e.clone());
+            }
+        })
     }
 
     /// Fails if a sync ever did.

@@ -56,8 +56,7 @@ impl FileSystem for PacedFs {
         let mut options = *options;
         // Beside the log pieces are short, whether it is written now or while the file is.
         let beside_log = self.pace.of_speed_disk().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
-        let is_short = beside_log && !base::canary::is("long-pieces-beside-the-log");
-        let piece_len = if is_short { PIECE_BYTES } else { WRITE_PIECE_BYTES };
+        let piece_len = if beside_log { PIECE_BYTES } else { WRITE_PIECE_BYTES };
         if traffic::now().is_some() && !pace.is_off() {
             options.write_buffer_len = options.write_buffer_len.min(piece_len);
             // What the page cache writes back comes in pieces, too.

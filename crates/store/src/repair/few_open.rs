@@ -42,10 +42,9 @@ struct Few {
 impl FewOpen {
     /// Over the file system of a machine.
     pub fn over(env: &Env) -> FewOpen {
-        let open_max = if base::canary::is("repair-holds-files-open") { usize::MAX } else { OPEN_MAX };
         let few = Arc::new(Few {
             inner: env.fs.clone(),
-            open: OpenFiles::new(open_max),
+            open: OpenFiles::new(OPEN_MAX),
             asked: AtomicU64::new(0),
             refused: OnceLock::default(),
         });
@@ -57,7 +56,7 @@ impl FewOpen {
     /// # Errors
     /// The first refusal that passes by itself: the repair is to be tried again.
     pub fn check(&self) -> Result<()> {
-        match self.few.refused.get().filter(|_| !base::canary::is("repair-takes-a-refusal-for-damage")) {
+        match self.few.refused.get() {
             Some(e) => Err(e.clone()),
             None => Ok(()),
         }

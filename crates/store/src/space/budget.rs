@@ -114,7 +114,7 @@ const ASK_PART: u64 = 16;
 
 /// What of a ceiling is left to all but the manifest.
 fn without_edits(ceiling: u64) -> u64 {
-    ceiling.saturating_sub(if base::canary::is("log-room-of-edits-given-away") { 0 } else { EDITS_BYTES })
+    ceiling.saturating_sub(EDITS_BYTES)
 }
 
 impl SpaceBudget {
@@ -248,7 +248,7 @@ impl SpaceBudget {
     /// A guest's trims may have taken all of the reserve at the limit, so what is needed beside the files does not say that a limit was
     /// lowered. Of a store whose files are above the ceiling nothing is believed: somebody let them in.
     pub fn take_ceiling(&self, bytes: u64) {
-        if self.meter.used_bytes() <= bytes && !base::canary::is("ceiling-of-the-last-process-forgotten") {
+        if self.meter.used_bytes() <= bytes {
             self.bounds.ceiling_bytes.fetch_min(bytes, Relaxed);
         }
     }

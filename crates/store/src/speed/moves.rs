@@ -88,9 +88,7 @@ pub(super) fn join(env: &Env, dir: &Path, disks: &Disks, manifest: &Manifest) ->
     // A copy is never found without the file that says whose it is.
     speed.fs.sync_dir(speed.dir)?;
     copy_log(&state, capacity, speed)?;
-    if !base::canary::is("speed-edit-before-its-directory") {
-        speed.fs.sync_dir(speed.dir)?;
-    }
+    speed.fs.sync_dir(speed.dir)?;
     let place = speed.dir.display().to_string();
     let record = Record::SpeedDisk { disk: Some(SpeedDisk { disk, epoch: 1, session, place }) };
     manifest.commit_store(|_| Ok(vec![record]), |_| {})?;
@@ -194,10 +192,7 @@ fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
         let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
         let mut target = to.fs.create(&path, &options)?;
         let copied = copy_bytes(&*source, &mut *target, len);
-        let copied = copied.and_then(|()| match base::canary::is("tables-given-back-unsynced") {
-            true => Ok(()),
-            false => target.sync(SyncKind::Full),
-        });
+        let copied = copied.and_then(|()| target.sync(SyncKind::Full));
         copied.inspect_err(|_| drop(to.fs.remove(&path)))
     })
 }
@@ -205,7 +200,7 @@ fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
 /// What the manifest says is durable from here on, not only there to be seen: the process that wrote the last edit of it may have died before
 /// that was synced. Where the log is follows from it, and so does what is removed.
 fn settle(manifest: &Manifest) -> Result<()> {
-    if manifest.report().name.is_empty() || base::canary::is("log-moves-by-an-edit-that-may-be-lost") {
+    if manifest.report().name.is_empty() {
         return Ok(());
     }
     manifest.roll()

@@ -122,9 +122,7 @@ impl SegmentWriter {
             checksum: checksum::checksum(&self.sums),
         };
         self.write(&footer.encode())?;
-        if !base::canary::is("segment-not-synced") {
-            self.file.sync(SyncKind::Full).map_err(|e| e.at_file(&self.path))?;
-        }
+        self.file.sync(SyncKind::Full).map_err(|e| e.at_file(&self.path))?;
         assert_eq!(self.file.len(), footer.file_len, "the footer is the end");
         Ok(FinishedSegment { len: footer.file_len, raw_len: footer.raw_len, checksum: footer.checksum })
     }

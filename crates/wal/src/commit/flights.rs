@@ -368,18 +368,14 @@ impl Commit {
         if state.failure.is_some() {
             // Nothing is acknowledged any more. Whoever waits is told by all sides. Of those that landed behind this one nobody is left
             // who would take them away.
-            let keeps_landed = base::canary::is("log-waits-for-a-flight-that-landed");
-            let is_at_device = |round: &Round| round.round != landed && (!round.landed || keeps_landed);
-            state.flights.rounds.retain(is_at_device);
+            state.flights.rounds.retain(|round| round.round != landed && !round.landed);
             return satisfied;
         }
         if let Some(round) = state.flights.rounds.iter_mut().find(|round| round.round == landed) {
             round.landed = true;
         }
-        let in_order = !base::canary::is("log-flights-land-out-of-order");
-        while let Some(at) = state.flights.rounds.iter().position(|round| round.landed)
-            && (at == 0 || !in_order)
-            && let Some(round) = state.flights.rounds.remove(at)
+        while state.flights.rounds.front().is_some_and(|round| round.landed)
+            && let Some(round) = state.flights.rounds.pop_front()
         {
             let end = round.end.max(self.frontier.written_end());
             self.frontier.written_end.store(end, Ordering::Release);

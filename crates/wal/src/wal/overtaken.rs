@@ -99,7 +99,7 @@ impl Wal {
                 add(&self.counters.skipped_bytes, (lpn - written_end) * PAGE as u64);
                 token.written(lpn);
             }
-            if frontier.durable_end() < lpn && !base::canary::is("log-skips-and-does-not-say-so") {
+            if frontier.durable_end() < lpn {
                 token.durable(lpn);
             }
             tail.notes.forget_below(lpn);
@@ -141,7 +141,7 @@ impl Wal {
     /// Bytes of the pages that may wait as long as the ring has room: all, until durable batches come.
     fn waiting_bytes_max(&self) -> u64 {
         let is_bound = self.options.expects_durable || self.counters.has_durable();
-        match is_bound && !base::canary::is("log-keeps-what-durable-writes-wait-for") {
+        match is_bound {
             true => self.rate.bytes_within(self.options.durable_wait_ns_max),
             false => u64::MAX,
         }

@@ -72,10 +72,7 @@ impl Wal {
     fn write_durable(&self, segment: &Segment, buf: &AlignedBuf, start: u64) -> Result<()> {
         add(&self.counters.durable_writes, 1);
         let offset = self.offset_of(segment, start);
-        match base::canary::is("log-write-not-durable") {
-            true => segment.file.write_at(buf, offset),
-            false => segment.file.write_durable(buf, offset),
-        }
+        segment.file.write_durable(buf, offset)
     }
 
     pub(super) fn take_buf(&self) -> AlignedBuf {
@@ -109,12 +106,7 @@ impl Wal {
             if unsynced || fresh_len > self.options.write_len_max as u64 {
                 self.write_segment(token, &segment, start)?;
                 add(&self.counters.syncs, 1);
-                if !base::canary::is("log-sync-skipped") {
-                    let synced = segment.file.sync_data();
-                    if !base::canary::is("log-sync-failure-ignored") {
-                        synced?;
-                    }
-                }
+                segment.file.sync_data()?;
             } else {
                 let mut buf = self.take_buf();
                 self.fill(&mut buf, &segment, start, fresh_len as usize);

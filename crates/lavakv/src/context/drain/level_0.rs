@@ -108,7 +108,6 @@ impl Level0Drain {
     /// It is over. `is_deep`: level 0 is deeper than where slowing starts.
     pub fn ends(&self, now_ns: u64, is_deep: bool) {
         let measured = &self.measured;
-        let is_deep = is_deep && !base::canary::is("level-0-drains-as-fast-as-its-jobs");
         if measured.running.fetch_sub(1, Relaxed) == 1 && !is_deep {
             let since_ns = measured.since_ns.swap(0, Relaxed);
             if since_ns > 0 {

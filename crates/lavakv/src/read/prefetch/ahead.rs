@@ -93,8 +93,6 @@ impl ReadAhead for ValuesAhead {
     }
 
     fn give_up(&mut self) {
-        if !base::canary::is("window-that-was-given-up-is-served") {
-            self.windows.clear();
-        }
+        self.windows.clear();
     }
 }

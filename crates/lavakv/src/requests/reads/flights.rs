@@ -99,7 +99,7 @@ impl Ticket {
 
     /// Whose its flights are.
     fn side(&self) -> Side {
-        if base::canary::is("scans-in-the-line-of-gets") { Side::Points } else { self.charge.side }
+        self.charge.side
     }
 
     /// After a step that needs reads, with none in flight: what it let go of counts no more.
@@ -345,9 +345,8 @@ impl Flights {
         if side == Side::Scans && flying.flights >= SCANS_FLYING_MAX {
             return None;
         }
-        let is_unbounded = base::canary::is("buffers-of-reads-unbounded");
         let flight = self.flights.get(&first)?;
-        if is_unbounded || self.charged.have_room(side, flight.to_charge()) {
+        if self.charged.have_room(side, flight.to_charge()) {
             return Some(first);
         }
         let (of, number) = line.of_oldest()?;
@@ -376,9 +375,6 @@ impl Flights {
             let bytes = read.as_ref().map_err(Clone::clone).map(|read| cut(read, &flight.bytes, &part.want));
             self.hand_over(flight.of, &part.want, bytes.clone(), cost);
             cost = Cost::Along;
-            if base::canary::is("read-for-several-told-to-one") {
-                continue;
-            }
             for other in part.others {
                 self.hand_over(other, &part.want, bytes.clone(), Cost::Shared);
             }

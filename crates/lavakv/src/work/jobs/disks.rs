@@ -37,11 +37,10 @@ fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
         jobs.tree.all_families().into_iter().map(|family| (family.id, family.read_state())).collect();
     let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
     let options = &jobs.context.options;
-    let mut left =
-        match options.speed_values_fresh || base::canary::is("lasting-values-in-the-room-of-hot-ones") {
-            true => speed_values::excess_bytes(options.speed_values_bytes_max, &sums),
-            false => sums.lasting_bytes,
-        };
+    let mut left = match options.speed_values_fresh {
+        true => speed_values::excess_bytes(options.speed_values_bytes_max, &sums),
+        false => sums.lasting_bytes,
+    };
     let (mut noted, quarantine) = (Vec::new(), &jobs.files.tables.quarantine);
     for (id, read_state) in &families {
         let may_go = |number: &u64| !quarantine.is_uncollected(*number);
@@ -92,21 +91,12 @@ fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
 
 /// The files that nobody names any more and that wait for their last reader: there may be thousands, so they are asked once for all tables.
 fn leaving(jobs: &Jobs) -> HashSet<FileKind> {
-    if minds_readers() {
-        jobs.files.obsolete.map(DataFile::kind).into_iter().collect()
-    } else {
-        HashSet::default()
-    }
+    jobs.files.obsolete.map(DataFile::kind).into_iter().collect()
 }
 
 /// True if a file of this name is no table any more, and waits for its last reader. A table that has left a disk leaves one there.
 pub(super) fn is_leaving(jobs: &Jobs, table: FileKind) -> bool {
-    minds_readers() && jobs.files.obsolete.any(|file| file.kind() == table)
-}
-
-/// True, but for who tests the tests.
-fn minds_readers() -> bool {
-    !base::canary::is("moved-table-comes-back-under-a-reader")
+    jobs.files.obsolete.any(|file| file.kind() == table)
 }
 
 /// What is seen of disks and levels.

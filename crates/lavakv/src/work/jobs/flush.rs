@@ -102,7 +102,6 @@ impl FlushJob {
             && self.is_beside_others(own)
             && let Some(log) = jobs.log.get()
             && let Some(position) = log.last_position()
-            && !base::canary::is("flush-tears-batches-between-families")
         {
             log.sync(position)?;
         }
@@ -112,10 +111,8 @@ impl FlushJob {
     /// True if anything that came up to the end of what is flushed is in a memtable that is not. What comes later has a higher sequence, so it does not
     /// matter that others write meanwhile.
     fn is_beside_others(&self, own: impl Fn(u64) -> bool) -> bool {
-        let last = self.units.iter().map(|unit| unit.max_seq).max();
-        let forgets_batches = base::canary::is("flush-forgets-the-rest-of-its-last-batch");
-        let upto = if forgets_batches { last.unwrap_or(0) } else { self.upto };
-        let is_older = |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= upto);
+        let is_older =
+            |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= self.upto);
         let has_older =
             |family: &Arc<Family>| family.look(|seen| seen.frozen.iter().chain([&seen.active]).any(is_older));
         self.jobs.tree.all_families().iter().any(has_older)
@@ -243,7 +240,7 @@ impl Unit {
         let family = self.family.id;
         let add_vsst = |meta: &VsstMeta| Record::AddVsst { family, meta: meta.clone() };
         let add_file = |meta: &FileMeta| Record::AddFile { family, level: 0, meta: meta.clone() };
-        let floor = self.max_seq + 1 + u64::from(base::canary::is("flush-floor-one-too-high"));
+        let floor = self.max_seq + 1;
         let mut records: Vec<Record> = self.vssts.iter().map(add_vsst).collect();
         records.extend(files.iter().map(add_file));
         records.extend([

@@ -125,9 +125,7 @@ impl MoveJob {
             }
             return Ok(false);
         }
-        if !base::canary::is("moved-table-not-synced") {
-            target.sync(SyncKind::Full)?;
-        }
+        target.sync(SyncKind::Full)?;
         self.copy = None;
         Ok(true)
     }
@@ -141,9 +139,6 @@ impl MoveJob {
         if !lock(&jobs.in_progress).of_mut(family).claim_table(number) {
             self.remove_copy();
             return Ok(());
-        }
-        if base::canary::is("moved-table-removed-before-its-edit") {
-            let _ = jobs.files.remove(&self.table.kind().to_string());
         }
         let installed = self.edit();
         lock(&jobs.in_progress).of_mut(family).release_table(number);

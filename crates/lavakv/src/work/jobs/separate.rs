@@ -67,7 +67,7 @@ impl Separation {
 
     /// Separated values are to be written anew, as they would be now; but for those of segments.
     pub fn rewriting(self, rewrites: bool) -> Self {
-        Separation { rewrites: rewrites && !base::canary::is("rewrite-leaves-values-as-they-are"), ..self }
+        Separation { rewrites, ..self }
     }
 
     /// The hook of one step.

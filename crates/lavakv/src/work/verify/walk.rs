@@ -94,9 +94,6 @@ impl Walk {
         }
         while let Some(number) = self.files.pop_front() {
             let Some(file) = DataFile::find(&jobs.files.manifest.state(), number) else { continue };
-            if base::canary::is("scrub-passes-over-a-file") && number.is_multiple_of(2) {
-                continue;
-            }
             report.files += 1;
             match FileCheck::open(jobs, &file) {
                 Ok(check) => return Some(self.read(jobs, report, file, check, 0)),

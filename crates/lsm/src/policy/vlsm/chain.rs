@@ -28,9 +28,6 @@ impl Vlsm {
             return Some(compaction);
         }
         for level in (base..self.tree.last_level()).rev() {
-            if base::canary::is("full-levels-have-no-turn") {
-                break;
-            }
             let target = picker.targets.bytes[level];
             let bound = target.saturating_add(if level == base { 0 } else { target / SLACK_PART });
             // The version knows what is most: few levels have to be looked through.

@@ -45,7 +45,7 @@ const TOO_DEEP: f64 = 3.0;
 impl Queued<'_> {
     /// The highest has its turn first.
     fn order(&self) -> (f64, f64) {
-        let is_deep = self.by_depth >= DEEP && !base::canary::is("deepest-of-the-queue-waits");
+        let is_deep = self.by_depth >= DEEP;
         (if is_deep { self.by_depth } else { 0.0 }, self.score)
     }
 }
@@ -85,7 +85,7 @@ impl Vlsm {
             Queued { column, bytes, table_bytes, at_once, score, by_depth }
         };
         let mut queue: Vec<_> = columns(version, held).into_iter().map(queued).collect();
-        if separated && !base::canary::is("columns-together-hide-any-garbage") {
+        if separated {
             self.hides_no_more(version, &mut queue);
         }
         queue
@@ -121,7 +121,7 @@ impl Vlsm {
         let (mut run, mut bytes) = (Vec::new(), 0u64);
         let (mut low, mut high) = (None, None);
         let oldest_first = queued.column.oldest_first().into_iter();
-        for file in oldest_first.skip(usize::from(base::canary::is("oldest-of-the-queue-left-behind"))) {
+        for file in oldest_first {
             bytes = bytes.saturating_add(self.tree.size_of(file));
             let from = low.map_or(file.smallest_user_key(), |low: &[u8]| low.min(file.smallest_user_key()));
             let to = high.map_or(file.largest_user_key(), |high: &[u8]| high.max(file.largest_user_key()));
