@@ -49,6 +49,91 @@ fn a_log_at_work_is_found_sound_with_every_batch_that_survives_the_process() {
     assert!(staged_pages > 100, "{staged_pages}");
 }
 
+/// Checks a log while its caller goes on between any two looks. Returns the findings, the batches, and the steps of the caller.
+fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFindings, Replayed, u64) {
+    let env = caller.sim.env();
+    let to_check = |g: crate::PriorGroup| GroupToCheck {
+        ltn: g.ltn,
+        uid: Some(uid_of(g.ltn)),
+        file: env.fs.open_in_place(&path_of(g.ltn), Access::Direct).unwrap(),
+        begins: g.begins,
+        filled: g.filled,
+    };
+    let groups = caller.wal.groups().into_iter().map(to_check).collect();
+    let (mut found, mut all) = (LogFindings::default(), Replayed::new());
+    let mut check = LogCheck::new(store(), groups);
+    let mut on_batch = |batch: &LoggedBatch<'_>| all.push((batch.first_seq, batch.bytes.to_vec()));
+    let mut steps = 0;
+    let mut go_on = |caller: &mut Caller, count: u64| {
+        (0..count).for_each(|_| caller.step().unwrap());
+        steps += count;
+    };
+    while check.step(&mut found, &mut on_batch) {
+        go_on(caller, rng.below(3));
+    }
+    go_on(caller, rng.below(staged_steps));
+    check.staged(&caller.wal, (&env, dir()), &mut found, &mut on_batch);
+    // What was released meanwhile is nobody's.
+    let living: Vec<u64> = caller.wal.groups().iter().map(|g| g.ltn).collect();
+    found.errors.retain(|(ltn, _)| living.contains(ltn));
+    (found, all, steps)
+}
+
+/// Pages move from the staging file to the group files between the looks at both, groups fill up, and the log begins further on.
+#[test]
+fn a_check_beside_writers_raises_no_alarm_and_misses_no_batch() {
+    let (mut steps, mut staged_pages, mut missed) = (0, 0, 0);
+    for seed in 0..120 {
+        let mut caller = match seed % 3 {
+            0 => Caller::that_keeps_pages(seed, 1),
+            _ => Caller::new(seed, 1),
+        };
+        let mut rng = Rng::new(seed);
+        for round in 0..12 {
+            (0..rng.below(12)).for_each(|_| caller.step().unwrap());
+            let before = caller.written.clone();
+            let (found, all, n) = check_beside(&mut caller, &mut rng, [2, 8, 30][round % 3]);
+            assert!(found.errors.is_empty(), "seed {seed}, round {round}: {:?}", found.errors);
+            assert_eq!(found.batches, all.len() as u64);
+            (steps, staged_pages) = (steps + n, staged_pages + found.staged_pages);
+            let floor = caller.floors.last().unwrap().1;
+            let survives = before.iter().filter(|w| w.buffered_op.is_some() && w.seq >= floor);
+            for written in survives {
+                let is_met = all.iter().any(|(seq, bytes)| *seq == written.seq && *bytes == written.payload);
+                missed += u64::from(!is_met);
+            }
+            assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "each batch once, in order");
+        }
+    }
+    assert_eq!(missed, 0, "batches that were there before the check");
+    assert!(steps > 5000 && staged_pages > 100, "{steps}, {staged_pages}");
+}
+
+/// Damage is found beside writers, too.
+#[test]
+fn damage_is_found_beside_writers() {
+    let (mut damaged, mut told) = (0, 0);
+    for seed in 0..60 {
+        let mut caller = Caller::new(seed, 1);
+        (0..60).for_each(|_| caller.step().unwrap());
+        let groups: Vec<_> = caller.wal.groups().into_iter().filter(|g| g.filled > 0).collect();
+        let mut rng = Rng::new(seed);
+        let Some(group) = groups.get(rng.below(groups.len().max(1) as u64) as usize) else { continue };
+        let page = rng.below(group.filled / PAGE as u64);
+        caller.sim.flip_bit(path_of(group.ltn), page * PAGE as u64 + 100, 3).unwrap();
+        let (found, ..) = check_beside(&mut caller, &mut rng, 12);
+        if !caller.wal.groups().iter().any(|g| g.ltn == group.ltn) {
+            continue;
+        }
+        damaged += 1;
+        told += u64::from(found.errors.iter().any(|(ltn, e)| {
+            *ltn == group.ltn && e.offset() == Some(page * PAGE as u64)
+        }));
+    }
+    assert_eq!(damaged, told);
+    assert!(damaged >= 20, "{damaged}");
+}
+
 #[test]
 fn each_page_that_is_damaged_is_named_and_no_other() {
     let mut damaged = 0;
