@@ -6,8 +6,12 @@
 //! there what was staged of it. Pages that are in memory only are nobody's to check.
 //!
 //! A group that is released meanwhile may be written by its next owner: so an error counts only if the caller still finds
-//! the group among the living afterwards. The staging file is looked at twice: what moved on to a group file between the
-//! two looks is not missed.
+//! the group among the living afterwards.
+//!
+//! **Two looks at a moving log.** Pages move from the staging file to their group file, and always are in one of the two. The last step
+//! ([`LogCheck::staged`]) therefore notes the staged pages, reads the staging file, and notes the end of the group files after that. Pages
+//! below that end are read from the group files, which the scan goes on with. Pages behind it were staged before and after the staging
+//! file was read: these must be there.
 //!
 //! Batches are put together on the way and handed out, so that whoever keeps things beside the log can check what the log
 //! refers to. A batch of which a page is bad is passed over.
@@ -18,14 +22,18 @@ use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
 use crate::walk::{READ_LEN, Walk};
-use crate::{Lane, LoggedBatch, Place, Wal};
+use crate::{Lane, LoggedBatch, Place, PriorGroup, Wal};
 use base::{Error, Result, Uid};
 use io::{Env, InPlaceFile, PAGE};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes in which the pages of a step begin: all of them are in one window.
 const RUN_LEN: u64 = (READ_LEN - 2 * PAGE) as u64;
+
+/// How often the staging file is looked at that has bytes of batches which were taken back meanwhile.
+const LOOKS_MAX: u32 = 5;
 
 /// A group with as much as must be in its file.
 #[derive(Clone, Debug)]
@@ -53,6 +61,17 @@ pub struct LogFindings {
     pub batches: u64,
     /// What is wrong, each with the group in which it was met.
     pub errors: Vec<(u64, Error)>,
+}
+
+/// Where the log is in files, at one moment.
+#[derive(Debug)]
+pub(crate) struct LogEnd {
+    /// The groups that were not released, each with as much as is in its file.
+    pub groups: Vec<PriorGroup>,
+    /// The pages behind these that the staging file holds.
+    pub staged: Vec<StagedEnd>,
+    /// How often batches were taken back: their bytes in the staging file become others.
+    pub taken_back: u64,
 }
 
 /// A page that was staged: its group, its number, and the bytes of it.
@@ -116,10 +135,12 @@ impl LogCheck {
     pub fn step(&mut self, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) -> bool {
         let (index, start) = self.at;
         let Some(group) = self.groups.get(index).cloned() else { return false };
-        let (is_new, start) = (start == 0, start.max(group.begins));
-        if is_new && group.begins > 0 {
-            // Nobody knows what is before it.
+        let (is_new, begins_later) = (start == 0, start < group.begins);
+        let start = start.max(group.begins);
+        if begins_later {
+            // The pages before it may never have been written.
             self.before = None;
+            self.assembly.forget();
         }
         if is_new && group.filled > 0 {
             // No batch reaches over groups. (One whose end is staged may have begun in the last group with pages.)
@@ -251,8 +272,8 @@ impl LogCheck {
         Ok(())
     }
 
-    /// Looks at the staging file of the log while it is written: the last step. What was staged and is not in a group file
-    /// yet must be there.
+    /// Looks at the staging file of the log while it is written: the last step. See the module. Groups that the check was not given are
+    /// left out.
     pub fn staged(
         &mut self,
         wal: &Wal,
@@ -261,16 +282,58 @@ impl LogCheck {
         on_batch: &mut OnChecked<'_>,
     ) {
         let path = io::fs::join(dir, self.lane.staging_name());
-        let expected = wal.staged();
-        let staging = match Staging::read(env, &path, self.store) {
-            Ok(staging) => staging,
-            Err(e) => {
-                let ltn = expected.first().map_or(0, |page| page.ltn);
-                return found.errors.push((ltn, e.at_file(&path)));
+        for _ in 0..LOOKS_MAX {
+            let before = wal.ends();
+            let staging = Staging::read(env, &path, self.store);
+            let after = wal.ends();
+            self.go_on_to(&after, found, on_batch);
+            if before.taken_back != after.taken_back {
+                // The bytes of a batch that was taken back may be half overwritten.
+                continue;
             }
-        };
-        let still = if expected.is_empty() { Vec::new() } else { wal.staged() };
-        for page in expected {
+            match staging {
+                Ok(staging) => self.staged_pages(&staging, (&before, &after), &path, found, on_batch),
+                Err(e) => {
+                    let ltn = before.staged.first().map_or(0, |page| page.ltn);
+                    found.errors.push((ltn, e.at_file(&path)));
+                }
+            }
+            return;
+        }
+    }
+
+    /// Scans the pages that have come to the files of the groups since.
+    fn go_on_to(&mut self, end: &LogEnd, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) {
+        let mut from = None;
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            let Some(now) = end.groups.iter().find(|now| now.ltn == group.ltn) else { continue };
+            if now.filled > group.filled {
+                from.get_or_insert((index, group.filled));
+            }
+            group.begins = group.begins.max(now.begins);
+            group.filled = group.filled.max(now.filled);
+        }
+        let Some(from) = from else { return };
+        self.at = from;
+        while self.step(found, on_batch) {}
+    }
+
+    /// Looks at the pages that were staged at both moments.
+    fn staged_pages(
+        &mut self,
+        staging: &Staging,
+        (before, after): (&LogEnd, &LogEnd),
+        path: &Path,
+        found: &mut LogFindings,
+        on_batch: &mut OnChecked<'_>,
+    ) {
+        let is_staged =
+            |page: &&StagedEnd| after.staged.iter().any(|now| now.lpn == page.lpn && now.used >= page.used);
+        let own: BTreeSet<u64> = self.groups.iter().map(|group| group.ltn).collect();
+        for page in before.staged.iter().filter(|page| own.contains(&page.ltn)).filter(is_staged) {
+            if self.before.take().is_some_and(|(lpn, _)| lpn != page.lpn) {
+                self.assembly.forget();
+            }
             let owner = Owner { store: self.store, group: Some(page.group) };
             let there = staging.get(owner, page.ltn, page.lpn);
             let end = there.map_or(0, |there| {
@@ -280,10 +343,8 @@ impl LogCheck {
             });
             let Some(there) = there.filter(|_| end >= page.used) else {
                 self.assembly.forget();
-                if still.iter().any(|now| now.lpn == page.lpn && now.used >= page.used) {
-                    let why = format!("page {} of the log is staged, and damaged or missing there", page.lpn);
-                    found.errors.push((page.ltn, Error::corruption(why).at_file(&path)));
-                }
+                let why = format!("page {} of the log is staged, and damaged or missing there", page.lpn);
+                found.errors.push((page.ltn, Error::corruption(why).at_file(path)));
                 continue;
             };
             found.staged_pages += 1;
@@ -291,7 +352,7 @@ impl LogCheck {
             let at = (page.ltn, there.header.offset().unwrap_or_default());
             if let Err(e) = self.take(Fragments::new(used, owner, page.lpn), at, found, on_batch) {
                 self.assembly.forget();
-                found.errors.push((page.ltn, e.at_file(&path)));
+                found.errors.push((page.ltn, e.at_file(path)));
             }
         }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Ring {
     staged: (u64, usize),
     /// What goes to the file in one write, if it is more than a page.
     run: Vec<u8>,
+    /// How often batches were taken back.
+    taken_back: u64,
 }
 
 impl Ring {
@@ -70,6 +72,7 @@ impl Ring {
             spare: Vec::new(),
             staged: (next_lpn, 0),
             run: Vec::new(),
+            taken_back: 0,
         }
     }
 
@@ -82,6 +85,11 @@ impl Ring {
         assert!(self.closed.is_empty() && self.open.is_empty(), "pages of the old file are still needed");
         (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.next_lpn, 0));
         self.file = file;
+    }
+
+    /// How often batches were taken back.
+    pub fn taken_back(&self) -> u64 {
+        self.taken_back
     }
 
     /// The first page that is here; all before it are in their group file.
@@ -183,6 +191,7 @@ impl Ring {
 
     /// Goes back to where `lpn` was the open page, with `used` bytes.
     fn cut_back(&mut self, lpn: u64, used: usize) {
+        self.taken_back += 1;
         while self.next_lpn > lpn {
             let Some(page) = self.closed.pop_back() else { break };
             self.next_lpn = page.lpn;

@@ -5,7 +5,7 @@
 //! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
 //! up the tail, takes the token and writes the ring out itself.
 
-use crate::check::StagedEnd;
+use crate::check::{LogEnd, StagedEnd};
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::counters::{Counters, Times, WalStats, add};
 use crate::groups::{PreparedGroup, Segment};
@@ -486,19 +486,23 @@ impl Wal {
         tail.groups.all(self.commit.frontier.written_end())
     }
 
-    /// The pages that are in the staging file, and not in their group file yet.
-    pub(crate) fn staged(&self) -> Vec<StagedEnd> {
+    /// What of the log is in which file, at one moment.
+    pub(crate) fn ends(&self) -> LogEnd {
         let tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();
         let staged = tail.ring.staged_from(written_end);
-        let Some((end, _)) = staged.last().map(|(lpn, used)| (lpn + 1, used)) else { return Vec::new() };
-        let segments = tail.groups.segments(written_end, end.max(written_end));
+        let end = staged.last().map_or(written_end, |(lpn, _)| (lpn + 1).max(written_end));
+        let segments = tail.groups.segments(written_end, end);
         let group_of = |lpn: u64| segments.iter().find(|s| s.start <= lpn && lpn < s.end);
         let one = |(lpn, used): (u64, usize)| {
             let segment = group_of(lpn)?;
             Some(StagedEnd { group: segment.group, ltn: segment.ltn, lpn, used })
         };
-        staged.into_iter().filter_map(one).collect()
+        LogEnd {
+            groups: tail.groups.all(written_end),
+            staged: staged.into_iter().filter_map(one).collect(),
+            taken_back: tail.ring.taken_back(),
+        }
     }
 
     /// Bytes of all groups that were not released (spares not counted).

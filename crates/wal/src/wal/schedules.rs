@@ -6,11 +6,12 @@
 //! and somebody has the log begin further on meanwhile.
 
 use super::*;
+use crate::check::{GroupToCheck, LogCheck, LogFindings};
 use crate::store_model::{
     Expectation, Manifest, Written, dir, floors_of_all, keeping_pages, options, path_of, payload,
     recover_all, store, uid_of,
 };
-use crate::{LogBegin, RecoveryMode};
+use crate::{LogBegin, LoggedBatch, RecoveryMode};
 use base::sync::{lock as take, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
@@ -35,6 +36,9 @@ struct Shared {
     written: Lock<Vec<Written>>,
     /// From which operation on the manifest says that the log begins in a group, and below which sequence all is in tables.
     begins: Lock<Vec<Began>>,
+    lane: Lane,
+    /// Batches that checks of the log met.
+    checked: Lock<u64>,
     /// Every batch is durable and followed by a sync, and nothing else is done: then rounds come beside each other most.
     all_sync: bool,
 }
@@ -168,6 +172,29 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
     assert_eq!(shared.wal.staging_len(), if full { before } else { wanted });
 }
 
+/// Checks what is in files, beside those who write: nothing is damaged.
+fn check(shared: &Shared) {
+    let groups = shared.wal.groups().into_iter().map(|group| GroupToCheck {
+        ltn: group.ltn,
+        uid: Some(uid_of(group.ltn)),
+        file: shared.env.fs.open_in_place(&path_of(group.ltn), Access::Direct).unwrap(),
+        begins: group.begins,
+        filled: group.filled,
+    });
+    let (mut found, mut last) = (LogFindings::default(), 0);
+    let mut check = LogCheck::of_lane(store(), shared.lane, groups.collect());
+    let mut on_batch = |batch: &LoggedBatch<'_>| {
+        assert!(batch.first_seq > last, "each batch once, in order");
+        last = batch.first_seq;
+    };
+    while check.step(&mut found, &mut on_batch) {}
+    check.staged(&shared.wal, (&shared.env, dir()), &mut found, &mut on_batch);
+    let living: Vec<u64> = shared.wal.groups().iter().map(|group| group.ltn).collect();
+    found.errors.retain(|(ltn, _)| living.contains(ltn));
+    assert!(found.errors.is_empty(), "{:?}", found.errors);
+    *take(&shared.checked) += found.batches;
+}
+
 /// What the background does for the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
     let jobs = if shared.wal.keeps_pages() { 16 } else { 4 };
@@ -179,11 +206,15 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
             _ => drop(shared.wal.persist_watermark().unwrap()),
         }
         rest(shared, &mut rng);
+        if rng.one_in(3) {
+            check(shared);
+        }
     }
 }
 
-/// What was written, where the log began, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried; waits that ended with looks.
-type Done = (Vec<Written>, Vec<Began>, u64, (u64, u64, u64));
+/// What was written, where the log began, how often somebody waited for others that would sync; the writes beside others, and numbers of them that were tried; waits that ended with looks; batches
+/// that checks met.
+type Done = (Vec<Written>, Vec<Began>, u64, (u64, u64, u64), u64);
 
 fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let sim = SimEnv::new(seed);
@@ -196,6 +227,8 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
             sim: machine.clone(),
             written: Lock::new(Vec::new()),
             begins: Lock::new(Vec::new()),
+            lane: lane_of(seed),
+            checked: Lock::new(0),
             all_sync: matches!(loggers_of(seed).writes_max, 0 | 3) && !keeps_pages(seed),
         });
         let spawner = env.spawner.clone().unwrap();
@@ -217,7 +250,8 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
         let stats = shared.wal.stats();
         let beside = (stats.beside_writes, stats.loggers_tried, stats.spins_enough);
         let begins = std::mem::take(&mut *take(&shared.begins));
-        (std::mem::take(&mut *take(&shared.written)), begins, shared.wal.commit.watches(), beside)
+        let (written, checked) = (std::mem::take(&mut *take(&shared.written)), *take(&shared.checked));
+        (written, begins, shared.wal.commit.watches(), beside, checked)
     });
     (sim, ran)
 }
@@ -257,11 +291,12 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
-    let (mut watches, mut beside, mut tried, mut spins, mut skips) = (0, 0, 0, 0, 0);
+    let (mut watches, mut beside, mut tried, mut spins, mut skips, mut checked) = (0, 0, 0, 0, 0, 0);
     for seed in seeds {
         let (sim, ran) = run(seed);
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let (written, begins, watched, wrote_beside) = ran.value;
+        let (written, begins, watched, wrote_beside, of_checks) = ran.value;
+        checked += of_checks;
         watches += watched;
         skips += begins.len() as u64;
         (beside, tried) = (beside + wrote_beside.0, tried + wrote_beside.1);
@@ -275,5 +310,6 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     assert!(count.is_some() || beside > SEEDS / 20, "{beside} writes were made beside others");
     assert!(count.is_some() || spins > SEEDS / 20, "{spins} waits needed no sleep");
     assert!(count.is_some() || tried > SEEDS / 20, "{tried} numbers were tried");
+    assert!(count.is_some() || checked > SEEDS, "{checked} batches were met by checks");
     assert!(count.is_some() || skips > SEEDS / 20, "the log began further on {skips} times");
 }
