@@ -345,6 +345,14 @@ pub(crate) const ROWS: &[Row] = &[
         case: full::case,
     },
     Row {
+        name: "verify-beside-writers",
+        about: "verifications beside commits, seals and trims raise no alarm, and find the damage that there is",
+        unit: Unit::Checks,
+        ci: 10_000,
+        alone: false,
+        case: logs::joint::verify::case,
+    },
+    Row {
         name: "sched",
         about: "the engine with all its threads, under schedules that a seed drives",
         unit: Unit::Cases,

@@ -6,7 +6,7 @@
 //! store lives on, dies once more, and is judged again.
 //!
 //! Below are the rows in which something else goes wrong under both engines: operations that fail (`io_errors`), no room (`full`), damage
-//! to files (`flip`), which is repaired (`repair`).
+//! to files (`flip`), which is repaired (`repair`). `verify` looks for damage beside writers.
 
 #[path = "../../../crates/lavalog/tests/domain/answers.rs"]
 mod answers;
@@ -18,6 +18,7 @@ mod life;
 pub(crate) mod repair;
 #[path = "../../../crates/lavalog/tests/domain/strikes.rs"]
 mod strikes;
+pub(crate) mod verify;
 
 use super::seen;
 use crate::case::{Context, Outcome, guarded};

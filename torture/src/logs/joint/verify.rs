@@ -1,0 +1,388 @@
+//! Row `verify-beside-writers`: verifications of a store at work raise no alarm, and find the damage that there is.
+//!
+//! A schedule runs writers of records, of keys and of batches of both engines, with trims, seals, flushes and collections, and the
+//! engine's own threads. Beside them one thread verifies the logs, the keys, or what a read-only open shows of either, again and again.
+//! A verification counts if at least [`COMMITS_MIN`] commits, a seal and a trim returned during it; the others are verifications all the
+//! same, and are noted apart.
+//!
+//! In some cases a bit of a file is flipped first. If a copy of the store at rest shows the damage before and after, the verifications
+//! beside writers must have named that file.
+
+use super::life::{self, kv_options, log_options, value, write_both};
+use crate::case::{Context, Outcome, guarded};
+use crate::check::{Check, Doing, ensure};
+use crate::machine::{self, DIR};
+use crate::plan::pick;
+use io::sim::threads::{Choice, Plan, Ran, Stuck};
+use io::{Priority, Rng};
+use lavakv::{Db, Durability, WriteBatch, WriteOptions};
+use lavalog::{LogHandle, LogStore};
+use lavastore::testing::SimEnv;
+use lavastore::{Env, ErrorKind};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Commits that a verification must overlap to count.
+const COMMITS_MIN: u64 = 100;
+/// Verifications of a case.
+const VERIFIES: u64 = 12;
+/// Threads that append records.
+const APPENDERS: usize = 7;
+/// Points of a schedule, at most.
+const STEPS_MAX: u64 = 60_000_000;
+
+/// What of a store is verified.
+#[derive(Clone, Copy, Debug)]
+enum Verified {
+    Logs,
+    Keys,
+    LogsReadOnly,
+    KeysReadOnly,
+}
+
+impl Verified {
+    /// True for a file of data that this reads.
+    fn reads(self, name: &str) -> bool {
+        match self {
+            Verified::Logs | Verified::LogsReadOnly => name.contains(".e1-"),
+            Verified::Keys | Verified::KeysReadOnly => name.ends_with("sst"),
+        }
+    }
+}
+
+/// What is verified in a case, in turns.
+fn verified(seed: u64) -> &'static [Verified] {
+    match seed % 4 {
+        0 => &[Verified::Logs],
+        1 => &[Verified::Keys, Verified::Logs],
+        2 => &[Verified::Logs, Verified::LogsReadOnly],
+        _ => &[Verified::KeysReadOnly, Verified::Keys],
+    }
+}
+
+/// Calls that returned.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    commits: u64,
+    seals: u64,
+    trims: u64,
+}
+
+impl Done {
+    fn since(self, before: Done) -> Done {
+        Done {
+            commits: self.commits - before.commits,
+            seals: self.seals - before.seals,
+            trims: self.trims - before.trims,
+        }
+    }
+}
+
+/// What all verifications of a case saw.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Those that overlapped enough.
+    counted: u64,
+    overlap: Done,
+    /// Those that overlapped less, and opens that met a writer at work.
+    others: u64,
+    busy: u64,
+    /// Files that damage was reported in.
+    damaged: BTreeSet<String>,
+}
+
+struct Shared {
+    db: Db,
+    logs: LogStore,
+    env: Env,
+    /// The file that was damaged.
+    damaged: Option<String>,
+    commits: AtomicU64,
+    seals: AtomicU64,
+    trims: AtomicU64,
+    stop: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+impl Shared {
+    fn done(&self) -> Done {
+        Done {
+            commits: self.commits.load(SeqCst),
+            seals: self.seals.load(SeqCst),
+            trims: self.trims.load(SeqCst),
+        }
+    }
+
+    /// Where something is damaged calls may fail.
+    fn excused(&self, result: lavastore::Result<()>, what: &str) -> Check {
+        match result {
+            Err(e) if self.damaged.is_none() => Err(format!("{what}: {e}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Appends, trims and seals until it is told to stop.
+fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
+    let log = shared.logs.log(&format!("log {nth}")).doing(|| "make a log".into())?;
+    let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
+    let mut kept = lsn;
+    while !shared.stop.load(SeqCst) {
+        lsn += 1;
+        let durability = if rng.one_in(8) { Durability::Durable } else { Durability::Buffered };
+        let len = pick(&mut rng, &[10, 60, 60, 300, 2500]);
+        shared.excused(log.append(lsn, &vec![lsn as u8; len], durability), "append")?;
+        shared.commits.fetch_add(1, SeqCst);
+        if rng.one_in(10) && lsn > kept + 20 {
+            kept = lsn - rng.below(20);
+            shared.excused(log.trim(kept), "trim")?;
+            shared.trims.fetch_add(1, SeqCst);
+        }
+        if rng.one_in(40) {
+            shared.excused(shared.logs.seal(), "seal")?;
+            shared.seals.fetch_add(1, SeqCst);
+        }
+    }
+    Ok(())
+}
+
+/// Writes keys and batches of both engines, flushes and compacts, until it is told to stop.
+fn put(shared: &Shared, mut rng: Rng) -> Check {
+    let log = shared.logs.log("both").doing(|| "make a log".into())?;
+    let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
+    while !shared.stop.load(SeqCst) {
+        put_one(shared, &log, &mut lsn, &mut rng)?;
+        shared.commits.fetch_add(1, SeqCst);
+        if rng.one_in(25) {
+            shared.excused(shared.db.flush(), "flush")?;
+        }
+        if rng.one_in(20) && lsn > 40 {
+            shared.excused(log.trim(lsn - rng.below(40)), "trim")?;
+            shared.trims.fetch_add(1, SeqCst);
+        }
+    }
+    Ok(())
+}
+
+fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, rng: &mut Rng) -> Check {
+    let durability = if rng.one_in(8) { Durability::Durable } else { Durability::Buffered };
+    let (key, value) = (life::key(rng.below(60)), value(rng.below(1000)));
+    let mut changes = WriteBatch::new();
+    changes.put(&key, &value);
+    if rng.one_in(3) {
+        *lsn += 1;
+        let written = write_both(&shared.db, &changes, log, *lsn, &value, durability);
+        return shared.excused(written, "write of both engines");
+    }
+    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+    shared.excused(shared.db.write_opt(&changes, &options), "write")
+}
+
+/// What one verification reports, each damage with the name of its file; `None`: a reader met its writer at work.
+fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)>>> {
+    let named = |e: &lavastore::Error| {
+        let file = e.file().and_then(Path::file_name).unwrap_or_default();
+        (file.to_string_lossy().into_owned(), e.to_string())
+    };
+    let dir = Path::new(DIR);
+    let of_logs =
+        |logs: &LogStore| logs.verify().damages.iter().map(|damage| named(&damage.error)).collect::<Vec<_>>();
+    let of_keys = |db: &Db| -> lavastore::Result<Vec<_>> {
+        Ok(db.verify()?.errors.iter().chain(&db.damage()).map(named).collect())
+    };
+    let reported = match what {
+        Verified::Logs => Ok(of_logs(&shared.logs)),
+        Verified::Keys => of_keys(&shared.db),
+        Verified::LogsReadOnly => {
+            LogStore::open_read_only(&shared.env, dir, &log_options()).map(|logs| of_logs(&logs))
+        }
+        Verified::KeysReadOnly => {
+            Db::open_read_only_in(shared.env.clone(), dir, kv_options()).and_then(|db| of_keys(&db))
+        }
+    };
+    match reported {
+        Err(e) if e.kind() == ErrorKind::Busy => Ok(None),
+        Err(e) if shared.damaged.is_some() => Ok(Some(vec![named(&e)])),
+        reported => reported.map(Some).doing(|| format!("verify {what:?}")),
+    }
+}
+
+/// Verifies again and again, and tells the others to stop.
+fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
+    for nth in 0..count {
+        let what = what[nth as usize % what.len()];
+        let before = shared.done();
+        let reported = reports(shared, what)?;
+        let overlap = shared.done().since(before);
+        let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reported) = reported else {
+            seen.busy += 1;
+            continue;
+        };
+        let is_known = |file: &str| shared.damaged.as_deref() == Some(file);
+        if let Some((_, alarm)) = reported.iter().find(|_| shared.damaged.is_none()) {
+            return Err(format!(
+                "verification {nth} of {what:?} raised an alarm beside {overlap:?}: {alarm}"
+            ));
+        }
+        seen.damaged.extend(reported.into_iter().map(|(file, _)| file).filter(|file| is_known(file)));
+        if overlap.commits >= COMMITS_MIN && overlap.seals > 0 && overlap.trims > 0 {
+            seen.counted += 1;
+            seen.overlap.commits += overlap.commits;
+            seen.overlap.seals += overlap.seals;
+            seen.overlap.trims += overlap.trims;
+        } else {
+            seen.others += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The first thread: starts the others and waits for them.
+fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
+    let mut rng = Rng::new(seed ^ 0x7665_7269_6679);
+    let (db, logs) = life::open(env).doing(|| "open".into())?;
+    let shared = Arc::new(Shared {
+        db,
+        logs,
+        env: env.clone(),
+        damaged,
+        commits: AtomicU64::new(0),
+        seals: AtomicU64::new(0),
+        trims: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        seen: Mutex::default(),
+    });
+    let what = verified(seed);
+    type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
+    let mut bodies: Vec<(String, Body)> = Vec::new();
+    for nth in 0..APPENDERS {
+        let rng = rng.fork();
+        bodies.push((format!("appender-{nth}"), Box::new(move |shared| append(shared, nth, rng))));
+    }
+    let draws = rng.fork();
+    bodies.push(("writer".into(), Box::new(move |shared| put(shared, draws))));
+    bodies.push(("verifier".into(), Box::new(move |shared| verify(shared, what, VERIFIES))));
+    let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
+    let spawner = env.spawner.clone().ok_or("a machine with threads")?;
+    let mut threads = Vec::new();
+    for (name, body) in bodies {
+        let (shared, complaints, who) = (shared.clone(), complaints.clone(), name.clone());
+        let run = move || {
+            let done = guarded(|| body(&shared)).and_then(|done| done);
+            if who == "verifier" || done.is_err() {
+                shared.stop.store(true, SeqCst);
+            }
+            let complaint = done.err().map(|why| format!("{who}: {why}"));
+            complaints.lock().unwrap_or_else(PoisonError::into_inner).extend(complaint);
+        };
+        threads.push(spawner.spawn(&name, Priority::Foreground, Box::new(run)).doing(|| "spawn".into())?);
+    }
+    threads.into_iter().for_each(|thread| _ = thread.join());
+    let complaint = complaints.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
+    complaint.map_or(Ok(()), Err)?;
+    let shared = Arc::into_inner(shared).ok_or("another thread is left")?;
+    Ok(shared.seen.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A store with files of every kind.
+fn made(seed: u64) -> Check<SimEnv> {
+    let sim = machine::new(seed);
+    let (db, logs) = life::open(&machine::env(&sim)?).doing(|| "open".into())?;
+    let mut rng = Rng::new(seed ^ 0x006d_6164_65);
+    let log = logs.log("both").doing(|| "make a log".into())?;
+    for lsn in 1..=rng.range(200, 1200) {
+        let (key, value) = (life::key(rng.below(60)), value(lsn));
+        let mut changes = WriteBatch::new();
+        changes.put(&key, &value);
+        write_both(&db, &changes, &log, lsn, &value, Durability::Buffered).doing(|| "write".into())?;
+        if rng.one_in(60) {
+            logs.seal().and_then(|()| logs.settle()).doing(|| "seal".into())?;
+        }
+        if rng.one_in(300) {
+            log.trim(lsn / 2).doing(|| "trim".into())?;
+        }
+    }
+    db.flush().doing(|| "flush".into())?;
+    drop(log);
+    logs.close().doing(|| "close".into())?;
+    db.close().doing(|| "close".into())?;
+    Ok(sim)
+}
+
+/// The files in which a copy of a store at rest is damaged.
+fn at_rest(sim: &SimEnv) -> Check<BTreeSet<String>> {
+    let env = machine::env(&sim.fork(0))?;
+    let (dir, mut names) = (Path::new(DIR), BTreeSet::new());
+    let mut take = |e: &lavastore::Error| {
+        names.extend(e.file().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()));
+    };
+    match LogStore::open_read_only(&env, dir, &log_options()) {
+        Ok(logs) => logs.verify().damages.iter().for_each(|damage| take(&damage.error)),
+        Err(e) => take(&e),
+    }
+    match Db::open_read_only_in(env, dir, kv_options()) {
+        Ok(db) => db.verify().doing(|| "verify".into())?.errors.iter().for_each(&mut take),
+        Err(e) => take(&e),
+    }
+    Ok(names)
+}
+
+/// Flips a bit of a file of data that is verified. Its name, if a store at rest shows it.
+fn damage(sim: &SimEnv, what: &[Verified], rng: &mut Rng) -> Check<Option<String>> {
+    let listing = sim.env().fs.list(Path::new(DIR)).doing(|| "list".into())?;
+    let is_data = |name: &str| what.iter().any(|what| what.reads(name));
+    let files: Vec<_> = listing.into_iter().filter(|entry| is_data(&entry.name) && entry.len > 0).collect();
+    let nth = rng.below(files.len().max(1) as u64) as usize;
+    let Some(file) = files.get(nth) else { return Ok(None) };
+    sim.flip_bit(Path::new(DIR).join(&file.name), rng.below(file.len), rng.below(8) as u32)
+        .doing(|| "flip".into())?;
+    Ok(at_rest(sim)?.contains(&file.name).then(|| file.name.clone()))
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let Some(sim) = outcome.made(|| made(seed)) else { return outcome };
+    let mut rng = Rng::new(seed ^ 0x0064_616d_6167_65);
+    let damaged = match rng.one_in(6) {
+        true => outcome.made(|| damage(&sim, verified(seed), &mut rng)).flatten(),
+        false => None,
+    };
+    let told = damaged.clone();
+    // Where each point may be the turn of another, writers come between the looks of a verification most.
+    let one_in = pick(&mut rng, &[1, 2, 8]);
+    let choice = (!rng.one_in(4)).then_some(Choice::Random { one_in });
+    let plan = Plan { steps_max: STEPS_MAX, choice, ..Plan::new(seed) };
+    let ran = sim.run_threads(&plan, move |env| run(env, told, seed));
+    let ran = ran.map_err(|Stuck(why)| why).and_then(|Ran { value, steps, .. }| Ok((value?, steps)));
+    let (seen, steps) = match ran {
+        Ok(ran) => ran,
+        Err(why) => {
+            outcome.failures.push(why);
+            return outcome;
+        }
+    };
+    outcome.note("steps", steps);
+    outcome.note("commits during them", seen.overlap.commits);
+    outcome.note("seals during them", seen.overlap.seals);
+    outcome.note("trims during them", seen.overlap.trims);
+    outcome.note("verifications that overlapped less", seen.others);
+    outcome.note("read-only opens that met their writer at work", seen.busy);
+    match damaged {
+        None => outcome.passed += seen.counted,
+        Some(file) if seen.damaged.contains(&file) => outcome.note(DAMAGE_FOUND, 1),
+        Some(file) => outcome.take(at_rest(&sim).and_then(|left| {
+            ensure!(
+                !left.contains(&file),
+                "the damage of {file} is there before and after, and was not reported"
+            );
+            Ok(())
+        })),
+    }
+    outcome
+}
+
+/// Cases whose damage a verification beside writers named.
+pub(crate) const DAMAGE_FOUND: &str = "damaged files named beside writers";
