@@ -19,7 +19,7 @@ use lavastore::Env;
 use patch::Catcher;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 mod apply;
@@ -47,7 +47,14 @@ struct Ended {
 
 /// Runs the canaries that the command line asks for. Fails if one is not caught.
 pub(crate) fn run(cli: &Cli) -> ExitCode {
-    let canaries = match canaries(root()) {
+    let root = match root() {
+        Ok(root) => root,
+        Err(why) => {
+            eprintln!("canary: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let canaries = match canaries(&root) {
         Ok(canaries) => canaries,
         Err(defects) => {
             for why in &defects {
@@ -62,15 +69,18 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
         println!("canary: {} patches apply, in {builds} builds", canaries.len());
         return ExitCode::SUCCESS;
     }
-    let chosen = match chosen(cli, &canaries) {
-        Ok(chosen) => chosen,
+    match chosen(cli, &canaries) {
+        Ok(chosen) => run_all(cli, &root, &canaries, &chosen),
         Err(why) => {
-            eprintln!("torture: {why}");
-            return ExitCode::from(2);
+            eprintln!("canary: {why}");
+            ExitCode::from(2)
         }
-    };
+    }
+}
+
+fn run_all(cli: &Cli, root: &Path, canaries: &[Canary], chosen: &[&Canary]) -> ExitCode {
     let clock = Env::kernel().clock;
-    let mut builds = Builds { canaries: &canaries, copies: BTreeMap::new(), built: Vec::new() };
+    let mut builds = Builds { root, canaries, copies: BTreeMap::new(), built: Vec::new() };
     let (mut passed, mut failed) = (0, 0);
     for canary in chosen {
         let start_ns = clock.now_ns();
@@ -113,6 +123,7 @@ fn chosen<'c>(cli: &Cli, canaries: &'c [Canary]) -> Result<Vec<&'c Canary>, Stri
 
 /// The patched copies of this run.
 struct Builds<'c> {
+    root: &'c Path,
     canaries: &'c [Canary],
     copies: BTreeMap<usize, Copy>,
     /// The builds that exist: of which copy, and what.
@@ -127,9 +138,10 @@ impl Builds<'_> {
             let edits: Vec<_> =
                 self.canaries.iter().filter(|c| c.build == number).map(|c| &c.edits).collect();
             let target =
-                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), PathBuf::from);
             let into = target.join(format!("canaries/{number}"));
-            let copy = Copy::make(root(), &into, &edits).map_err(|e| format!("cannot copy the tree: {e}"))?;
+            let copy =
+                Copy::make(self.root, &into, &edits).map_err(|e| format!("cannot copy the tree: {e}"))?;
             self.copies.insert(number, copy);
         }
         let copy = self.copies.get(&number).ok_or("there is no copy")?;

@@ -16,9 +16,14 @@ pub(super) struct Canary {
     pub build: usize,
 }
 
-/// The root of the tree that this program was built from.
-pub(super) fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+/// The root of the tree: the folder with `torture/canaries` in or above the current one.
+///
+/// # Errors
+/// There is none.
+pub(super) fn root() -> Result<PathBuf, String> {
+    let here = std::env::current_dir().map_err(|e| e.to_string())?;
+    let root = here.ancestors().find(|folder| folder.join("torture/canaries").is_dir());
+    root.map(Path::to_path_buf).ok_or_else(|| format!("{} is not in the tree of the sources", here.display()))
 }
 
 /// Reads all canaries, by name.

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Folders that are no sources.
-const LEFT_OUT: [&str; 2] = ["target", ".git"];
+/// Folders that are no sources: builds, the history, downloads of `peers`.
+const LEFT_OUT: [&str; 3] = ["target", ".git", ".deps"];
 
 /// A copy of the tree with the patches of one build.
 pub(super) struct Copy {
