@@ -21,6 +21,7 @@ pub(crate) mod overflow;
 
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::context::Context;
+use crate::context::event::Event;
 use crate::context::fit::Fit;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
@@ -133,7 +134,7 @@ fn open_to_write(
     let context = Arc::new(Context::new(&env, location, options.clone(), fit));
     let records = guests.as_ref().and_then(|guests| Some(guests.records.as_deref()?.terms()));
     let engine = Arc::new(build(context, manifest, Some(store_lock), records)?);
-    findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
+    tell_damage(&engine, &findings);
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
         Some(guests) => (guests.replay, guests.records),
@@ -192,6 +193,16 @@ fn manifest(
         manifest.commit(Edit(vec![default_family(options)]))?;
     }
     Ok((manifest, store_lock))
+}
+
+/// Sets damaged files aside, and says which file of `CURRENT` and the manifest was damaged, and intact in its copy: the first commit makes
+/// both anew.
+fn tell_damage(engine: &Engine, findings: &[Finding]) {
+    findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
+    for error in &engine.files.manifest.report().damaged {
+        engine.context.stats.log_damages.add(1);
+        engine.context.tell(&Event::LogDamaged { error: error.clone() });
+    }
 }
 
 /// Refuses what is not a store's directory. True if there is a store.

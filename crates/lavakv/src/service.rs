@@ -275,7 +275,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             Some(FileKind::Room(n)) => !engine.log.keeps(n),
             // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
             Some(kind @ FileKind::Engine { .. }) => state.store.is_of_engine_removed(kind),
-            Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => !live_manifests.contains(&entry.name),
+            Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_) | FileKind::CurrentCopy) => {
+                !live_manifests.contains(&entry.name)
+            }
             // What was read from a tail is in tables since a moment ago.
             Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::Tail(_)) => true,
             // One with contents is that of a repair, which removes it when it is done.
@@ -283,7 +285,6 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             // What another lane has staged is for who opens it.
             Some(
                 FileKind::Current
-                | FileKind::CurrentCopy
                 | FileKind::Lock
                 | FileKind::Staging
                 | FileKind::LaneStaging(_)

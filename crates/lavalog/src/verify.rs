@@ -170,16 +170,18 @@ fn check_manifest(core: &Core, report: &mut VerifyReport) {
     if let Err(e) = core.manifest.state().verify() {
         report.damaged(e, Vec::new());
     }
-    match core.manifest.shared().read_again() {
-        Ok(found) => report.checked.manifest_edits.add(found.edits + 1, found.bytes),
-        Err(e) => {
-            report.damaged(e, Vec::new());
-            if core.lane.begun().is_some() {
-                // Written anew from memory. It is told already; a failure leaves things as they are.
-                let _ = core.manifest.shared().roll();
-            }
+    let found = match core.manifest.shared().read_again() {
+        Ok(found) => {
+            report.checked.manifest_edits.add(found.edits + 1, found.bytes);
+            found.damaged
         }
+        Err(e) => vec![e],
+    };
+    if !found.is_empty() && core.lane.begun().is_some() {
+        // Written anew from memory. It is told below; a failure leaves things as they are.
+        let _ = core.manifest.shared().roll();
     }
+    found.into_iter().for_each(|e| report.damaged(e, Vec::new()));
 }
 
 /// A copy of the checkpoint. The next one has both copies again.

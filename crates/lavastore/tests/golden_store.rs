@@ -3,14 +3,17 @@
 //! `tests/golden/store-v2` holds every kind of file: `CURRENT`, a manifest, tables of each compression in several
 //! levels with range tombstones, log groups with pages of every durability, `STAGING` and `LOCK`. It was made in
 //! simulation by [`build`] and cut off as by the death of its process, so that opening it means recovery. `store-v1` was
-//! made by a release whose log groups had no identity.
+//! made by a release whose log groups had no identity. `store-v3` is `store-v2` after [`Db::upgrade`] to format 2, with copies of `CURRENT` and
+//! the manifest.
 //!
 //! `LAVASTORE_BLESS=1 cargo test -p lavastore --test golden_store` makes it anew: only when a **new** format version
 //! gets a directory of its own. A store that was written stays readable, so those before it are never made anew.
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{Compression, Db, FamilyOptions, Options, PolicyChoice, Result, WriteBatch, WriteOptions};
+use lavastore::{
+    Compression, Db, FamilyOptions, Options, PolicyChoice, Result, StoreFormat, WriteBatch, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +26,11 @@ type Families = BTreeMap<String, Model>;
 
 const DIR: &str = "/store";
 
-/// The stores, that of this release first.
+/// The stores in the format of new stores, that of this release first.
 const VERSIONS: [&str; 2] = ["store-v2", "store-v1"];
+
+/// The store in the newest format.
+const UPGRADED: &str = "store-v3";
 
 fn golden(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version)
@@ -96,8 +102,8 @@ impl Twin {
     }
 }
 
-/// Makes the store in simulation; returns what is in it.
-fn build(sim: &SimEnv) -> Result<Families> {
+/// Makes the store in simulation, in a format; returns what is in it.
+fn build(sim: &SimEnv, format: StoreFormat) -> Result<Families> {
     let db = Db::open_in(&sim.env(), DIR, &options())?;
     let mut families = Families::from([("default".to_owned(), Model::new())]);
     for (name, compression) in
@@ -142,6 +148,7 @@ fn build(sim: &SimEnv) -> Result<Families> {
     twin.families.get_mut("default").expect("made before").insert(b"over pages".to_vec(), long);
     twin.delete_range("zstd", 40, 42)?;
     (300..303).try_for_each(|i| twin.put("zstd", i, 4, &plain))?;
+    twin.db.upgrade(format)?;
     Ok(twin.families)
 }
 
@@ -157,9 +164,9 @@ fn contents(db: &Db) -> Result<Families> {
 }
 
 /// The files of the simulated store after the death of its process.
-fn image() -> (BTreeMap<String, Vec<u8>>, Families) {
+fn image(format: StoreFormat) -> (BTreeMap<String, Vec<u8>>, Families) {
     let sim = SimEnv::new(2026);
-    let families = build(&sim).unwrap();
+    let families = build(&sim, format).unwrap();
     let after = sim.crash(CrashKind::ProcessKill, 1);
     let name = |p: PathBuf| p.file_name().unwrap().to_string_lossy().into_owned();
     let files = after.files().into_iter().map(|(p, _)| (name(p.clone()), after.read_file(p).unwrap()));
@@ -167,19 +174,51 @@ fn image() -> (BTreeMap<String, Vec<u8>>, Families) {
 }
 
 #[test]
+fn a_store_of_format_2_opens_with_everything_and_without_any_one_of_its_copies() {
+    let (files, expected) = image(StoreFormat::V2);
+    if std::env::var_os("LAVASTORE_BLESS_FORMAT").is_some() {
+        let dir = golden(UPGRADED);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
+    }
+    // Of its log groups most bytes are zeros.
+    opens(UPGRADED, &expected, 320 << 10);
+    let all: Vec<_> = fs::read_dir(golden(UPGRADED)).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let twice: Vec<_> = all
+        .iter()
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("CURRENT") || name.starts_with("MANIFEST"))
+        .collect();
+    assert_eq!(twice.len(), 4, "{twice:?}");
+    for without in twice {
+        let dir = std::env::temp_dir().join(format!("lavastore-golden-{without}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        for name in all.iter().filter(|name| name.to_string_lossy() != without) {
+            fs::copy(golden(UPGRADED).join(name), dir.join(name)).unwrap();
+        }
+        let db = Db::open_with(&dir, &Options { create_if_missing: false, ..options() }).unwrap();
+        assert!(contents(&db).unwrap() == expected && db.format() == StoreFormat::V2, "without {without}");
+        drop(db);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
+
+#[test]
 fn it_opens_and_everything_is_there() {
-    let (files, expected) = image();
+    let (files, expected) = image(StoreFormat::V1);
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
         let dir = golden(VERSIONS[0]);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
         files.iter().for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
     }
-    VERSIONS.iter().for_each(|version| opens(version, &expected));
+    VERSIONS.iter().for_each(|version| opens(version, &expected, 200 << 10));
 }
 
 /// A store opens with everything in it, and can be written to.
-fn opens(version: &str, expected: &Families) {
+fn opens(version: &str, expected: &Families, bytes_max: u64) {
     let dir = std::env::temp_dir().join(format!("lavastore-golden-{version}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
@@ -187,7 +226,7 @@ fn opens(version: &str, expected: &Families) {
     for entry in fs::read_dir(golden(version)).unwrap().map(|e| e.unwrap()) {
         bytes += fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
     }
-    assert!(bytes < 200 << 10, "{bytes} bytes are too many to check in");
+    assert!(bytes < bytes_max, "{bytes} bytes are too many to check in");
     let read_only = Db::open_read_only(&dir, &options()).unwrap();
     assert!(contents(&read_only).unwrap() == *expected);
     drop(read_only);
@@ -216,7 +255,7 @@ fn opens(version: &str, expected: &Families) {
 /// The golden stores have every kind of file, with something in each.
 #[test]
 fn every_kind_of_file_is_there() {
-    VERSIONS.iter().for_each(|version| shows_every_kind(version));
+    VERSIONS.iter().chain([&UPGRADED]).for_each(|version| shows_every_kind(version));
 }
 
 fn shows_every_kind(version: &str) {
@@ -240,7 +279,7 @@ fn shows_every_kind(version: &str) {
 /// What is built is a function of the seed: the same bytes each time.
 #[test]
 fn the_same_seed_makes_the_same_store() {
-    let ((first, model), (second, same)) = (image(), image());
+    let ((first, model), (second, same)) = (image(StoreFormat::V1), image(StoreFormat::V1));
     assert!(model == same);
     assert!(first == second);
 }

@@ -27,18 +27,19 @@
 //! nothing confirms yet, cannot be told from a torn write and is dropped like one; [`Manifest::confirm`] leaves no
 //! such records when a store is closed or idle.
 
-use crate::format::StoreFormat;
+use crate::format::{Feature, StoreFormat};
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Condvar, Mutex, MutexGuard, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{AppendFile, CreateOptions, Env, SyncKind};
+use io::Env;
 use std::path::Path;
 use std::sync::Arc;
 
 mod apply;
 mod check;
+mod copies;
 mod engine;
 pub mod format;
 mod handle;
@@ -48,6 +49,7 @@ mod roll;
 mod salvage;
 mod state;
 mod store_dir;
+mod writer;
 
 pub use apply::{Ground, refuse};
 pub use engine::{Engine, Engines};
@@ -58,6 +60,7 @@ use roll::in_format;
 pub use salvage::{Seen, Witness, look_through};
 pub use state::{Commit, EngineView, State, StateOf};
 use store_dir::StoreDir;
+use writer::Writer;
 
 /// A manifest is rolled when it has grown past this, by default.
 const ROLL_LEN: u64 = 4 << 20;
@@ -101,7 +104,7 @@ impl InitialState {
 }
 
 /// What recovery found, for reports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
     /// The manifest that was read; empty for a new store.
     pub name: String,
@@ -111,6 +114,8 @@ pub struct ManifestReport {
     pub bytes: u64,
     /// Bytes at its end that a crash had torn.
     pub torn_bytes: u64,
+    /// What was damaged or missing of `CURRENT` and the manifest, and intact in a copy: nothing is lost by it.
+    pub damaged: Vec<Error>,
 }
 
 /// The durable history of a store, and its state now. Shared between threads.
@@ -173,15 +178,6 @@ struct Pending {
     payload: Vec<u8>,
 }
 
-/// An open manifest file.
-struct Writer {
-    file: Box<dyn AppendFile>,
-    uid: Uid,
-    /// The number in its name.
-    number: u64,
-    name: String,
-}
-
 /// How a batch of edits failed.
 enum Failure {
     /// None of it will ever be read back: the store goes on from what was durable.
@@ -228,18 +224,23 @@ impl Manifest {
     /// `NotFound` if there is no store in the directory, `Corruption` if anything that is confirmed is damaged or
     /// missing, `Unsupported` if a newer release wrote it.
     pub fn recover(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Manifest> {
-        let found = replay::find_with_disk(env, dir, read_only, engines)?;
-        let replay::Found { history, name, largest_number } = found;
+        let found = replay::find_with_disk(env, dir, read_only, engines, 0)?;
+        Ok(Self::of_found(env, dir, found, read_only))
+    }
+
+    fn of_found(env: &Env, dir: &Path, found: replay::Found, read_only: bool) -> Manifest {
+        let replay::Found { history, name, largest_number, damaged } = found;
         let report = ManifestReport {
             name,
             edits: history.edits,
             bytes: history.bytes,
             torn_bytes: history.torn_bytes,
+            damaged,
         };
         let manifest = Self::new(env, dir, history.state.at_end(), read_only, report);
         lock(&manifest.inner).confirmed = history.confirmed;
         manifest.bump_file_number(largest_number);
-        Ok(manifest)
+        manifest
     }
 
     /// For somebody who only reads: the state before the first damage of the manifest, and what is damaged. Files that the
@@ -249,17 +250,12 @@ impl Manifest {
     /// `NotFound` if there is no store in the directory, `Corruption` if no snapshot is whole, or a manifest is not the one
     /// that `CURRENT` names; `Unsupported` if a newer release wrote it.
     pub fn recover_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Manifest, Vec<Error>)> {
-        let (replay::Found { history, name, largest_number }, mut damage) =
-            replay::find_up_to_damage(env, dir, engines)?;
-        match history.state.check_disk(env, dir, true) {
+        let (found, mut damage) = replay::find_up_to_damage(env, dir, engines)?;
+        match found.history.state.check_disk(env, dir, true) {
             Err(e) if e.is_corruption() => damage.push(e),
             checked => checked?,
         }
-        let (edits, bytes, torn_bytes) = (history.edits, history.bytes, history.torn_bytes);
-        let report = ManifestReport { name, edits, bytes, torn_bytes };
-        let manifest = Self::new(env, dir, history.state.at_end(), true, report);
-        manifest.bump_file_number(largest_number);
-        Ok((manifest, damage))
+        Ok((Self::of_found(env, dir, found, true), damage))
     }
 
     fn new(env: &Env, dir: &Path, state: State, read_only: bool, report: ManifestReport) -> Manifest {
@@ -275,7 +271,7 @@ impl Manifest {
             confirmed: 0,
             roll_backs: Vec::new(),
             poison: None,
-            named: vec![report.name.clone()],
+            named: named(&report.name, state.format),
         };
         Manifest {
             env: env.clone(),
@@ -433,9 +429,10 @@ impl Manifest {
             return self.roll();
         };
         let current = format::Current { manifest: writer.number, uid: writer.uid, edit };
+        let format = inner.durable.format;
         inner.leading = true;
         drop(inner);
-        let outcome = self.write_current(&current).and_then(|()| self.swap_current());
+        let outcome = self.write_current(&current, format).and_then(|()| self.swap_current(format));
         let mut inner = lock(&self.inner);
         inner.leading = false;
         self.turn.notify_all();
@@ -464,8 +461,18 @@ impl Manifest {
     pub fn should_roll(&self) -> bool {
         let len = self.sizes.file.load(Ordering::Relaxed);
         let snapshot = self.sizes.snapshot.load(Ordering::Relaxed);
-        let long = len > self.sizes.roll.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
-        !self.read_only && (len == 0 || long)
+        !self.read_only && (len == 0 || len > self.longest(snapshot))
+    }
+
+    /// How many files hold the manifest.
+    fn copies(&self) -> u64 {
+        1 + u64::from(self.format().allows(Feature::ManifestCopies))
+    }
+
+    /// The length at which a manifest with this snapshot is rolled. Two files are to occupy no more than one.
+    fn longest(&self, snapshot: u64) -> u64 {
+        let roll = self.sizes.roll.load(Ordering::Relaxed) / self.copies();
+        roll.max(snapshot.saturating_mul(ROLL_RATIO))
     }
 
     /// Bytes by which the manifest's files may still grow: to the length at which the present one is rolled, and the new one
@@ -473,8 +480,8 @@ impl Manifest {
     pub fn growth_bytes(&self) -> u64 {
         let (len, snapshot) =
             (self.sizes.file.load(Ordering::Relaxed), self.sizes.snapshot.load(Ordering::Relaxed));
-        let longest = self.sizes.roll.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
-        longest.saturating_sub(len).saturating_add(snapshot)
+        let growth = self.longest(snapshot).saturating_sub(len).saturating_add(snapshot);
+        growth.saturating_mul(self.copies())
     }
 
     /// Changes how long a manifest grows before [`Manifest::should_roll`] says so.
@@ -504,7 +511,8 @@ impl Manifest {
 
     /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
     pub fn live_manifest_files(&self) -> Vec<String> {
-        let mut names = vec![names::CURRENT.to_owned()];
+        let copy = self.format().allows(Feature::ManifestCopies).then_some(names::CURRENT_COPY);
+        let mut names: Vec<String> = [names::CURRENT].into_iter().chain(copy).map(str::to_owned).collect();
         names.extend(lock(&self.inner).named.iter().cloned());
         names
     }
@@ -586,113 +594,51 @@ impl Manifest {
             Some(writer) => writer,
             None => self.begin_file(durable)?,
         };
-        let file = &mut writer.file;
-        let start = file.len();
-        let append = |file: &mut Box<dyn AppendFile>| {
-            for p in batch {
-                let (number, offset) = (p.state.edit_number, file.len());
-                let durable = durable.edit_number;
-                file.append(&format::encode_record(writer.uid, offset, number, durable, &p.payload))?;
+        let start = writer.len();
+        let append = |writer: &mut Writer| {
+            if self.is_nearly_full() {
+                let lens = batch.iter().map(|p| format::RECORD_HEADER_LEN + p.payload.len());
+                writer.reserve(lens.sum::<usize>() as u64)?;
             }
-            file.flush()
+            for p in batch {
+                let number = p.state.edit_number;
+                writer.append(number, durable.edit_number, &p.payload)?;
+            }
+            writer.flush()
         };
-        match append(file) {
+        match append(&mut writer) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 let first = batch.first().map_or(0, |p| format::RECORD_HEADER_LEN + p.payload.len());
-                return Err(self.roll_back(&writer.name, start + first as u64, durable, e));
+                return Err(self.roll_back(&writer.names, start + first as u64, durable, e));
             }
             Err(e) => return Err(Failure::Unknown(e)),
         }
-        file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
-        let before = self.sizes.file.swap(file.len(), Ordering::Relaxed);
-        self.sizes.written.fetch_add(file.len().saturating_sub(before), Ordering::Relaxed);
+        writer.sync().map_err(Failure::Unknown)?;
+        let before = self.sizes.file.swap(writer.len(), Ordering::Relaxed);
+        let written = writer.len().saturating_sub(before) * writer.copies();
+        self.sizes.written.fetch_add(written, Ordering::Relaxed);
         Ok(writer)
     }
 
-    /// A batch of edits met a full disk; its first record would have ended at `first_end` of the file `name`.
+    /// A batch of edits met a full disk; its first record would have ended at `first_end` of the files `names`.
     ///
-    /// Part of the batch may be in that file and be read back one day. A new file rules that out. Where there is no
+    /// Part of the batch may be in them and be read back one day. A new file rules that out. Where there is no
     /// room for one either, it is ruled out all the same if the file ends inside the first record: that is torn for
     /// good. Then the next commit, when there is room again, begins the new file.
-    fn roll_back(&self, name: &str, first_end: u64, durable: &State, e: Error) -> Failure {
+    fn roll_back(&self, names: &[String], first_end: u64, durable: &State, e: Error) -> Failure {
         match self.begin_file(durable) {
             Ok(new) => Failure::RolledBack(Some(new), e),
-            Err(Failure::RolledBack(..)) => match self.env.fs.metadata(&self.dir.path.join(name)) {
-                Ok(file) if file.len < first_end => Failure::RolledBack(None, e),
-                _ => Failure::Unknown(e),
-            },
+            Err(Failure::RolledBack(..)) => {
+                let len =
+                    |name: &String| self.env.fs.metadata(&self.dir.path.join(name)).map(|file| file.len);
+                match names.iter().all(|name| len(name).is_ok_and(|len| len < first_end)) {
+                    true => Failure::RolledBack(None, e),
+                    false => Failure::Unknown(e),
+                }
+            }
             Err(Failure::Unknown(_)) => Failure::Unknown(e),
         }
-    }
-
-    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
-    /// as long as `CURRENT` is certainly the old one.
-    fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
-        let number = self.allocate_file_number();
-        let name = names::manifest(number);
-        let path = self.dir.path.join(&name);
-        let uid = self.env.new_uid();
-        let prepared = self.write_snapshot(state, number, uid, &path).and_then(|file| {
-            // The name must be durable before CURRENT leads to it.
-            self.sync_dir()?;
-            self.write_current(&format::Current { manifest: number, uid, edit: state.edit_number })?;
-            Ok(file)
-        });
-        let file = match prepared {
-            Ok(file) => file,
-            Err(e) => {
-                let _ = self.env.fs.remove(&path); // what stays is removed by the next roll
-                return Err(Failure::RolledBack(None, e));
-            }
-        };
-        lock(&self.inner).named.push(name.clone());
-        self.swap_current().map_err(Failure::Unknown)?;
-        lock(&self.inner).named = vec![name.clone()];
-        self.sizes.file.store(file.len(), Ordering::Relaxed);
-        self.sizes.written.fetch_add(file.len(), Ordering::Relaxed);
-        self.sizes.snapshot.store(file.len(), Ordering::Relaxed);
-        self.remove_manifests_except(number);
-        Ok(Writer { file, uid, number, name })
-    }
-
-    fn write_snapshot(
-        &self,
-        state: &State,
-        number: u64,
-        uid: Uid,
-        path: &Path,
-    ) -> Result<Box<dyn AppendFile>> {
-        let payload = state.snapshot();
-        let pieces = format::pieces(&payload, self.piece_len_max());
-        let (store, pieces_len) = (self.store, pieces.len() as u32);
-        let header =
-            format::Header { store, manifest: uid, number, pieces: pieces_len, format: state.format };
-        let mut file = self.env.fs.create(path, &CreateOptions::default())?;
-        file.append(&header.encode())?;
-        let edit = state.edit_number;
-        for piece in pieces {
-            file.append(&format::encode_record(uid, file.len(), edit, edit, piece))?;
-        }
-        file.sync(SyncKind::Full)?;
-        Ok(file)
-    }
-
-    fn write_current(&self, current: &format::Current) -> Result<()> {
-        let temp = &self.dir.path.join(names::CURRENT_TEMP);
-        match self.env.fs.remove(temp) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = self.env.fs.create(temp, &CreateOptions::default())?;
-        file.append(current.encode().as_bytes())?;
-        file.sync(SyncKind::Full)
-    }
-
-    /// Puts the new `CURRENT` in place of the old one.
-    fn swap_current(&self) -> Result<()> {
-        self.env.fs.rename(&self.dir.path.join(names::CURRENT_TEMP), &self.dir.path.join(names::CURRENT))?;
-        self.sync_dir()
     }
 
     /// Makes the names in the store's directory durable: for every file, before an edit or a record of the log names it.
@@ -703,15 +649,17 @@ impl Manifest {
     pub fn sync_dir(&self) -> Result<()> {
         self.dir.sync(&*self.env.fs)
     }
+}
 
-    /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
-    fn remove_manifests_except(&self, live: u64) {
-        for entry in self.env.fs.list(&self.dir.path).unwrap_or_default() {
-            if matches!(names::parse(&entry.name), Some(FileKind::Manifest(number)) if number != live) {
-                let _ = self.env.fs.remove(&self.dir.path.join(&entry.name));
-            }
+/// The names of the files of a manifest that was found under this name.
+fn named(name: &str, format: StoreFormat) -> Vec<String> {
+    let copy = match names::parse(name) {
+        Some(FileKind::Manifest(number)) if format.allows(Feature::ManifestCopies) => {
+            Some(names::manifest_copy(number))
         }
-    }
+        _ => None,
+    };
+    [name.to_owned()].into_iter().chain(copy).collect()
 }
 
 fn check_len(payload: &[u8]) -> Result<()> {

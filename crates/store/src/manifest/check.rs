@@ -1,7 +1,8 @@
 //! Reading the manifest again, as an open would, while its store is open: for verification.
 
-use super::{Manifest, ManifestReport};
-use base::{Error, ErrorKind, Result};
+use super::{Manifest, ManifestReport, replay};
+use base::sync::{lock, rank};
+use base::{ErrorKind, Result};
 
 /// How often a manifest is read that does not fit together: it may be rolled meanwhile.
 const ATTEMPTS: u32 = 5;
@@ -16,18 +17,38 @@ impl Manifest {
         let durable_edit = self.durable_edit();
         let read = || {
             let engines = self.state().engines_here();
-            let found = Manifest::recover(&self.env, &self.dir.path, true, &engines)?;
+            let found = replay::find_with_disk(&self.env, &self.dir.path, true, &engines, durable_edit)?;
+            let found = Manifest::of_found(&self.env, &self.dir.path, found, true);
             found.require_edit(durable_edit)?;
             Ok(found.report().clone())
         };
-        let may_pass = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption);
+        let may_pass = |outcome: &Result<ManifestReport>| match outcome {
+            Ok(report) => !report.damaged.is_empty(),
+            Err(e) => matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption),
+        };
         let mut outcome = read();
-        for _ in 1..ATTEMPTS {
-            match &outcome {
-                Err(e) if may_pass(e) => outcome = read(),
-                _ => break,
+        for attempt in 1..ATTEMPTS {
+            if !may_pass(&outcome) {
+                break;
             }
+            outcome = match attempt + 1 == ATTEMPTS {
+                true => self.while_nobody_writes(read),
+                false => read(),
+            };
         }
         outcome
+    }
+
+    /// What is seen in the middle of a roll is no damage.
+    fn while_nobody_writes<T>(&self, look: impl Fn() -> T) -> T {
+        let _turn = rank::turn::<rank::ManifestTurn>();
+        // Of a manifest that is only read, or poisoned, nobody here writes.
+        let Ok(mut inner) = self.when_quiet() else { return look() };
+        inner.leading = true;
+        drop(inner);
+        let seen = look();
+        lock(&self.inner).leading = false;
+        self.turn.notify_all();
+        seen
     }
 }

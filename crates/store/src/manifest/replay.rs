@@ -1,5 +1,6 @@
 //! Reading a manifest: recovery, and the listing of `lava dump`.
 
+use super::copies::{self, Currents};
 use super::engine::Engines;
 use super::format::{
     Current, HEADER_LEN, Header, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RawRecord, confirmed, read_record,
@@ -164,27 +165,34 @@ pub(super) struct Found {
     pub(super) name: String,
     /// The largest file number in the directory, whatever the file is.
     pub(super) largest_number: u64,
+    /// What is damaged and has an intact copy.
+    pub(super) damaged: Vec<Error>,
 }
 
 /// Finds the manifest of a directory and replays it; writes nothing.
 pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
+    find_with(env, dir, engines, 0)
+}
+
+/// The same, by who knows an edit that was durable before: what is missing up to there in one of two copies is damage.
+pub(super) fn find_with(env: &Env, dir: &Path, engines: &Engines, durable_edit: u64) -> Result<Found> {
     let (kinds, largest_number) = look(env, dir)?;
-    let current_path = io::fs::join(dir, names::CURRENT);
-    let bytes = match env.fs.read_all(&current_path, 4096) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Err(without_current(env, dir, &kinds, engines)),
-        Err(e) => return Err(e),
+    let mut currents = Currents::read(env, dir)?;
+    let Some(current) = currents.current.clone() else {
+        return Err(match currents.original.take() {
+            Some(e) if e.kind() != ErrorKind::NotFound => e,
+            _ => without_current(env, dir, &kinds, engines),
+        });
     };
-    let current = Current::decode(&bytes).map_err(|e| e.at_file(&current_path))?;
-    let name = names::manifest(current.manifest);
-    let path = io::fs::join(dir, &name);
-    let mut history =
-        read_manifest(env, &path).and_then(|bytes| replay(&bytes, engines)).map_err(|e| e.at_file(&path))?;
+    let merged = copies::read(env, dir, current.manifest, Some(&current))?;
+    let (name, path) = (merged.name.clone(), merged.path.clone());
+    let mut history = replay(&merged.bytes, engines).map_err(|e| e.at_file(&path))?;
     history.confirmed = history.confirmed.max(current.edit);
     check_is_named(&history, &current).map_err(|e| e.at_file(&path))?;
     check_reaches(&history, &current).map_err(|e| e.at_file(&path))?;
     check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
-    Ok(Found { history, name, largest_number })
+    let damaged = merged.damage(currents, durable_edit);
+    Ok(Found { history, name, largest_number, damaged })
 }
 
 /// The state that a whole manifest tells, whatever engines it is of and wherever the log is.
@@ -197,11 +205,17 @@ pub fn state_of(env: &Env, dir: &Path) -> Result<State> {
 
 /// As [`find`], where the log lies on a disk of its own: that must be the one that the manifest means. Who reads beside the writer may meet
 /// one that has begun a session since the manifest was read; then that says so as well.
-pub(super) fn find_with_disk(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Found> {
-    let mut found = find(env, dir, engines)?;
+pub(super) fn find_with_disk(
+    env: &Env,
+    dir: &Path,
+    read_only: bool,
+    engines: &Engines,
+    durable_edit: u64,
+) -> Result<Found> {
+    let mut found = find_with(env, dir, engines, durable_edit)?;
     loop {
         let Err(e) = found.history.state.check_disk(env, dir, read_only) else { return Ok(found) };
-        let now = find(env, dir, engines)?;
+        let now = find_with(env, dir, engines, durable_edit)?;
         if now.history.state.speed == found.history.state.speed {
             return Err(e);
         }
@@ -216,31 +230,26 @@ pub(super) fn find_with_disk(env: &Env, dir: &Path, read_only: bool, engines: &E
 /// `NotFound` if there is no store; `Corruption` if there is no manifest whose snapshot is whole, or `CURRENT` names another.
 pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Found, Vec<Error>)> {
     let (kinds, largest_number) = look(env, dir)?;
-    let current_path = io::fs::join(dir, names::CURRENT);
     let mut damage = Vec::new();
-    let read = env.fs.read_all(&current_path, 4096).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => without_current(env, dir, &kinds, engines),
-        _ => e,
-    });
-    let current = match read.and_then(|bytes| Current::decode(&bytes)) {
-        Ok(current) => Some(current),
-        Err(e) if e.is_corruption() => {
-            damage.push(e.at_file(&current_path));
-            None
+    let mut currents = Currents::read(env, dir)?;
+    let current = currents.current.clone();
+    if current.is_none() {
+        match currents.original.take().map(|e| match e.kind() {
+            ErrorKind::NotFound => without_current(env, dir, &kinds, engines),
+            _ => e,
+        }) {
+            Some(e) if e.is_corruption() => damage.push(e),
+            Some(e) => return Err(e),
+            None => {}
         }
-        Err(e) => return Err(e.at_file(&current_path)),
-    };
+    }
     // Without `CURRENT` the newest is the one: a new one holds what the one before did before it is named.
-    let newest = kinds.iter().filter_map(|kind| match kind {
-        FileKind::Manifest(number) => Some(*number),
-        _ => None,
-    });
+    let newest = kinds.iter().filter(|kind| kind.is_manifest()).filter_map(|kind| kind.number());
     let number = current.as_ref().map(|current| current.manifest).or(newest.max());
     let number = number.ok_or_else(|| without_current(env, dir, &kinds, engines))?;
-    let name = names::manifest(number);
-    let path = io::fs::join(dir, &name);
-    let replayed = read_manifest(env, &path).and_then(|bytes| replay_up_to_damage(&bytes, engines));
-    let (history, torn) = replayed.map_err(|e| e.at_file(&path))?;
+    let merged = copies::read(env, dir, number, current.as_ref())?;
+    let (name, path) = (merged.name.clone(), merged.path.clone());
+    let (history, torn) = replay_up_to_damage(&merged.bytes, engines).map_err(|e| e.at_file(&path))?;
     damage.extend(torn.map(|e| e.at_file(&path)));
     if let Some(current) = &current {
         check_is_named(&history, current).map_err(|e| e.at_file(&path))?;
@@ -251,7 +260,8 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Res
         }
     }
     check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
-    Ok((Found { history, name, largest_number }, damage))
+    let damaged = merged.damage(currents, 0);
+    Ok((Found { history, name, largest_number, damaged }, damage))
 }
 
 /// The files of a directory, and the largest number of any.
@@ -282,7 +292,7 @@ fn check_reaches(history: &History, current: &Current) -> Result<()> {
     )))
 }
 
-fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let missing = |e: Error| match e.kind() {
         ErrorKind::NotFound => {
             Error::corruption("the manifest that CURRENT names is missing; run `lava repair`")
@@ -313,7 +323,7 @@ pub(super) fn len_max(file: &dyn ReadFile) -> u64 {
 pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> {
     let listing = env.fs.list(dir)?;
     let kinds: Vec<FileKind> = listing.iter().filter_map(|e| names::parse(&e.name)).collect();
-    if kinds.contains(&FileKind::Current) {
+    if kinds.iter().any(|kind| kind.is_current()) {
         let why = "there is a store in this directory already";
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
     }
@@ -329,8 +339,8 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
 /// Why a directory without `CURRENT` does not open. A crash while a store was created leaves at most a manifest that
 /// says nothing; everything else means that `CURRENT` was lost, and must not be mistaken for an empty directory.
 fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines) -> Error {
-    let says_nothing = |number: u64| {
-        let read = read_manifest(env, &io::fs::join(dir, &names::manifest(number)));
+    let says_nothing = |manifest: FileKind| {
+        let read = read_manifest(env, &io::fs::join(dir, &manifest.to_string()));
         match read.and_then(|bytes| replay(&bytes, engines)) {
             Ok(history) => history.edits == 0 && history.state.is_blank(),
             Err(e) => e.is_corruption(), // not even synced
@@ -338,7 +348,7 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines)
     };
     let lost = kinds.iter().any(|kind| match *kind {
         FileKind::Log(_) | FileKind::Engine { .. } => true,
-        FileKind::Manifest(number) => !says_nothing(number),
+        kind if kind.is_manifest() => !says_nothing(kind),
         kind => kind.data().is_some(),
     });
     if lost {

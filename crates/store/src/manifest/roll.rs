@@ -1,9 +1,18 @@
-//! Rolls: a new manifest file in the place of the one before, in the same format or in a newer one.
+//! A new manifest file in the place of the one before: rolls, and the first of a store or of a process.
+//!
+//! The file is durable, with its name, before `CURRENT` names it by a rename; the files before it go when that is durable. In a format with
+//! copies ([`Feature::ManifestCopies`]) there are two files, and two of `CURRENT`, which are renamed one after the other: see
+//! [`super::copies`].
 
+use super::format::{self, Current, Header};
+use super::writer::{self, Writer};
 use super::{Failure, Inner, Manifest, State, beyond_waiting};
-use crate::format::StoreFormat;
+use crate::format::{Feature, StoreFormat};
+use crate::names;
+use base::sync::atomic::Ordering;
 use base::sync::{MutexGuard, lock, rank};
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
+use io::{CreateOptions, SyncKind};
 use std::sync::Arc;
 
 impl Manifest {
@@ -83,6 +92,86 @@ impl Manifest {
         raise(&mut inner.durable);
         inner.queue.iter_mut().for_each(|pending| raise(&mut pending.state));
         raise(&mut lock(&self.published));
+    }
+
+    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
+    /// as long as `CURRENT` is certainly the old one.
+    pub(super) fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
+        let number = self.allocate_file_number();
+        let payload = state.snapshot();
+        let pieces = format::pieces(&payload, self.piece_len_max());
+        let header = Header {
+            store: self.store,
+            manifest: self.env.new_uid(),
+            number,
+            pieces: pieces.len() as u32,
+            format: state.format,
+        };
+        let current = Current { manifest: number, uid: header.manifest, edit: state.edit_number };
+        let (env, dir) = (&self.env, &self.dir.path);
+        let prepared = Writer::create(env, dir, &header, (state.edit_number, &pieces)).and_then(|writer| {
+            // The names must be durable before CURRENT leads to them.
+            self.sync_dir()?;
+            self.write_current(&current, state.format)?;
+            Ok(writer)
+        });
+        let names = writer::file_names(&header);
+        let writer = match prepared {
+            Ok(writer) => writer,
+            Err(e) => {
+                // What stays is removed by the next roll.
+                names.iter().for_each(|name| drop(env.fs.remove(&dir.join(name))));
+                return Err(Failure::RolledBack(None, e));
+            }
+        };
+        lock(&self.inner).named.extend(names.iter().cloned());
+        self.swap_current(state.format).map_err(Failure::Unknown)?;
+        lock(&self.inner).named = names;
+        self.sizes.file.store(writer.len(), Ordering::Relaxed);
+        self.sizes.written.fetch_add(writer.len() * writer.copies(), Ordering::Relaxed);
+        self.sizes.snapshot.store(writer.len(), Ordering::Relaxed);
+        self.remove_manifests_except(number);
+        Ok(writer)
+    }
+
+    /// Writes what is to become `CURRENT`, and its copy.
+    pub(super) fn write_current(&self, current: &Current, format: StoreFormat) -> Result<()> {
+        let copy = format.allows(Feature::ManifestCopies).then_some(names::CURRENT_COPY_TEMP);
+        [names::CURRENT_TEMP].into_iter().chain(copy).try_for_each(|name| {
+            let temp = &self.dir.path.join(name);
+            match self.env.fs.remove(temp) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let mut file = self.env.fs.create(temp, &CreateOptions::default())?;
+            file.append(current.encode().as_bytes())?;
+            file.sync(SyncKind::Full)
+        })
+    }
+
+    /// Puts the new `CURRENT` in place of the old one, and its copy.
+    pub(super) fn swap_current(&self, format: StoreFormat) -> Result<()> {
+        let rename =
+            |from: &str, to: &str| self.env.fs.rename(&self.dir.path.join(from), &self.dir.path.join(to));
+        rename(names::CURRENT_TEMP, names::CURRENT)?;
+        if format.allows(Feature::ManifestCopies) {
+            if !self.env.fs.exists(&self.dir.path.join(names::CURRENT_COPY))? {
+                // A release that knows of no copy must refuse the store before there is one that it would leave behind.
+                self.sync_dir()?;
+            }
+            rename(names::CURRENT_COPY_TEMP, names::CURRENT_COPY)?;
+        }
+        self.sync_dir()
+    }
+
+    /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
+    fn remove_manifests_except(&self, live: u64) {
+        for entry in self.env.fs.list(&self.dir.path).unwrap_or_default() {
+            let is_old = |kind: names::FileKind| kind.is_manifest() && kind.number() != Some(live);
+            if names::parse(&entry.name).is_some_and(is_old) {
+                let _ = self.env.fs.remove(&self.dir.path.join(&entry.name));
+            }
+        }
     }
 }
 

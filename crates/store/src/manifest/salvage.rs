@@ -4,8 +4,9 @@
 //! record in it that is intact is a witness, wherever it stands. These do not add up to a state, since the edits between
 //! them are missing, but an engine may learn from its own what its files alone cannot tell.
 
+use super::copies::{self, Currents};
 use super::engine::Engines;
-use super::format::{Current, HEADER_LEN, Header, RECORD_HEADER_LEN, read_record};
+use super::format::{HEADER_LEN, Header, RECORD_HEADER_LEN, read_record};
 use super::record::{EngineId, Payload, Record};
 use super::replay;
 use super::state::State;
@@ -66,16 +67,18 @@ pub fn look_through(
     }
     let mut numbers: Vec<u64> = Vec::new();
     for entry in env.fs.list(dir)? {
-        if let Some(FileKind::Manifest(number)) = names::parse(&entry.name) {
-            numbers.push(number);
-        }
+        numbers
+            .extend(names::parse(&entry.name).filter(|kind| kind.is_manifest()).and_then(FileKind::number));
     }
     numbers.sort_unstable();
-    let current = env.fs.read_all(&io::fs::join(dir, names::CURRENT), 4096);
-    let current = current.ok().and_then(|bytes| Current::decode(&bytes).ok());
+    numbers.dedup();
+    let current = Currents::read(env, dir)?.current;
     for number in numbers.iter().rev().copied() {
         let path = io::fs::join(dir, &names::manifest(number));
         let bytes = read_what_can_be_read(env, &path);
+        let copy = read_what_can_be_read(env, &io::fs::join(dir, &names::manifest_copy(number)));
+        let named = current.as_ref().filter(|current| current.manifest == number);
+        let bytes = if copy.is_empty() { bytes } else { copies::merged_bytes(&bytes, &copy, named) };
         let own = current.as_ref().filter(|current| current.manifest == number);
         // Without `CURRENT` the newest manifest is the one: a new one holds what the one before did before it is named.
         if current.is_none() && numbers.last() == Some(&number) {

@@ -12,6 +12,7 @@ use store::manifest::format::{Current, HEADER_LEN, Header, encode_record, pieces
 use store::manifest::{History, InitialState, Record as StoreRecord};
 use store::names;
 
+mod copies;
 mod crash;
 mod damage;
 mod formats;
@@ -27,8 +28,13 @@ fn replay(bytes: &[u8]) -> Result<History> {
 
 /// A new store in a simulation.
 fn new_store(seed: u64) -> (SimEnv, Manifest) {
+    new_store_in(seed, StoreFormat::OLDEST)
+}
+
+fn new_store_in(seed: u64, format: StoreFormat) -> (SimEnv, Manifest) {
     let sim = SimEnv::new(seed);
-    let manifest = Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default()).unwrap();
+    let first = InitialState { format, ..InitialState::default() };
+    let manifest = Manifest::create(&sim.env(), DIR.as_ref(), first).unwrap();
     (sim, manifest)
 }
 

@@ -448,24 +448,26 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     if let Err(e) = jobs.files.manifest.state().verify() {
         report.errors.push(e);
     }
-    match jobs.files.manifest.shared().read_again() {
+    let (bytes, found) = match jobs.files.manifest.shared().read_again() {
         Ok(found) => {
             report.checked.manifest_edits.add(found.edits + 1, found.bytes);
-            found.bytes
+            (found.bytes, found.damaged)
         }
-        Err(e) => {
-            report.errors.push(e.clone());
-            if damaged::is_of_reading(&e) && !e.is_passing() {
-                jobs.context.stats.log_damages.add(1);
-                jobs.context.tell(&Event::LogDamaged { error: e });
-                if jobs.log.get().is_some() {
-                    // It is told already; a failure to write it anew leaves things as they are.
-                    let _ = jobs.files.manifest.roll();
-                }
-            }
-            0
+        Err(e) => (0, vec![e]),
+    };
+    let is_damage = |e: &Error| damaged::is_of_reading(e) && !e.is_passing();
+    if found.iter().any(is_damage) && jobs.log.get().is_some() {
+        // It is told below; a failure to write it anew leaves things as they are.
+        let _ = jobs.files.manifest.roll();
+    }
+    for error in found {
+        report.errors.push(error.clone());
+        if is_damage(&error) {
+            jobs.context.stats.log_damages.add(1);
+            jobs.context.tell(&Event::LogDamaged { error });
         }
     }
+    bytes
 }
 
 #[cfg(test)]

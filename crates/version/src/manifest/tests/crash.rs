@@ -113,9 +113,12 @@ fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
 fn every_fault_is_reported_and_loses_nothing() {
     let (mut poisoned, mut survived) = (0, 0);
     for effect in [FaultEffect::Eio, FaultEffect::NoSpace] {
-        for (sticky, piece_bytes) in [false, true].into_iter().flat_map(|it| [(it, u64::MAX), (it, 100)]) {
+        let kinds = [false, true].into_iter().flat_map(|it| [(it, u64::MAX), (it, 100)]);
+        for ((sticky, piece_bytes), format) in
+            kinds.flat_map(|kind| StoreFormat::ALL.map(|format| (kind, format)))
+        {
             for nth in 0.. {
-                let (sim, manifest) = new_store(nth);
+                let (sim, manifest) = new_store_in(nth, format);
                 manifest.set_piece_len(piece_bytes);
                 let mut editor = Editor::new(5);
                 commit_some(&manifest, &mut editor, 3);

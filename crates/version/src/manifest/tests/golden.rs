@@ -24,6 +24,10 @@ const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
 const SPEED: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-tables.bin");
 const SPEED_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-tables.txt");
 
+/// In a store of format 2.
+const NUMBERED: &[u8] = include_bytes!("../../../tests/golden/manifest-v3.bin");
+const NUMBERED_LISTING: &str = include_str!("../../../tests/golden/manifest-v3.txt");
+
 const VALUES: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-speed-values.bin");
 const VALUES_LISTING: &str = include_str!("../../../tests/golden/manifest-v1-speed-values.txt");
 
@@ -293,6 +297,24 @@ fn a_manifest_with_values_on_two_disks_is_what_it_was() {
     assert_eq!(names(5), ["000000000009.vsst", "000000000010.vsst", "000000000011.vsst"]);
     assert_eq!(version(5).aliases, version(4).aliases, "names lead to numbers");
     assert!(states[5].to_directory().0.is_empty());
+}
+
+#[test]
+fn a_manifest_that_carries_the_format_is_what_it_was() {
+    let (store, manifest) = (Uid::from_words(1, 2), Uid::from_words(3, 4));
+    let header = Header { store, manifest, number: 80, pieces: 1, format: StoreFormat::V2 };
+    let create = Record::CreateFamily { id: 0, name: "default".into(), options: Vec::new() };
+    let add = |number| Record::AddFile { family: 0, level: 0, meta: table(number, 10, 90, (number, number)) };
+    let edits: [Change<'_>; 2] = [&|_| vec![create.clone(), add(5)], &|_| vec![add(6)]];
+    let (bytes, states) = history_of(&header, &edits);
+    let now = [
+        ("manifest-v3.bin", bytes.clone(), NUMBERED),
+        ("manifest-v3.txt", listing(&bytes).into_bytes(), NUMBERED_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let history = replay(NUMBERED).unwrap();
+    assert_eq!((history.header, history.state.format), (header, StoreFormat::V2));
+    assert_eq!(history.state, states.last().unwrap().store.in_format(StoreFormat::V2));
 }
 
 #[test]
