@@ -57,6 +57,7 @@ mod tests;
 mod threads;
 mod totals;
 mod two_disks;
+mod upgrade;
 mod wide;
 
 use clap::{Parser, ValueEnum};

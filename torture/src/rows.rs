@@ -4,7 +4,7 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, logs, machine,
-    model, reclaim, repair, requests, sched, threads, two_disks,
+    model, reclaim, repair, requests, sched, threads, two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -39,6 +39,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 20_000,
         alone: false,
         case: crash::case,
+    },
+    Row {
+        name: "upgrade",
+        about: "stores of every format: crashes in an upgrade, later formats refused, programs of earlier formats in turns",
+        unit: Unit::Checks,
+        ci: 100,
+        alone: false,
+        case: upgrade::case,
     },
     Row {
         name: "async",
