@@ -106,3 +106,16 @@ fn the_last_of_the_room_is_for_the_manifest() {
         assert_eq!(file.append(&[7]).unwrap_err().kind(), base::ErrorKind::NoSpace);
     }
 }
+
+/// The files of a job that was given up are removed: what it wrote must not count as room any longer.
+#[test]
+fn a_job_that_is_given_up_leaves_nothing_in_the_sums() {
+    let space = Arc::new(budget(FULL, Some(4 * LIMIT)));
+    refresh(&space);
+    let before = space.job_bytes_max();
+    let grant = space.grant(1000).unwrap();
+    grant.wrote(|| vec![(1, space.context.path("000000000001.ksst"))]);
+    assert!(space.job_bytes_max() > before, "the bytes of a running job are in its grant");
+    drop(grant);
+    assert_eq!(space.job_bytes_max(), before);
+}
