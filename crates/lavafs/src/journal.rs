@@ -325,4 +325,27 @@ mod tests {
         assert_eq!((e.message(), core.free.blocks()), (&*told, blocks), "they are free again");
         assert_eq!(take_few_runs(&mut core, blocks - 1).unwrap().len(), GROWTH_RUNS_MAX);
     }
+
+    /// A dump makes the transactions up to its own durable. Later ones still need a sync.
+    #[test]
+    fn a_transaction_behind_a_durable_one_still_needs_a_sync() {
+        let owner = Owner { uid: base::Uid::from_words(1, 1), key: base::Uid::from_words(2, 2) };
+        let replayed = Replayed {
+            meta: Meta::new(100),
+            behind: Vec::new(),
+            runs: Vec::new(),
+            at: 0,
+            sequence: 7,
+            chain: 0,
+            since_dump: 0,
+            transactions: 7,
+            unconfirmed: Vec::new(),
+        };
+        let mut journal = Journal::new(owner, &replayed, false, Rng::new(1));
+        journal.unsynced = Roles::ALL;
+        journal.note_durable(6);
+        assert_eq!((journal.durable(), journal.unsynced().is_empty()), (6, false));
+        journal.note_durable(7);
+        assert_eq!((journal.durable(), journal.unsynced().is_empty()), (7, true));
+    }
 }
