@@ -166,3 +166,40 @@ fn every_file_can_be_dumped() {
         }
     }
 }
+
+/// `verify` goes on behind each damage: it lists every damaged block, and counts the rest as checked.
+#[test]
+fn verify_lists_all_damage_of_a_file() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    for kind in [".ksst", ".vsst"] {
+        let sim = SimEnv::new(5);
+        let db = open(&sim);
+        (0..400u32).for_each(|n| {
+            let long = vec![n as u8; if kind == ".vsst" { 3000 } else { 90 }];
+            db.put(format!("key {n:05}").as_bytes(), &long).unwrap();
+        });
+        db.flush().unwrap();
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        settle(&db);
+        let sound = db.verify().unwrap();
+        let parts = |report: &lavastore_lavakv::VerifyReport| match kind {
+            ".vsst" => report.checked.records.count,
+            _ => report.checked.blocks.count,
+        };
+        let longest = |names: Vec<String>| {
+            let len = |name: &String| files(&sim).iter().find(|(n, _)| n == name).map(|(_, len)| *len);
+            names.into_iter().max_by_key(len).unwrap()
+        };
+        let victim = longest(files_like(&sim, kind));
+        // Far enough from each other to be in different blocks.
+        let places = [1000, 12_000, 23_000];
+        places.iter().for_each(|at| sim.flip_bit(path(&victim), *at, 1).unwrap());
+        let report = db.verify().unwrap();
+        let found: Vec<_> = report.errors.iter().map(|e| e.offset().unwrap()).collect();
+        assert_eq!(found.len(), places.len(), "{kind}: {:?}", report.errors);
+        assert!(found.iter().zip(places).all(|(found, at)| *found <= at && at - found < 8192), "{found:?}");
+        assert_eq!(parts(&report), parts(&sound) - places.len() as u64, "{kind}: the rest is checked");
+    }
+}
