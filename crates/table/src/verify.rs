@@ -3,7 +3,9 @@
 //! Every byte is read from the device, none from the cache: the frames must fill the file without gap or overlap, every
 //! block must verify and decode, keys must ascend and lie between the separators of their block, every user key must
 //! pass its filter, and what is counted on the way must be what the properties say. [`TableCheck`] does that in steps of about
-//! half a megabyte, for whoever does not want to read a whole file at once.
+//! half a megabyte.
+//!
+//! A check goes on behind damage: it lists each damaged block once. What a damaged table should sum up to is not compared.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -28,6 +30,8 @@ use std::sync::Arc;
 const WINDOW_LEN: u64 = 512 << 10;
 /// Bytes of blocks that a step looks at before it returns.
 pub(crate) const STEP_LEN: u64 = 512 << 10;
+/// Bytes for which a damage counts in a step.
+pub(crate) const DAMAGE_LEN: u64 = 4 << 10;
 
 /// What a step of a check did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +40,46 @@ pub struct CheckStep {
     pub bytes: u64,
     /// What they are: blocks of a table, records of a vSST, chunks of a segment.
     pub parts: u64,
-    /// The file was checked whole.
+    /// The check has come to the end of the file.
     pub done: bool,
+}
+
+/// The damage that a check has met in a file.
+#[derive(Debug, Default)]
+pub(crate) struct Met {
+    /// Not handed out yet.
+    pub damage: Vec<Error>,
+    /// There was some, so that counts and sums are not those of the whole file.
+    pub any: bool,
+    /// The file could not be read for a reason that passes by itself: the check ends.
+    pub ended: bool,
+    /// Where the last was: a block is listed once.
+    last: Option<u64>,
+}
+
+impl Met {
+    /// Notes the error of a part, if there is one. What the part has, if it is sound.
+    pub fn sound<T>(&mut self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(e) => {
+                (self.any, self.ended) = (true, self.ended || e.is_passing());
+                let last = std::mem::replace(&mut self.last, e.offset());
+                if last.is_none() || last != e.offset() {
+                    self.damage.push(e);
+                }
+                None
+            }
+        }
+    }
 }
 
 /// What a walk over the table has seen.
 #[derive(Default)]
 struct Counts {
     handles: Vec<BlockHandle>,
+    /// Sound blocks.
+    parts: u64,
     window: Window,
     counters: ReadCounters,
     properties: Properties,
@@ -57,6 +93,7 @@ pub struct TableCheck {
     /// The stream under way, in the order of [`Ksst::streams`].
     stream: usize,
     walk: Walk,
+    met: Met,
 }
 
 /// A walk over one stream.
@@ -79,7 +116,7 @@ impl TableCheck {
     pub fn new(table: Arc<Ksst>) -> TableCheck {
         let mut counts = Counts::default();
         counts.properties.min_seq = SeqNo::MAX;
-        TableCheck { table, counts, stream: 0, walk: Walk::default() }
+        TableCheck { table, counts, stream: 0, walk: Walk::default(), met: Met::default() }
     }
 
     /// The table.
@@ -87,36 +124,57 @@ impl TableCheck {
         &self.table
     }
 
-    /// Goes on for about half a megabyte.
-    ///
-    /// # Errors
-    /// Those of [`Ksst::verify`]. Nothing is to be asked for after one.
-    pub fn step(&mut self) -> Result<CheckStep> {
+    /// Goes on for about half a megabyte, and adds the damage that it meets. Nothing is to be asked for once it is done.
+    pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
+        let before = self.counts.parts;
+        let (bytes, at_end) = self.walk_on();
+        let done = at_end || self.met.ended;
+        if at_end {
+            self.finish();
+        }
+        damage.append(&mut self.met.damage);
+        CheckStep { bytes, parts: self.counts.parts - before, done }
+    }
+
+    /// Goes through the streams. The bytes that are sound, and whether all streams are done.
+    fn walk_on(&mut self) -> (u64, bool) {
         let table = self.table.clone();
-        let (mut bytes, before) = (0, self.counts.handles.len());
+        let (mut bytes, mut damaged) = (0, 0);
         while let Some(stream) = table.streams().nth(self.stream) {
             while self.walk.p < stream.partitions() {
-                bytes += match stream.role {
+                let advanced = match stream.role {
                     Role::References => {
                         self.walk.advance::<ReferenceCursor>(&table, stream, &mut self.counts)
                     }
                     _ => self.walk.advance::<InlineCursor>(&table, stream, &mut self.counts),
-                }?;
-                if bytes >= STEP_LEN {
-                    let parts = (self.counts.handles.len() - before) as u64;
-                    return Ok(CheckStep { bytes, parts, done: false });
+                };
+                match self.met.sound(advanced) {
+                    Some(sound) => bytes += sound,
+                    None => damaged += DAMAGE_LEN,
+                }
+                if bytes + damaged >= STEP_LEN || self.met.ended {
+                    return (bytes, false);
                 }
             }
-            self.walk.finish(&table, stream)?;
+            if !self.met.any {
+                self.met.sound(self.walk.finish(&table, stream));
+            }
             (self.walk, self.stream) = (Walk::default(), self.stream + 1);
         }
-        let mut counts = std::mem::take(&mut self.counts);
-        table.verify_sections(&mut counts)?;
-        let parts = (counts.handles.len() - before) as u64;
-        table.file.check_filled(0, std::mem::take(&mut counts.handles))?;
-        table.file.check_footer(FileKind::Ksst)?;
-        table.compare(counts)?;
-        Ok(CheckStep { bytes, parts, done: true })
+        (bytes, true)
+    }
+
+    /// The parts behind the streams, and what all of it sums up to.
+    fn finish(&mut self) {
+        let (table, met) = (self.table.clone(), &mut self.met);
+        table.verify_sections(&mut self.counts, met);
+        met.sound(table.file.check_footer(FileKind::Ksst));
+        if met.any {
+            return;
+        }
+        let handles = std::mem::take(&mut self.counts.handles);
+        met.sound(table.file.check_filled(0, handles));
+        met.sound(table.compare(&mut self.counts));
     }
 }
 
@@ -127,24 +185,27 @@ impl Ksst {
     /// # Errors
     /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
-        let mut check = TableCheck::new(self.clone());
-        while !check.step()?.done {}
-        Ok(self.len)
+        let (mut check, mut damage) = (TableCheck::new(self.clone()), Vec::new());
+        while damage.is_empty() && !check.step(&mut damage).done {}
+        damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
-    fn verify_sections(&self, counts: &mut Counts) -> Result<()> {
-        let p = &mut counts.properties;
+    fn verify_sections(&self, counts: &mut Counts, met: &mut Met) {
         let mut tombstones = Vec::new();
         for section in &self.sections {
-            let block = self.file.read(section.handle, Role::Index, &mut counts.counters)?;
+            let read = self.file.read(section.handle, Role::Index, &mut counts.counters);
+            let decoded = read.and_then(|block| match section.tag {
+                crate::sections::RANGE_TOMBSTONES => tombstone_block::decode(&block, &mut tombstones)
+                    .map_err(|e| self.file.locate(e, section.handle.offset)),
+                _ => Ok(()),
+            });
             counts.handles.push(section.handle);
-            if section.tag == crate::sections::RANGE_TOMBSTONES {
-                let decoded = tombstone_block::decode(&block, &mut tombstones);
-                decoded.map_err(|e| self.file.locate(e, section.handle.offset))?;
-            }
+            counts.parts += u64::from(met.sound(decoded).is_some());
         }
-        self.file.read(self.meta, Role::Index, &mut counts.counters)?;
+        let meta = self.file.read(self.meta, Role::Index, &mut counts.counters);
+        counts.parts += u64::from(met.sound(meta).is_some());
         counts.handles.push(self.meta);
+        let p = &mut counts.properties;
         for t in &tombstones {
             p.range_tombstones += 1;
             p.min_seq = p.min_seq.min(t.seq);
@@ -152,14 +213,13 @@ impl Ksst {
             widen(p, &key::encode(&t.start, t.seq, ValueKind::RangeDeletion));
             widen(p, &key::encode(&t.end, MAX_SEQ, ValueKind::Seek));
         }
-        Ok(())
     }
 
-    fn compare(&self, counts: Counts) -> Result<()> {
+    fn compare(&self, counts: &mut Counts) -> Result<()> {
         let dependencies = self.dependencies(&mut ReadCounters::default())?;
         let (stated, mut counted) =
-            (Properties { dependencies, ..self.properties.clone() }, counts.properties);
-        counted.dependencies = counts.dependencies.into_values().collect();
+            (Properties { dependencies, ..self.properties.clone() }, std::mem::take(&mut counts.properties));
+        counted.dependencies = std::mem::take(&mut counts.dependencies).into_values().collect();
         // What cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.created_unix_seconds = stated.created_unix_seconds;
@@ -189,32 +249,61 @@ fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
 }
 
 impl Walk {
-    /// The next block, or the beginning or the end of a partition. Returns the bytes of what was read.
+    /// The next block, or the beginning or the end of a partition. Returns the bytes of what was read. After an error it stands behind the
+    /// damage.
     fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, counts) };
         if self.row < index.shape.rows() {
-            let bytes = self.block::<C>((table, stream), &index, filter.as_ref(), counts)?;
+            let block = self.block::<C>((table, stream), &index, filter.as_ref(), counts);
+            match block {
+                Ok(_) => counts.parts += 1,
+                Err(_) => {
+                    self.last.clear();
+                    let row = self.row;
+                    self.set_separator(|user| index.shape.separator(&index.block, row, user));
+                }
+            }
             self.row += 1;
             self.partition = Some((index, filter));
-            return Ok(bytes);
+            return block;
         }
-        let mut user = Vec::new();
-        let trailer = stream.separator(self.p, &mut user);
-        user.extend_from_slice(&trailer.to_le_bytes());
-        if user != self.separator {
-            let offset = stream.index_handle(self.p).offset;
+        let (p, before) = (self.p, std::mem::take(&mut self.separator));
+        self.pass(stream);
+        if before != self.separator {
+            let offset = stream.index_handle(p).offset;
             return Err(bad(table, "the top index does not agree with a partition", offset));
         }
-        (self.p, self.row) = (self.p + 1, 0);
         Ok(0)
     }
 
-    /// Reads index and filter of a partition.
+    /// Goes to the next partition: the present one ends at its separator.
+    fn pass(&mut self, stream: &Stream) {
+        let p = self.p;
+        self.set_separator(|user| stream.separator(p, user));
+        (self.p, self.row) = (self.p + 1, 0);
+    }
+
+    fn set_separator(&mut self, separator: impl FnOnce(&mut Vec<u8>) -> u64) {
+        let mut user = Vec::new();
+        let trailer = separator(&mut user);
+        user.extend_from_slice(&trailer.to_le_bytes());
+        self.separator = user;
+    }
+
+    /// Reads index and filter of a partition. Without the index nothing of it can be read.
     fn begin(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let file = &table.file;
         let handle = stream.index_handle(self.p);
-        let index = stream.partition(file, self.p, Caching::Bypass, &mut counts.counters)?;
+        let index = match stream.partition(file, self.p, Caching::Bypass, &mut counts.counters) {
+            Ok(index) => index,
+            Err(e) => {
+                self.last.clear();
+                self.pass(stream);
+                return Err(e);
+            }
+        };
         counts.handles.push(handle);
+        counts.parts += 1;
         counts.properties.index_bytes += handle.len;
         let mut bytes = handle.len;
         let filter = match stream.filter_handle(self.p) {
@@ -222,10 +311,17 @@ impl Walk {
                 counts.handles.push(handle);
                 counts.properties.filter_bytes += handle.len;
                 bytes += handle.len;
-                Some(file.fetch(handle, Role::Filter, Caching::Bypass, &mut counts.counters)?)
+                match file.fetch(handle, Role::Filter, Caching::Bypass, &mut counts.counters) {
+                    Ok(filter) => Some(filter),
+                    Err(e) => {
+                        self.partition = Some((index, None));
+                        return Err(e);
+                    }
+                }
             }
             None => None,
         };
+        counts.parts += u64::from(filter.is_some());
         self.partition = Some((index, filter));
         Ok(bytes)
     }

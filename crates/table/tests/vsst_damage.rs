@@ -10,6 +10,7 @@ use base::{Compression, Error, ErrorKind, Result, Uid};
 use cache::Cache;
 use common::*;
 use io::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{ReadCounters, Vsst, VsstOptions};
 use vsst::{Built, Values, build, open};
@@ -303,4 +304,57 @@ fn a_failed_read_is_no_damage() {
         }
     }
     assert!(steps[0] > steps[1] && steps[1] > steps[2] && steps[2] > 0, "{steps:?}");
+}
+
+/// The offsets of all damage that a check lists, and the sound parts; `None`: the file does not open.
+fn checked(bytes: Vec<u8>) -> Option<(Vec<u64>, u64)> {
+    let vsst = open(bytes, &Arc::new(Cache::new(0))).ok()?;
+    let mut check = table::VsstCheck::new(vsst);
+    let (mut damage, mut parts) = (Vec::new(), 0);
+    loop {
+        let step = check.step(&mut damage);
+        parts += step.parts;
+        if step.done {
+            return Some((damage.iter().map(|e| e.offset().unwrap()).collect(), parts));
+        }
+    }
+}
+
+/// A check goes on behind damage: several damages are listed as each is alone, and the rest counts as sound.
+#[test]
+fn a_check_lists_every_damaged_block() {
+    let (mut cases, mut kinds) = (0, BTreeSet::new());
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let compression = [Compression::None, Compression::Lz4][seed as usize % 2];
+        let (_, built) = small(&mut rng, 300 + seed as usize * 20, compression);
+        let bytes = built.bytes.clone();
+        let (none, whole) = checked(bytes.clone()).unwrap();
+        assert!(none.is_empty(), "{none:?}");
+        let (mut places, mut expected, mut lost) = (Vec::<u64>::new(), BTreeSet::new(), 0);
+        for _ in 0..rng.range(2, 9) {
+            let at = rng.below(bytes.len() as u64);
+            let mut one = bytes.clone();
+            one[at as usize] ^= 4;
+            // Damaged neighbors may be one damage where nothing tells them apart.
+            if places.iter().any(|before| before.abs_diff(at) < 600) {
+                continue;
+            }
+            let Some((offsets, parts)) = checked(one) else { continue };
+            let [offset] = offsets[..] else { continue };
+            if expected.insert(offset) {
+                lost += whole - parts;
+                kinds.insert(offset * 4 / bytes.len() as u64);
+            }
+            places.push(at);
+        }
+        let mut all = bytes.clone();
+        places.iter().for_each(|at| all[*at as usize] ^= 4);
+        let (found, parts) = checked(all).unwrap();
+        let found: BTreeSet<u64> = found.into_iter().collect();
+        assert_eq!(found, expected, "seed {seed}: {places:?}");
+        assert_eq!(parts, whole - lost, "seed {seed}: {places:?} at {found:?}");
+        cases += u64::from(expected.len() > 2);
+    }
+    assert!(cases > 20 && kinds.len() > 2, "{cases} {kinds:?}");
 }

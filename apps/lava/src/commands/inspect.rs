@@ -251,10 +251,13 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
         .collect();
     let report = json!({
         "files": found.files, "vssts": vssts, "bytes": found.bytes, "entries": found.entries, "checked": counts,
-        "errors": errors, "seconds": seconds,
+        "errors": errors, "more_errors": found.more_errors, "seconds": seconds,
     });
     output::report(args.json, &report, || {
         let mut text: String = errors.iter().map(|e| format!("{e}\n")).collect();
+        if found.more_errors > 0 {
+            let _ = writeln!(text, "and {} more", human_count(found.more_errors));
+        }
         let (files, entries) = (human_count(found.files), human_count(found.entries));
         let _ = writeln!(
             text,
@@ -266,7 +269,7 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
         }
         text
     })?;
-    match errors.len() {
+    match found.damages() {
         0 => Ok(()),
         1 => Err(failure(Status::Damage, "one damage was found")),
         count => Err(failure(Status::Damage, format!("{count} damages were found"))),

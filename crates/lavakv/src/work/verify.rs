@@ -79,15 +79,34 @@ pub struct VerifyReport {
     pub entries: u64,
     /// How much was checked of what, the log and the manifest among it.
     pub checked: Checked,
-    /// One error for each damaged file, each damaged page of the log, each value that only the log refers to, each family whose sums
-    /// of references are wrong; empty if the store is sound.
+    /// One error for each damaged block, record or chunk of a file, each damaged page of the log, each value that only the log refers to,
+    /// each family whose sums of references are wrong; empty if the store is sound.
     pub errors: Vec<Error>,
+    /// Errors beyond the first 10,000.
+    pub more_errors: u64,
+}
+
+/// Errors that are listed one by one; the rest is counted.
+const ERRORS_MAX: usize = 10_000;
+
+impl VerifyReport {
+    pub(crate) fn damaged(&mut self, error: Error) {
+        match self.errors.len() < ERRORS_MAX {
+            true => self.errors.push(error),
+            false => self.more_errors += 1,
+        }
+    }
+
+    /// All damages, the listed ones and the others.
+    pub fn damages(&self) -> u64 {
+        self.errors.len() as u64 + self.more_errors
+    }
 }
 
 pub(crate) fn verify(jobs: &Arc<Jobs>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let mut walk = walk::Walk::noting(jobs);
     while walk.step(jobs, &mut report).is_some() {}
-    report.errors.extend(sums::check(jobs, walk.noted()));
+    sums::check(jobs, walk.noted()).into_iter().for_each(|e| report.damaged(e));
     Ok(report)
 }

@@ -3,7 +3,7 @@
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
 use super::{RUN_CHUNKS, SUM_LEN};
-use crate::verify::{CheckStep, STEP_LEN};
+use crate::verify::{CheckStep, Met, STEP_LEN};
 use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::ReadFile;
 use std::ops::Range;
@@ -211,8 +211,11 @@ impl SegmentReader {
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
-        let mut check = SegmentCheck::new(self.clone())?;
-        while !check.step()?.done {}
+        let (mut check, mut damage) = (SegmentCheck::new(self.clone())?, Vec::new());
+        while damage.is_empty() && !check.step(&mut damage).done {}
+        if let Some(e) = damage.into_iter().next() {
+            return Err(e);
+        }
         Ok(self.footer.file_len)
     }
 }
@@ -225,6 +228,7 @@ pub struct SegmentCheck {
     chunk: Vec<u8>,
     sums: Vec<u8>,
     next: u64,
+    met: Met,
 }
 
 impl SegmentCheck {
@@ -235,7 +239,14 @@ impl SegmentCheck {
     pub fn new(segment: Arc<SegmentReader>) -> Result<SegmentCheck> {
         let SegmentReader { file, identity, footer, .. } = &*segment;
         let stated = SegmentReader::open(file.clone(), identity.number, footer.uid)?.footer.checksum;
-        Ok(SegmentCheck { segment, stated, chunk: Vec::new(), sums: Vec::new(), next: 0 })
+        Ok(SegmentCheck {
+            segment,
+            stated,
+            chunk: Vec::new(),
+            sums: Vec::new(),
+            next: 0,
+            met: Met::default(),
+        })
     }
 
     /// The segment.
@@ -243,28 +254,39 @@ impl SegmentCheck {
         &self.segment
     }
 
-    /// Goes on for about half a megabyte.
-    ///
-    /// # Errors
-    /// Those of [`SegmentReader::verify`]. Nothing is to be asked for after one.
-    pub fn step(&mut self) -> Result<CheckStep> {
+    /// True if it has met damage.
+    pub fn is_damaged(&self) -> bool {
+        self.met.any
+    }
+
+    /// Goes on for about half a megabyte, and adds the damage that it meets. Nothing is to be asked for once it is done.
+    pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
         let SegmentReader { file, footer, .. } = &*self.segment;
-        let (chunk_len, mut bytes, first) = (u64::from(footer.chunk_len), 0, self.next);
-        while self.next < u64::from(footer.chunks) {
+        let chunk_len = u64::from(footer.chunk_len);
+        let (mut bytes, mut parts, mut walked) = (0, 0, 0);
+        while self.next < u64::from(footer.chunks) && !self.met.ended {
             let place = self.segment.place_of(self.next);
             let len = chunk_len.min(footer.raw_len - self.next * chunk_len) as usize + SUM_LEN;
             self.chunk.resize(len, 0);
-            file.read_at(&mut self.chunk, place).map_err(|e| e.at_offset(place).at_file(file.path()))?;
-            base::codec::put_u32(&mut self.sums, self.segment.check_chunk(&self.chunk, place)?);
-            (self.next, bytes) = (self.next + 1, bytes + len as u64);
-            if bytes >= STEP_LEN {
-                return Ok(CheckStep { bytes, parts: self.next - first, done: false });
+            let read = file.read_at(&mut self.chunk, place);
+            let read = read.map_err(|e| e.at_offset(place).at_file(file.path()));
+            let sum = self.met.sound(read.and_then(|()| self.segment.check_chunk(&self.chunk, place)));
+            (self.next, walked) = (self.next + 1, walked + len as u64);
+            if let Some(sum) = sum {
+                base::codec::put_u32(&mut self.sums, sum);
+                (bytes, parts) = (bytes + len as u64, parts + 1);
+            }
+            if walked >= STEP_LEN {
+                break;
             }
         }
-        if checksum::checksum(&self.sums) != self.stated {
+        let at_end = self.next == u64::from(footer.chunks);
+        if at_end && !self.met.any && checksum::checksum(&self.sums) != self.stated {
             let why = "the chunks are sound, but their checksums are not those the footer was made of";
-            return Err(Error::corruption(why).at_offset(u64::from(footer.header_len)).at_file(file.path()));
+            let e = Error::corruption(why).at_offset(u64::from(footer.header_len)).at_file(file.path());
+            self.met.sound::<()>(Err(e));
         }
-        Ok(CheckStep { bytes, parts: self.next - first, done: true })
+        damage.append(&mut self.met.damage);
+        CheckStep { bytes, parts, done: at_end || self.met.ended }
     }
 }

@@ -48,14 +48,25 @@ pub struct VsstKeys {
     valid: bool,
     window: Window,
     counters: ReadCounters,
+    /// A partition could not be loaded.
+    is_stuck: bool,
+    /// Keys were passed over, so that records are missing before the next.
+    is_torn: bool,
 }
 
 impl VsstKeys {
     pub(crate) fn new(vsst: Arc<Vsst>) -> Result<VsstKeys> {
+        let mut keys = VsstKeys::before_first(vsst)?;
+        keys.next()?;
+        Ok(keys)
+    }
+
+    /// A cursor that stands before the first key.
+    pub(crate) fn before_first(vsst: Arc<Vsst>) -> Result<VsstKeys> {
         let mut counters = ReadCounters::default();
         let index = vsst.file.read(vsst.dense_index, Role::Dense, &mut counters)?;
         let shape = IndexShape::parse(&index, 0).map_err(|e| vsst.file.locate(e, vsst.dense_index.offset))?;
-        let mut keys = VsstKeys {
+        Ok(VsstKeys {
             vsst,
             index,
             shape,
@@ -64,9 +75,19 @@ impl VsstKeys {
             valid: false,
             window: Window::default(),
             counters,
-        };
-        keys.next()?;
-        Ok(keys)
+            is_stuck: false,
+            is_torn: false,
+        })
+    }
+
+    /// After an error: goes to the next partition, without the keys that are left in the present one.
+    ///
+    /// # Errors
+    /// Those of [`VsstKeys::next`].
+    pub(crate) fn pass(&mut self) -> Result<()> {
+        self.partition += usize::from(std::mem::take(&mut self.is_stuck));
+        (self.cursor, self.is_torn) = (DenseCursor::default(), true);
+        self.next()
     }
 
     /// True while it stands on a key. A new cursor stands on the first.
@@ -90,7 +111,9 @@ impl VsstKeys {
             if self.partition == self.shape.rows() {
                 return Ok(());
             }
+            self.is_stuck = true;
             self.load()?;
+            self.is_stuck = false;
         }
     }
 
@@ -111,7 +134,8 @@ impl VsstKeys {
         let block = self.window.block(&self.vsst.file, handle, Role::Dense, &mut self.counters, span)?;
         let expected = self.cursor.next_offset_units();
         self.cursor.load(block).map_err(here)?;
-        if self.cursor.next_offset_units() != expected && !self.vsst.properties.segment {
+        let is_torn = std::mem::take(&mut self.is_torn);
+        if self.cursor.next_offset_units() != expected && !is_torn && !self.vsst.properties.segment {
             return Err(here(Error::corruption(
                 "a dense partition that does not go on where the last ended",
             )));

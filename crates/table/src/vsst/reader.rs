@@ -154,7 +154,7 @@ impl Vsst {
         let offset = offset.filter(|&o| o < self.properties.record_bytes);
         let offset = offset.ok_or_else(|| {
             let why =
-                "the index leads behind the last record: run verify, restore the file from a checkpoint, or run `lava repair`";
+                "the index leads behind the last record: restore the file from a checkpoint or backup, or run `lava repair`";
             self.file.locate(Error::corruption(why), self.directory_offset())
         })?;
         Ok(offset)
@@ -251,8 +251,7 @@ impl Vsst {
         source: &mut S,
     ) -> Result<BlockSlice, S::Stop> {
         source.counters().vsst_dense_searches += 1;
-        let advice =
-            "run verify on the store; restore the file from a checkpoint or backup, or run `lava repair`";
+        let advice = "restore the file from a checkpoint or backup, or run `lava repair`";
         let found = self.search_dense(wanted.user_key, wanted.seq, source);
         let looking = |e: Error| e.context(format!("looking for a record in the dense keys ({advice})"));
         let found = found.map_err(|stop| stop.map(looking))?;

@@ -8,6 +8,7 @@
 use super::record::{self, ALIGNMENT_MAX, RECORD_LEN_MAX, SUM_LEN};
 use base::{SeqNo, Uid};
 use io::ReadFile;
+use std::ops::Range;
 
 /// Bytes read at once, unless a record is longer.
 const WINDOW_LEN: usize = 1 << 20;
@@ -33,20 +34,31 @@ pub struct FoundRecord {
 /// be read, and what is no record, are stepped over. Costs one pass over the file; where much of it looks like records and
 /// is none, which only a crafted file does, it gives up after checksums over `SEARCH_LEN_MAX` bytes more.
 pub fn find_records(file: &dyn ReadFile, uid: Uid, len: u64) -> Vec<FoundRecord> {
-    let mut search = Search { file, uid, len, window: Vec::new(), start: 0, alignment: 1 };
-    let mut budget = len.saturating_add(SEARCH_LEN_MAX);
     let mut found = Vec::new();
-    let mut at = 0;
-    while at < len && budget > 0 {
+    each_record(file, uid, 0..len, &mut |record| found.push(record));
+    found
+}
+
+/// As [`find_records`], in a part of the vSST that begins where a record does, or did.
+pub(crate) fn each_record(
+    file: &dyn ReadFile,
+    uid: Uid,
+    within: Range<u64>,
+    take: &mut dyn FnMut(FoundRecord),
+) {
+    let Range { start, end } = within;
+    let mut search = Search { file, uid, len: end, window: Vec::new(), start, alignment: 1 };
+    let mut budget = end.saturating_sub(start).saturating_add(SEARCH_LEN_MAX);
+    let mut at = start;
+    while at < end && budget > 0 {
         match search.record_at(at, &mut budget) {
             Some(record) => {
                 at += record.stored_len;
-                found.push(record);
+                take(record);
             }
             None => at += 1,
         }
     }
-    found
 }
 
 struct Search<'a> {

@@ -3,19 +3,24 @@
 //! Every byte is read from the device, none from the cache. The dense keys lead: they must ascend, their records must
 //! fill the front of the file and say the same, the index must lead from each key to its record, and what is counted on
 //! the way must be what the properties say. The frames must fill the rest of the file without gap or overlap.
+//!
+//! A check goes on behind damage. Where dense keys cannot be read, the records are walked over by what they say of themselves. The index
+//! is followed again from the first frame whose keys are all there; frames without that are read for their checksums alone. What
+//! a damaged file should sum up to is not compared.
 
 use super::index::{Directory, IndexFrame, Node, node, trailer};
 use super::keys::{KeyEntry, VsstKeys};
 use super::properties::VsstProperties;
 use super::reader::Vsst;
 use super::record;
+use super::salvage::each_record;
 use crate::cursor::before;
 use crate::file::{Caching, Role};
 use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
 use crate::sections;
-use crate::verify::{CheckStep, STEP_LEN};
+use crate::verify::{CheckStep, DAMAGE_LEN, Met, STEP_LEN};
 use base::{Error, Result, ValueKind, key};
 use cache::Block;
 use std::sync::Arc;
@@ -40,6 +45,24 @@ struct IndexWalk {
     payload: Option<Block>,
     /// The separator before the present group.
     separator: (Vec<u8>, u64),
+    /// Where it stands.
+    state: Followed,
+    /// The present frame was read.
+    is_read: bool,
+}
+
+/// How a walk through the index goes along with the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Followed {
+    /// Key by key.
+    #[default]
+    Exactly,
+    /// The present frame does not lead to its keys: from the next on it does.
+    FromNextFrame,
+    /// Keys are missing before the next, of any number of frames.
+    Torn,
+    /// Not at all: the directory is damaged.
+    Never,
 }
 
 /// Records read in large runs.
@@ -53,28 +76,36 @@ struct Records {
 pub struct VsstCheck {
     vsst: Arc<Vsst>,
     counted: VsstProperties,
-    keys: VsstKeys,
+    /// `None`: the index of their partitions cannot be read.
+    keys: Option<VsstKeys>,
     walk: IndexWalk,
     records: Records,
     arrived: Vec<(u64, u64)>,
     last: Option<(Vec<u8>, u64)>,
+    met: Met,
+}
+
+/// Sound records and their bytes.
+#[derive(Default)]
+struct Sound {
+    parts: u64,
+    bytes: u64,
 }
 
 impl VsstCheck {
     /// A check of all of the file.
-    ///
-    /// # Errors
-    /// Those of [`Vsst::verify`].
-    pub fn new(vsst: Arc<Vsst>) -> Result<VsstCheck> {
-        Ok(VsstCheck {
+    pub fn new(vsst: Arc<Vsst>) -> VsstCheck {
+        let mut met = Met::default();
+        VsstCheck {
             counted: VsstProperties { min_seq: u64::MAX, ..VsstProperties::default() },
-            keys: vsst.keys()?,
-            walk: IndexWalk::new(&vsst)?,
+            keys: met.sound(VsstKeys::before_first(vsst.clone())),
+            walk: IndexWalk::new(&vsst, &mut met),
             records: Records::default(),
             arrived: Vec::new(),
             last: None,
+            met,
             vsst,
-        })
+        }
     }
 
     /// The file.
@@ -82,61 +113,114 @@ impl VsstCheck {
         &self.vsst
     }
 
-    /// Goes on for about half a megabyte, or one record if that is longer.
-    ///
-    /// # Errors
-    /// Those of [`Vsst::verify`]. Nothing is to be asked for after one.
-    pub fn step(&mut self) -> Result<CheckStep> {
-        let (begin, first) = (self.counted.record_bytes, self.counted.entries);
-        while self.keys.valid() {
-            self.record()?;
-            self.keys.next()?;
-            let bytes = self.counted.record_bytes - begin;
-            if bytes >= STEP_LEN {
-                return Ok(CheckStep { bytes, parts: self.counted.entries - first, done: false });
+    /// Goes on for about half a megabyte, or one record if that is longer, and adds the damage that it meets. Nothing is to be asked for
+    /// once it is done.
+    pub fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
+        let (mut sound, mut walked, mut at_end) = (Sound::default(), 0, false);
+        while walked < STEP_LEN && !self.met.ended && !at_end {
+            at_end = !self.come_to_next(&mut sound);
+            if !at_end {
+                walked += self.record(&mut sound);
             }
         }
-        let (bytes, parts) = (self.counted.record_bytes - begin, self.counted.entries - first);
-        self.finish()?;
-        Ok(CheckStep { bytes, parts, done: true })
+        if at_end && !self.met.ended {
+            self.finish();
+        }
+        damage.append(&mut self.met.damage);
+        let Sound { parts, bytes } = sound;
+        CheckStep { bytes, parts, done: at_end || self.met.ended }
     }
 
-    /// Checks the record of the present key, and the key.
-    fn record(&mut self) -> Result<()> {
-        let (vsst, entry) = (&*self.vsst, self.keys.entry());
-        vsst.check_record(&mut self.records, &entry)?;
-        let bad = |why: &str| vsst.file.locate(Error::corruption(why), entry.offset);
+    /// Moves to the next key that can be read. False: there is none.
+    fn come_to_next(&mut self, sound: &mut Sound) -> bool {
+        let (mut is_torn, mut next) = (self.keys.is_none(), None);
+        if let Some(keys) = &mut self.keys {
+            let mut moved = keys.next();
+            while let Err(e) = moved {
+                is_torn = true;
+                self.met.sound::<()>(Err(e));
+                if self.met.ended {
+                    return false;
+                }
+                moved = keys.pass();
+            }
+            next = keys.valid().then(|| keys.entry().offset);
+        }
+        if is_torn {
+            self.walk.tear();
+            if !self.vsst.properties.segment {
+                let end = next.unwrap_or(self.vsst.properties.record_bytes);
+                self.without_keys(self.counted.record_bytes, end, sound);
+                self.counted.record_bytes = end;
+            }
+        }
+        next.is_some()
+    }
+
+    /// Looks at records whose keys cannot be read.
+    fn without_keys(&mut self, start: u64, end: u64, sound: &mut Sound) {
+        let (file, met, mut at) = (&self.vsst.file, &mut self.met, start);
+        let damaged = |at: u64| file.locate(Error::corruption("a record that is damaged"), at);
+        each_record(&*file.file, file.uid, start..end, &mut |record| {
+            if record.offset != at {
+                met.sound::<()>(Err(damaged(at)));
+            }
+            at = record.offset + record.stored_len;
+            sound.parts += 1;
+            sound.bytes += record.stored_len;
+        });
+        if at < end {
+            met.sound::<()>(Err(damaged(at)));
+        }
+    }
+
+    /// Checks the record of the present key, and the key. Returns how much that was.
+    fn record(&mut self, sound: &mut Sound) -> u64 {
+        let Some(keys) = &self.keys else { return 0 };
+        let (vsst, met, entry) = (&*self.vsst, &mut self.met, keys.entry());
+        let mut is_sound = met.sound(vsst.check_record(&mut self.records, &entry)).is_some();
+        let bad = |why: &str| Err(vsst.file.locate(Error::corruption(why), entry.offset));
         if vsst.properties.segment {
             self.arrived.push((entry.offset, entry.stored_len));
         } else if entry.offset != self.counted.record_bytes {
-            return Err(bad("records that leave a gap"));
+            is_sound &= met.sound::<()>(bad("records that leave a gap")).is_some();
+            self.counted.record_bytes = entry.offset;
         }
         if let Some((user, trailer_before)) = &self.last
             && !before(user, *trailer_before, entry.user_key, trailer(entry.seq))
         {
-            return Err(bad("keys that do not ascend"));
+            is_sound &= met.sound::<()>(bad("keys that do not ascend")).is_some();
         }
-        self.walk.check(vsst, &entry)?;
-        vsst.check_partition(&self.keys, &entry)?;
+        self.walk.follow(vsst, &entry, met);
+        met.sound(vsst.check_partition(keys, &entry));
         self.counted.note(&entry);
         let (user, trailer_before) = self.last.get_or_insert_default();
         entry.user_key.clone_into(user);
         *trailer_before = trailer(entry.seq);
-        Ok(())
+        if is_sound {
+            sound.parts += 1;
+            sound.bytes += entry.stored_len;
+            return entry.stored_len;
+        }
+        entry.stored_len.max(DAMAGE_LEN)
     }
 
     /// All records were seen: what is left is what they must sum up to.
-    fn finish(&mut self) -> Result<()> {
-        let vsst = &*self.vsst;
-        self.walk.finish(vsst, self.last.take())?;
-        vsst.check_filled_in_any_order(std::mem::take(&mut self.arrived))?;
-        let mut handles: Vec<BlockHandle> = self.keys.partitions().collect();
+    fn finish(&mut self) {
+        let (vsst, met) = (&*self.vsst, &mut self.met);
+        vsst.check_sections(met);
+        let Some(keys) = self.keys.as_ref().filter(|_| !met.any) else {
+            return self.walk.read_rest(vsst, met);
+        };
+        met.sound(self.walk.finish(vsst, self.last.take()));
+        met.sound(vsst.check_filled_in_any_order(std::mem::take(&mut self.arrived)));
+        let mut handles: Vec<BlockHandle> = keys.partitions().collect();
         self.counted.dense_bytes = handles.iter().map(|h| h.len).sum();
         let index = self.walk.frames.handles();
         self.counted.index_bytes = index.clone().map(|h| h.len).sum();
         handles.extend(index);
-        vsst.check_frames(handles)?;
-        vsst.compare(std::mem::take(&mut self.counted))
+        met.sound(vsst.check_frames(handles));
+        met.sound(vsst.compare(std::mem::take(&mut self.counted)));
     }
 }
 
@@ -147,9 +231,9 @@ impl Vsst {
     /// # Errors
     /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
-        let mut check = VsstCheck::new(self.clone())?;
-        while !check.step()?.done {}
-        Ok(self.len)
+        let (mut check, mut damage) = (VsstCheck::new(self.clone()), Vec::new());
+        while damage.is_empty() && !check.step(&mut damage).done {}
+        damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
     /// Reads the record of a dense key.
@@ -206,19 +290,26 @@ impl Vsst {
         Err(self.file.locate(e, self.dense_index.offset))
     }
 
-    fn check_frames(&self, mut handles: Vec<BlockHandle>) -> Result<()> {
+    /// The parts behind the index.
+    fn check_sections(&self, met: &mut Met) {
         let counters = &mut ReadCounters::default();
         for section in &self.sections {
-            let block = self.file.read(section.handle, Role::Dense, counters)?;
-            if section.tag == sections::DIRECTORY {
-                Directory::open(block).map_err(|e| self.file.locate(e, section.handle.offset))?;
-            }
-            handles.push(section.handle);
+            let read = self.file.read(section.handle, Role::Dense, counters);
+            met.sound(read.and_then(|block| match section.tag {
+                sections::DIRECTORY => {
+                    Directory::open(block).map(drop).map_err(|e| self.file.locate(e, section.handle.offset))
+                }
+                _ => Ok(()),
+            }));
         }
-        self.file.read(self.meta, Role::Dense, counters)?;
+        met.sound(self.file.read(self.meta, Role::Dense, counters));
+        met.sound(self.file.check_footer(FileKind::Vsst));
+    }
+
+    fn check_frames(&self, mut handles: Vec<BlockHandle>) -> Result<()> {
+        handles.extend(self.sections.iter().map(|section| section.handle));
         handles.push(self.meta);
-        self.file.check_filled(self.properties.record_bytes, handles)?;
-        self.file.check_footer(FileKind::Vsst)
+        self.file.check_filled(self.properties.record_bytes, handles)
     }
 
     fn compare(&self, mut counted: VsstProperties) -> Result<()> {
@@ -265,6 +356,11 @@ impl Records {
             self.start = offset;
             self.bytes.resize(usize::try_from(to - offset).unwrap_or_default(), 0);
             let read = vsst.file.file.read_at(&mut self.bytes, offset);
+            // A neighbor that cannot be read takes only itself away.
+            let read = read.or_else(|_| {
+                self.bytes.truncate(usize::try_from(len).unwrap_or_default());
+                vsst.file.file.read_at(&mut self.bytes, offset)
+            });
             if let Err(e) = read {
                 self.bytes.clear();
                 return Err(vsst.file.locate(e, offset));
@@ -278,37 +374,42 @@ impl Records {
 }
 
 impl Frames {
-    /// All frames that the directory leads to.
-    fn of(vsst: &Vsst) -> Result<Frames> {
+    /// All frames that the directory leads to, and whether it is whole.
+    fn of(vsst: &Vsst, met: &mut Met) -> (Frames, bool) {
         let mut frames = Frames { frames: Vec::new(), nodes: Vec::new() };
-        frames.descend(vsst, &vsst.directory.root, vsst.directory.levels)?;
-        Ok(frames)
+        let is_whole = frames.descend(vsst, &vsst.directory.root, vsst.directory.levels, met);
+        (frames, is_whole)
     }
 
-    fn descend(&mut self, vsst: &Vsst, at: &Node, levels: u8) -> Result<()> {
+    fn descend(&mut self, vsst: &Vsst, at: &Node, levels: u8, met: &mut Met) -> bool {
+        let mut is_whole = true;
         for row in 0..at.rows() {
             let handle = at.handle(row);
             let mut user = Vec::new();
             let trailer = at.separator(row, &mut user);
+            let bad = |why: &str| Err(vsst.file.locate(Error::corruption(why), handle.offset));
             if levels == 0 {
                 // A directory that leads in circles ends here.
                 if self.frames.last().is_some_and(|(last, ..)| last.end() > handle.offset) {
-                    let e = Error::corruption("a directory that leads back to an earlier frame");
-                    return Err(vsst.file.locate(e, handle.offset));
+                    met.sound::<()>(bad("a directory that leads back to an earlier frame"));
+                    return false;
                 }
                 self.frames.push((handle, user, trailer));
                 continue;
             }
             self.nodes.push(handle);
-            let below = node(&vsst.file, handle, Caching::Bypass, &mut ReadCounters::default())?;
-            self.descend(vsst, &below, levels - 1)?;
+            let below = node(&vsst.file, handle, Caching::Bypass, &mut ReadCounters::default());
+            let Some(below) = met.sound(below) else {
+                is_whole = false;
+                continue;
+            };
+            is_whole &= self.descend(vsst, &below, levels - 1, met);
             let mut last = Vec::new();
             if below.separator(below.rows() - 1, &mut last) != trailer || last != user {
-                let e = Error::corruption("a node that does not end at its separator");
-                return Err(vsst.file.locate(e, handle.offset));
+                is_whole &= met.sound::<()>(bad("a node that does not end at its separator")).is_some();
             }
         }
-        Ok(())
+        is_whole
     }
 
     fn handles(&self) -> impl Iterator<Item = BlockHandle> + Clone + '_ {
@@ -317,10 +418,68 @@ impl Frames {
 }
 
 impl IndexWalk {
-    fn new(vsst: &Vsst) -> Result<IndexWalk> {
-        let frames = Frames::of(vsst)?;
+    fn new(vsst: &Vsst, met: &mut Met) -> IndexWalk {
+        let (frames, is_whole) = Frames::of(vsst, met);
+        let state = if is_whole { Followed::Exactly } else { Followed::Never };
         let separator = (Vec::new(), u64::MAX);
-        Ok(IndexWalk { frames, frame: 0, row: 0, ordinal: 0, payload: None, separator })
+        IndexWalk { frames, frame: 0, row: 0, ordinal: 0, payload: None, separator, state, is_read: false }
+    }
+
+    /// Keys were passed over.
+    fn tear(&mut self) {
+        if self.state != Followed::Never {
+            self.state = Followed::Torn;
+        }
+    }
+
+    /// Holds the index against the next key, as far as it can be followed.
+    fn follow(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) {
+        match self.state {
+            Followed::Exactly => {}
+            Followed::Never => return,
+            lost => {
+                let passed = self.pass_frames(vsst, entry, met);
+                let is_exact = lost == Followed::FromNextFrame && passed == 1;
+                self.state = if is_exact { Followed::Exactly } else { Followed::FromNextFrame };
+                if !is_exact {
+                    return;
+                }
+            }
+        }
+        let checked = self.check(vsst, entry);
+        if checked.is_err() {
+            self.state = Followed::FromNextFrame;
+        }
+        met.sound(checked);
+    }
+
+    /// Goes to the frame that may have a key. Returns how many were passed.
+    fn pass_frames(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>, met: &mut Met) -> u64 {
+        let mut passed = 0;
+        while let Some((_, end_user, end_trailer)) = self.frames.frames.get(self.frame)
+            && before(end_user, *end_trailer, entry.user_key, trailer(entry.seq))
+        {
+            self.separator = (end_user.clone(), *end_trailer);
+            self.read_alone(vsst, met);
+            passed += 1;
+        }
+        passed
+    }
+
+    /// Reads the present frame for its checksum, unless it was read, and goes to the next.
+    fn read_alone(&mut self, vsst: &Vsst, met: &mut Met) {
+        if let Some((handle, ..)) = self.frames.frames.get(self.frame).filter(|_| !self.is_read) {
+            met.sound(vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default()));
+        }
+        (self.row, self.ordinal, self.payload, self.is_read) = (0, 0, None, false);
+        self.frame += 1;
+    }
+
+    /// Reads the frames that no key has led to.
+    fn read_rest(&mut self, vsst: &Vsst, met: &mut Met) {
+        while self.frame < self.frames.frames.len() && !met.ended {
+            self.read_alone(vsst, met);
+        }
     }
 
     /// The next key of the index must be this one, and lead to its record.
@@ -333,7 +492,10 @@ impl IndexWalk {
         let bad = |why: &str| here(Error::corruption(why));
         let payload = match &self.payload {
             Some(payload) => payload.clone(),
-            None => vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default())?,
+            None => {
+                self.is_read = true;
+                vsst.file.read(*handle, Role::VsstIndex, &mut ReadCounters::default())?
+            }
         };
         let index = IndexFrame::parse(&payload).map_err(here)?;
         let group = index.group(self.row).map_err(here)?;
@@ -364,7 +526,7 @@ impl IndexWalk {
             self.separator = (user, end);
         }
         if self.row == index.shape.rows() {
-            (self.row, self.frame, self.payload) = (0, self.frame + 1, None);
+            (self.row, self.frame, self.payload, self.is_read) = (0, self.frame + 1, None, false);
         }
         Ok(())
     }

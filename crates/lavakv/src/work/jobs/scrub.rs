@@ -61,7 +61,7 @@ impl Job for ScrubJob {
         let mut report = VerifyReport::default();
         let walk = self.walk.get_or_insert_with(|| Walk::new(jobs));
         let read = walk.step(jobs, &mut report);
-        jobs.context.stats.scrub_damages.add(report.errors.len() as u64);
+        jobs.context.stats.scrub_damages.add(report.damages());
         jobs.context.stats.scrub_files_left.set(walk.files_left());
         match read {
             Some(bytes) => {

@@ -29,18 +29,28 @@ use std::sync::Arc;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
 use version::{Dependency, FamilyId, Manifest, Place};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
-use wal::{LoggedBatch, TenantId};
+use wal::{Lane, LoggedBatch, TenantId};
 
 /// See the module.
 pub(crate) struct Walk {
     /// Files of data to come.
     files: VecDeque<u64>,
-    /// The one that is read: what it is, its check, and the bytes of it that were found sound.
-    file: Option<(DataFile, FileCheck, u64)>,
+    /// The one that is read.
+    file: Option<FileWalk>,
     log: Option<LogWalk>,
     manifest_done: bool,
     /// What tables reference, if anybody wants to know.
     noted: Option<Noted>,
+}
+
+/// A file of data that is read.
+struct FileWalk {
+    file: DataFile,
+    check: FileCheck,
+    /// Bytes of it that were found sound.
+    sound: u64,
+    /// Some of it is damaged.
+    is_damaged: bool,
 }
 
 enum FileCheck {
@@ -89,14 +99,17 @@ impl Walk {
 
     /// Goes on. The bytes that were read; `None`: it is done.
     pub fn step(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport) -> Option<u64> {
-        if let Some((file, check, bytes)) = self.file.take() {
-            return Some(self.read(jobs, report, file, check, bytes));
+        if let Some(file) = self.file.take() {
+            return Some(self.read(jobs, report, file));
         }
         while let Some(number) = self.files.pop_front() {
             let Some(file) = DataFile::find(&jobs.files.manifest.state(), number) else { continue };
             report.files += 1;
             match FileCheck::open(jobs, &file) {
-                Ok(check) => return Some(self.read(jobs, report, file, check, 0)),
+                Ok(check) => {
+                    let file = FileWalk { file, check, sound: 0, is_damaged: false };
+                    return Some(self.read(jobs, report, file));
+                }
                 Err(e) => file_is_bad(jobs, report, &file, e),
             }
             return Some(0);
@@ -105,7 +118,7 @@ impl Walk {
             return None;
         }
         if self.log.is_none() {
-            self.log = LogWalk::new(jobs).map_err(|e| report.errors.push(e)).ok();
+            self.log = LogWalk::new(jobs).map_err(|e| report.damaged(e)).ok();
         }
         if let Some(bytes) = self.log.as_mut().and_then(|log| log.step(jobs, report)) {
             return Some(bytes);
@@ -114,42 +127,38 @@ impl Walk {
         Some(check_manifest(jobs, report))
     }
 
-    /// Reads on in a file.
-    fn read(
-        &mut self,
-        jobs: &Jobs,
-        report: &mut VerifyReport,
-        file: DataFile,
-        mut check: FileCheck,
-        before: u64,
-    ) -> u64 {
-        let step = match check.step() {
-            Ok(step) => step,
-            Err(e) => {
-                file_is_bad(jobs, report, &file, e);
-                return 0;
-            }
-        };
-        let (files, parts) = match file {
+    /// Reads on in a file, behind what is damaged.
+    fn read(&mut self, jobs: &Jobs, report: &mut VerifyReport, mut walk: FileWalk) -> u64 {
+        let mut damage = Vec::new();
+        let step = walk.check.step(&mut damage);
+        walk.is_damaged |= !damage.is_empty();
+        damage.into_iter().for_each(|e| file_is_bad(jobs, report, &walk.file, e));
+        let (files, parts) = match walk.file {
             DataFile::Table(_) => (&mut report.checked.tables, &mut report.checked.blocks),
             DataFile::Vsst(_) => (&mut report.checked.value_files, &mut report.checked.records),
         };
         parts.add(step.parts, step.bytes);
+        let before = walk.sound;
+        walk.sound += step.bytes;
         if !step.done {
-            self.file = Some((file, check, before + step.bytes));
+            self.file = Some(walk);
             return step.bytes;
         }
-        match check.fits(jobs, &file) {
+        if walk.is_damaged {
+            report.bytes += walk.sound;
+            return step.bytes;
+        }
+        match walk.check.fits(jobs, &walk.file) {
             Ok(Fits { bytes, entries, list }) => {
                 files.add(1, bytes);
                 report.bytes += bytes;
                 report.entries += entries;
-                self.note(jobs, &file, &list);
+                self.note(jobs, &walk.file, &list);
                 // Footers, and what is not counted block by block.
                 bytes.saturating_sub(before)
             }
             Err(e) => {
-                file_is_bad(jobs, report, &file, e);
+                file_is_bad(jobs, report, &walk.file, e);
                 step.bytes
             }
         }
@@ -177,7 +186,7 @@ fn file_is_bad(jobs: &Jobs, report: &mut VerifyReport, file: &DataFile, error: E
     if damaged::is_of_reading(&error) && !error.is_passing() {
         jobs.tree.set_aside(file.number(), &error);
     }
-    report.errors.push(error);
+    report.damaged(error);
 }
 
 impl FileCheck {
@@ -189,15 +198,15 @@ impl FileCheck {
             DataFile::Vsst(meta) if meta.segment => {
                 FileCheck::Segment(SegmentCheck::new(jobs.files.tables.segment(meta.number, meta.uid)?)?)
             }
-            DataFile::Vsst(meta) => FileCheck::Vsst(Box::new(VsstCheck::new(jobs.files.tables.vsst(meta)?)?)),
+            DataFile::Vsst(meta) => FileCheck::Vsst(Box::new(VsstCheck::new(jobs.files.tables.vsst(meta)?))),
         })
     }
 
-    fn step(&mut self) -> Result<CheckStep> {
+    fn step(&mut self, damage: &mut Vec<Error>) -> CheckStep {
         match self {
-            FileCheck::Table(check) => check.step(),
-            FileCheck::Vsst(check) => check.step(),
-            FileCheck::Segment(check) => check.step(),
+            FileCheck::Table(check) => check.step(damage),
+            FileCheck::Vsst(check) => check.step(damage),
+            FileCheck::Segment(check) => check.step(damage),
         }
     }
 
@@ -285,7 +294,7 @@ impl LogWalk {
         report.checked.staged_pages.add(found.staged_pages, found.staged_pages * io::PAGE as u64);
         report.checked.log_batches.add(found.batches, batches.bytes);
         for (ltn, error) in found.errors {
-            if is_living(jobs, ltn) {
+            if is_living(jobs, ltn, error.offset()) {
                 log_is_bad(jobs, report, error);
             }
         }
@@ -332,20 +341,15 @@ impl LogWalk {
         segment: LogSegment,
         mut check: SegmentCheck,
     ) -> u64 {
-        match check.step() {
-            Ok(CheckStep { bytes, done: false, .. }) => {
-                self.open = Some((segment, check));
-                bytes
-            }
-            Ok(CheckStep { bytes, .. }) => {
-                report.checked.log_values.add(1, check.segment().file_len());
-                bytes
-            }
-            Err(e) => {
-                segment_is_bad(jobs, report, &segment, e);
-                0
-            }
+        let mut damage = Vec::new();
+        let CheckStep { bytes, done, .. } = check.step(&mut damage);
+        damage.into_iter().for_each(|e| segment_is_bad(jobs, report, &segment, e));
+        if !done {
+            self.open = Some((segment, check));
+        } else if !check.is_damaged() {
+            report.checked.log_values.add(1, check.segment().file_len());
         }
+        bytes
     }
 }
 
@@ -390,20 +394,25 @@ fn only_the_log_has(jobs: &Jobs, family: FamilyId, seq: SeqNo) -> bool {
     state.families.get(&family).is_some_and(|family| seq >= family.version.log_floor)
 }
 
-/// True if a group still belongs to the log.
-fn is_living(jobs: &Jobs, ltn: u64) -> bool {
+/// True if a place of a group still belongs to the log. (Pages before its begin were overtaken by flushes, and perhaps never written.)
+fn is_living(jobs: &Jobs, ltn: u64, offset: Option<u64>) -> bool {
+    let counts = |begins: u64| offset.is_none_or(|offset| offset >= begins);
     if jobs.log.get().is_some() {
-        return jobs.log.in_use().iter().any(|group| group.ltn == ltn);
+        return jobs.log.in_use().iter().any(|group| group.ltn == ltn && counts(group.begins));
     }
     let now = Manifest::recover(&jobs.context.env, &jobs.context.dir, true).map(|manifest| manifest.state());
     let then = jobs.files.manifest.state();
     let uid_of = |state: &version::State| state.store.log_groups.get(&ltn).map(|group| group.uid);
-    now.map_or(true, |now| uid_of(&now) == uid_of(&then))
+    let begins = |state: &version::State| {
+        let begin = state.store.log_groups.get(&ltn).and_then(|group| group.begin);
+        begin.map_or(0, |begin| begin.offset(Lane::FIRST))
+    };
+    now.map_or(true, |now| uid_of(&now) == uid_of(&then) && counts(begins(&now)))
 }
 
 /// Something that the log has cannot be read.
 fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
-    report.errors.push(error.clone());
+    report.damaged(error.clone());
     if error.is_passing() {
         return;
     }
@@ -440,13 +449,13 @@ fn segment_is_bad(jobs: &Jobs, report: &mut VerifyReport, segment: &LogSegment, 
     {
         jobs.tree.set_segment_aside(&family, &segment.key, &reference, &error);
     }
-    report.errors.push(error);
+    report.damaged(error);
 }
 
 /// Reads the manifest as an open would, and writes it anew if it is damaged. Returns its bytes.
 fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     if let Err(e) = jobs.files.manifest.state().verify() {
-        report.errors.push(e);
+        report.damaged(e);
     }
     let (bytes, found) = match jobs.files.manifest.shared().read_again() {
         Ok(found) => {
@@ -461,7 +470,7 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
         let _ = jobs.files.manifest.roll();
     }
     for error in found {
-        report.errors.push(error.clone());
+        report.damaged(error.clone());
         if is_damage(&error) {
             jobs.context.stats.log_damages.add(1);
             jobs.context.tell(&Event::LogDamaged { error });
