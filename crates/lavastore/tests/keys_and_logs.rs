@@ -562,6 +562,28 @@ fn a_repair_of_one_half_says_how_both_are_saved() {
     assert_eq!(told.kind(), ErrorKind::InvalidArgument);
 }
 
+/// A killed store misses its volatile writes, and nothing says that these were volatile: a repair calls neither damage.
+#[test]
+fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
+    for volatile in [0, 3] {
+        let machine = SimEnv::new(31);
+        let db = open(&machine).unwrap();
+        let orders = db.logs().unwrap().log("orders").unwrap();
+        db.put("first", "durable").unwrap();
+        let options = WriteOptions::volatile();
+        (0..volatile).for_each(|n| db.writing(&options).put(format!("volatile {n}"), "x").unwrap());
+        db.write_with_logs(&one("both", "x"), LogBatch::new().append(&orders, 1, "an order")).unwrap();
+        let killed = machine.crash(CrashKind::ProcessKill, 1);
+        let report = repair(&killed, false).unwrap();
+        assert!(report.keys.damaged.is_empty(), "{:?}", report.keys.damaged);
+        assert_eq!(report.is_lossless(), volatile == 0, "{report:?}");
+        drop(db);
+        let db = open_repaired(&killed);
+        assert_eq!(db.get("first").unwrap().as_deref(), Some(&b"durable"[..]));
+        assert_eq!(db.get("both").unwrap().as_deref(), Some(&b"x"[..]));
+    }
+}
+
 /// What batches of both wrote is in tables once their groups are storage: of what was deleted since, tables may say nothing any more. Without a
 /// manifest those batches are not replayed; and what others may bring back is told.
 #[test]
