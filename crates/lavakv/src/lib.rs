@@ -66,7 +66,7 @@ pub use read::options::{ReadAt, ReadOptions};
 pub use read::pending::{Found, PendingGet, PendingMultiGet, Progress};
 pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
-pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+pub use repair::{KeyOutcome, LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use requests::completion_queue::{AnyRequest, Outcome, RequestQueue};
 pub use requests::request::{Entry, Request, WriteRequest};
 pub use requests::{RequestOptions, Requests};

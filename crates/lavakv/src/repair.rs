@@ -31,7 +31,7 @@ mod scan;
 mod target;
 mod values;
 
-pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
+pub use report::{KeyOutcome, LostRange, RepairDamage, RepairReport, RepairedFamily};
 
 use crate::context::options::Options;
 use crate::db::Db;

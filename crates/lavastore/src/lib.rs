@@ -453,14 +453,19 @@ pub use lavakv::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 pub use lavakv::{Checked, CheckedCount, VerifyReport};
 
 /// ```no_run
-/// use lavastore::{Db, KeyRepairReport, LostRange, RepairDamage, RepairOptions, RepairedFamily};
+/// use lavastore::{Db, KeyOutcome, KeyRepairReport, LostRange, RepairDamage, RepairOptions, RepairedFamily};
 /// let dry_run = RepairOptions { dry_run: true, ..Default::default() };
 /// let report: KeyRepairReport = Db::repair("damaged", "repaired", &dry_run)?.keys;
+/// match report.outcome(0, b"key") {
+///     KeyOutcome::NotLost => {}
+///     KeyOutcome::Lost => println!("lost, or an older version"),
+///     KeyOutcome::Unknown(why) => println!("unknown: {why}"),
+/// }
 /// # let _: Option<(LostRange, RepairDamage, RepairedFamily)> = None;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{LostRange, RepairDamage, RepairReport as KeyRepairReport, RepairedFamily};
+pub use lavakv::{KeyOutcome, LostRange, RepairDamage, RepairReport as KeyRepairReport, RepairedFamily};
 
 /// ```
 /// use lavastore::{Access, Db, Env, Options, SeqNo};

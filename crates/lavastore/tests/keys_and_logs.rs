@@ -3,7 +3,7 @@
 use io::Rng;
 use lavastore::testing::{CrashKind, Policy, SimEnv, store, store_with_logs};
 use lavastore::{
-    Db, Durability, Error, ErrorKind, LogBatch, LogOptions, LogRepairOptions, LogStore, Options,
+    Db, Durability, Error, ErrorKind, KeyOutcome, LogBatch, LogOptions, LogRepairOptions, LogStore, Options,
     RepairOptions, RepairReport, Result, SpaceLimit, WriteBatch, WriteOptions,
 };
 use std::path::PathBuf;
@@ -577,6 +577,12 @@ fn a_repair_of_a_killed_store_reports_no_damage_where_writes_were_volatile() {
         let report = repair(&killed, false).unwrap();
         assert!(report.keys.damaged.is_empty(), "{:?}", report.keys.damaged);
         assert_eq!(report.is_lossless(), volatile == 0, "{report:?}");
+        assert_eq!(report.keys.losses(), 0, "{report:?}");
+        let is_unknown =
+            matches!(report.keys.outcome(0, b"any"), KeyOutcome::Unknown(why) if why.contains("volatile"));
+        assert_eq!(is_unknown, volatile > 0, "{report:?}");
+        let sequences: Vec<_> = report.keys.lost.iter().map(|range| range.sequences).collect();
+        assert_eq!(sequences, vec![Some((2, 4)); usize::from(volatile > 0)], "exact at both ends");
         drop(db);
         let db = open_repaired(&killed);
         assert_eq!(db.get("first").unwrap().as_deref(), Some(&b"durable"[..]));

@@ -62,8 +62,20 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
 
 fn lost(report: &RepairReport) -> Error {
     let of_logs = report.logs.as_ref().map_or(0, LogRepairReport::losses);
+    let unknown = report.keys.lost.len() - report.keys.losses();
     match report.keys.lost.len() {
         0 => log_repair::lost(of_logs),
+        count if of_logs == 0 && count == unknown => {
+            let what = format!("of {count} ranges of keys it is unknown whether anything is lost");
+            failure(Status::Damage, what)
+        }
+        count if of_logs == 0 && unknown > 0 => {
+            let lost = count - unknown;
+            let what = format!(
+                "{lost} ranges of keys are lost or may hold older versions, and {unknown} are unknown"
+            );
+            failure(Status::Damage, what)
+        }
         count if of_logs == 0 => {
             let what = format!("{count} ranges of keys are lost or may hold older versions");
             failure(Status::Damage, what)
@@ -140,6 +152,7 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
                 "last_sequence": l.sequences.map(|(_, last)| last).filter(|last| *last != MAX_SEQ),
                 "file": l.file, "offset": l.offset, "may_come_back": l.may_come_back,
                 "only_come_back": l.only_come_back,
+                "outcome": if l.unknown.is_some() { "unknown" } else { "lost" }, "reason": l.unknown,
             })
         })
         .collect();
@@ -157,7 +170,11 @@ fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
     let of_logs = report.logs.as_ref().map(|logs| log_repair::as_text(logs, args.dry_run, seconds));
     let report = &report.keys;
     let mut text = damages_as_text(&report.damaged);
-    let line = |lost: &LostRange| if lost.only_come_back { "may have come back" } else { "lost" };
+    let line = |lost: &LostRange| match lost {
+        LostRange { unknown: Some(_), .. } => "unknown",
+        LostRange { only_come_back: true, .. } => "may have come back",
+        LostRange { .. } => "lost",
+    };
     for lost in report.lost.iter().take(LINES_MAX) {
         let _ = writeln!(text, "{}: {lost}", line(lost));
     }

@@ -136,18 +136,23 @@ impl Lanes {
         }
     }
 
-    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there; and what
-    /// is missing at the end of its own lane, from `end` on; `None`: that is known to be whole. `own`: the gaps of its own lane. `floor`: what
-    /// comes before it is in tables.
+    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there. Beside
+    /// these what is missing at the end of its own lane, from `end` on, of which it is unknown whether it was volatile; `None`: that is known
+    /// to be whole. `own`: the gaps of its own lane. `floor`: what comes before it is in tables.
     ///
     /// # Errors
     /// `Corruption` of a batch that nobody can have written.
-    pub fn gaps(&self, mut own: Vec<LogGap>, floor: SeqNo, end: Option<SeqNo>) -> Result<Vec<LogGap>> {
-        let Some((records, tenant)) = &self.records else { return Ok(own) };
+    pub fn gaps(
+        &self,
+        mut own: Vec<LogGap>,
+        floor: SeqNo,
+        end: Option<SeqNo>,
+    ) -> Result<(Vec<LogGap>, Option<LogGap>)> {
+        let Some((records, tenant)) = &self.records else { return Ok((own, None)) };
         let mut all = gaps_of_records(records, *tenant, self.in_files_below)?;
         let end = end.map(|from| self.missing_end(own.iter().chain(&all), from)).transpose()?.flatten();
         if own.is_empty() && all.is_empty() {
-            return Ok(end.into_iter().collect());
+            return Ok((Vec::new(), end));
         }
         let (mut of_own, mut of_records) = (Missing::between(&own), Missing::between(&all));
         let mut next = 1;
@@ -165,8 +170,7 @@ impl Lanes {
         of_own.narrow(&mut own, 1);
         of_records.narrow(&mut all, floor);
         own.extend(all);
-        own.extend(end);
-        Ok(own)
+        Ok((own, end))
     }
 
     /// What is missing behind the last batch of its own lane and before one that is carried, as the hull of it. The lane says nothing of it: its

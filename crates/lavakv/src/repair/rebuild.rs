@@ -275,13 +275,19 @@ fn lose_gaps(
     };
     let last_seq = witness.state.as_ref().map_or(0, |state| state.store.last_seq);
     let end = plan.values().filter_map(in_tables).chain([last_seq + 1]).max();
-    for gap in lanes.gaps(gaps, floor, end.filter(|_| !was_closed(witness)))? {
+    let (gaps, missing_end) = lanes.gaps(gaps, floor, end.filter(|_| !was_closed(witness)))?;
+    let range = |gap: &LogGap| LostRange {
+        sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
+        may_come_back: true,
+        ..LostRange::at(&gap.error)
+    };
+    for gap in gaps {
         report.damage(&gap.error);
-        report.lose(LostRange {
-            sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
-            may_come_back: true,
-            ..LostRange::at(&gap.error)
-        });
+        report.lose(range(&gap));
+    }
+    // A store that was killed misses its volatile changes without any damage.
+    if let Some(gap) = missing_end {
+        report.lose(LostRange { unknown: Some(gap.error.message().to_owned()), ..range(&gap) });
     }
     Ok(())
 }

@@ -23,7 +23,18 @@ pub struct RepairedFamily {
     pub log_changes: u64,
 }
 
-/// What is lost. Both ends of a range of keys are inclusive.
+/// What a repair knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOutcome<'r> {
+    /// The newest version that the damaged store had is in the new one, or the key was not there.
+    NotLost,
+    /// The newest version may be lost, or something older stands in its place.
+    Lost,
+    /// It is unknown whether something is lost; the reason.
+    Unknown(&'r str),
+}
+
+/// What is lost, or may be. Both ends of a range of keys are inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRange {
     /// The id of the family; `None`: any.
@@ -45,6 +56,8 @@ pub struct LostRange {
     pub may_come_back: bool,
     /// Nothing of the range itself is lost; it only may have come back.
     pub only_come_back: bool,
+    /// It is unknown whether anything is lost, and why. Nothing is damaged there.
+    pub unknown: Option<String>,
 }
 
 /// What a repair did.
@@ -70,9 +83,26 @@ pub struct RepairReport {
 const RANGES_OF_A_FILE_MAX: usize = 1000;
 
 impl RepairReport {
-    /// True if every record was saved, and nothing older stands in the place of anything.
+    /// True if it is known that every record was saved, and that nothing older stands in the place of anything.
     pub fn is_lossless(&self) -> bool {
         self.lost.is_empty()
+    }
+
+    /// What is known of a key of a family, by its id.
+    pub fn outcome(&self, family: u32, key: &[u8]) -> KeyOutcome<'_> {
+        let mut outcome = KeyOutcome::NotLost;
+        for range in self.lost.iter().filter(|range| range.covers(family, key)) {
+            match &range.unknown {
+                None => return KeyOutcome::Lost,
+                Some(why) => outcome = KeyOutcome::Unknown(why),
+            }
+        }
+        outcome
+    }
+
+    /// Ranges that are lost, without those of which it is unknown.
+    pub fn losses(&self) -> usize {
+        self.lost.iter().filter(|range| range.unknown.is_none()).count()
     }
 
     /// True if there was nothing of a store of keys.
@@ -94,6 +124,7 @@ impl RepairReport {
         let same_file = |l: &&mut LostRange| l.file == lost.file && l.family == lost.family;
         if self.lost.len() >= RANGES_OF_A_FILE_MAX
             && lost.sequences.is_none()
+            && lost.unknown.is_none()
             && let Some(last) = self.lost.iter_mut().rev().find(same_file)
             && last.sequences.is_none()
         {
@@ -158,6 +189,68 @@ impl fmt::Display for LostRange {
         if self.may_come_back {
             f.write_str("; older versions or deleted keys may have come back")?;
         }
-        Ok(())
+        match &self.unknown {
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(
+        family: Option<u32>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        unknown: Option<&str>,
+    ) -> LostRange {
+        let unknown = unknown.map(str::to_owned);
+        LostRange {
+            family,
+            from: from.map(Into::into),
+            to: to.map(Into::into),
+            unknown,
+            ..LostRange::default()
+        }
+    }
+
+    /// Both ends of a range belong to it, and no neighbor of an end does.
+    #[test]
+    fn outcomes_are_exact_at_the_ends_of_ranges() {
+        let report = RepairReport {
+            lost: vec![
+                range(Some(1), Some(b"b"), Some(b"d"), None),
+                range(Some(1), Some(b"d"), Some(b"f"), Some("why")),
+                range(Some(2), None, Some(b"c"), None),
+                range(Some(3), Some(b"c"), None, Some("why")),
+            ],
+            ..RepairReport::default()
+        };
+        let unknown = KeyOutcome::Unknown("why");
+        for (family, key, expected) in [
+            (1, &b"a\xff"[..], KeyOutcome::NotLost),
+            (1, b"b", KeyOutcome::Lost),
+            (1, b"c", KeyOutcome::Lost),
+            (1, b"d", KeyOutcome::Lost),
+            (1, b"d\0", unknown),
+            (1, b"f", unknown),
+            (1, b"f\0", KeyOutcome::NotLost),
+            (2, b"", KeyOutcome::Lost),
+            (2, b"c", KeyOutcome::Lost),
+            (2, b"c\0", KeyOutcome::NotLost),
+            (3, b"b\xff", KeyOutcome::NotLost),
+            (3, b"c", unknown),
+            (3, b"\xff\xff", unknown),
+            (4, b"c", KeyOutcome::NotLost),
+        ] {
+            assert_eq!(report.outcome(family, key), expected, "family {family}, {}", key.escape_ascii());
+        }
+        assert_eq!(report.losses(), 2);
+        assert!(!report.is_lossless());
+        let only_unknown = RepairReport { lost: vec![range(None, None, None, Some("why"))], ..report };
+        assert_eq!(only_unknown.outcome(7, b"any"), unknown);
+        assert!(!only_unknown.is_lossless() && only_unknown.losses() == 0);
     }
 }

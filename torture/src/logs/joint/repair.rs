@@ -127,7 +127,10 @@ impl Store {
             let same = dry.keys.lost == report.keys.lost && dry.losses() == report.losses();
             ensure!(same, "a dry run reports {dry:?}, the repair {report:?}");
         }
-        let is_told = |damaged: bool| damaged || report.is_lossless();
+        // Of volatile changes that a kill took it is unknown whether they were, and nothing is damaged.
+        let is_lost =
+            report.keys.losses() > 0 || report.logs.as_ref().is_some_and(|logs| !logs.is_lossless());
+        let is_told = |damaged: bool| damaged || !is_lost;
         let of_logs = report.logs.as_ref().is_some_and(|logs| !logs.damaged.is_empty());
         ensure!(is_told(of_logs || !report.keys.damaged.is_empty()), "a loss without damage: {report:?}");
         let (db, logs) = open_at(&env, INTO).doing(|| "open the new store".into())?;
