@@ -52,6 +52,7 @@ pub(crate) mod seen {
     pub(crate) const STOPPED: &str = "stores that a failure stopped";
     pub(crate) const LACKED: &str = "lacks of descriptors";
     pub(crate) const CUT: &str = "ends of killed stores cut as torn";
+    pub(crate) const NAMED: &str = "damaged files named beside writers";
     pub(crate) const ALONE: &str = "stores opened with one of two engines";
 }
 

@@ -4,7 +4,6 @@
 //! takes them after each case. A row that is about garbage collection and never saw one has proved nothing: see
 //! [`missing`].
 
-use crate::logs::joint::verify::DAMAGE_FOUND;
 use crate::logs::seen;
 use crate::wide;
 use lavastore::{Db, Statistics};
@@ -107,7 +106,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
-        "verify-beside-writers" => &[DAMAGE_FOUND],
+        "verify-beside-writers" => &[seen::NAMED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
     wanted.iter().find(|name| !seen(name)).copied()

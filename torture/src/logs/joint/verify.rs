@@ -372,7 +372,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome.note("read-only opens that met their writer at work", seen.busy);
     match damaged {
         None => outcome.passed += seen.counted,
-        Some(file) if seen.damaged.contains(&file) => outcome.note(DAMAGE_FOUND, 1),
+        Some(file) if seen.damaged.contains(&file) => outcome.note(super::seen::NAMED, 1),
         Some(file) => outcome.take(at_rest(&sim).and_then(|left| {
             ensure!(
                 !left.contains(&file),
@@ -383,6 +383,3 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     }
     outcome
 }
-
-/// Cases whose damage a verification beside writers named.
-pub(crate) const DAMAGE_FOUND: &str = "damaged files named beside writers";
