@@ -291,7 +291,7 @@ fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
 fn made(seed: u64) -> Check<SimEnv> {
     let sim = machine::new(seed);
     let (db, logs) = life::open(&machine::env(&sim)?).doing(|| "open".into())?;
-    let mut rng = Rng::new(seed ^ 0x006d_6164_65);
+    let mut rng = Rng::new(seed ^ 0x6d61_6465);
     let log = logs.log("both").doing(|| "make a log".into())?;
     for lsn in 1..=rng.range(200, 1200) {
         let (key, value) = (life::key(rng.below(60)), value(lsn));
@@ -345,7 +345,7 @@ fn damage(sim: &SimEnv, what: &[Verified], rng: &mut Rng) -> Check<Option<String
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let Some(sim) = outcome.made(|| made(seed)) else { return outcome };
-    let mut rng = Rng::new(seed ^ 0x0064_616d_6167_65);
+    let mut rng = Rng::new(seed ^ 0x6461_6d61_6765);
     let damaged = match rng.one_in(6) {
         true => outcome.made(|| damage(&sim, verified(seed), &mut rng)).flatten(),
         false => None,
