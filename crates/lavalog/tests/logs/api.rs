@@ -67,6 +67,11 @@ fn a_batch_that_cannot_be_is_refused_whole() {
     // What a truncation in the same batch removes may be written anew.
     store.write(LogBatch::new().truncate_after(&b, 0).append(&b, 1, b"other"), Durability::Durable).unwrap();
     assert_eq!(b.read(1).unwrap().as_deref(), Some(&b"other"[..]));
+    // A record that the truncation keeps is not replaced.
+    let kept =
+        store.write(LogBatch::new().truncate_after(&b, 1).append(&b, 1, b"third"), Durability::Durable);
+    assert_eq!(kept.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(b.read(1).unwrap().as_deref(), Some(&b"other"[..]));
     for wrong in [
         Options { group_bytes: Some(1), ..options() },
         Options { garbage_percent: 0, ..options() },
