@@ -146,6 +146,8 @@ void lava_batch_clear(lava_batch *batch);
 lava_status lava_sync(lava_db *db, lava_error **error);
 /* Writes what is in memory to tables. */
 lava_status lava_flush(lava_db *db, lava_error **error);
+/* Raises the format of the store, 0: to the newest. Earlier releases that do not know the format refuse the store from then on. */
+lava_status lava_upgrade(lava_db *db, uint32_t format, lava_error **error);
 /* A second store in a directory of its own, which shares files with this one. */
 lava_status lava_checkpoint(lava_db *db, const char *path, lava_error **error);
 

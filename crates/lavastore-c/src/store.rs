@@ -4,7 +4,7 @@ use crate::error::LavaError;
 use crate::ffi::{call, free, give, handle, path, place, text};
 use crate::options::LavaOptions;
 use crate::read::LavaValue;
-use lavastore::{Db, Family, Options, Result};
+use lavastore::{Db, Family, Options, Result, StoreFormat};
 use std::ffi::c_char;
 use std::path::Path;
 
@@ -124,6 +124,13 @@ pub unsafe extern "C" fn lava_sync(db: *mut LavaDb, error: *mut *mut LavaError) 
 pub unsafe extern "C" fn lava_flush(db: *mut LavaDb, error: *mut *mut LavaError) -> u32 {
     // SAFETY: the rules of the header.
     unsafe { call(error, || handle(db)?.0.flush()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_upgrade(db: *mut LavaDb, format: u32, error: *mut *mut LavaError) -> u32 {
+    let to = |number| if number == 0 { Ok(StoreFormat::NEWEST) } else { StoreFormat::from_number(number) };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.upgrade(to(format)?)) }
 }
 
 #[unsafe(no_mangle)]
