@@ -56,8 +56,15 @@ impl Currents {
             }
         };
         let (original, copy) = (one(names::CURRENT)?, one(names::CURRENT_COPY)?);
-        let best = [&original, &copy].into_iter().flatten().max_by_key(|it| (it.edit, it.manifest));
-        Ok(Currents { current: best.cloned(), original: original.err(), copy: copy.err() })
+        let best = [&original, &copy].into_iter().flatten().max_by_key(|it| (it.edit, it.manifest)).cloned();
+        let mut copy = copy.err();
+        // A crash came between the first `CURRENT` of a manifest with a copy and its own: that is no damage.
+        if copy.as_ref().is_some_and(|e| e.kind() == ErrorKind::NotFound)
+            && one(names::CURRENT_COPY_TEMP)?.is_ok()
+        {
+            copy = None;
+        }
+        Ok(Currents { current: best, original: original.err(), copy })
     }
 
     /// Those of them that a store with copies must have whole, and has not.

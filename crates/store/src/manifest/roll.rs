@@ -110,9 +110,10 @@ impl Manifest {
         let current = Current { manifest: number, uid: header.manifest, edit: state.edit_number };
         let (env, dir) = (&self.env, &self.dir.path);
         let prepared = Writer::create(env, dir, &header, (state.edit_number, &pieces)).and_then(|writer| {
-            // The names must be durable before CURRENT leads to them.
-            self.sync_dir()?;
+            // All names must be durable before the first rename: CURRENT leads to the manifests, and what is to become its copy tells a
+            // crash between the two renames from a lost copy.
             self.write_current(&current, state.format)?;
+            self.sync_dir()?;
             Ok(writer)
         });
         let names = writer::file_names(&header);

@@ -70,6 +70,7 @@ fn every_crash_leaves_all_that_was_acknowledged() {
                         }
                         Err(e) => panic!("{what}: {e}\n{}", sim.trace()),
                     };
+                    assert!(manifest.report().damaged.is_empty(), "{what}: {:?}", manifest.report());
                     let state = manifest.state();
                     assert!(
                         Some(state.store.edit_number) >= acknowledged,

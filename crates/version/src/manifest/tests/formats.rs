@@ -66,6 +66,11 @@ fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
             for seed in 0..seeds {
                 let after = record.crash_at(op, kind, seed);
                 let manifest = recover(&after).unwrap_or_else(|e| panic!("op {op} {kind:?} {seed}: {e}"));
+                assert!(
+                    manifest.report().damaged.is_empty(),
+                    "a crash is no damage: {:?}",
+                    manifest.report()
+                );
                 let format = manifest.format();
                 assert_eq!(manifest.state(), in_format(&before, format), "op {op} {kind:?} {seed}");
                 assert!(op < end || format == StoreFormat::V2, "an upgrade that had returned is lost");
