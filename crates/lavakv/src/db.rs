@@ -310,6 +310,15 @@ impl Db {
         self.engine().context.times.get.time(|| self.read(family, key, at)?.run())
     }
 
+    /// Returns whether a key of a family has a value. A separated value is not read, so damage to it is not noticed.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
+    pub fn contains_key_at(&self, family: &ColumnFamily, key: &[u8], at: ReadAt<'_>) -> Result<bool> {
+        let find = || self.read(family, key, at)?.presence_only().find();
+        self.engine().context.times.get.time(|| Ok(find()?.is_some()))
+    }
+
     /// The value of a key in tables, whatever memory has of it: what survives a loss of memory and log.
     ///
     /// # Errors

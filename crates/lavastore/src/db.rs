@@ -295,6 +295,21 @@ impl Db {
         self.default.get(key)
     }
 
+    /// Returns whether the key has a value, without reading a separated value.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("key", "value")?;
+    /// assert!(db.contains_key("key")? && !db.contains_key("other")?);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default.contains_key(key)
+    }
+
     /// Reads many keys as of one moment, with the reads of the device that they need in flight together, as
     /// [`Reader::multi_get`] does.
     ///

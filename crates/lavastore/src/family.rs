@@ -90,6 +90,21 @@ impl Family {
         self.reader().get(key)
     }
 
+    /// Returns whether the key has a value, without reading a separated value.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// assert!(!users.contains_key("7")?);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.reader().contains_key(key)
+    }
+
     /// Reads many keys as of one moment, as [`Reader::multi_get`] does.
     ///
     /// ```

@@ -113,6 +113,24 @@ impl<'a> Reader<'a> {
         self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
     }
 
+    /// Returns whether the key has a value. A value that lies apart from its key (see
+    /// [`FamilyOptions::min_blob_size`](crate::FamilyOptions::min_blob_size)) is not read, so damage to it is not noticed.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # db.put("key", "value")?;
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(db.reading(&options).contains_key("key")?);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    #[doc(alias = "exists")]
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.family.kv().contains_key_at(self.family.inner(), key.as_ref(), self.at())
+    }
+
     /// Reads many keys, all as of one moment: of the snapshot, or of now. The answers come in the order of the keys, each what
     /// [`Reader::get`] would have said then; the error of one key is no other's, and a key that is asked for twice is read once.
     ///

@@ -83,6 +83,22 @@ impl Snapshot {
         self.family(&self.default).get(key)
     }
 
+    /// Returns whether the key has a value, without reading a separated value.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let before = db.snapshot();
+    /// db.put("planet", "mars")?;
+    /// assert!(!before.contains_key("planet")?);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.family(&self.default).contains_key(key)
+    }
+
     /// Reads many keys, as [`Reader::multi_get`] does.
     ///
     /// ```

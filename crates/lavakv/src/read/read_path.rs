@@ -92,6 +92,8 @@ pub(crate) struct GetOp<T, K> {
     /// The newest range tombstone met that covers the key.
     covered: SeqNo,
     fill_cache: bool,
+    /// The answer is whether there is a value; the value is not read.
+    presence_only: bool,
     at: At,
 }
 
@@ -123,7 +125,13 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
     /// A read of what `pinned` shows. `fill_cache`: whether a separated value that is read goes into the cache.
     pub fn new(tree: T, pinned: (Arc<ReadState>, SeqNo), key: K, fill_cache: bool) -> Self {
         let ((read_state, snapshot), hash) = (pinned, key_hash(&key));
-        GetOp { tree, read_state, key, snapshot, hash, covered: 0, fill_cache, at: At::Memtables }
+        let (covered, presence_only, at) = (0, false, At::Memtables);
+        GetOp { tree, read_state, key, snapshot, hash, covered, fill_cache, presence_only, at }
+    }
+
+    /// Answers with empty bytes in place of a value, and never reads a separated one.
+    pub fn presence_only(self) -> Self {
+        GetOp { presence_only: true, ..self }
     }
 
     /// Asks tables alone.
@@ -190,6 +198,9 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
                 if entry.seq < self.covered {
                     return Some(None);
                 }
+                if self.presence_only && has_value(entry.kind) {
+                    return Some(Some(nothing()));
+                }
                 if entry.kind == ValueKind::PlacedReference {
                     self.at = At::Segment(entry.seq, entry.value.to_vec());
                     return None;
@@ -240,6 +251,7 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             _ if found.seq < self.covered => Ok(Some(None)),
             ValueKind::Value => Ok(Some(Some(Content::Bytes(found.value)))),
             kind if kind.is_tombstone() => Ok(Some(None)),
+            kind if self.presence_only && has_value(kind) => Ok(Some(Some(nothing()))),
             kind => {
                 let entry = (&*self.key, found.seq, kind);
                 let version = &self.read_state.version;
@@ -249,6 +261,15 @@ impl<T: Deref<Target = Tree>, K: Deref<Target = [u8]>> GetOp<T, K> {
             }
         }
     }
+}
+
+/// True for the kinds whose entry makes its key present.
+fn has_value(kind: ValueKind) -> bool {
+    matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::PlacedReference)
+}
+
+fn nothing() -> Content {
+    Content::Bytes(BlockSlice::from(Vec::new()))
 }
 
 /// Counts point reads, and what they cost together.

@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::{Db, Durability, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
+use lavastore_lavakv::{
+    Db, Durability, ErrorKind, Options, ReadOptions, Statistics, WriteBatch, WriteOptions,
+};
 
 #[test]
 fn every_way_to_write_and_read() {
@@ -178,4 +180,37 @@ fn random_changes_agree_with_a_model() {
             assert!(contents(&db) == model, "seed {seed}, session {session}");
         }
     }
+}
+
+#[test]
+fn contains_key_answers_as_get_does_and_reads_no_value() {
+    let sim = SimEnv::new(1);
+    let mut options = Options { cache_bytes: 0, ..small() };
+    (options.family.min_blob_size, options.family.vsst_bytes) = (100, 16 << 10);
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    for i in 0..400 {
+        // Inline, separated, and in a segment.
+        let len = [10, 300, 40_000][usize::from(i % 3 == 1) + usize::from(i % 50 == 7)];
+        db.put(&key(i), &vec![7; len]).unwrap();
+        if i == 300 {
+            db.flush().unwrap();
+        }
+    }
+    db.delete(&key(100)).unwrap();
+    db.delete_range(&key(200), &key(250)).unwrap();
+    let snapshot = db.snapshot();
+    db.delete(&key(4)).unwrap();
+    settle(&db);
+    let family = db.default_column_family();
+    for options in [ReadOptions::default(), ReadOptions { snapshot: Some(snapshot), ..Default::default() }] {
+        for i in 0..405 {
+            let at = options.at();
+            let read = |s: Statistics| s.get_value_reads + s.get_vsst_index_reads;
+            let before = read(db.stats());
+            let found = db.contains_key_at(family, &key(i), at).unwrap();
+            assert_eq!(read(db.stats()), before, "key {i}: a value was read");
+            assert_eq!(found, db.get_at(family, &key(i), at).unwrap().is_some(), "key {i}");
+        }
+    }
+    assert!(db.stats().get_value_reads > 50, "the values of get are read: {:?}", db.stats());
 }
