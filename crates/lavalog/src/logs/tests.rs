@@ -134,6 +134,38 @@ fn a_truncation_takes_what_came_before_it_in_whatever_order_they_are_applied() {
 }
 
 #[test]
+fn the_last_lsn_after_a_truncation_is_one_that_existed() {
+    let mut all = Applied::new();
+    (1..6).step_by(4).for_each(|lsn| all.append(lsn..lsn + 1));
+    all.op(Op::TruncateAfter { log: 5, lsn: 3 });
+    assert_eq!((all.lsns(), all.log().last()), (vec![1], Some(1)));
+    all.op(Op::TruncateAfter { log: 5, lsn: 0 });
+    assert_eq!((all.lsns(), all.log().last()), (vec![], None));
+
+    // Of trimmed records the highest one counts, wherever the trim and the truncation lie.
+    all.append(2..5);
+    all.append(20..21);
+    all.op(Op::Trim { log: 5, below: 10 });
+    assert_eq!(all.log().last(), Some(20));
+    all.op(Op::TruncateAfter { log: 5, lsn: 15 });
+    assert_eq!((all.lsns(), all.log().last()), (vec![], Some(4)));
+    all.op(Op::Trim { log: 5, below: 100 });
+    all.append(150..151);
+    all.op(Op::TruncateAfter { log: 5, lsn: 120 });
+    assert_eq!(all.log().last(), Some(4));
+
+    // A checkpoint keeps the last LSN only.
+    all.append(110..113);
+    all.op(Op::Trim { log: 5, below: 115 });
+    let mut reopened = Logs::new();
+    reopened.restore(all.log().save()).unwrap();
+    let mut again = Applied { logs: reopened, ..all };
+    again.append(150..151);
+    again.op(Op::TruncateAfter { log: 5, lsn: 130 });
+    assert_eq!(again.log().last(), Some(112));
+}
+
+#[test]
 fn a_copy_counts_as_far_as_the_record_is_still_there_when_it_comes() {
     let mut all = Applied::new();
     all.append(1..101);
