@@ -171,6 +171,12 @@ impl LogIndex {
         recent.chain(self.parts.last()).max()
     }
 
+    /// The highest LSN below one.
+    pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
+        let recent = self.recent.iter().filter_map(|recent| recent.last_below(lsn));
+        recent.chain(self.parts.last_below(lsn)).max()
+    }
+
     /// Takes out what is below an LSN, of `limit` parts and pieces of recent records or hardly more. `from` is 0, or what this returned: from
     /// where to go on, if that was not all.
     pub fn remove_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {

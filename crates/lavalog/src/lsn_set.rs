@@ -152,6 +152,19 @@ impl LsnSet {
         }
     }
 
+    /// The highest LSN below one.
+    pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
+        let before = |run: &Run| run.first < lsn;
+        let last = match &self.0 {
+            Few::One { first, .. } => (*first < lsn).then(|| self.runs().next()).flatten(),
+            Few::Many(pieces) => {
+                let at = pieces.partition_point(|piece| piece.first < lsn).checked_sub(1)?;
+                pieces[at].runs().take_while(before).last()
+            }
+        };
+        last.map(|run| run.last().min(lsn - 1))
+    }
+
     /// True if this LSN is there.
     pub fn contains(&self, lsn: Lsn) -> bool {
         self.runs_from(lsn).next().is_some_and(|run| run.first <= lsn)

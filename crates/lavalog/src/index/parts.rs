@@ -153,6 +153,19 @@ impl Parts {
         most
     }
 
+    /// The highest LSN below one.
+    pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
+        let end = self.placed.partition_point(|placed| placed.part.low() < lsn);
+        let mut most = None;
+        for placed in self.placed.range(..end).rev() {
+            if most >= Some(placed.reach) {
+                break;
+            }
+            most = most.max(placed.part.set().last_below(lsn));
+        }
+        most
+    }
+
     /// Adds one that has no LSN in common with those that are there, and is not empty.
     pub fn insert(&mut self, part: Part) {
         self.size += part.set().size();
@@ -296,6 +309,7 @@ mod tests {
         assert_eq!(parts.heap_bytes, parts.iter().map(Part::memory_bytes).sum::<usize>());
         for _ in 0..8 {
             let lsn = rng.below(2_000);
+            assert_eq!(parts.last_below(lsn), model.range(..lsn).next_back().map(|(lsn, _)| *lsn));
             let source = parts.of(lsn).map(Part::source);
             assert_eq!(source, model.get(&lsn).map(|number| Source::Cold(*number)), "{lsn}");
             let mut from: Vec<Lsn> = parts

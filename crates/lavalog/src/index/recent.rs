@@ -238,6 +238,16 @@ impl Recent {
         self.pieces.last().map(|piece| piece.last)
     }
 
+    /// The highest LSN below one.
+    pub fn last_below(&self, lsn: Lsn) -> Option<Lsn> {
+        let at = self.pieces.partition_point(|piece| piece.first < lsn).checked_sub(1)?;
+        let piece = &self.pieces[at];
+        if piece.last < lsn {
+            return Some(piece.last);
+        }
+        piece.items().map(|item| item.lsn).take_while(|there| *there < lsn).last()
+    }
+
     /// What has consecutive LSNs, from an LSN on, as first and last; what touches may come in several. The first may begin below.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn)> + '_ {
         let at = self.pieces.partition_point(|piece| piece.last < from);

@@ -44,6 +44,8 @@ pub struct Log {
     created: SeqNo,
     trimmed_below: Lsn,
     last: Option<Lsn>,
+    /// The highest LSN of a trimmed record, as far as it is known.
+    trimmed_last: Option<Lsn>,
     truncations: Vec<Truncation>,
     /// How many there were since the store was opened.
     truncated: u64,
@@ -64,6 +66,7 @@ impl Log {
             created,
             trimmed_below: 0,
             last: None,
+            trimmed_last: None,
             truncations,
             truncated: 0,
             metadata: None,
@@ -78,6 +81,7 @@ impl Log {
         let mut log = Log::new(saved.id, name, saved.created);
         log.trimmed_below = saved.trimmed_below;
         log.last = saved.last;
+        log.trimmed_last = saved.last.filter(|last| *last < saved.trimmed_below);
         log.metadata = saved.metadata.map(|(seq, bytes)| (seq, bytes.into()));
         saved.truncations.iter().for_each(|(seq, lsn)| log.remember(*seq, *lsn, false));
         log
@@ -128,7 +132,8 @@ impl Log {
         }
     }
 
-    /// The highest LSN that it has, or had when it was trimmed: a writer goes on behind it.
+    /// The highest LSN that it has, or had when that was trimmed: a writer goes on behind it. `None` also where a truncation took all
+    /// records and those that were trimmed before are forgotten: a checkpoint does not have them.
     pub fn last(&self) -> Option<Lsn> {
         self.last
     }
@@ -243,6 +248,7 @@ impl Log {
         }
         self.last = self.last.max(Some(entry.lsn));
         if entry.lsn < self.trimmed_below {
+            self.trimmed_last = self.trimmed_last.max(Some(entry.lsn));
             return Inserted::Not;
         }
         self.index.insert(ltn, entry, ledger)
@@ -251,10 +257,17 @@ impl Log {
     /// Trims it; true if [`Log::cut_some`] has something to do.
     pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) -> bool {
         if below > self.trimmed_below {
+            self.note_trimmed(below);
             self.trimmed_below = below;
             self.cut_from = 0;
         }
         self.cut_some(ledger)
+    }
+
+    /// Remembers the highest LSN that a trim takes.
+    fn note_trimmed(&mut self, below: Lsn) {
+        let last = self.last.filter(|last| *last < below);
+        self.trimmed_last = self.trimmed_last.max(last.or_else(|| self.index.last_below(below)));
     }
 
     /// Takes some of what is below the trim out of the index, and of what was truncated out of the ledger. True if there is more.
@@ -277,9 +290,11 @@ impl Log {
         let in_files = self.index.remove_above(lsn, seq, CUT_AT_ONCE, ledger);
         self.remember(seq, lsn, in_files);
         self.truncated += 1;
-        // What is above it still came after it.
-        let left = self.index.last().filter(|last| *last > lsn);
-        self.last = left.or(self.last.map(|last| last.min(lsn)));
+        // The index may have records above the LSN, which came after the truncation.
+        if self.last > Some(lsn) {
+            let lost = self.lost.as_ref().map(|(lost_to, _)| lsn.min(*lost_to));
+            self.last = self.index.last().max(self.trimmed_last).max(lost);
+        }
         self.lost.iter_mut().for_each(|(lost_to, _)| *lost_to = lsn.min(*lost_to));
         self.index.cut_detached(0, ledger)
     }
@@ -322,11 +337,12 @@ impl Log {
     /// What a file has of it, at open, before replay.
     pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) {
         self.index.load(part, ledger);
-        self.index.remove_below(self.trimmed_below, 0, usize::MAX, ledger);
         for truncation in &mut self.truncations {
             truncation.in_files |=
                 self.index.remove_above(truncation.lsn, truncation.seq, usize::MAX, ledger);
         }
+        self.trimmed_last = self.trimmed_last.max(self.index.last_below(self.trimmed_below));
+        self.index.remove_below(self.trimmed_below, 0, usize::MAX, ledger);
         self.last = self.last.max(self.index.last());
     }
 
