@@ -144,3 +144,45 @@ fn of_two_checkpoints_in_one_directory_one_is_refused() {
     assert!(copy.verify().unwrap().errors.is_empty());
     assert_eq!(contents(&copy), Model::from([(b"first".to_vec(), b"1".to_vec())]));
 }
+
+/// A checkpoint that fails at any call leaves no file behind, and the store goes on: memtables are flushed, and the next checkpoint
+/// into the same place is whole.
+#[test]
+fn a_failed_checkpoint_removes_its_files() {
+    use lavastore_lavakv::sim::{FaultEffect, FaultPlan};
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (mut failed, mut nth) = (0, 0);
+    loop {
+        let sim = SimEnv::new(nth);
+        let (db, mut model) = (open(&sim), Model::new());
+        fill(&db, &mut model, 0..600, 0);
+        sim.inject(FaultPlan::nth(nth, FaultEffect::NoSpace).path("copy"));
+        let taken = db.checkpoint("/copy");
+        let was_met = sim.faults_fired() > 0;
+        sim.clear_faults();
+        let there = |name: &str| {
+            sim.files().iter().any(|(path, _)| path.starts_with("/copy") && path.ends_with(name))
+        };
+        if taken.is_err() && !there("CURRENT") {
+            failed += 1;
+            let left = sim.files().into_iter().filter(|(path, _)| path.starts_with("/copy"));
+            let left: Vec<_> = left.filter(|(path, _)| !path.ends_with("LOCK")).collect();
+            // The call that fails may be the one that clears away.
+            assert!(left.is_empty(), "operation {nth}: {left:?}");
+        }
+        if taken.is_err() {
+            fill(&db, &mut model, 600..1200, 1);
+            db.flush().unwrap();
+            let other = if there("CURRENT") { "/other" } else { "/copy" };
+            db.checkpoint(other).unwrap();
+            assert!(contents(&Db::open_in(env(&sim), other, small()).unwrap()) == model, "operation {nth}");
+        }
+        nth += 1;
+        if !was_met {
+            break;
+        }
+    }
+    assert!(failed > 5, "{failed} of {nth}");
+}
