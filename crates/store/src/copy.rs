@@ -41,12 +41,14 @@ pub(crate) fn copy_bytes(source: &dyn ReadFile, target: &mut dyn AppendFile, len
     Ok(())
 }
 
-/// A copy that is being made. Dropped, it leaves what the next one clears away.
+/// A copy that is being made. Dropped before its end, it removes its files, as far as that is possible: what is left, the next
+/// one clears away.
 pub struct Copy {
     context: Arc<Context>,
     dir: PathBuf,
     uid: Uid,
-    mark: Mark,
+    /// `None`: it is finished, or its end has begun.
+    mark: Option<Mark>,
     /// To the end: another checkpoint would take the files of this one for those of one that was cut off.
     _lock: Box<dyn FileLock>,
 }
@@ -92,7 +94,9 @@ impl Copy {
         if !unfinished::clear(&*env.fs, dir, Work::Checkpoint)? {
             return Err(not_empty(dir));
         }
-        let mark = Mark::set(&env.fs, dir, Work::Checkpoint)?;
+        let mark = Mark::set(&env.fs, dir, Work::Checkpoint)
+            .inspect_err(|_| drop(unfinished::clear(&*env.fs, dir, Work::Checkpoint)));
+        let mark = Some(mark?);
         Ok(Copy { context: context.clone(), dir: dir.to_owned(), uid: env.new_uid(), mark, _lock: held })
     }
 
@@ -148,11 +152,20 @@ impl Copy {
     ///
     /// # Errors
     /// Those of the manifest and of the file system.
-    pub fn finish(self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
+    pub fn finish(mut self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
         let env = &self.context.env;
         env.fs.sync_dir(&self.dir)?;
         Manifest::create_with(env, &self.dir, state.without_log(self.uid).with_log(groups)?)?;
-        self.mark.finish()
+        self.mark.take().map_or(Ok(()), Mark::finish)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // A copy with `CURRENT` is a store, which this leaves alone. The mark goes last.
+        if self.mark.is_some() {
+            drop(unfinished::clear(&*self.context.env.fs, &self.dir, Work::Checkpoint));
+        }
     }
 }
 
