@@ -76,7 +76,8 @@ pub(crate) struct Encoded {
     pub rest: Vec<Extent>,
 }
 
-/// Encodes a dump for the blocks in `room`, of which there must be [`crate::core::dump_blocks`] at least. If they are too
+/// Encodes a dump for the blocks in `room`, of which there must be [`crate::core::dump_blocks`] at least. With twice as many the
+/// dump is written twice, byte for byte, one behind the other: readers take a damaged part from the second. If the blocks are too
 /// scattered for the superblock, a part in front and each further one name the blocks of the next.
 pub(crate) fn encode_dump(
     owner: Owner,
@@ -89,7 +90,12 @@ pub(crate) fn encode_dump(
     jump.encode(&mut last);
     parts.push(last);
     let blocks = |parts: &[Vec<u8>]| parts.iter().map(|p| transaction::blocks_of(p.len())).sum::<u64>();
-    let (mut extents, mut rest) = layout::split_at(room, blocks(&parts));
+    let (twice, behind) = layout::split_at(room, 2 * blocks(&parts));
+    let has_copy = twice.len() <= DUMP_EXTENTS_MAX && layout::blocks_of(&twice) == 2 * blocks(&parts);
+    let (mut extents, mut rest) = match has_copy {
+        true => (twice, behind),
+        false => layout::split_at(room, blocks(&parts)),
+    };
     let mut named = extents.clone();
     if extents.len() > DUMP_EXTENTS_MAX {
         parts.insert(0, Vec::new());
@@ -108,7 +114,8 @@ pub(crate) fn encode_dump(
             "there is no room for a dump of the metadata; remove files".into(),
         ));
     }
-    let mut image = AlignedBuf::zeroed((blocks(&parts) * BLOCK) as usize);
+    let len = (blocks(&parts) * BLOCK) as usize;
+    let mut image = AlignedBuf::zeroed(if has_copy { 2 * len } else { len });
     let (mut at, mut chain) = (0, 0);
     for (part, ops) in (0u32..).zip(&parts) {
         let header = Header { kind: Kind::Dump, sequence, chain, durable: 0, salt, part };
@@ -116,6 +123,9 @@ pub(crate) fn encode_dump(
         image.as_mut_slice()[at..][..bytes.len()].copy_from_slice(&bytes);
         at += (transaction::blocks_of(ops.len()) * BLOCK) as usize;
         chain = hash;
+    }
+    if has_copy {
+        image.as_mut_slice().copy_within(..len, len);
     }
     Ok(Encoded { image, extents, named, rest })
 }
@@ -178,7 +188,9 @@ fn begin(volume: &Volume) -> Result<Dump> {
     let mut room = {
         let mut core = lock(&volume.core);
         let blocks = crate::core::dump_blocks(core.meta.dump_len()) + 2;
-        core.allocate_journal(blocks)?
+        // A volume that an older release has filled keeps room for one copy only.
+        let copies = crate::core::dump_copies_blocks(core.meta.dump_len()) + 2;
+        core.allocate_journal(copies).or_else(|_| core.allocate_journal(blocks))?
     };
     let switched = {
         let mut journal = lock(&volume.journal);

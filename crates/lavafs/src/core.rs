@@ -198,13 +198,13 @@ impl Core {
 
     /// Blocks that files do not get.
     pub(crate) fn reserve(&self) -> u64 {
-        2 * dump_blocks(self.meta.dump_len()) + 4 * u64::from(self.journal_blocks)
+        2 * dump_copies_blocks(self.meta.dump_len()) + 4 * u64::from(self.journal_blocks)
     }
 
     /// True if the journal can grow by a few units only before there is no room for its compaction, which needs a dump, a
     /// unit to switch to, and another for what is committed meanwhile.
     pub(crate) fn journal_is_short(&self) -> bool {
-        let needed = dump_blocks(self.meta.dump_len()) + 3 * u64::from(self.journal_blocks);
+        let needed = dump_copies_blocks(self.meta.dump_len()) + 3 * u64::from(self.journal_blocks);
         self.free.blocks() <= needed + 2
     }
 
@@ -406,6 +406,11 @@ impl Core {
 /// Blocks of a dump of so many bytes of operations.
 pub(crate) fn dump_blocks(dump_len: u64) -> u64 {
     dump_len.div_ceil(BLOCK) + 2 * dump_len.div_ceil(DUMP_PART_LEN as u64) + 2
+}
+
+/// Blocks of the two copies of such a dump.
+pub(crate) fn dump_copies_blocks(dump_len: u64) -> u64 {
+    2 * dump_blocks(dump_len)
 }
 
 /// The volume is full.

@@ -227,7 +227,7 @@ pub(crate) fn write_journal(
             crate::core::no_space(format!("there are no {blocks} free blocks for the journal"))
         })
     };
-    let mut room: Vec<Extent> = take(dump_blocks)?;
+    let mut room: Vec<Extent> = take(2 * dump_blocks).or_else(|_| take(dump_blocks))?;
     if room.len() > superblock::DUMP_EXTENTS_MAX {
         room.extend(take(2 * parts.len() as u64 + 2)?);
     }

@@ -3,6 +3,8 @@
 //! The check reads both slots of the superblock and the whole journal, and looks whether the metadata fits together. It
 //! does not read the contents of files, whose checksums belong to those who wrote them.
 //!
+//! Behind damage in the journal the check goes on with what is intact ([`crate::salvage`]).
+//!
 //! A repair never changes anything in place: it writes a dump of the metadata as far as they could be read, with the
 //! contradictions taken out, to free blocks, and then makes the superblock lead there. What it gives up is in the
 //! report.
@@ -15,10 +17,11 @@ use crate::layout::{BLOCK, Extent, SLOTS};
 use crate::meta::Meta;
 use crate::mount::{check_len, free_map};
 use crate::op::{Ino, Op};
-use crate::replay::{Replayed, replay_as_far_as_possible};
+use crate::replay::{Replayed, damaged_dump_parts, replay_as_far_as_possible};
+use crate::salvage::{Salvaged, salvage};
 use crate::space::FreeSpace;
 use crate::superblock::{self, Slots, Superblock};
-use base::{ErrorKind, Result};
+use base::{Error, ErrorKind, Result};
 use io::{BlockDevice, Env};
 
 /// What is wrong.
@@ -152,7 +155,7 @@ fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: b
             return Ok(report);
         }
     };
-    let (replayed, damage) = match replay_as_far_as_possible(device, &superblock, &mut |_| {}) {
+    let (mut replayed, damage) = match replay_as_far_as_possible(device, &superblock, &mut |_| {}) {
         Ok(replayed) => replayed,
         Err(e) if e.is_corruption() => {
             report.add(e.to_string());
@@ -161,7 +164,12 @@ fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: b
         Err(e) => return Err(e),
     };
     if let Some(e) = &damage {
-        report.add(format!("{e} (a repair gives up transactions from {} on)", replayed.sequence + 1));
+        tell_salvaged(e, salvage(device, &superblock, &mut replayed)?, &mut report);
+    }
+    let damaged_parts = damaged_dump_parts(device, &superblock)?;
+    for offset in &damaged_parts {
+        report
+            .add(format!("a part of the dump of metadata is damaged at byte {offset}, and its copy is read"));
     }
     let mut meta = replayed.meta.clone();
     let mut journal = replayed.journal();
@@ -169,7 +177,7 @@ fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: b
     let nameless = name_all(&mut meta, &mut report);
     report.count(&meta, &replayed);
     if repair && !report.findings.is_empty() {
-        let rewrite = damage.is_some() || contradictory || nameless;
+        let rewrite = damage.is_some() || !damaged_parts.is_empty() || contradictory || nameless;
         put_right(
             env,
             device,
@@ -195,6 +203,21 @@ impl Report {
         let free = free_map(meta, &replayed.journal()).map_or(0, |free| free.blocks());
         self.free_bytes = free * BLOCK;
     }
+}
+
+/// Says what damage has cost.
+fn tell_salvaged(damage: &Error, salvaged: Salvaged, report: &mut Report) {
+    let Salvaged { lost, applied, consequences } = salvaged;
+    let runs = lost.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    });
+    let runs = runs.collect::<Vec<_>>().join(", ");
+    let lost = if runs.is_empty() { "those that it had".to_owned() } else { runs };
+    report.add(format!(
+        "{damage} (a repair gives up transactions {lost}, and keeps {applied} behind the damage)"
+    ));
+    consequences.into_iter().for_each(|what| report.add(what));
 }
 
 /// Finds blocks with two owners. The journal keeps its own; of two files the older does; the other goes.

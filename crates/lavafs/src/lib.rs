@@ -67,6 +67,7 @@ mod path;
 mod placement;
 mod read;
 mod replay;
+mod salvage;
 mod space;
 mod stats;
 pub mod superblock;

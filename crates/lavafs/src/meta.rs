@@ -160,6 +160,15 @@ impl Meta {
         self.dirs.get(dir)?.get(name).copied()
     }
 
+    /// All paths of a file.
+    pub(crate) fn names_of(&self, ino: Ino) -> Vec<String> {
+        let in_dir = |(dir, names): (&Box<str>, &Names)| {
+            let its = names.iter().filter(|(_, named)| **named == ino);
+            its.map(|(name, _)| format!("/{}", joined(dir, name))).collect::<Vec<_>>()
+        };
+        self.dirs.iter().flat_map(in_dir).collect()
+    }
+
     /// The files of a directory, sorted: a copy, which is soon made.
     pub(crate) fn names(&self, dir: &str) -> Option<Names> {
         self.dirs.get(dir).cloned()

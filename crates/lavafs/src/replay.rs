@@ -186,6 +186,52 @@ pub(crate) fn replay_as_far_as_possible(
     Ok((replayed, damage))
 }
 
+/// A part of a dump.
+struct Part {
+    header: Header,
+    hash: u64,
+    blocks: u64,
+    ops: Vec<Op>,
+}
+
+/// Reads the part of the dump that should begin at block `at` of its runs: its number, and the hash of the one before.
+fn read_part(stream: &mut Stream<'_>, superblock: &Superblock, at: u64, place: (u32, u64)) -> Result<Part> {
+    let bytes = stream.candidate(owner(superblock), at)?;
+    let found = transaction::decode(owner(superblock), bytes)?;
+    let (header, hash, blocks) = (found.header, found.hash, found.blocks);
+    let is_the_part = header.kind == Kind::Dump && header.sequence == superblock.checkpoint;
+    if !is_the_part || (header.part, header.chain) != place {
+        return Err(Error::corruption("a part of another dump stands there"));
+    }
+    Ok(Part { header, hash, blocks, ops: Op::decode_all(found.ops)? })
+}
+
+/// Where parts of a dump are damaged that is there twice, bytes. None, if it is there once: then it cannot be read.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn damaged_dump_parts(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Vec<u64>> {
+    let mut stream = Stream::new(device, superblock.dump.clone());
+    let (mut at, mut place, mut damaged, half) = (0, (0u32, 0u64), Vec::new(), stream.len / 2);
+    let mut copies = 0;
+    while at < half {
+        let first = read_part(&mut stream, superblock, at, place);
+        let second = read_part(&mut stream, superblock, at + half, place);
+        copies += u64::from(second.is_ok());
+        for (read, at) in [(&first, at), (&second, at + half)] {
+            match read {
+                Err(e) if !e.is_corruption() => return Err(e.clone()),
+                Err(_) => damaged.push(stream.offset(at)),
+                Ok(_) => {}
+            }
+        }
+        let Ok(part) = first.or(second) else { break };
+        at += part.blocks;
+        place = (place.0 + 1, part.hash);
+    }
+    Ok(if copies == 0 { Vec::new() } else { damaged })
+}
+
 struct Jump {
     chain: u64,
     extents: Vec<Extent>,
@@ -205,13 +251,14 @@ fn read_dump(
         let offset = stream.offset(at);
         let located = |e: Error| e.at_file(device.path()).at_offset(offset);
         let damaged = |e: Error| located(e.context("the dump of metadata is damaged; run fsck"));
-        let bytes = stream.candidate(owner(superblock), at)?;
-        let found = transaction::decode(owner(superblock), bytes).map_err(damaged)?;
-        let (h, hash, blocks) = (found.header, found.hash, found.blocks);
-        if h.kind != Kind::Dump || (h.sequence, h.part, h.chain) != (superblock.checkpoint, part, chain) {
-            return Err(damaged(Error::corruption("a part of another dump stands there")));
-        }
-        let ops = Op::decode_all(found.ops).map_err(damaged)?;
+        // A dump that is there twice has its second copy in the second half of its blocks.
+        let copy = at + stream.len / 2;
+        let read = read_part(&mut stream, superblock, at, (part, chain));
+        let read = read.or_else(|e| read_part(&mut stream, superblock, copy, (part, chain)).map_err(|_| e));
+        let Part { header: h, hash, blocks, ops } = match read {
+            Err(e) if e.is_corruption() => return Err(damaged(e)),
+            read => read?,
+        };
         see(&Seen { offset, header: &h, ops: &ops });
         let (last, rest) = match ops.split_last() {
             Some((last, rest)) => (last, rest),
@@ -360,7 +407,12 @@ impl Replayed {
 }
 
 /// True if the bytes of a file in a range have a hash.
-fn holds(device: &dyn BlockDevice, node: &Node, (from, to): (u64, u64), hash: u64) -> Result<bool> {
+pub(crate) fn holds(
+    device: &dyn BlockDevice,
+    node: &Node,
+    (from, to): (u64, u64),
+    hash: u64,
+) -> Result<bool> {
     let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(CLAIM_LEN_MAX)).unwrap_or(0)];
     read(device, node.extents.as_slice(), from, &mut bytes)?;
     Ok(key_hash(&bytes) == hash)

@@ -14,6 +14,9 @@ use std::path::Path;
 #[path = "../../io/tests/golden_files/mod.rs"]
 mod golden_files;
 
+/// As releases wrote them that wrote each dump once.
+const IMAGE_ONE_DUMP: &[u8] = include_bytes!("golden/volume-v2-one-dump.bin");
+const TEXT_ONE_DUMP: &str = include_str!("golden/volume-v2-one-dump.txt");
 const IMAGE_V1: &[u8] = include_bytes!("golden/volume-v1.bin");
 const TEXT_V1: &str = include_str!("golden/volume-v1.txt");
 const IMAGE: &[u8] = include_bytes!("golden/volume-v2.bin");
@@ -183,6 +186,7 @@ fn a_volume_is_written_byte_for_byte() {
 fn volumes_of_all_versions_are_read() {
     is_read(IMAGE_V1, TEXT_V1, BLOCKS);
     is_read(IMAGE, TEXT, BLOCKS);
+    is_read(IMAGE_ONE_DUMP, TEXT_ONE_DUMP, BLOCKS);
     is_read(GROWN, GROWN_TEXT, GROWN_BLOCKS);
 }
 

@@ -176,6 +176,60 @@ fn a_superblock_says_what_is_durable_and_not_what_is_written() {
     }
 }
 
+/// A compaction ends while a later transaction is written and not durable: the next sync still makes that durable.
+#[test]
+fn a_compaction_does_not_take_later_transactions_for_durable() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    let write_only = |path: &str| {
+        drop(create(&fs, path));
+        let mut journal = lock(&fs.volume().journal);
+        journal.commit(&fs.volume().device, &fs.volume().core, false).unwrap();
+        journal.sequence()
+    };
+    let dumped = write_only("/first");
+    let later = write_only("/second");
+    {
+        let mut journal = lock(&fs.volume().journal);
+        journal.note_durable(dumped);
+        assert!(journal.durable() < later && !journal.unsynced().is_empty());
+    }
+    fs.sync_dir(Path::new("/")).unwrap();
+    for after in power_losses(&sim) {
+        assert!(content(&mounted(&after), "/second").is_some(), "its name was synced");
+    }
+}
+
+/// The transaction that switches the journal makes no claim: nobody syncs the device before the next one is written.
+#[test]
+fn a_switch_has_no_claim() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    let mut file = create(&fs, FILE);
+    file.append(&[1; 5_000]).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    {
+        let mut core = lock(&fs.volume().core);
+        let ino = core.meta.look_up("", "a").unwrap();
+        let hash = key_hash(&[1; 904]);
+        core.queue(&Op::Claim { ino, size: 5_000, from: 4_096, hash }).unwrap();
+    }
+    assert!(!lock(&fs.volume().core).claims.is_empty());
+    crate::compaction::Compaction::default().step(fs.volume()).unwrap();
+    let (mut transactions, mut claims, mut switches) = (0, Vec::new(), Vec::new());
+    crate::fsck::dump_journal(&*sim.fork(0).device("/device", 0).unwrap(), &mut |line| {
+        transactions += usize::from(line.starts_with("offset"));
+        if line.contains("if those from") {
+            claims.push(transactions);
+        } else if line.contains("journal switches") {
+            switches.push(transactions);
+        }
+    })
+    .unwrap();
+    assert!(switches.len() == 1 && !claims.is_empty(), "{switches:?} {claims:?}");
+    assert!(!claims.contains(&switches[0]), "{switches:?} {claims:?}");
+}
+
 /// Operations that no volume records, as a writer with a fault would leave them in the journal.
 #[test]
 fn a_journal_that_contradicts_itself_is_told() {
