@@ -455,3 +455,36 @@ fn the_loss_of_both_copies_of_the_checkpoint_refuses_the_opening_by_their_names(
         assert!(e.to_string().contains(copy.file_name().unwrap().to_str().unwrap()), "{e}");
     }
 }
+
+/// Bytes behind the end of a file hide nothing of it; verify tells of them.
+#[test]
+fn bytes_appended_to_a_file_hide_no_record() {
+    for kind in [".e1-1", ".e1-2", ".e1-3", ".log"] {
+        let sim = made(6);
+        for file in files(&sim, kind) {
+            let len = sim.env().fs.open(&file, Access::Buffered).unwrap().len().unwrap();
+            sim.set_file_len(&file, len + 1).unwrap();
+        }
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        assert_eq!(count(&store, "kept"), (1200, 0), "{kind}");
+        let log = store.open_log("kept").unwrap();
+        assert_eq!(scanned(&log), (1200, 0), "{kind}");
+        let told = store.verify().damages;
+        let is_told = |damage: &lavalog::verify::Damage| damage.error.message().contains("behind its end");
+        assert!(kind == ".log" || told.iter().any(is_told), "{kind}: {told:?}");
+        assert!(told.iter().all(|damage| damage.lost.is_empty()), "{kind}: {told:?}");
+    }
+}
+
+#[test]
+fn exchanged_copies_of_the_checkpoint_are_read() {
+    let sim = made(7);
+    let copies = files(&sim, ".e1-2");
+    assert_eq!(copies.len(), 2, "{copies:?}");
+    let bytes: Vec<Vec<u8>> = copies.iter().map(|copy| sim.read_file(copy).unwrap()).collect();
+    sim.write_file(&copies[0], &bytes[1]).unwrap();
+    sim.write_file(&copies[1], &bytes[0]).unwrap();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(count(&store, "kept"), (1200, 0));
+    assert_eq!(store.verify().damages.len(), 2, "verify tells of both");
+}
