@@ -11,6 +11,7 @@
 //! * [`directory`]: for each log in a file which LSNs it has there, and in which blocks.
 //! * [`indexed`]: both together, as index files and cold files end with them.
 //! * `prefetched`: the ends of many files, read at once.
+//! * `recorded`: a file without what was appended to it.
 //!
 //! Invariant of the readers: no number that is read sizes an allocation before it was held against the length of the
 //! file or of the frame it stands in.
@@ -21,6 +22,7 @@ pub mod indexed;
 pub mod input;
 pub mod output;
 pub(crate) mod prefetched;
+pub(crate) mod recorded;
 pub mod rows;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use crate::cold::ColdFile;
 use crate::disk::directory::{Block, Directory, LogRows};
-use crate::disk::prefetched;
+use crate::disk::{prefetched, recorded};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index_file::IndexFile;
 use crate::manifest::{FileMeta, Role, State};
@@ -48,6 +48,7 @@ impl RowFile {
 
     /// One that is open.
     fn over(context: &Context, meta: &FileMeta, file: Arc<dyn ReadFile>) -> Result<(RowFile, Directory)> {
+        let file = recorded::up_to(file, meta.len);
         match meta.role {
             Role::Index { ltn } => {
                 let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;

@@ -11,6 +11,7 @@ pub(crate) mod read_only;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay, needed_from};
 use crate::disk::directory::Directory;
+use crate::disk::recorded;
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
@@ -24,7 +25,7 @@ use crate::write::place_of;
 use base::sync::atomic::AtomicU64;
 use base::sync::{Mutex, RwLock, write};
 use base::{Error, ErrorKind, Result, SeqNo};
-use io::{Access, Env};
+use io::{Access, Env, ReadFile};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -125,8 +126,8 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
 
 /// The checkpoint: the first of its copies that can be read whole. `None`: there was none yet.
 fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(CheckpointHead, Vec<SavedLog>)>> {
-    let read = |meta: &FileMeta| -> Result<(CheckpointHead, Vec<SavedLog>)> {
-        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
+    let read_as = |file: &Arc<dyn ReadFile>, meta: &FileMeta| -> Result<(CheckpointHead, Vec<SavedLog>)> {
+        let file = recorded::up_to(file.clone(), meta.len);
         let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
         let mut saved = Vec::new();
         checkpoint.each(&mut |log| {
@@ -134,6 +135,13 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
             Ok(())
         })?;
         Ok((*checkpoint.head(), saved))
+    };
+    // Somebody may have exchanged the copies: each file says which one it is.
+    let read = |meta: &FileMeta| {
+        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
+        let others = state.checkpoints().filter(|other| other.number != meta.number);
+        let exchanged = || others.map(|other| read_as(&file, &other)).find_map(Result::ok);
+        read_as(&file, meta).or_else(|e| exchanged().ok_or(e))
     };
     let mut lost: Option<(String, Error)> = None;
     for meta in state.checkpoints() {

@@ -22,6 +22,7 @@ pub use report::{Checked, CheckedCount, Damage, LostRecords, VerifyReport};
 use crate::checkpoint::Checkpoint;
 use crate::collect::alive as alive_of;
 use crate::core::Core;
+use crate::disk::recorded;
 use crate::entry::{LogId, Lsn, Source};
 use crate::lsn_set::Size;
 use crate::manifest::{FileMeta, LavaLog, Role};
@@ -128,7 +129,7 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         Part::Manifest => check_manifest(core, report),
         Part::Directory => check_directory(core, report),
         Part::Ledger => check_ledger(core, report),
-        Part::File(meta) => match meta.role {
+        Part::File(meta) => match tell_of_end(core, &meta, report) {
             Role::Checkpoint => check_checkpoint(core, &meta, report),
             Role::Index { ltn } => {
                 wait_for_index(core, &meta, ltn);
@@ -189,7 +190,7 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
     let context = core.context();
     let read = || -> Result<u64> {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
-        let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
+        let checkpoint = Checkpoint::open(recorded::up_to(file, meta.len), meta.number, meta.uid)?;
         let (own, floor) = (checkpoint.head().replay_from, core.manifest.state().floor);
         if own > floor {
             let why = format!("the checkpoint is of operations below {own}, and the manifest says {floor}");
@@ -202,6 +203,23 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
         Err(_) if !is_there(core, meta.number) => {}
         Err(e) => report.damaged(missing_is_damage(core, meta, e), Vec::new()),
     }
+}
+
+/// Tells of bytes that somebody appended to a file. Returns what the file is.
+fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role {
+    let context = core.context();
+    let len = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered).and_then(|file| file.len());
+    // A file that is missing or too short is met when it is read.
+    if let Ok(len) = len
+        && len > meta.len
+    {
+        let why = format!(
+            "{} bytes lie behind its end: nothing is lost, and without them the file is as it was written",
+            len - meta.len
+        );
+        report.damaged(Error::corruption(why).at_file(context.path(&meta.name())), Vec::new());
+    }
+    meta.role
 }
 
 /// A file that is listed must be there.
