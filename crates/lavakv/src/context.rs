@@ -73,7 +73,7 @@ impl Context {
         options.read_gap_bytes.into_iter().for_each(|bytes| store.pace().give_gap(bytes));
         let times = Times::new(&store.env);
         let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
-        let options = fit.store(&options);
+        let options = fit.store(&options.derived());
         let memtables_bytes_max = options.memtables_bytes_max() as u64;
         Context { store, options, memtables_bytes_max, fit, stats: Stats::default(), times, read_queues }
     }

@@ -56,6 +56,7 @@ use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    let options = options.derived();
     let env = speed::with_directory(env, dir, options.speed.as_deref());
     open_to_write(env, dir, options, None, None).map_err(|e| match e.is_corruption() {
         true => e.context(
@@ -74,6 +75,7 @@ pub(crate) fn make_marked(
     guest: Option<&mut dyn Guest>,
 ) -> Result<Arc<Engine>> {
     options.validate()?;
+    let options = options.derived();
     let replay = &mut |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let guests = guest.map(|guest| Guests { engines: Engines::default(), replay, records: Some(guest) });
     open_to_write(env, dir, options, Some(mark), guests)
@@ -91,6 +93,7 @@ pub(crate) struct Guests<'a> {
 /// Opens for reading and writing, beside other engines.
 pub(crate) fn open_beside(env: Env, dir: &Path, options: Options, guests: Guests<'_>) -> Result<Arc<Engine>> {
     options.validate()?;
+    let options = options.derived();
     let env = speed::with_directory(env, dir, options.speed.as_deref());
     open_to_write(env, dir, options, None, Some(guests))
 }

@@ -66,8 +66,9 @@ pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Opens for reading.
-pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    let mut options = options.derived();
     let env = store::speed::with_directory(env, dir, options.speed.as_deref());
     // Every table stays open, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);

@@ -12,6 +12,7 @@ use version::{Edit, Record, StoreRecord};
 
 /// Makes a family; it exists once the edit is durable.
 pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
+    let options = options.derived();
     let mut writer = enter(jobs)?;
     let (id, mut version) = (Cell::new(0), None);
     jobs.files.manifest.commit_with(
@@ -100,6 +101,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 /// Replaces the options of a family. What is running goes on as it began; data moves to the new options as compaction
 /// and collection rewrite it.
 pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
+    let options = options.derived();
     let _writer = enter(jobs)?;
     if *family.given_options() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };

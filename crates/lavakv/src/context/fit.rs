@@ -38,18 +38,20 @@ impl Fit {
         let memtable_bytes = self.piece(options.memtable_bytes as u64) as usize;
         let log_group_bytes = self.piece(options.log_group_bytes) / io::PAGE as u64 * io::PAGE as u64;
         let fitted = Options { memtable_bytes, log_group_bytes, ..options.clone() };
-        let memory_bytes = (options.memory_bytes >> self.halves).max(fitted.memory_bytes_min());
-        Options { memory_bytes: memory_bytes.min(options.memory_bytes), ..fitted }
+        let most = options.memory_bytes();
+        let memory_bytes = (most >> self.halves).max(fitted.memory_bytes_min());
+        Options { memory_bytes: memory_bytes.min(most), ..fitted }
     }
 
     /// The options of a family.
     pub fn family(self, options: &FamilyOptions) -> FamilyOptions {
+        let options = options.clone().derived();
         let file_bytes = self.piece(options.file_bytes);
         FamilyOptions {
             file_bytes,
             level_base_bytes: self.piece(options.level_base_bytes).max(file_bytes),
             vsst_bytes: self.piece(options.vsst_bytes),
-            ..options.clone()
+            ..options
         }
     }
 

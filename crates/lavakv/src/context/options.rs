@@ -38,12 +38,14 @@ pub struct Options {
     /// Size at which a memtable is flushed. Default: 16 MiB.
     pub memtable_bytes: usize,
     /// Budget of all memtables of all families, flushing ones included, and of what of the log waits for them ([`Options::buffered_age_ms_max`]); writers wait
-    /// above it. Default: 112 MiB, of which 48 are for the log.
+    /// above it. Default: 0, derived: four memtables and a full ring of open log pages. That is 112 MiB with the default sizes, of
+    /// which 48 are for the log.
     pub memory_bytes: usize,
     /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at an eighth of it (16 to
     /// 64 KiB) and grow with the rate of writes. Default: 16 MiB.
     pub log_group_bytes: u64,
-    /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
+    /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 0, derived: 256 MiB, or four
+    /// log groups if these are longer.
     pub wal_bytes_max: u64,
     /// Threads for flush, compaction, garbage collection and clean-up; one more serves the log. Default: 2.
     pub background_threads: usize,
@@ -151,9 +153,9 @@ impl Default for Options {
             error_if_exists: false,
             cache_bytes: 64 << 20,
             memtable_bytes: 16 << 20,
-            memory_bytes: 112 << 20,
+            memory_bytes: 0,
             log_group_bytes: 16 << 20,
-            wal_bytes_max: 256 << 20,
+            wal_bytes_max: 0,
             background_threads: 2,
             async_threads: 2,
             compactions_max: 0,
@@ -192,7 +194,20 @@ fn check<T: PartialOrd + std::fmt::Display>(name: &str, value: T, low: T, high: 
     Ok(())
 }
 
+/// Names the option that a bound follows from.
+fn beside<T: std::fmt::Display>(name: &str, value: T) -> impl Fn(Error) -> Error {
+    move |e| e.context(format!("with {name} = {value}"))
+}
+
 impl Options {
+    /// The same options, with a value for each of those that are derived where they are 0.
+    pub(crate) fn derived(mut self) -> Options {
+        self.family = self.family.derived();
+        self.wal_bytes_max = self.wal_bytes_max();
+        self.memory_bytes = self.memory_bytes();
+        self
+    }
+
     /// Checks every option but for what a limit of the space has to leave.
     pub(crate) fn check_ranges(&self) -> Result<()> {
         check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
@@ -202,13 +217,15 @@ impl Options {
         } else {
             "memory_bytes"
         };
-        check(of_memory, self.memory_bytes, self.memory_bytes_min(), 1 << 42)?;
+        check(of_memory, self.memory_bytes, self.memory_bytes_min(), 1 << 42)
+            .map_err(beside("memtable_bytes", self.memtable_bytes))?;
         check("buffered_age_ms_max", self.buffered_age_ms_max.unwrap_or(0), 0, 3_600_000)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
         if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
             return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
         }
-        check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)?;
+        check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)
+            .map_err(beside("log_group_bytes", self.log_group_bytes))?;
         check("background_threads", self.background_threads, 1, 64)?;
         check("async_threads", self.async_threads, 1, 64)?;
         check("compactions_max", self.compactions_max, 0, 64)?;
@@ -295,7 +312,7 @@ pub struct FamilyOptions {
     pub filter_bits_per_key: u32,
     /// Size at which compaction starts the next table file. Default: 16 MiB.
     pub file_bytes: u64,
-    /// Target size of the first level below L0. Default: 64 MiB.
+    /// Target size of the first level below L0. Default: 0, derived: 64 MiB, or four files if these are longer.
     pub level_base_bytes: u64,
     /// How much larger each level is than the one above. Default: 10.
     pub level_multiplier: u32,
@@ -303,9 +320,11 @@ pub struct FamilyOptions {
     pub levels: usize,
     /// Files in L0 that start a compaction. Default: 4.
     pub l0_compaction_files: usize,
-    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 16.
+    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 0, derived: four times
+    /// [`FamilyOptions::l0_compaction_files`], which makes 16.
     pub l0_slowdown_files: usize,
-    /// Depth of L0, in flushed memtables, at which writers wait. Default: 32.
+    /// Depth of L0, in flushed memtables, at which writers wait. Default: 0, derived: twice the depth from which they are slowed
+    /// down, which makes 32.
     pub l0_stop_files: usize,
     /// Values of at least so many bytes are kept apart from the keys, in vSSTs; 0: every value stays with its key. May
     /// change at every open: old data is read as it is, and moves when compaction rewrites it. Default: 512.
@@ -327,12 +346,12 @@ impl Default for FamilyOptions {
             block_bytes: 4096,
             filter_bits_per_key: 10,
             file_bytes: 16 << 20,
-            level_base_bytes: 64 << 20,
+            level_base_bytes: 0,
             level_multiplier: 10,
             levels: limits::LEVELS_MAX,
             l0_compaction_files: 4,
-            l0_slowdown_files: 16,
-            l0_stop_files: 32,
+            l0_slowdown_files: 0,
+            l0_stop_files: 0,
             min_blob_size: 512,
             vsst_bytes: 32 << 20,
             gc_ratio_percent: 20,
@@ -357,20 +376,42 @@ const POLICY_NAME_LEN_MAX: usize = 255;
 const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
-    /// Checks every option.
+    /// The same options, with a value for each of those that are derived where they are 0: what a family that was created with them
+    /// says its options are.
+    pub fn derived(mut self) -> FamilyOptions {
+        if self.level_base_bytes == 0 {
+            self.level_base_bytes = (64 << 20).max(self.file_bytes.saturating_mul(4));
+        }
+        if self.l0_slowdown_files == 0 {
+            self.l0_slowdown_files = self.l0_compaction_files.saturating_mul(4);
+        }
+        if self.l0_stop_files == 0 {
+            self.l0_stop_files = self.l0_slowdown_files.saturating_mul(2);
+        }
+        self
+    }
+
+    /// Checks every option, those that are derived with the values that they get.
     ///
     /// # Errors
     /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not part of the build.
     pub fn validate(&self) -> Result<()> {
+        self.clone().derived().check_ranges()
+    }
+
+    fn check_ranges(&self) -> Result<()> {
         check("block_bytes", self.block_bytes, 512, 1 << 20)?;
         check("filter_bits_per_key", self.filter_bits_per_key, 0, 64)?;
         check("file_bytes", self.file_bytes, 4 << 10, 4 << 30)?;
-        check("level_base_bytes", self.level_base_bytes, self.file_bytes, 1 << 50)?;
+        check("level_base_bytes", self.level_base_bytes, self.file_bytes, 1 << 50)
+            .map_err(beside("file_bytes", self.file_bytes))?;
         check("level_multiplier", self.level_multiplier, 2, 1000)?;
         check("levels", self.levels, 2, limits::LEVELS_MAX)?;
         check("l0_compaction_files", self.l0_compaction_files, 1, 1000)?;
-        check("l0_slowdown_files", self.l0_slowdown_files, self.l0_compaction_files, 10_000)?;
-        check("l0_stop_files", self.l0_stop_files, self.l0_slowdown_files + 1, 100_000)?;
+        check("l0_slowdown_files", self.l0_slowdown_files, self.l0_compaction_files, 10_000)
+            .map_err(beside("l0_compaction_files", self.l0_compaction_files))?;
+        check("l0_stop_files", self.l0_stop_files, self.l0_slowdown_files.saturating_add(1), 100_000)
+            .map_err(beside("l0_slowdown_files", self.l0_slowdown_files))?;
         if self.min_blob_size != 0 {
             check("min_blob_size", self.min_blob_size, 32, limits::VALUE_LEN_MAX)?;
         }
@@ -403,7 +444,12 @@ impl FamilyOptions {
         }
     }
 
+    /// As the manifest has them: nothing is left to be derived.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.clone().derived().encode_derived()
+    }
+
+    fn encode_derived(&self) -> Vec<u8> {
         let version = match self.policy == PolicyChoice::default() {
             true => 2,
             false => FAMILY_OPTIONS_VERSION,
@@ -475,7 +521,7 @@ impl FamilyOptions {
         if version >= 4 {
             options.policy = decode_policy(&mut r)?;
         }
-        options.validate().map_err(|e| e.context("family options in the manifest"))?;
+        options.check_ranges().map_err(|e| e.context("family options in the manifest"))?;
         Ok(options)
     }
 }
@@ -537,7 +583,7 @@ mod tests {
             levels: 3,
             ..Default::default()
         };
-        assert_eq!(FamilyOptions::decode(&o.encode()).unwrap(), o);
+        assert_eq!(FamilyOptions::decode(&o.encode()).unwrap(), o.clone().derived());
         for cut in 0..o.encode().len() {
             assert!(FamilyOptions::decode(&o.encode()[..cut]).is_err());
         }
@@ -565,7 +611,7 @@ mod tests {
                 ..Default::default()
             },
             Options {
-                family: FamilyOptions { l0_stop_files: 0, ..Default::default() },
+                family: FamilyOptions { l0_stop_files: 1, ..Default::default() },
                 ..Default::default()
             },
         ];
@@ -573,6 +619,64 @@ mod tests {
             assert_eq!(o.validate().unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
         Options::default().validate().unwrap();
+    }
+
+    /// An option that nobody set follows those that somebody did; two that contradict each other are both named.
+    #[test]
+    fn every_option_alone_is_valid_at_both_ends_of_its_range() {
+        let defaults = Options::default().derived();
+        assert_eq!((defaults.memory_bytes, defaults.wal_bytes_max), (112 << 20, 256 << 20));
+        let family = &defaults.family;
+        assert_eq!(
+            (family.level_base_bytes, family.l0_slowdown_files, family.l0_stop_files),
+            (64 << 20, 16, 32)
+        );
+        type Change = fn(&mut Options, bool);
+        let alone: [(&str, Change); 28] = [
+            ("cache_bytes", |o, most| o.cache_bytes = if most { 1 << 42 } else { 0 }),
+            ("memtable_bytes", |o, most| o.memtable_bytes = if most { 4 << 30 } else { 16 << 10 }),
+            ("memtable_bytes = 64 MiB", |o, _| o.memtable_bytes = 64 << 20),
+            ("memory_bytes", |o, most| o.memory_bytes = if most { 1 << 42 } else { 32 << 20 }),
+            ("log_group_bytes", |o, most| o.log_group_bytes = if most { 4 << 30 } else { 64 << 10 }),
+            ("wal_bytes_max", |o, most| o.wal_bytes_max = if most { 1 << 50 } else { 32 << 20 }),
+            ("background_threads", |o, most| o.background_threads = if most { 64 } else { 1 }),
+            ("async_threads", |o, most| o.async_threads = if most { 64 } else { 1 }),
+            ("compactions_max", |o, most| o.compactions_max = if most { 64 } else { 0 }),
+            ("io_budget", |o, most| o.io_budget = if most { 1 << 50 } else { 1 << 20 }),
+            ("read_gap_bytes", |o, most| o.read_gap_bytes = Some(if most { 1 << 20 } else { 0 })),
+            ("buffered_age_ms_max", |o, most| o.buffered_age_ms_max = Some(if most { 3_600_000 } else { 0 })),
+            ("buffered_age_ms_max = 1", |o, _| o.buffered_age_ms_max = Some(1)),
+            ("scrub_bytes_per_s", |o, most| o.scrub_bytes_per_s = if most { 1 << 50 } else { 64 << 10 }),
+            ("open_files_max", |o, most| o.open_files_max = if most { 1 << 24 } else { 16 }),
+            ("first_number", |o, most| o.first_number = if most { 1 << 48 } else { 1 }),
+            ("stall_budget", |o, most| {
+                o.stall_budget = Duration::from_micros(if most { 3_600_000_000 } else { 100 })
+            }),
+            ("block_bytes", |o, most| o.family.block_bytes = if most { 1 << 20 } else { 512 }),
+            ("filter_bits_per_key", |o, most| o.family.filter_bits_per_key = if most { 64 } else { 0 }),
+            ("file_bytes", |o, most| o.family.file_bytes = if most { 4 << 30 } else { 4 << 10 }),
+            ("level_base_bytes", |o, most| o.family.level_base_bytes = if most { 1 << 50 } else { 16 << 20 }),
+            ("level_multiplier", |o, most| o.family.level_multiplier = if most { 1000 } else { 2 }),
+            ("levels", |o, most| o.family.levels = if most { limits::LEVELS_MAX } else { 2 }),
+            ("l0_compaction_files", |o, most| o.family.l0_compaction_files = if most { 1000 } else { 1 }),
+            ("l0_slowdown_files", |o, most| o.family.l0_slowdown_files = if most { 10_000 } else { 4 }),
+            ("l0_stop_files", |o, most| o.family.l0_stop_files = if most { 100_000 } else { 17 }),
+            ("min_blob_size", |o, most| {
+                o.family.min_blob_size = if most { limits::VALUE_LEN_MAX } else { 0 }
+            }),
+            ("vsst_bytes", |o, most| o.family.vsst_bytes = if most { 4 << 30 } else { 4 << 10 }),
+        ];
+        for (name, change) in alone {
+            for most in [false, true] {
+                let mut options = Options::default();
+                change(&mut options, most);
+                options.derived().validate().unwrap_or_else(|e| panic!("{name}, most {most}: {e}"));
+            }
+        }
+        let both = Options { memtable_bytes: 64 << 20, memory_bytes: 112 << 20, ..Options::default() };
+        let e = both.derived().validate().unwrap_err();
+        let told = "with memtable_bytes = 67108864: option memory_bytes = 117440512 is out of range";
+        assert!(e.message().starts_with(told), "{e}");
     }
 
     /// Each option has a range, and what is outside of it is refused by name.
@@ -598,14 +702,14 @@ mod tests {
             ("loggers.spin_us_max", |o| o.loggers.spin_us_max = 1001),
             ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
             ("open_files_max", |o| o.open_files_max = 1),
-            ("wal_bytes_max", |o| o.wal_bytes_max = 0),
+            ("wal_bytes_max", |o| o.wal_bytes_max = 1),
             ("block_bytes", |o| o.family.block_bytes = 1),
             ("file_bytes", |o| o.family.file_bytes = 1),
             ("level_base_bytes", |o| o.family.level_base_bytes = 1),
             ("level_multiplier", |o| o.family.level_multiplier = 1),
             ("levels", |o| o.family.levels = 100),
-            ("l0_slowdown_files", |o| o.family.l0_slowdown_files = 0),
-            ("l0_stop_files", |o| o.family.l0_stop_files = 0),
+            ("l0_slowdown_files", |o| o.family.l0_slowdown_files = 1),
+            ("l0_stop_files", |o| o.family.l0_stop_files = 1),
             ("vsst_bytes", |o| o.family.vsst_bytes = 1),
             ("gc_ratio_percent", |o| o.family.gc_ratio_percent = 100),
             ("bytes of policy.name", |o| o.family.policy.name.clear()),
@@ -614,10 +718,10 @@ mod tests {
         for (name, change) in cases {
             let mut options = Options::default();
             change(&mut options);
-            let e = options.check_ranges().expect_err(name);
+            let e = options.derived().check_ranges().expect_err(name);
             assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
             let told = format!("option {name} = ");
-            assert!(e.message().starts_with(&told) && e.message().contains("out of range"), "{name}: {e}");
+            assert!(e.message().contains(&told) && e.message().contains("out of range"), "{name}: {e}");
         }
     }
 
@@ -633,7 +737,7 @@ mod tests {
             bytes
         };
         let long = [&named[..at + 1], &[0xff, 0xff, 0xff, 0xff, 0x7f, 0]].concat();
-        let absurd = FamilyOptions { levels: 100, ..FamilyOptions::default() }.encode();
+        let absurd = FamilyOptions { levels: 100, ..FamilyOptions::default() }.derived().encode();
         let cases = [
             (changed(1, 99), "unknown compression in family options"),
             (changed(at - 2, 9), "value placement 9 in family options"),

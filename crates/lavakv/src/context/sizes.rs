@@ -39,7 +39,7 @@ impl Options {
             return aging(age_ms_max);
         }
         let ring = self.ring_bytes(aging(BUFFERED_AGE_MS));
-        let has_memory = self.memory_bytes >= self.memtable_bytes.saturating_mul(2).saturating_add(ring);
+        let has_memory = self.memory_bytes() >= self.memtable_bytes.saturating_mul(2).saturating_add(ring);
         let has_space = match self.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => ring as u64 <= bytes / WAITING_PART,
             Some(SpaceLimit::Ratio(_)) | None => true,
@@ -61,9 +61,28 @@ impl Options {
         }
     }
 
+    /// [`Options::memory_bytes`], derived if it is 0.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        if self.memory_bytes > 0 {
+            return self.memory_bytes;
+        }
+        let age_ms_max = BUFFERED_AGE_MS;
+        let (memtable_bytes, expects_durable) = (self.memtable_bytes as u64, false);
+        let aging = Aging { age_ms_max, memtable_bytes, durable_wait_us_max: 0, expects_durable };
+        self.memtable_bytes.saturating_mul(4).saturating_add(self.ring_bytes(aging))
+    }
+
+    /// [`Options::wal_bytes_max`], derived if it is 0.
+    pub(crate) fn wal_bytes_max(&self) -> u64 {
+        match self.wal_bytes_max {
+            0 => (256 << 20).max(self.log_group_bytes.saturating_mul(4)),
+            set => set,
+        }
+    }
+
     /// What memtables may take, all together.
     pub(crate) fn memtables_bytes_max(&self) -> usize {
-        self.memory_bytes.saturating_sub(self.waiting_log_bytes())
+        self.memory_bytes().saturating_sub(self.waiting_log_bytes())
     }
 
     /// The least memory with which there is some for memtables. What waits only where there is room for it asks for none.
@@ -75,10 +94,10 @@ impl Options {
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             memtable_bytes: self.memtable_bytes as u64,
-            memory_bytes: self.memory_bytes as u64,
+            memory_bytes: self.memory_bytes() as u64,
             log_group_bytes: self.log_group_bytes,
             ballast_bytes: ballast_bytes(self.log_group_bytes),
-            wal_bytes_max: self.wal_bytes_max,
+            wal_bytes_max: self.wal_bytes_max(),
         }
     }
 
@@ -93,13 +112,14 @@ impl Options {
         }
     }
 
-    /// Checks every option and combination.
+    /// Checks every option and combination, those that are derived with the values that they get.
     ///
     /// # Errors
     /// `InvalidArgument` naming the option and its range.
     pub fn validate(&self) -> Result<()> {
-        self.check_ranges()?;
-        leaves_room(self)
+        let derived = self.clone().derived();
+        derived.check_ranges()?;
+        leaves_room(&derived)
     }
 }
 

@@ -119,6 +119,7 @@ struct FitOptions {
 
 impl FitOptions {
     fn new(given: FamilyOptions, fit: Fit, ablation: Ablation, policies: &Policies) -> Self {
+        let given = given.derived();
         let fitting = fit.family(&given);
         let policy = policies.make(&fitting.policy, &fitting.tree(ablation)).ok();
         FitOptions { given: Arc::new(given), fitting: Arc::new(fitting), policy }

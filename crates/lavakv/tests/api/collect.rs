@@ -186,7 +186,8 @@ fn options_of_families_change_and_are_told() {
     db.set_family_options(&other, changed.clone()).unwrap();
     let absurd = FamilyOptions { levels: 0, ..other.options() };
     assert_eq!(db.set_family_options(&other, absurd).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let expected = vec![("default".to_owned(), FamilyOptions::default()), ("other".to_owned(), changed)];
+    let expected =
+        vec![("default".to_owned(), FamilyOptions::default().derived()), ("other".to_owned(), changed)];
     assert_eq!(Db::stored_family_options(dir.path()).unwrap(), expected, "beside the writer");
     db.close().unwrap();
     assert_eq!(Db::stored_family_options(dir.path()).unwrap(), expected);

@@ -11,7 +11,7 @@ fn made_listed_dropped_and_made_again() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     assert_eq!(db.column_families(), ["default"]);
-    let options = FamilyOptions { block_bytes: 1024, filter_bits_per_key: 5, ..small_family() };
+    let options = FamilyOptions { block_bytes: 1024, filter_bits_per_key: 5, ..small_family() }.derived();
     let a = db.create_column_family("a", options.clone()).unwrap();
     let b = db.create_column_family("b", small_family()).unwrap();
     assert_eq!((a.name(), a.options()), ("a", options.clone()));
@@ -176,7 +176,7 @@ fn options_of_the_default_family_change_at_open() {
     {
         let family = FamilyOptions { compression, levels: 5 + round % 2, ..small_family() };
         let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..small() }).unwrap();
-        assert_eq!(db.default_column_family().options(), family);
+        assert_eq!(db.default_column_family().options(), family.derived());
         fill(&db, &mut model, 0..1000, round as u64);
         db.flush().unwrap();
         settle(&db);
