@@ -154,7 +154,7 @@ impl Soak {
                 }
                 14..=17 => {
                     let end = slot + 1 + self.rng.below(50) as u32;
-                    families[at].delete_range(key(slot), key(end)).doing(|| "delete_range".into())?;
+                    families[at].delete_range(key(slot)..key(end)).doing(|| "delete_range".into())?;
                     self.model[at].retain(|slot_, _| !(slot..end).contains(slot_));
                 }
                 18..=100 => self.walk(&families[at], at, slot)?,

@@ -51,7 +51,7 @@ impl LogEngine for KeyedLogs {
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {
         let options = WriteOptions { durability: Some(Durability::Buffered), ..WriteOptions::default() };
-        Ok(self.db.writing(&options).delete_range(key(log, 0), key(log, below))?)
+        Ok(self.db.writing(&options).delete_range(key(log, 0)..key(log, below))?)
     }
 
     fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool> {

@@ -14,11 +14,14 @@
 
 pub(crate) mod frame;
 pub(crate) mod payload;
+mod range;
 
 use crate::tree::family::ColumnFamily;
 use base::codec::Reader;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
 use frame::Frame;
+use range::Deletion;
+use std::ops::Bound;
 use table::SegmentReference;
 use table::segment::RecordReference;
 use version::FamilyId;
@@ -83,6 +86,25 @@ impl WriteBatch {
     /// Deletes every key in `[start, end)` of a family.
     pub fn delete_range_cf(&mut self, family: &ColumnFamily, start: &[u8], end: &[u8]) {
         self.push(ValueKind::RangeDeletion, family.id(), start, end);
+    }
+
+    /// Deletes every key of a family between two bounds. Without an end it takes 128 KiB of the batch: the last of all keys,
+    /// twice.
+    pub fn delete_bounds_cf(&mut self, family: &ColumnFamily, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+        self.push_bounds(family.id(), bounds);
+    }
+
+    /// The same in the default family.
+    pub fn delete_bounds(&mut self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+        self.push_bounds(DEFAULT_FAMILY, bounds);
+    }
+
+    fn push_bounds(&mut self, family: FamilyId, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let Some(deletion) = Deletion::of(bounds) else { return };
+        self.push(ValueKind::RangeDeletion, family, &deletion.start, &deletion.end);
+        if let Some(last) = deletion.last {
+            self.push(ValueKind::Deletion, family, last, &[]);
+        }
     }
 
     /// Forgets all changes.

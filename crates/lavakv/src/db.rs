@@ -1,5 +1,7 @@
 //! The public handle of a store.
 
+mod calls;
+
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
 use crate::admin::compact::{CompactProgress, CompactRequest};
 use crate::admin::families;
@@ -308,15 +310,6 @@ impl Db {
     /// Those of [`Db::get_opt`].
     pub fn get_at(&self, family: &ColumnFamily, key: &[u8], at: ReadAt<'_>) -> Result<Option<Value>> {
         self.engine().context.times.get.time(|| self.read(family, key, at)?.run())
-    }
-
-    /// Returns whether a key of a family has a value. A separated value is not read, so damage to it is not noticed.
-    ///
-    /// # Errors
-    /// Those of [`Db::get_opt`].
-    pub fn contains_key_at(&self, family: &ColumnFamily, key: &[u8], at: ReadAt<'_>) -> Result<bool> {
-        let find = || self.read(family, key, at)?.presence_only().find();
-        self.engine().context.times.get.time(|| Ok(find()?.is_some()))
     }
 
     /// The value of a key in tables, whatever memory has of it: what survives a loss of memory and log.

@@ -130,6 +130,7 @@ void lava_family_free(lava_family *family);
 lava_status lava_put(lava_db *db, const lava_family *family, lava_slice key, lava_slice value, uint32_t how, lava_error **error);
 lava_status lava_delete(lava_db *db, const lava_family *family, lava_slice key, uint32_t how, lava_error **error);
 /* All keys from `start` on and below `end`. */
+/* The keys from `start` on and below `end` (`data` NULL: no bound). */
 lava_status lava_delete_range(lava_db *db, const lava_family *family, lava_slice start, lava_slice end, uint32_t how, lava_error **error);
 
 /* Changes that happen together, or not at all. */
@@ -137,6 +138,7 @@ lava_batch *lava_batch_new(void);
 void lava_batch_free(lava_batch *batch);
 lava_status lava_batch_put(lava_batch *batch, const lava_family *family, lava_slice key, lava_slice value, lava_error **error);
 lava_status lava_batch_delete(lava_batch *batch, const lava_family *family, lava_slice key, lava_error **error);
+/* As lava_delete_range. */
 lava_status lava_batch_delete_range(lava_batch *batch, const lava_family *family, lava_slice start, lava_slice end, lava_error **error);
 /* The batch is as it was afterwards, and may be cleared and used again. */
 lava_status lava_write(lava_db *db, const lava_batch *batch, uint32_t how, lava_error **error);
@@ -159,6 +161,8 @@ void lava_snapshot_free(lava_snapshot *snapshot);
 
 /* `*value` is NULL if the key is not there. */
 lava_status lava_get(lava_db *db, const lava_family *family, const lava_snapshot *snapshot, lava_slice key, lava_value **value, lava_error **error);
+/* Whether the key is there. A value that lies apart from its key is not read. */
+lava_status lava_contains_key(lava_db *db, const lava_family *family, const lava_snapshot *snapshot, lava_slice key, bool *there, lava_error **error);
 lava_slice lava_value_bytes(const lava_value *value);
 void lava_value_free(lava_value *value);
 

@@ -1,7 +1,7 @@
 //! Changes that happen together.
 
 use crate::error::LavaError;
-use crate::ffi::{Slice, call, free, give, handle_mut};
+use crate::ffi::{Slice, call, free, give, handle_mut, range};
 use crate::store::LavaFamily;
 use lavastore::WriteBatch;
 
@@ -81,11 +81,11 @@ pub unsafe extern "C" fn lava_batch_delete_range(
 ) -> u32 {
     let delete = || {
         // SAFETY: the rules of the header.
-        let (batch, start, end) = unsafe { (handle_mut(batch)?, start.bytes()?, end.bytes()?) };
+        let (batch, start, end) = unsafe { (handle_mut(batch)?, start.bound()?, end.bound()?) };
         // SAFETY: the same.
         match unsafe { family.as_ref() } {
-            Some(family) => drop(batch.0.family(&family.0).delete_range(start, end)),
-            None => drop(batch.0.delete_range(start, end)),
+            Some(family) => drop(batch.0.family(&family.0).delete_range(range(start, end))),
+            None => drop(batch.0.delete_range(range(start, end))),
         }
         Ok(())
     };

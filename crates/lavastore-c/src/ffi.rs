@@ -3,6 +3,7 @@
 use crate::error::{BUG, LavaError, OK, status_of};
 use lavastore::{Error, ErrorKind, Result};
 use std::ffi::{CStr, c_char, c_void};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -52,6 +53,11 @@ impl Slice {
         // SAFETY: the caller's promise.
         unsafe { self.bytes() }.map(Some)
     }
+}
+
+/// The keys from `start` on and below `end`, as far as these are bounds.
+pub fn range<'a>(start: Option<&'a [u8]>, end: Option<&'a [u8]>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
+    (start.map_or(Bound::Unbounded, Bound::Included), end.map_or(Bound::Unbounded, Bound::Excluded))
 }
 
 fn invalid(what: &str) -> Error {

@@ -90,3 +90,27 @@ pub unsafe extern "C" fn lava_get(
     // SAFETY: the rules of the header.
     unsafe { call(error, get) }
 }
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_contains_key(
+    db: *mut LavaDb,
+    family: *const LavaFamily,
+    snapshot: *const LavaSnapshot,
+    key: Slice,
+    there: *mut bool,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let look = || {
+        // SAFETY: the rules of the header.
+        let (db, key, there) = unsafe { (handle(db)?, key.bytes()?, place(there)?) };
+        // SAFETY: the same.
+        let (family, snapshot) = unsafe { (family_or_default(&db.0, family), snapshot.as_ref()) };
+        *there = match snapshot {
+            Some(snapshot) => snapshot.0.family(family).contains_key(key)?,
+            None => family.contains_key(key)?,
+        };
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, look) }
+}

@@ -2,7 +2,7 @@
 
 use crate::batch::LavaBatch;
 use crate::error::LavaError;
-use crate::ffi::{Slice, call, handle};
+use crate::ffi::{Slice, call, handle, range};
 use crate::store::{LavaDb, LavaFamily, family_or_default};
 use lavastore::{Durability, Error, ErrorKind, Result, WriteOptions, Writer};
 use std::ptr::null;
@@ -85,7 +85,9 @@ pub unsafe extern "C" fn lava_delete_range(
     error: *mut *mut LavaError,
 ) -> u32 {
     // SAFETY: the rules of the header.
-    unsafe { write(db, family, how, error, |writer| writer.delete_range(start.bytes()?, end.bytes()?)) }
+    unsafe {
+        write(db, family, how, error, |writer| writer.delete_range(range(start.bound()?, end.bound()?)))
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -104,6 +104,24 @@ static void writes_and_reads(lava_db *db, lava_family *moons) {
     OK(lava_upgrade(db, 0, error));
     REFUSED(LAVA_INVALID_ARGUMENT, lava_upgrade(db, 1, error));
 
+    lava_family *open_ends = NULL;
+    OK(lava_family_open(db, "open ends", &open_ends, error));
+    const char *keys[] = {"a", "b", "c", "\xff\xff"};
+    for (size_t i = 0; i < 4; i++)
+        OK(lava_put(db, open_ends, text(keys[i]), text("1"), LAVA_WRITE_DEFAULT, error));
+    OK(lava_delete_range(db, open_ends, NONE, text("b"), LAVA_WRITE_DEFAULT, error));
+    CHECK(has(db, open_ends, NULL, "a", NULL) && has(db, open_ends, NULL, "b", "1"));
+    lava_batch *rest = lava_batch_new();
+    OK(lava_batch_delete_range(rest, open_ends, text("c"), NONE, error));
+    OK(lava_write(db, rest, LAVA_WRITE_DEFAULT, error));
+    lava_batch_free(rest);
+    bool there = false;
+    OK(lava_contains_key(db, open_ends, NULL, text("b"), &there, error));
+    CHECK(there);
+    OK(lava_contains_key(db, open_ends, NULL, text("\xff\xff"), &there, error));
+    CHECK(!there && has(db, open_ends, NULL, "c", NULL));
+    lava_family_free(open_ends);
+
     lava_value *metrics = NULL;
     OK(lava_metrics(db, &metrics, error));
     CHECK(lava_value_bytes(metrics).len > 100);

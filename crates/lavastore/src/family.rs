@@ -235,18 +235,18 @@ impl Family {
         self.writer().delete(key)
     }
 
-    /// Deletes every key from `start` on and before `end`, at the cost of one write.
+    /// Deletes every key of a range, at the cost of one write.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
-    /// db.family("events")?.delete_range("2023-", "2024-")?;
+    /// db.family("events")?.delete_range("2023-".."2024-")?;
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
     /// # Errors
     /// Those of [`Writer::delete_range`].
-    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
-        self.writer().delete_range(start, end)
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        self.writer().delete_range(range)
     }
 
     /// Compacts a range down to its last level, and waits for it. Nobody has to: compaction goes on by itself.
@@ -254,7 +254,7 @@ impl Family {
     /// ```
     /// # let db = lavastore::testing::store();
     /// let users = db.family("users")?;
-    /// users.delete_range("0", "9")?;
+    /// users.delete_range("0".."9")?;
     /// users.compact_range(..)?;
     /// # Ok::<(), lavastore::Error>(())
     /// ```
@@ -323,7 +323,7 @@ impl Family {
     ///
     /// ```
     /// # let db = lavastore::testing::store();
-    /// assert_eq!(db.family("users")?.options(), lavastore::FamilyOptions::default());
+    /// assert_eq!(db.family("users")?.options(), lavastore::FamilyOptions::default().derived());
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     pub fn options(&self) -> FamilyOptions {

@@ -76,7 +76,7 @@
 //! # let db = lavastore::testing::store();
 //! # let users = db.family("users")?;
 //! db.writing(&WriteOptions::durable()).put("paid", "yes")?;
-//! users.writing(&WriteOptions::volatile()).delete_range("a", "b")?;
+//! users.writing(&WriteOptions::volatile()).delete_range("a".."b")?;
 //! let once = ReadOptions { fill_cache: false, ..Default::default() };
 //! for entry in users.reading(&once).prefix("c") {
 //!     println!("{:?}", entry?);

@@ -76,6 +76,11 @@ impl<K: AsRef<[u8]>> Bounds for (Bound<K>, Bound<K>) {
     }
 }
 
+/// Where a range begins and where it ends.
+pub(crate) fn bounds(range: &impl KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    range.ends()
+}
+
 /// The first key, and the first behind the last; `None`: no bound.
 pub(crate) fn half_open(range: &impl KeyRange) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let (start, end) = range.ends();

@@ -1,6 +1,7 @@
 //! Writes to one column family, with options; and batches.
 
 use crate::handle::Handle;
+use crate::range::{KeyRange, bounds};
 use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
 /// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing) and [`Family::writing`].
@@ -72,19 +73,20 @@ impl<'a> Writer<'a> {
         self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
     }
 
-    /// Deletes every key from `start` on and before `end`.
+    /// Deletes every key of a range, at the cost of one write. A range without an end takes 128 KiB of the log.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
-    /// db.writing(&lavastore::WriteOptions::durable()).delete_range("2023-", "2024-")?;
+    /// let durable = lavastore::WriteOptions::durable();
+    /// db.writing(&durable).delete_range("2023-".."2024-")?;
+    /// db.writing(&durable).delete_range("2025-"..)?;
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
     /// # Errors
     /// Those of [`Writer::put`]; `InvalidArgument` if the start is after the end.
-    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
-        let (start, end) = (start.as_ref(), end.as_ref());
-        self.family.kv().delete_range_opt(self.family.inner(), start, end, &self.options)
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        self.family.kv().delete_bounds_opt(self.family.inner(), bounds(&range), &self.options)
     }
 
     /// Writes a batch: all of it or nothing, whatever families it has to do with. A durable batch of nothing is a
@@ -203,14 +205,14 @@ impl WriteBatch {
         self
     }
 
-    /// Deletes every key from `start` on and before `end` in the default family.
+    /// Deletes every key of a range of the default family. A range without an end takes 128 KiB of the batch.
     ///
     /// ```
     /// let mut batch = lavastore::WriteBatch::new();
-    /// batch.delete_range("2023-", "2024-");
+    /// batch.delete_range("2023-".."2024-").delete_range(..="2022-");
     /// ```
-    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> &mut Self {
-        self.inner.delete_range(start.as_ref(), end.as_ref());
+    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
+        self.inner.delete_bounds(bounds(&range));
         self
     }
 
@@ -338,16 +340,16 @@ impl FamilyBatch<'_> {
         self
     }
 
-    /// Deletes every key from `start` on and before `end`.
+    /// Deletes every key of a range.
     ///
     /// ```
     /// # let db = lavastore::testing::store();
     /// # let (users, mut batch) = (db.family("users")?, lavastore::WriteBatch::new());
-    /// batch.family(&users).delete_range("7", "9");
+    /// batch.family(&users).delete_range("7".."9");
     /// # Ok::<(), lavastore::Error>(())
     /// ```
-    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> &mut Self {
-        self.batch.delete_range_cf(self.family, start.as_ref(), end.as_ref());
+    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
+        self.batch.delete_bounds_cf(self.family, bounds(&range));
         self
     }
 }

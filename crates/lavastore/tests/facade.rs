@@ -195,7 +195,7 @@ fn durable_writes_say_so_on_every_call() {
     let calls: [&dyn Fn() -> Result<()>; 5] = [
         &|| users.writing(&durable).put("7", "ada"),
         &|| users.writing(&durable).delete("6"),
-        &|| db.writing(&durable).delete_range("a", "b"),
+        &|| db.writing(&durable).delete_range("a".."b"),
         &|| db.writing(&durable).put_stream("film")?.finish(),
         &|| db.writing(&durable).write(&WriteBatch::new()),
     ];

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(before.family(&names).get("ada")?.is_some());
 
     // part: delete a range
-    db.delete_range("user/", "user0")?;
+    db.delete_range("user/".."user0")?;
 
     // part: take a copy that can be opened
     db.checkpoint(dir.join("copy"))?;

@@ -68,7 +68,7 @@ pub(crate) fn write_with(family: &Family, change: &Change, options: &WriteOption
     match change {
         Change::Put(key, value) => family.writing(options).put(key, value),
         Change::Delete(key) => family.writing(options).delete(key),
-        Change::DeleteRange(start, end) => family.writing(options).delete_range(start, end),
+        Change::DeleteRange(start, end) => family.writing(options).delete_range(start..end),
     }
 }
 
@@ -77,6 +77,6 @@ pub(crate) fn add(batch: &mut WriteBatch, family: &Family, change: &Change) {
     match change {
         Change::Put(key, value) => batch.family(family).put(key, value),
         Change::Delete(key) => batch.family(family).delete(key),
-        Change::DeleteRange(start, end) => batch.family(family).delete_range(start, end),
+        Change::DeleteRange(start, end) => batch.family(family).delete_range(start..end),
     };
 }

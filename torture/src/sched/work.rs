@@ -242,7 +242,7 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
                 match change {
                     Change::Put(key, value) => batch.family(family).put(key, value),
                     Change::Delete(key) => batch.family(family).delete(key),
-                    Change::DeleteRange(start, end) => batch.family(family).delete_range(start, end),
+                    Change::DeleteRange(start, end) => batch.family(family).delete_range(start..end),
                 };
             }
         }

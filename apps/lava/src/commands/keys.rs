@@ -137,11 +137,17 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
 #[derive(Args)]
 pub struct DelArgs {
     /// The keys; with --range two, the first key and the one behind the last
-    #[arg(required = true)]
+    #[arg(required_unless_present_any = ["from", "to"])]
     keys: Vec<String>,
     /// Delete every key from the first to before the second
     #[arg(long)]
     range: bool,
+    /// Delete every key from this one on
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "range"])]
+    from: Option<String>,
+    /// Delete every key before this one
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["keys", "range"])]
+    to: Option<String>,
     /// Print a JSON object that says what was deleted
     #[arg(long)]
     json: bool,
@@ -152,11 +158,19 @@ pub struct DelArgs {
 /// Deletes keys, all at once.
 pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
     let keys = args.keys.iter().map(|k| args.text.bytes(k)).collect::<Result<Vec<_>>>()?;
+    let bound = |key: &Option<String>| key.as_ref().map(|key| args.text.bytes(key)).transpose();
+    let (from, to) = (bound(&args.from)?, bound(&args.to)?);
     let store = open_to_write(db, false)?;
     let family = family(&store, args.text.family.as_deref())?;
     let mut batch = WriteBatch::new();
     match (args.range, keys.as_slice()) {
-        (true, [start, end]) => _ = batch.family(&family).delete_range(start, end),
+        _ if from.is_some() || to.is_some() => {
+            let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+            _ = batch
+                .family(&family)
+                .delete_range((start, to.as_deref().map_or(Bound::Unbounded, Bound::Excluded)));
+        }
+        (true, [start, end]) => _ = batch.family(&family).delete_range(start..end),
         (true, _) => return output::usage("--range takes two keys"),
         (false, keys) => keys.iter().for_each(|key| _ = batch.family(&family).delete(key)),
     }
@@ -167,7 +181,9 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
         return Ok(());
     }
     let keys = keys.iter().map(|key| escape::escape(key));
-    let report = json!({ "keys": keys.collect::<Vec<_>>(), "range": args.range });
+    let bound = |key: Option<Vec<u8>>| key.map(|key| escape::escape(&key));
+    let (from, to) = (bound(from), bound(to));
+    let report = json!({ "keys": keys.collect::<Vec<_>>(), "range": args.range, "from": from, "to": to });
     output::report(true, &report, String::new)
 }
 

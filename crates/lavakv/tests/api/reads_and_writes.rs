@@ -214,3 +214,52 @@ fn contains_key_answers_as_get_does_and_reads_no_value() {
     }
     assert!(db.stats().get_value_reads > 50, "the values of get are read: {:?}", db.stats());
 }
+
+#[test]
+fn range_deletions_have_any_bounds() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let all = || -> Vec<Vec<u8>> {
+        let longest = vec![0xff; lavastore_lavakv::limits::KEY_LEN_MAX];
+        let short = [&b"a"[..], b"a\0", b"b", b"c", b"\xff", b"\xff\xff"];
+        short.iter().map(|key| key.to_vec()).chain([longest]).collect()
+    };
+    let ends: Vec<Vec<u8>> = all().into_iter().chain([b"bb".to_vec()]).collect();
+    let bounds = ends.iter().flat_map(|key| [Included(&key[..]), Excluded(&key[..])]).chain([Unbounded]);
+    let bounds: Vec<_> = bounds.collect();
+    let sim = SimEnv::new(5);
+    let db = Db::open_in(env(&sim), DIR, Options { memtable_bytes: 4 << 20, ..Options::default() }).unwrap();
+    let family = db.default_column_family();
+    let mut rounds = 0;
+    for (&start, &end) in bounds.iter().flat_map(|start| bounds.iter().map(move |end| (start, end))) {
+        all().iter().for_each(|key| db.put(key, b"1").unwrap());
+        let mut batch = WriteBatch::new();
+        batch.delete_bounds_cf(family, (start, end));
+        let in_batch = rounds % 2 == 0;
+        rounds += 1;
+        let deleted = match in_batch {
+            true => db.write(&batch),
+            false => db.delete_bounds_opt(family, (start, end), &WriteOptions::default()),
+        };
+        let starts = |key: &[u8]| match start {
+            Included(start) => start <= key,
+            Excluded(start) => start < key,
+            Unbounded => true,
+        };
+        let ends = |key: &[u8]| match end {
+            Included(end) => key <= end,
+            Excluded(end) => key < end,
+            Unbounded => true,
+        };
+        // A range whose start is behind its end is refused, or has nothing.
+        let mut wanted = all();
+        match deleted {
+            Ok(()) => wanted.retain(|key| !(starts(key) && ends(key))),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}"),
+        }
+        if rounds % 50 == 0 {
+            db.flush().unwrap();
+        }
+        let found: Vec<_> = contents(&db).into_keys().collect();
+        assert!(found == wanted, "round {rounds}, in a batch: {in_batch}");
+    }
+}
