@@ -158,3 +158,40 @@ fn a_broken_pipe_ends_quietly() {
         assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{args:?}");
     }
 }
+
+/// A key that comes back to the value that the store has, after another: the last record counts, as in a whole import.
+#[test]
+fn resuming_writes_a_repeated_key_again() {
+    let s = Scratch::new("repeated");
+    let rows: String = (0..100).map(|i| format!("k{i:02}\tfirst\n")).collect();
+    s.ok(&["import", s.file("a.tsv", rows.as_bytes()).to_str().unwrap()]);
+    let again: String = (0..100).map(|i| format!("k{i:02}\tsecond\nk{i:02}\tfirst\n")).collect();
+    let report = json(&s.ok(&["import", s.file("b.tsv", again.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
+    assert_eq!((&report["left_out"], &report["records"]), (&0.into(), &200.into()));
+    assert_eq!(s.ok(&["scan"]), rows);
+    // One that the store has only a part of, in no order, with keys that it has otherwise.
+    s.ok(&["put", "k50", "else"]);
+    s.ok(&["del", "k10"]);
+    let mixed: String = (0..100).rev().map(|i| format!("k{:02}\tfirst\n", i * 37 % 100)).collect();
+    let report = json(&s.ok(&["import", s.file("c.tsv", mixed.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
+    assert_eq!((&report["left_out"], &report["records"]), (&98.into(), &2.into()));
+    assert_eq!(s.ok(&["scan"]), rows);
+}
+
+/// Resuming compares what the file says with one walk over the store, not with a read a record: it costs no more than to
+/// write it all, whatever was imported before. (In blocks read: a time would depend on the machine.)
+#[test]
+fn resuming_costs_no_read_a_record() {
+    let s = Scratch::new("resume-cost");
+    let row = |i: u64| format!("k{:08}\t{}\n", i * 7_919 % 100_003, "v".repeat(100));
+    let rows: String = (0..100_003).map(row).collect();
+    s.file("rows.tsv", rows.as_bytes());
+    let half = rows.lines().take(50_000).map(|line| line.to_owned() + "\n").collect::<String>();
+    s.ok(&["import", s.file("half.tsv", half.as_bytes()).to_str().unwrap()]);
+    let report = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
+    assert_eq!((&report["left_out"], &report["records"]), (&50_000.into(), &50_003.into()));
+    let steps = report["comparison_steps"].as_u64().unwrap();
+    assert!(steps < 2 * 100_003 + 1_000_000, "{steps} steps");
+    assert!(run(&s.path("other"), &["import", "rows.tsv"], &s.0).status.success());
+    assert!(s.ok(&["scan"]).into_bytes() == run(&s.path("other"), &["scan"], &s.0).stdout);
+}
