@@ -1,0 +1,216 @@
+//! What a user of other command lines takes for granted: nothing is made by mistake, a mistyped name is recognized, numbers are
+//! in one system of units, and an interrupted command says where to go on.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_ending_that_names_no_format_is_refused() {
+    let s = Scratch::new("endings");
+    s.ok(&["put", "k", "v"]);
+    for name in ["out.csv", "out.csv.gz", "out.parquet", "out"] {
+        let error = s.fails(2, &["export", name]);
+        assert!(error.contains(name) && error.contains("--format") && error.contains(".tsv"), "{error}");
+        assert!(!s.path(name).exists(), "{name}");
+    }
+    s.ok(&["export", "out.csv", "--format", "tsv"]);
+    s.ok(&["export", "out.json"]);
+    assert_eq!(std::fs::read(s.path("out.json")).unwrap(), b"{\"key\":\"k\",\"value\":\"v\"}\n");
+}
+
+#[test]
+fn a_mistyped_path_makes_no_directories() {
+    let s = Scratch::new("mistyped");
+    s.file("rows.tsv", b"a\t1\n");
+    let commands: [&[&str]; 7] = [
+        &["put", "k", "v"],
+        &["import", "rows.tsv"],
+        &["log", "append", "l", "x"],
+        &["family", "create", "f"],
+        &["bench", "load", "--num", "10"],
+        &["demo", "--generate", "10"],
+        &["del", "k"],
+    ];
+    for args in commands {
+        let output = run(&s.path("no/such/place"), args, &s.0);
+        assert_eq!(output.status.code(), Some(8), "{args:?}: {}", stderr(&output));
+        assert!(!s.path("no").exists(), "{args:?}");
+    }
+    let output = run(&s.path("no/such/place"), &["put", "k", "v", "--parents"], &s.0);
+    assert!(output.status.success(), "{}", stderr(&output));
+    s.ok(&["put", "k", "v"]);
+    for args in [&["checkpoint", "un/known/copy"][..], &["repair", "--into", "un/known/new"]] {
+        s.fails(8, args);
+        assert!(!s.path("un").exists(), "{args:?}");
+    }
+    let output = run(&s.path("other"), &["put", "k", "v", "--speed", "un/known/disk"], &s.0);
+    assert_eq!(output.status.code(), Some(8), "{}", stderr(&output));
+    assert!(!s.path("un").exists() && !s.path("other").exists());
+}
+
+#[test]
+fn an_import_that_fails_at_once_leaves_no_store() {
+    let s = Scratch::new("no-store");
+    s.file("bad.tsv", b"no tab\n");
+    s.file("good.tsv", b"a\t1\n");
+    for (status, args) in [
+        (1, &["import", "bad.tsv"][..]),
+        (8, &["import", "missing.tsv"]),
+        (8, &["import", "good.tsv", "missing.tsv"]),
+        (2, &["import", "good.bin"]),
+    ] {
+        s.fails(status, args);
+        assert!(!s.path("db").exists(), "{args:?}");
+    }
+    s.ok(&["import", "good.tsv"]);
+}
+
+#[test]
+fn malformed_records_are_passed_on_request() {
+    let s = Scratch::new("malformed");
+    let mut rows = String::new();
+    for i in 0..100 {
+        rows += &format!("k{i:02}\t{i}\nno tab {i}\n");
+    }
+    s.file("rows.tsv", rows.as_bytes());
+    let output = s.lava(&["import", "rows.tsv", "--skip-malformed", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let report = json(&String::from_utf8(output.stdout.clone()).unwrap());
+    assert_eq!((&report["records"], &report["malformed"]), (&100.into(), &100.into()));
+    let lines = stderr(&output);
+    assert_eq!(lines.lines().count(), 22, "the first twenty, how many more, the error: {lines}");
+    assert!(lines.contains("rows.tsv: line 2: no tab") && lines.contains("skipped 80 more"), "{lines}");
+    assert!(lines.contains("100 malformed records skipped"), "{lines}");
+    assert_eq!(s.ok(&["scan", "--keys-only"]).lines().count(), 100);
+    s.file("long.tsv", format!("a\t{}\nb\t2\n", "v".repeat(5000)).as_bytes());
+    let output = s.lava(&["import", "long.tsv", "--skip-malformed", "--line-bytes-max", "4K"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("line 1: a line of more than 4,096 bytes"), "{}", stderr(&output));
+    assert_eq!(s.ok(&["get", "b"]), "2\n");
+}
+
+#[test]
+fn a_mistyped_name_is_recognized() {
+    let s = Scratch::new("typos");
+    s.ok(&["put", "k", "v"]);
+    s.ok(&["family", "create", "users"]);
+    s.ok(&["log", "append", "events", "x", "--add-engine"]);
+    let cases: [(i32, &[&str], &str); 11] = [
+        (2, &["imprt", "x"], "import"),
+        (2, &["family", "creat", "x"], "create"),
+        (2, &["scan", "--limt", "3"], "--limit"),
+        (2, &["bench", "overwrit"], "overwrite"),
+        (2, &["bench", "load", "--distribution", "zip"], "zipf"),
+        (2, &["put", "k", "v", "--compression", "lz5"], "lz4"),
+        (2, &["put", "k", "v", "--policy", "levelled"], "leveled"),
+        (8, &["get", "k", "--family", "user"], "users"),
+        (8, &["family", "drop", "usres", "--yes"], "users"),
+        (8, &["log", "tail", "event"], "events"),
+        (2, &["help", "exprt"], "export"),
+    ];
+    for (status, args, meant) in cases {
+        let output = if args[0] == "help" { lava(&s.0).args(args).output().unwrap() } else { s.lava(args) };
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {error}");
+        assert!(error.contains(&format!("did you mean {meant}?")), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn families_are_listed_made_and_dropped() {
+    let s = Scratch::new("families");
+    s.ok(&["put", "k", "v"]);
+    s.ok(&["family", "create", "texts", "--compression", "zstd"]);
+    s.ok(&["put", "k", "v", "--family", "texts"]);
+    let list = s.ok(&["family", "ls"]);
+    assert_eq!(list.lines().count(), 2);
+    assert!(list.contains("1 table ") && list.contains("default") && list.contains("texts"), "{list}");
+    assert_eq!(json(&s.ok(&["family", "ls", "--json"]))["families"][1]["name"], "texts");
+    s.fails(9, &["family", "create", "texts"]);
+    assert!(s.fails(2, &["family", "drop", "texts"]).contains("--yes"));
+    s.fails(2, &["family", "drop", "default", "--yes"]);
+    assert_eq!(json(&s.ok(&["family", "drop", "texts", "--yes", "--json"]))["dropped"], "texts");
+    assert_eq!(s.ok(&["family", "ls"]).lines().count(), 1);
+}
+
+#[test]
+fn sizes_come_out_as_they_went_in() {
+    let s = Scratch::new("units");
+    assert!(s.ok(&["fs", "mkfs", "image", "--size", "64M", "--sparse"]).contains("64.00 MiB"));
+    assert!(s.ok(&["fs", "mkfs", "second", "--size", "16MiB", "--sparse"]).contains("16.00 MiB"));
+    assert!(s.ok(&["fs", "mkfs", "third", "--size", "32000000B", "--sparse"]).contains("30.52 MiB"));
+    assert!(s.fails(2, &["fs", "mkfs", "fourth", "--size", "64MB"]).contains("MiB"), "not a power of two");
+}
+
+#[test]
+fn one_thing_is_singular() {
+    let s = Scratch::new("singular");
+    s.file("one.tsv", b"a\t1\n");
+    assert!(s.ok(&["import", "one.tsv"]).contains("imported 1 record,"));
+    assert!(s.ok(&["export", "out.tsv"]).contains("exported 1 record,"));
+    for args in [&["verify"][..], &["repair", "--dry-run"], &["engines"], &["compact"], &["gc"]] {
+        let text = s.ok(args);
+        for noun in ["files", "entries", "records", "times", "tables", "vSSTs"] {
+            assert!(!text.contains(&format!(" 1 {noun}")) && !text.starts_with(&format!("1 {noun}")), "{text}");
+        }
+    }
+}
+
+/// A second Ctrl-C would end it at once; the first one ends it at a record, and it dies of the signal.
+#[test]
+fn an_interrupted_import_says_where_to_go_on() {
+    use std::os::unix::process::ExitStatusExt;
+    let s = Scratch::new("interrupted");
+    let mut child = lava(&s.0)
+        .args(["import", "-", "--format", "tsv", "--db", "db"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rows: String = (0..20_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(100))).collect();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(rows.as_bytes()).unwrap();
+    // It waits for more.
+    while !s.path("db/CURRENT").exists() {
+        std::thread::yield_now();
+    }
+    // SAFETY: sends a signal to a child that was not waited for, so that its id is not another's.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    let error = stderr(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{error}");
+    assert!(error.contains("interrupted") && error.contains("--resume"), "{error}");
+    drop(input);
+    let there = s.ok(&["scan"]);
+    let records = there.lines().count().to_string();
+    assert!(rows.starts_with(&there) && error.replace(',', "").contains(&format!("({records} records")), "{error}");
+}
+
+#[test]
+fn a_rewrite_that_is_done_does_not_say_how_to_go_on() {
+    let s = Scratch::new("rewritten");
+    s.file("rows.tsv", b"a\t1\nb\t2\n");
+    s.ok(&["import", "rows.tsv"]);
+    let output = s.lava(&["compact", "--rewrite"]);
+    assert!(output.status.success() && !stderr(&output).contains("to go on later"), "{}", stderr(&output));
+}
+
+#[test]
+fn reports_show_names_and_no_debug_text() {
+    let s = Scratch::new("debug");
+    let output = lava(&s.0).args(["bench", "load", "--num", "1000"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    for debug in ["{", "}", "Some(", "None", "Ablation", "true,"] {
+        assert!(!text.contains(debug), "{debug}: {text}");
+    }
+}
