@@ -186,16 +186,29 @@ pub struct Report {
     pub engine_settings: BTreeMap<String, String>,
 }
 
-/// A number of bytes for a person: `1.50 GB`.
+/// A number of bytes for a person: `1.50 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if value < 1000.0 {
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
             return if unit == "B" { format!("{bytes} B") } else { format!("{value:.2} {unit}") };
         }
-        value /= 1000.0;
+        value /= 1024.0;
     }
-    format!("{value:.2} TB")
+    format!("{value:.2} TiB")
+}
+
+/// A number of things for a person: `1 file`, `1,234 entries`.
+pub fn counted(count: u64, noun: &str) -> String {
+    if count == 1 {
+        return format!("1 {noun}");
+    }
+    let count = human_count(count);
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ if noun.ends_with(['s', 'x']) || noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
 }
 
 /// A count for a person: `1,234,567`.
@@ -383,7 +396,12 @@ mod tests {
     #[test]
     fn numbers_for_people() {
         assert_eq!(human_bytes(999), "999 B");
-        assert_eq!(human_bytes(1_500_000), "1.50 MB");
+        assert_eq!(human_bytes(3 << 19), "1.50 MiB");
+        assert_eq!((human_bytes(256 << 20), human_bytes(1 << 50)), ("256.00 MiB".into(), "1024.00 TiB".into()));
+        for (count, noun, text) in [(1, "file", "1 file"), (0, "file", "0 files"), (2, "entry", "2 entries")] {
+            assert_eq!(counted(count, noun), text);
+        }
+        assert_eq!((&counted(2000, "batch")[..], &counted(2, "index")[..], &counted(2, "key")[..]), ("2,000 batches", "2 indexes", "2 keys"));
         assert_eq!(human_count(1_234_567), "1,234,567");
         assert_eq!(human_count(12), "12");
         assert_eq!(human_us(1500.0), "1.50 ms");

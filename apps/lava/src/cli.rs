@@ -40,6 +40,9 @@ pub enum Command {
     /// Show column families, the shape of the tree and counters
     #[command(visible_alias = "stats")]
     Stat(commands::inspect::StatArgs),
+    /// List, make and drop column families
+    #[command(subcommand)]
+    Family(commands::families::FamilyCommand),
     /// Show who owns which bytes on disk
     Space(commands::inspect::ReportArgs),
     /// Collect the garbage of separated values
@@ -98,6 +101,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Import(args) => commands::import::import(db, &args),
         Command::Export(args) => commands::export::export(db, &args),
         Command::Stat(args) => commands::inspect::stat(db, &args),
+        Command::Family(command) => commands::families::run(db, command),
         Command::Space(args) => commands::space::space(db, &args),
         Command::Gc(args) => commands::gc::gc(db, &args),
         Command::Compact(args) => commands::gc::compact(db, &args),

@@ -2,8 +2,10 @@
 
 pub mod bench;
 pub mod checkpoint;
+pub mod create;
 pub mod engines;
 pub mod export;
+pub mod families;
 pub mod fs;
 pub mod gc;
 pub mod help;
@@ -20,9 +22,9 @@ pub mod speed;
 pub mod upgrade;
 pub mod watch;
 
-use crate::Result;
 use crate::output::usage;
 use crate::status::{self, Status};
+use crate::{Result, nearest};
 use clap::Args;
 use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Options, PolicyChoice};
 use place::Place;
@@ -99,9 +101,9 @@ pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
     }
 }
 
-/// Opens the store for writing; makes it if `create`.
-pub fn open_to_write(db: Option<PathBuf>, create: bool) -> Result<Db> {
-    open_with(directory(db)?, Options { create_if_missing: create, ..Options::default() })
+/// Opens a store that is there for writing.
+pub fn open_to_write(db: Option<PathBuf>) -> Result<Db> {
+    open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })
 }
 
 /// Opens the store for writing. The options of its families stay what they are: an open replaces those of the default
@@ -159,12 +161,14 @@ pub struct FamilyArgs {
 }
 
 fn policy(name: &str) -> Result<PolicyChoice, String> {
-    PolicyChoice::named(name).ok_or_else(|| "it is leveled or vlsm".to_owned())
+    PolicyChoice::named(name)
+        .ok_or_else(|| format!("it is leveled or vlsm{}", nearest::tip(name, ["leveled", "vlsm"])))
 }
 
 fn codec(name: &str) -> Result<Compression, String> {
     let all = [Compression::None, Compression::Lz4, Compression::Zstd];
-    all.into_iter().find(|c| c.name() == name).ok_or_else(|| "it is none, lz4 or zstd".to_owned())
+    let tip = || nearest::tip(name, all.map(|c| c.name()));
+    all.into_iter().find(|c| c.name() == name).ok_or_else(|| format!("it is none, lz4 or zstd{}", tip()))
 }
 
 impl FamilyArgs {
@@ -186,8 +190,9 @@ pub fn family(store: &Db, name: Option<&str>) -> Result<Family> {
     match name {
         None => Ok(store.default_family().clone()),
         Some(name) => store.open_family(name).map_err(|_| {
-            let known = store.family_names().join(", ");
-            let what = format!("there is no column family {name}; there are: {known}");
+            let names = store.family_names();
+            let tip = nearest::tip(name, names.iter().map(String::as_str));
+            let what = format!("there is no column family {name}; there are: {}{tip}", names.join(", "));
             status::failure(Status::NotFound, what)
         }),
     }

@@ -4,16 +4,21 @@
 pub mod base64;
 pub mod escape;
 pub mod jsonl;
+pub mod lines;
 pub mod packages;
 pub mod tsv;
 
-use crate::Result;
 use clap::ValueEnum;
+use lines::Lines;
+pub use lines::{LINE_BYTES_MAX, ReadError};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
 /// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
+
+/// The records of an input, in their order.
+pub type Records<'a> = Box<dyn Iterator<Item = Result<Record, ReadError>> + 'a>;
 
 /// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,12 +48,13 @@ impl Format {
         }
     }
 
-    /// The records in `input`.
-    pub fn read<'a>(self, input: Box<dyn BufRead + 'a>) -> Box<dyn Iterator<Item = Result<Record>> + 'a> {
+    /// The records in `input`, of lines of at most so many bytes.
+    pub fn read<'a>(self, input: Box<dyn BufRead + 'a>, line_bytes_max: usize) -> Records<'a> {
+        let lines = Lines::new(input, line_bytes_max);
         match self {
-            Format::Tsv => Box::new(tsv::Reader::new(input)),
-            Format::Jsonl => Box::new(jsonl::Reader::new(input)),
-            Format::Packages => Box::new(packages::Reader::new(input)),
+            Format::Tsv => Box::new(tsv::Reader::new(lines)),
+            Format::Jsonl => Box::new(jsonl::Reader::new(lines)),
+            Format::Packages => Box::new(packages::Reader::new(lines)),
         }
     }
 
@@ -60,18 +66,6 @@ impl Format {
             Format::Packages => packages::write(out, value),
         }
     }
-}
-
-/// Reads the next line without its end (`\n`); `None` at the end of the input.
-fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> Result<bool> {
-    line.clear();
-    if input.read_until(b'\n', line)? == 0 {
-        return Ok(false);
-    }
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

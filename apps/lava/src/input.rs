@@ -43,6 +43,11 @@ pub fn open_raw(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new("-") { Ok((Box::new(std::io::stdin()), 0)) } else { open_file(path) }
 }
 
+/// Checks that a file (`-`: standard input) can be opened.
+pub fn check(path: &Path) -> Result<()> {
+    open_raw(path).map(drop)
+}
+
 /// Opens a file (`-`: standard input), unpacked, and its progress.
 pub fn open(path: &Path) -> Result<(Box<dyn BufRead>, Progress)> {
     let (raw, len) = open_raw(path)?;

@@ -9,6 +9,8 @@ mod commands;
 mod demo;
 mod formats;
 mod input;
+mod interrupt;
+mod nearest;
 mod output;
 mod status;
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
             let message = output::one_line(&error.to_string());
             base::error::made::note(&status, &message);
             output::tell(&format!("{message}{hint}"));
+            interrupt::die();
             ExitCode::from(status as u8)
         }
     }
@@ -60,7 +63,7 @@ fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
             let text = error.to_string();
             let first = text.split("\n\n").next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            let message = output::one_line(first);
+            let message = output::one_line(first) + &nearest::of_parser(error);
             base::error::made::note(&status::Status::Usage, &message);
             output::tell(&format!("{message}{}", hint(all)));
             status

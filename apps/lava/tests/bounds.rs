@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 
 /// Bytes of one line of hostile input: many times the bound.
 const LINE_LEN: u64 = 1 << 30;
-/// Resident memory of a store's budgets, a Zstandard window, and a line of the longest length with its copies.
-const MEMORY_MAX: u64 = 640 << 20;
+/// Resident memory: the store's own, and a line of the longest length with its copies.
+const MEMORY_MAX: u64 = 256 << 20;
 const PIECE: usize = 1 << 16;
 
 /// How a child ended.

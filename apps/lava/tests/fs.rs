@@ -141,7 +141,7 @@ fn a_volume_grows_with_its_image() {
         s.file("large", &bytes(20 << 20));
         assert!(fails(&s, 6, &format!("cp {image} large :/large")).contains("no space"));
         let told = fs(&s, &format!("grow {image} 32M"));
-        assert!(told.contains("16.78 MB more"), "{told}");
+        assert!(told.contains("16.00 MiB more"), "{told}");
         fs(&s, &format!("cp {image} large :/large"));
         let allocated =
             std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(s.path(image)).unwrap()) * 512;

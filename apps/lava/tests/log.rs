@@ -127,7 +127,8 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
     // A store of keys has no logs until somebody appends to one; then it has both.
     s.ok(&["put", "k", "v"]);
     assert!(fails(&s, 8, "ls").contains("no logs"));
-    ok(&s, "append a x");
+    assert!(fails(&s, 2, "append a x").contains("has keys and no logs: --add-engine"));
+    ok(&s, "append a x --add-engine");
     for line in ["read b 1", "tail b", "trim b 5", "stat b"] {
         assert!(fails(&s, 8, line).contains('b'), "{line}");
     }
@@ -152,7 +153,11 @@ fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
             "{told}"
         );
     }
-    s.ok(&["put", "k", "v"]);
+    let refused = s.fails(2, &["put", "k", "v"]);
+    assert!(refused.contains("has logs and no keys: --add-engine"), "{refused}");
+    assert!(s.fails(2, &["import", s.file("a.tsv", b"a\t1\n").to_str().unwrap()]).contains("--add-engine"));
+    s.fails(8, &["scan"]);
+    s.ok(&["put", "k", "v", "--add-engine"]);
     assert_eq!((s.ok(&["get", "k"]), ok(&s, "tail a")), ("v\n".to_owned(), "1\tx\n".to_owned()));
 }
 
@@ -191,7 +196,7 @@ fn the_ledgers_of_a_store_have_its_logs() {
     let engines = json(&s.ok(&["engines", "--json"]))["engines"].clone();
     assert_eq!((&engines[0]["name"], &engines[0]["known"]), (&"LavaLog".into(), &true.into()));
 
-    s.ok(&["put", "k", "v"]);
+    s.ok(&["put", "k", "v", "--add-engine"]);
     let both = json(&s.ok(&["space", "--json"]));
     // Each counts the whole directory; in between the logs were opened.
     assert!(both["engines_bytes"].as_u64() > Some(0));
@@ -356,7 +361,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     assert_eq!(json(&ok(&s, "checkpoint again --json"))["target"], "again");
     fails(&s, 9, "checkpoint copy");
     // A store with keys is copied with both engines, or not at all.
-    s.ok(&["put", "k", "v"]);
+    s.ok(&["put", "k", "v", "--add-engine"]);
     assert!(fails(&s, 1, "checkpoint third").contains("engine") && !s.path("third").exists());
 }
 

@@ -140,7 +140,7 @@ fn gigabytes_are_not_loaded_unseen() {
     let output = lava(&s.0).args(["bench", "read"]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("GB") && stderr.contains("--yes") && stderr.contains("--db"), "{stderr}");
+    assert!(stderr.contains("976.56 MiB") && stderr.contains("--yes") && stderr.contains("--db"), "{stderr}");
     assert!(!s.path("bench-data").exists());
     // What a run left that was killed goes with the next one.
     let orphan = s.path("bench-data").join("run-4294967294-0");

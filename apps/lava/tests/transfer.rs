@@ -37,7 +37,7 @@ fn all_frames_of_a_packed_file_are_imported() {
         s.file(name, &[&packed[..first], b"rubbish", &packed[first..]].concat());
         let error = s.fails(1, &["import", name]);
         assert!(error.contains(name) && error.contains(&format!("offset {first}")), "{error}");
-        assert!(error.contains("1 records imported before"), "{error}");
+        assert!(error.contains("1 record imported before"), "{error}");
         assert_eq!(s.ok(&["scan"]), "a\t1\n");
         std::fs::remove_dir_all(s.path("db")).unwrap();
     }
@@ -107,7 +107,7 @@ fn an_import_that_was_cut_off_goes_on() {
     s.file("rows.tsv", whole.as_bytes());
     s.file("bad.tsv", [&lines[..1500].concat(), "no tab\n"].concat().as_bytes());
     let error = s.fails(1, &["import", "bad.tsv"]);
-    assert!(error.contains("line 1501") && error.contains("1500 records imported before"), "{error}");
+    assert!(error.contains("line 1501") && error.contains("1,500 records imported before"), "{error}");
     assert!(error.contains("--resume"), "{error}");
     let report = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
     assert_eq!((&report["left_out"], &report["records"]), (&1500.into(), &1500.into()));
@@ -166,14 +166,16 @@ fn resuming_writes_a_repeated_key_again() {
     let rows: String = (0..100).map(|i| format!("k{i:02}\tfirst\n")).collect();
     s.ok(&["import", s.file("a.tsv", rows.as_bytes()).to_str().unwrap()]);
     let again: String = (0..100).map(|i| format!("k{i:02}\tsecond\nk{i:02}\tfirst\n")).collect();
-    let report = json(&s.ok(&["import", s.file("b.tsv", again.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
+    let report =
+        json(&s.ok(&["import", s.file("b.tsv", again.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
     assert_eq!((&report["left_out"], &report["records"]), (&0.into(), &200.into()));
     assert_eq!(s.ok(&["scan"]), rows);
     // One that the store has only a part of, in no order, with keys that it has otherwise.
     s.ok(&["put", "k50", "else"]);
     s.ok(&["del", "k10"]);
     let mixed: String = (0..100).rev().map(|i| format!("k{:02}\tfirst\n", i * 37 % 100)).collect();
-    let report = json(&s.ok(&["import", s.file("c.tsv", mixed.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
+    let report =
+        json(&s.ok(&["import", s.file("c.tsv", mixed.as_bytes()).to_str().unwrap(), "--resume", "--json"]));
     assert_eq!((&report["left_out"], &report["records"]), (&98.into(), &2.into()));
     assert_eq!(s.ok(&["scan"]), rows);
 }

@@ -3,6 +3,7 @@
 //! A checkpoint shares files with the store, so it is on the same file system: for a store in a directory it is a directory, for
 //! one on a LavaFS volume another directory of that volume, `lavafs:PATH:/DIR`, which `--db` takes as well.
 
+use super::create::check_parent_of_copy;
 use super::place::{OnVolume, Place, on_volume};
 use super::{directory, open_in};
 use crate::{Result, output};
@@ -27,7 +28,9 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     let start_ns = now_ns();
     let db = directory(db)?;
     let target = target_beside(&db, &args.target)?;
-    let store = open_in(Place::to_write(&db)?, Options { create_if_missing: false, ..Options::default() })?;
+    let place = Place::to_write(&db)?;
+    check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
+    let store = open_in(place, Options { create_if_missing: false, ..Options::default() })?;
     store.checkpoint(&target)?;
     store.close()?;
     made(args, start_ns)

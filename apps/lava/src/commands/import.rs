@@ -1,20 +1,29 @@
 //! `import`: records from files.
 //!
-//! Records are written in the order of the file, in batches. One that is cut off (a bad line, a full disk, a kill) leaves what
-//! came before; `--resume` reads the same file again and leaves out every record that the store has already with that very
-//! value. Nothing is noted anywhere for that, so it also goes on with what another program began. It ends with the same store as
-//! an import of the whole file would: a record is left out only where writing it would change nothing.
+//! Records are written in the order of the file, in batches. One that is cut off (a bad line, a full disk, a kill, Ctrl-C)
+//! leaves the records before it; `--resume` reads the same file again and leaves out every record that the store has already
+//! with that very value ([`resume`]). Nothing is noted anywhere for that, so it also goes on with what another program began.
+//! It ends with the same store as an import of the whole file: a record is left out only where writing it changes nothing.
+//!
+//! A new store is made when the first records are there to be written: an import that fails before leaves none.
 
-use super::{FamilyArgs, open_to_write};
-use crate::formats::Format;
-use crate::status::with_message;
-use crate::{Result, input, output};
+mod resume;
+mod skipped;
+
+use super::create::{CreateArgs, is_there, open_or_create_in};
+use super::fs::size;
+use super::place::Place;
+use super::{FamilyArgs, directory};
+use crate::formats::{Format, ReadError, Record};
+use crate::status::{about, with_message};
+use crate::{Error, Result, input, interrupt, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::Args;
 use lavastore::{Db, Family, WriteBatch};
+use resume::Resume;
 use serde_json::json;
-use std::collections::BTreeSet;
+use skipped::Skipped;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a batch.
@@ -22,6 +31,13 @@ const BATCH_LEN: usize = 256 << 10;
 
 /// Options of `import`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  printf 'user:1\\tAda\\nuser:2\\tAlan\\n' > users.tsv
+  lava import users.tsv --db ./data
+  lava import users.tsv --db ./data --family users --compression lz4
+  lava import users.tsv --db ./data --resume
+  printf '{\"key\":\"user:3\",\"value\":\"Edsger\"}\\n' | lava import - --format jsonl --db ./data")]
 pub struct ImportArgs {
     /// Files to read (-: standard input)
     #[arg(required = true)]
@@ -35,6 +51,15 @@ pub struct ImportArgs {
     /// Leave out records that are there already with the same value: goes on with an import that was cut off
     #[arg(long)]
     resume: bool,
+    /// Go on behind malformed records; say on standard error where the first of them are, and how many there are; then end
+    /// with exit status 3
+    #[arg(long)]
+    skip_malformed: bool,
+    /// The longest line: a number of bytes with K, M, G or T. A longer one is malformed
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
+    line_bytes_max: u64,
+    #[command(flatten)]
+    create: CreateArgs,
     #[command(flatten)]
     options: FamilyArgs,
     /// Print the result as JSON
@@ -49,105 +74,189 @@ struct Imported {
     bytes: u64,
     /// Records that were there.
     left_out: u64,
+    skipped: Skipped,
+}
+
+/// Where records go: the store, which is made when there are any.
+struct Target<'a> {
+    db: PathBuf,
+    args: &'a ImportArgs,
+    /// Until the store is open: it keeps a volume for this process.
+    place: Option<Place>,
+    open: Option<(Db, Family)>,
+    sum: Imported,
+}
+
+impl<'a> Target<'a> {
+    /// A store that is there is opened; one that is not is made later, if it may be.
+    fn new(db: PathBuf, args: &'a ImportArgs) -> Result<Target<'a>> {
+        let place = Place::to_write(&db)?;
+        let is_there = is_there(&place, &args.create)?;
+        let mut target = Target { db, args, place: Some(place), open: None, sum: Imported::default() };
+        if is_there {
+            target.open()?;
+        }
+        Ok(target)
+    }
+
+    /// The store and the family.
+    fn open(&mut self) -> Result<&(Db, Family)> {
+        let args = self.args;
+        if let Some(place) = self.place.take() {
+            let store = open_or_create_in(&self.db, place, &args.create)?;
+            let family = match &args.family {
+                Some(name) => store.family(name)?,
+                None => store.default_family().clone(),
+            };
+            args.options.apply(&family)?;
+            self.open = Some((store, family));
+        }
+        self.open.as_ref().ok_or_else(|| "the store is not open".into())
+    }
+
+    /// Writes records in batches, in their order.
+    fn write(&mut self, records: impl IntoIterator<Item = Record>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        let (mut count, mut bytes) = (0, 0);
+        for (key, value) in records {
+            let (_, family) = self.open()?;
+            batch.family(family).put(&key, &value);
+            count += 1;
+            bytes += (key.len() + value.len()) as u64;
+            if batch.byte_len() >= BATCH_LEN {
+                self.write_batch(&mut batch, std::mem::take(&mut count), std::mem::take(&mut bytes))?;
+            }
+        }
+        self.write_batch(&mut batch, count, bytes)
+    }
+
+    fn write_batch(&mut self, batch: &mut WriteBatch, count: u64, bytes: u64) -> Result<()> {
+        if count > 0 {
+            self.open()?.0.write(batch)?;
+            batch.clear();
+            self.sum.records += count;
+            self.sum.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// Everything is written: the store, made by now if there was nothing to write, is flushed and closed.
+    fn finish(mut self) -> Result<Imported> {
+        self.open()?;
+        if let Some((store, family)) = self.open {
+            store.flush()?;
+            drop(family);
+            store.close()?;
+        }
+        Ok(self.sum)
+    }
+
+    /// Why it stopped, and how to go on.
+    fn cut_off(&self, file: &Path, error: &Error) -> String {
+        let done = self.sum.records + self.sum.left_out;
+        let on = if done == 0 { "" } else { "; --resume goes on there" };
+        let imported = counted(done, "record");
+        let error = if interrupt::requested() { "interrupted".to_owned() } else { error.to_string() };
+        format!("{}: {error} ({imported} imported before{on})", file.display())
+    }
 }
 
 /// Reads records from files into the store. Later records replace earlier ones with the same key.
 pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
+    let db = directory(db)?;
     let formats = args.files.iter().map(|file| format_of(file, args.format)).collect::<Result<Vec<_>>>()?;
-    let store = open_to_write(db, true)?;
-    let family = match &args.family {
-        Some(name) => store.family(name)?,
-        None => store.default_family().clone(),
-    };
-    args.options.apply(&family)?;
-    let start_ns = now_ns();
-    let mut sum = Imported::default();
-    for (file, format) in args.files.iter().zip(formats) {
-        let mut import = FileImport { store: &store, family: &family, resume: args.resume, sum: &mut sum };
-        import.run(file, format).map_err(|e| with_message(e, |e| cut_off(file, e, &sum)))?;
+    for file in &args.files {
+        input::check(file).map_err(|e| about(file.display(), e))?;
     }
-    store.flush()?;
-    drop(family);
-    store.close()?;
-    told(args, &sum, (now_ns() - start_ns) as f64 / 1e9)
+    interrupt::watch();
+    let start_ns = now_ns();
+    let mut target = Target::new(db, args)?;
+    let mut resume = args.resume.then(Resume::default);
+    for (file, format) in args.files.iter().zip(formats) {
+        let done = import_file(&mut target, resume.as_mut(), file, format);
+        done.map_err(|e| with_message(e, |e| target.cut_off(file, e)))?;
+    }
+    let sum = target.finish()?;
+    told(args, &sum, resume.as_ref(), (now_ns() - start_ns) as f64 / 1e9)
 }
 
-/// Where it stopped, and how to go on.
-fn cut_off(file: &Path, error: &crate::Error, sum: &Imported) -> String {
-    let done = sum.records + sum.left_out;
-    let on = if done == 0 { "" } else { "; --resume goes on there" };
-    format!("{}: {error} ({} records imported before{on})", file.display(), done)
+/// Imports a file. Also the records before one that cannot be read: then all before it is in, and the count says so.
+fn import_file(
+    target: &mut Target<'_>,
+    mut resume: Option<&mut Resume>,
+    file: &Path,
+    format: Format,
+) -> Result<()> {
+    let (input, progress) = input::open(file)?;
+    let window_len = if resume.is_some() { resume::WINDOW_LEN } else { BATCH_LEN };
+    let limit = usize::try_from(target.args.line_bytes_max).unwrap_or(usize::MAX);
+    let mut records = format.read(input, limit);
+    let mut read = Ok(true);
+    while matches!(read, Ok(true)) {
+        let mut window = Vec::new();
+        read = fill(&mut window, &mut records, window_len, file, target);
+        if let Some(resume) = resume.as_deref_mut() {
+            let before = window.len();
+            window = resume.changes(&target.open()?.1, window)?;
+            target.sum.left_out += (before - window.len()) as u64;
+        }
+        target.write(window)?;
+    }
+    progress.end();
+    read.map(|_| ())
 }
 
-fn told(args: &ImportArgs, sum: &Imported, seconds: f64) -> Result<()> {
-    let report = json!({
+/// Reads records up to a number of bytes; false if the input has ended.
+fn fill(
+    window: &mut Vec<Record>,
+    records: &mut impl Iterator<Item = Result<Record, ReadError>>,
+    window_len: usize,
+    file: &Path,
+    target: &mut Target<'_>,
+) -> Result<bool> {
+    let mut len = 0;
+    while len < window_len {
+        if interrupt::requested() {
+            return Err("interrupted".into());
+        }
+        match records.next() {
+            None => return Ok(false),
+            Some(Ok((key, value))) => {
+                len += key.len() + value.len() + resume::RECORD_OVERHEAD;
+                window.push((key, value));
+            }
+            Some(Err(ReadError::Malformed(malformed))) if target.args.skip_malformed => {
+                target.sum.skipped.add(file, &malformed);
+            }
+            Some(Err(error)) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+fn told(args: &ImportArgs, sum: &Imported, resume: Option<&Resume>, seconds: f64) -> Result<()> {
+    let mut report = json!({
         "files": args.files.len(), "records": sum.records, "bytes": sum.bytes, "left_out": sum.left_out,
-        "seconds": seconds,
+        "malformed": sum.skipped.count(), "seconds": seconds,
     });
+    if let Some(resume) = resume {
+        report["comparison_steps"] = resume.steps().into();
+    }
     output::report(args.json, &report, || {
-        let (records, bytes) = (human_count(sum.records), human_bytes(sum.bytes));
+        let (records, bytes) = (counted(sum.records, "record"), human_bytes(sum.bytes));
         let there = match sum.left_out {
             0 => String::new(),
-            count => format!("; {} were there already", human_count(count)),
+            1 => "; 1 was there already".to_owned(),
+            count => format!("; {} were there already", bench::report::human_count(count)),
         };
-        format!("imported {records} records, {bytes}, in {seconds:.2} s{there}\n")
-    })
+        format!("imported {records}, {bytes}, in {seconds:.2} s{there}\n")
+    })?;
+    sum.skipped.told()
 }
 
 fn format_of(file: &Path, given: Option<Format>) -> Result<Format> {
     match given.or_else(|| Format::of_name(file)) {
         Some(format) => Ok(format),
         None => output::usage(format!("{} does not tell its format: give it with --format", file.display())),
-    }
-}
-
-/// An import of one file.
-struct FileImport<'a> {
-    store: &'a Db,
-    family: &'a Family,
-    resume: bool,
-    sum: &'a mut Imported,
-}
-
-impl FileImport<'_> {
-    fn run(&mut self, file: &Path, format: Format) -> Result<()> {
-        let (input, progress) = input::open(file)?;
-        let mut batch = WriteBatch::new();
-        // Keys in the batch: what the store has of them is about to be replaced.
-        let mut pending = BTreeSet::new();
-        let (mut records, mut bytes) = (0, 0);
-        let mut read = Ok(());
-        for record in format.read(input) {
-            let (key, value) = match record {
-                Ok(record) => record,
-                Err(e) => {
-                    read = Err(e);
-                    break;
-                }
-            };
-            if self.resume && !pending.contains(&key) {
-                if self.family.get(&key)?.as_deref() == Some(&value[..]) {
-                    self.sum.left_out += 1;
-                    continue;
-                }
-                pending.insert(key.clone());
-            }
-            batch.family(self.family).put(&key, &value);
-            records += 1;
-            bytes += (key.len() + value.len()) as u64;
-            if batch.byte_len() >= BATCH_LEN {
-                self.store.write(&batch)?;
-                batch.clear();
-                pending.clear();
-                self.sum.records += std::mem::take(&mut records);
-                self.sum.bytes += std::mem::take(&mut bytes);
-            }
-        }
-        // Also what stands before a record that cannot be read: then all before it is in, and the count says so.
-        self.store.write(&batch)?;
-        self.sum.records += records;
-        self.sum.bytes += bytes;
-        progress.end();
-        read
     }
 }

@@ -1,6 +1,7 @@
 //! `put`, `get`, `del`, `scan`.
 
-use super::{FamilyArgs, family, open_to_read, open_to_write, read_whole};
+use super::create::{CreateArgs, open_or_create};
+use super::{FamilyArgs, directory, family, open_to_read, open_to_write, read_whole};
 use crate::formats::{escape, jsonl, tsv};
 use crate::status::{Status, about, failure};
 use crate::{Result, input, output};
@@ -54,6 +55,8 @@ pub struct PutArgs {
     #[command(flatten)]
     text: TextArgs,
     #[command(flatten)]
+    create: CreateArgs,
+    #[command(flatten)]
     options: FamilyArgs,
 }
 
@@ -66,7 +69,7 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
         // The parser asks for one of the two.
         (value, _) => Box::new(std::io::Cursor::new(args.text.bytes(value.as_deref().unwrap_or_default())?)),
     };
-    let store = open_to_write(db, true)?;
+    let store = open_or_create(&directory(db)?, &args.create)?;
     let family = family(&store, args.text.family.as_deref())?;
     args.options.apply(&family)?;
     let durability = args.sync.then_some(Durability::Durable);
@@ -160,7 +163,7 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
     let keys = args.keys.iter().map(|k| args.text.bytes(k)).collect::<Result<Vec<_>>>()?;
     let bound = |key: &Option<String>| key.as_ref().map(|key| args.text.bytes(key)).transpose();
     let (from, to) = (bound(&args.from)?, bound(&args.to)?);
-    let store = open_to_write(db, false)?;
+    let store = open_to_write(db)?;
     let family = family(&store, args.text.family.as_deref())?;
     let mut batch = WriteBatch::new();
     match (args.range, keys.as_slice()) {

@@ -4,14 +4,17 @@
 //! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
+use super::create::{CreateArgs, may_have_logs, tell_if_new};
+use super::fs::size;
 use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, parts, volume_of};
 use super::{directory, is_whole};
-use crate::formats::{escape, jsonl};
-use crate::status::{Status, about, failure};
-use crate::{Error, Result, output};
+use crate::formats::lines::Lines;
+use crate::formats::{ReadError, escape, jsonl};
+use crate::status::{Status, failure, with_message};
+use crate::{Error, Result, interrupt, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes, human_count};
 use clap::{Args, Subcommand};
 use lavastore::{
     ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStatistics, LogStore,
@@ -20,7 +23,7 @@ use lavastore::{
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -113,8 +116,8 @@ fn is_busy(e: &Error) -> bool {
 }
 
 /// Opens the store of logs that the user named.
-fn open_store(db: Option<PathBuf>, create: bool) -> Result<LogStore> {
-    Ok(open(&Place::to_write(&directory(db)?)?, create)?)
+fn open_store(db: Option<PathBuf>) -> Result<LogStore> {
+    Ok(open(&Place::to_write(&directory(db)?)?, false)?)
 }
 
 /// Options of `log append`.
@@ -130,6 +133,11 @@ pub struct AppendArgs {
     /// Records hold escapes: \t \n \r \\ \xHH
     #[arg(short, long)]
     escaped: bool,
+    /// The longest line of standard input: a number of bytes with K, M, G or T
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M")]
+    line_bytes_max: u64,
+    #[command(flatten)]
+    create: CreateArgs,
     /// Print a JSON object that says what was appended
     #[arg(long)]
     json: bool,
@@ -147,35 +155,83 @@ impl AppendArgs {
 
 fn append(db: Option<PathBuf>, args: &AppendArgs) -> Result<()> {
     let given = args.records.iter().map(|text| args.bytes(text.as_bytes())).collect::<Result<Vec<_>>>()?;
-    let store = open_store(db, true)?;
+    let db = directory(db)?;
+    let place = Place::to_write(&db)?;
+    let is_there = may_have_logs(&db, &place, &args.create)?;
+    let store = open(&place, true)?;
+    tell_if_new(&db, is_there);
     let log = store.log(&args.log)?;
     let first = match args.lsn {
         Some(lsn) => lsn,
         None => log.last_lsn()?.map_or(1, |last| last.saturating_add(1)),
     };
-    let mut next = first;
-    if given.is_empty() {
-        let mut batch = Vec::new();
-        for line in std::io::stdin().lock().split(b'\n') {
-            batch.push(args.bytes(&line.map_err(|e| about("standard input", e))?)?);
-            if batch.len() >= BATCH_RECORDS || batch.iter().map(Vec::len).sum::<usize>() >= BATCH_BYTES {
-                next = append_batch(&store, &log, next, &batch)?;
-                batch.clear();
-            }
-        }
-        next = append_batch(&store, &log, next, &batch)?;
-    } else {
-        next = append_batch(&store, &log, next, &given)?;
-    }
+    let (next, read) = match given.is_empty() {
+        true => append_lines(&store, &log, first, args),
+        false => (append_batch(&store, &log, first, &given)?, Ok(())),
+    };
     drop(log);
     store.sync()?;
     store.close()?;
+    read?;
     if !args.json {
         return Ok(());
     }
     let last = (next > first).then(|| next - 1);
     let report = json!({ "log": args.log, "records": next - first, "first_lsn": last.map(|_| first), "last_lsn": last });
     output::report(true, &report, String::new)
+}
+
+/// Appends the lines of standard input up to its end, or to one that cannot be appended: the LSN of the next, and that error.
+fn append_lines(store: &LogStore, log: &Log, first: Lsn, args: &AppendArgs) -> (Lsn, Result<()>) {
+    interrupt::watch();
+    let limit = usize::try_from(args.line_bytes_max).unwrap_or(usize::MAX);
+    let mut lines = Lines::new(Box::new(std::io::stdin().lock()), limit);
+    let mut next = first;
+    let told = |next: Lsn, error: Error| {
+        let done = counted(next - first, "record");
+        let error = if interrupt::requested() { "interrupted".to_owned() } else { error.to_string() };
+        with_message(error, |error| format!("standard input: {error} ({done} appended before)"))
+    };
+    loop {
+        let (batch, read) = read_batch(&mut lines, args);
+        // Also the lines before one that cannot be read.
+        match append_batch(store, log, next, &batch) {
+            Ok(behind) => next = behind,
+            Err(e) => return (next, Err(told(next, e))),
+        }
+        match read {
+            Ok(true) => {}
+            Ok(false) => return (next, Ok(())),
+            Err(e) => return (next, Err(told(next, e))),
+        }
+    }
+}
+
+/// Reads the lines of a batch; false if the input has ended.
+fn read_batch(lines: &mut Lines<'_>, args: &AppendArgs) -> (Vec<Vec<u8>>, Result<bool>) {
+    let (mut batch, mut len) = (Vec::new(), 0);
+    while batch.len() < BATCH_RECORDS && len < BATCH_BYTES {
+        let mut line = Vec::new();
+        match lines.read(&mut line) {
+            Ok(true) => {}
+            Ok(false) => return (batch, Ok(false)),
+            Err(ReadError::Malformed(_)) => {
+                let (limit, line) = (human_count(args.line_bytes_max), lines.number());
+                let what =
+                    format!("line {line} has more than {limit} bytes; --line-bytes-max raises the limit");
+                return (batch, Err(what.into()));
+            }
+            Err(error) => return (batch, Err(error.into())),
+        }
+        match args.bytes(&line) {
+            Ok(record) => {
+                len += record.len();
+                batch.push(record);
+            }
+            Err(error) => return (batch, Err(error)),
+        }
+    }
+    (batch, Ok(!interrupt::requested()))
 }
 
 /// Appends records in a row; the LSN of the next.
@@ -377,7 +433,7 @@ pub struct TrimArgs {
 }
 
 fn trim(db: Option<PathBuf>, args: &TrimArgs) -> Result<()> {
-    let store = open_store(db, false)?;
+    let store = open_store(db)?;
     let log = store.open_log(&args.log)?;
     log.writing(&WriteOptions::durable()).trim(args.below)?;
     let report = json!({ "log": args.log, "trimmed_below": args.below, "first_lsn": log.first_lsn()? });

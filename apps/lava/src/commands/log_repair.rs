@@ -1,5 +1,6 @@
 //! `log repair`: a new store of every record that can be proved in a damaged store of logs.
 
+use super::create::check_parent_of_copy;
 use super::directory;
 use super::repair::{self, LINES_MAX, RepairArgs, places};
 use crate::status::{Status, failure};
@@ -26,6 +27,9 @@ pub struct LogRepairArgs {
 pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
     let (db, common) = (directory(db)?, &args.common);
     let (from, into) = places(&db, common)?;
+    if !common.dry_run {
+        check_parent_of_copy(&into)?;
+    }
     let start_ns = now_ns();
     let options = LogRepairOptions {
         options: super::log::options(true),

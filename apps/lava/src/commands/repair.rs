@@ -1,5 +1,6 @@
 //! `repair`: a new store of everything that is undamaged in a damaged one.
 
+use super::create::check_parent_of_copy;
 use super::place::{Place, on_volume};
 use super::{directory, log_repair};
 use crate::formats::escape::escape;
@@ -40,6 +41,9 @@ pub struct RepairArgs {
 pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let db = directory(db)?;
     let (from, into) = places(&db, args)?;
+    if !args.dry_run {
+        check_parent_of_copy(&into)?;
+    }
     let start_ns = now_ns();
     let options = RepairOptions {
         logs: super::log::options(true),

@@ -1,6 +1,6 @@
 //! The data set of the demonstration: the machine's own Debian package index, or one that is generated from a seed.
 
-use crate::formats::{Format, Record};
+use crate::formats::{Format, LINE_BYTES_MAX, Record};
 use crate::status::about;
 use crate::{Result, input, output};
 use bench::keys::mix;
@@ -63,9 +63,13 @@ impl DataSet {
                 let mut all = BTreeMap::new();
                 for file in files {
                     let (input, _progress) = input::open(file).map_err(|e| about(file.display(), e))?;
-                    for record in Format::Packages.read(input) {
+                    for record in Format::Packages.read(input, LINE_BYTES_MAX) {
                         let (key, value) = record.map_err(|e| about(file.display(), e))?;
                         all.insert(key, value);
+                        // Only the first keys are used: those behind them are not held.
+                        if all.len() > RECORDS_MAX {
+                            all.pop_last();
+                        }
                     }
                 }
                 let plural = if files.len() == 1 { "index" } else { "indexes" };

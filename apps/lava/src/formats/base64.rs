@@ -1,22 +1,30 @@
 //! Base64 with padding (RFC 4648, section 4).
 
+use std::io::Write;
+
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Bytes as base64.
 pub fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
-        let word = at(0) << 16 | at(1) << 8 | at(2);
-        for digit in 0..4 {
-            if digit <= group.len() {
-                out.push(char::from(ALPHABET[(word >> (18 - 6 * digit)) as usize & 63]));
-            } else {
-                out.push('=');
-            }
-        }
-    }
+    bytes.chunks(3).for_each(|group| out.extend(digits(group)));
     out
+}
+
+/// Writes bytes as base64.
+pub fn write(out: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
+    // A multiple of three: only the last piece is padded.
+    bytes.chunks(3 << 10).try_for_each(|piece| out.write_all(encode(piece).as_bytes()))
+}
+
+/// The four digits of at most three bytes.
+fn digits(group: &[u8]) -> [char; 4] {
+    let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
+    let word = at(0) << 16 | at(1) << 8 | at(2);
+    [0, 1, 2, 3].map(|digit| match digit <= group.len() {
+        true => char::from(ALPHABET[(word >> (18 - 6 * digit)) as usize & 63]),
+        false => '=',
+    })
 }
 
 /// The bytes of base64 text; `None` if it is none.

@@ -1,6 +1,8 @@
 //! Bytes as one line of readable text: UTF-8 stays as it is; `\t \n \r \\` and `\xHH` stand for tab, newline, return,
 //! backslash, and for any other byte that is a control character or no part of valid UTF-8.
 
+use std::io::Write;
+
 /// The escaped form.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -22,6 +24,29 @@ pub fn escape(bytes: &[u8]) -> String {
 
 fn push_hex(out: &mut String, byte: u8) {
     out.push_str(&format!("\\x{byte:02x}"));
+}
+
+/// Writes the escaped form.
+pub fn write(out: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(piece_len(rest));
+        out.write_all(escape(piece).as_bytes())?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// The length of a piece at the front that splits no character.
+fn piece_len(bytes: &[u8]) -> usize {
+    const PIECE_LEN: usize = 16 << 10;
+    let Some(piece) = bytes.get(..PIECE_LEN) else { return bytes.len() };
+    // The first byte of a character of up to four bytes that may go on behind the piece.
+    let last = piece.iter().rev().take(4).position(|b| *b & 0xc0 != 0x80);
+    match last {
+        Some(back) if piece[PIECE_LEN - 1 - back] >= 0xc0 => PIECE_LEN - 1 - back,
+        _ => PIECE_LEN,
+    }
 }
 
 /// The bytes that an escaped text stands for; an error names what is wrong.

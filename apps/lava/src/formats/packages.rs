@@ -4,49 +4,76 @@
 //! its last line, without the empty line behind. Exported stanzas are parted by one empty line each, so an index
 //! that is sorted by key and holds every key once comes back byte for byte.
 
-use super::Record;
-use crate::Result;
-use std::io::{BufRead, Write};
+use super::lines::Malformed;
+use super::{Lines, ReadError, Record};
+use std::io::Write;
 
 /// The longest stanza that is believed, bytes.
 const STANZA_LEN_MAX: usize = 16 << 20;
 
 /// Reads stanzas.
 pub struct Reader<'a> {
-    input: Box<dyn BufRead + 'a>,
-    number: u64,
+    lines: Lines<'a>,
+    /// The rest of a stanza that is too long is passed over before the next one.
+    rest_is_left: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `input`.
-    pub fn new(input: Box<dyn BufRead + 'a>) -> Self {
-        Reader { input, number: 0 }
+    /// A reader of lines.
+    pub fn new(lines: Lines<'a>) -> Self {
+        Reader { lines, rest_is_left: false }
     }
 
-    fn stanza(&mut self) -> Result<Option<Record>> {
+    /// Passes what is left of a stanza.
+    fn pass_rest(&mut self) -> Result<(), ReadError> {
+        let mut line = Vec::new();
+        while self.rest_is_left {
+            line.clear();
+            let is_more = match self.lines.read(&mut line) {
+                Err(ReadError::Malformed(_)) => true,
+                read => read? && !line.trim_ascii().is_empty(),
+            };
+            self.rest_is_left = is_more;
+        }
+        Ok(())
+    }
+
+    fn stanza(&mut self) -> Result<Option<Record>, ReadError> {
+        self.pass_rest()?;
         let mut stanza = Vec::new();
-        let first = self.number + 1;
+        let mut first = None;
         loop {
             let start = stanza.len();
-            let len = self.input.read_until(b'\n', &mut stanza)?;
-            self.number += 1;
+            // The rest of a stanza of which a line is too long is no stanza.
+            let is_line = self.lines.read(&mut stanza).inspect_err(|_| self.rest_is_left = true)?;
             let blank = stanza[start..].trim_ascii().is_empty();
             if blank {
                 stanza.truncate(start);
+            } else {
+                first.get_or_insert((self.lines.number(), self.lines.start()));
+                stanza.push(b'\n');
             }
-            if len == 0 || (blank && !stanza.is_empty()) {
+            if !is_line || (blank && !stanza.is_empty()) {
                 break;
             }
-            if stanza.len() > STANZA_LEN_MAX {
-                return Err(format!("line {first}: a stanza of more than {STANZA_LEN_MAX} bytes").into());
+            if stanza.len() > self.lines.limit().min(STANZA_LEN_MAX) {
+                self.rest_is_left = true;
+                let limit = self.lines.limit().min(STANZA_LEN_MAX);
+                return Err(malformed(first, format!("a stanza of more than {limit} bytes")));
             }
         }
         if stanza.is_empty() {
             return Ok(None);
         }
-        let key = key_of(&stanza).ok_or(format!("line {first}: a stanza without Package and Version"))?;
+        let key = key_of(&stanza);
+        let key = key.ok_or_else(|| malformed(first, "a stanza without Package and Version".to_owned()))?;
         Ok(Some((key, stanza)))
     }
+}
+
+fn malformed(first: Option<(u64, u64)>, what: String) -> ReadError {
+    let (line, offset) = first.unwrap_or_default();
+    ReadError::Malformed(Malformed { line, offset, what })
 }
 
 /// The key of a stanza: `name/version`.
@@ -67,7 +94,7 @@ pub fn key_of(stanza: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Iterator for Reader<'_> {
-    type Item = Result<Record>;
+    type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.stanza().transpose()

@@ -1,8 +1,8 @@
 use super::*;
 use io::Rng;
 
-fn records(format: Format, text: &[u8]) -> Result<Vec<Record>> {
-    format.read(Box::new(text)).collect()
+fn records(format: Format, text: &[u8]) -> crate::Result<Vec<Record>> {
+    Ok(format.read(Box::new(text), LINE_BYTES_MAX).collect::<Result<_, _>>()?)
 }
 
 /// Bytes of all kinds: text, controls, valid and broken UTF-8.
@@ -120,4 +120,61 @@ fn names_tell_the_format() {
     assert_eq!(of("a.jsonl.zst"), Some(Format::Jsonl));
     assert_eq!(of("a.tsv"), Some(Format::Tsv));
     assert_eq!(of("a.bin"), None);
+}
+
+/// Longer than a piece of what is written at a time, with characters at every place of its border.
+#[test]
+fn long_values_are_written_in_pieces_as_they_were_at_once() {
+    let mut rng = Rng::new(5);
+    for shift in 0..8 {
+        let mut value = vec![b'a'; (16 << 10) - shift];
+        value.extend_from_slice("\u{10ffff}é漢".repeat(9000).as_bytes());
+        (0..shift).for_each(|_| value.push(rng.next_u64() as u8));
+        for value in
+            [value.clone(), value[..value.len() - 1].to_vec(), vec![0x80; 40_000], vec![0xc3; 40_000]]
+        {
+            let mut text = Vec::new();
+            escape::write(&mut text, &value).unwrap();
+            assert!(text == escape::escape(&value).as_bytes());
+            let mut text = Vec::new();
+            base64::write(&mut text, &value).unwrap();
+            assert!(text == base64::encode(&value).as_bytes());
+            let mut text = Vec::new();
+            jsonl::write(&mut text, b"k", &value).unwrap();
+            assert!(records(Format::Jsonl, &text).unwrap() == [(b"k".to_vec(), value)]);
+        }
+    }
+}
+
+#[test]
+fn a_line_over_the_limit_is_passed_and_the_next_is_read() {
+    let long = "x".repeat(100);
+    for (format, text) in [
+        (Format::Tsv, format!("a\t1\n{long}\t2\nb\t{}\nc\t\n", "v".repeat(30))),
+        (
+            Format::Jsonl,
+            format!(
+                "{{\"key\":\"a\",\"value\":\"\"}}\n{{\"key\":\"{long}\",\"value\":\"\"}}\n{{\"key\":\"c\",\"value\":\"\"}}\n"
+            ),
+        ),
+        (
+            Format::Packages,
+            format!(
+                "Package: a\nVersion: 1\n\nPackage: b\nX: {long}\nVersion: 1\n\nPackage: c\nVersion: 1\n"
+            ),
+        ),
+        (
+            Format::Packages,
+            format!(
+                "Package: a\nVersion: 1\n\nPackage: b\n{}Version: 1\n\nPackage: c\nVersion: 1\n",
+                "X: y\n".repeat(30)
+            ),
+        ),
+    ] {
+        let all: Vec<_> = format.read(Box::new(text.as_bytes()), 32).collect();
+        let keys: Vec<u8> = all.iter().filter_map(|record| Some(record.as_ref().ok()?.0[0])).collect();
+        assert!(keys.starts_with(b"a") && keys.ends_with(b"c"), "{format:?}: {all:?}");
+        let errors: Vec<_> = all.iter().filter_map(|record| record.as_ref().err()).collect();
+        assert!(matches!(errors[..], [ReadError::Malformed(_)]), "{format:?}: {errors:?}");
+    }
 }

@@ -37,6 +37,9 @@ enum Start {
     Other,
 }
 
+/// The widest window of a Zstandard frame, as a power of two: 128 MiB, as the program `zstd` takes it without `--long`.
+const WINDOW_LOG_MAX: u32 = 27;
+
 /// Bytes that tell what begins.
 const MAGIC_LEN: usize = 4;
 
@@ -133,7 +136,9 @@ impl Member {
             Codec::Gzip => Member::Gzip(Box::new(flate2::bufread::GzDecoder::new(source))),
             Codec::Lz4 => Member::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
             Codec::Zstd => {
-                Member::Zstd(Box::new(zstd::stream::read::Decoder::with_buffer(source)?.single_frame()))
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?.single_frame();
+                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                Member::Zstd(Box::new(decoder))
             }
         })
     }
@@ -181,12 +186,7 @@ impl Read for Members {
         while let Some(member) = &mut self.member {
             let codec = member.codec();
             let len = member.read(buf).map_err(|e| {
-                let why = if e.kind() == io::ErrorKind::UnexpectedEof {
-                    "it is cut off".into()
-                } else {
-                    e.to_string()
-                };
-                at(member.source().offset, format!("the {} cannot be unpacked: {why}", codec.name()))
+                at(member.source().offset, format!("the {} cannot be unpacked: {}", codec.name(), reason(&e)))
             })?;
             if len > 0 || buf.is_empty() {
                 return Ok(len);
@@ -201,6 +201,20 @@ impl Read for Members {
         }
         Ok(0)
     }
+}
+
+/// Why a member cannot be unpacked.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return "it is cut off".to_owned();
+    }
+    // The name of the library's error, which has no kind.
+    if text.contains("too much memory") {
+        let limit = 1u64 << (WINDOW_LOG_MAX - 20);
+        return format!("its window is wider than {limit} MiB: unpack it with zstd -d --long=31");
+    }
+    text
 }
 
 /// The member behind one of this format that has ended; `None` at the end of the file.
