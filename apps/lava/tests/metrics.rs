@@ -220,3 +220,35 @@ fn a_speed_disk_is_told_with_its_levels() {
     assert_eq!(view["speed_disk"]["levels"], 2.0);
     db.close().unwrap();
 }
+
+/// Whoever looks at the metrics of a dead process must not take them for the present.
+#[test]
+fn the_metrics_of_a_dead_process_are_refused() {
+    let s = Scratch::new("dead");
+    s.ok(&["put", "k", "v"]);
+    let file = s.path("db").join("METRICS");
+    std::fs::write(&file, "lavastore_gets_total{store=\"x\"} 7\n").unwrap();
+    let written_before = |seconds| {
+        let at = std::time::SystemTime::now() - Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(at).unwrap();
+    };
+    let looks: [&[&str]; 2] = [&["stat", "--prometheus"], &["stat", "--watch", "--count", "1"]];
+    for args in looks {
+        written_before(0);
+        assert!(s.lava(args).status.success(), "a fresh page, whoever wrote it");
+        written_before(300);
+        let told = s.fails(8, args);
+        assert!(told.contains("has died") && told.contains("5 minutes ago"), "{told}");
+        assert!(s.lava(args).stdout.is_empty(), "nothing that looks like a page");
+        // A process that holds the store, and is late.
+        written_before(30);
+        let lock = std::fs::File::options().write(true).open(s.path("db").join("LOCK")).unwrap();
+        lock.lock().unwrap();
+        assert!(s.lava(args).status.success(), "it lives");
+        written_before(300);
+        assert!(s.fails(8, args).contains("or hangs"));
+        drop(lock);
+        let elsewhere = [args, &["--metrics-file", file.to_str().unwrap()]].concat();
+        assert!(s.fails(8, &elsewhere).contains("has died"));
+    }
+}
