@@ -158,7 +158,12 @@ impl WorkDir {
     /// The directory that the user named: created if missing, refused if something is in it (unless `reuse`), kept.
     #[allow(clippy::disallowed_methods, reason = "looks into a directory before any engine does")]
     pub fn named(path: &Path, reuse: bool) -> Result<Self> {
-        std::fs::create_dir_all(path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        // The directory, and none above it: a mistyped path is an error.
+        if !path.is_dir() {
+            std::fs::create_dir(path).map_err(|e| {
+                std::io::Error::new(e.kind(), format!("cannot make {}: {e}", path.display()))
+            })?;
+        }
         let mut entries =
             std::fs::read_dir(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         if !reuse && entries.next().is_some() {

@@ -6,7 +6,7 @@ use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Fligh
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
+    Ablation, Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
     PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch, WriteOptions,
     Writer,
 };
@@ -100,8 +100,26 @@ fn options(settings: &EngineSettings) -> Options {
 fn described_policy(policy: &PolicyChoice) -> String {
     match policy.parameters.as_slice() {
         [] => policy.name.clone(),
-        parameters => format!("{} {parameters:?}", policy.name),
+        parameters => {
+            let parameters: Vec<String> = parameters.iter().map(ToString::to_string).collect();
+            format!("{}({})", policy.name, parameters.join(","))
+        }
     }
+}
+
+/// The mechanisms that are switched off.
+fn described_ablation(ablation: &Ablation) -> String {
+    let shown = format!("{ablation:?}");
+    let off = Ablation::names().into_iter().filter(|name| shown.contains(&format!("{name}: false")));
+    match off.collect::<Vec<_>>()[..] {
+        [] => "none".to_owned(),
+        ref off => off.join(","),
+    }
+}
+
+/// A choice as it is written in options: in lower case.
+fn lower(choice: impl std::fmt::Debug) -> String {
+    format!("{choice:?}").to_lowercase()
 }
 
 fn described(options: &Options) -> Vec<(String, String)> {
@@ -112,8 +130,8 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("memory_bytes", options.memory_bytes.to_string()),
         ("wal_bytes_max", options.wal_bytes_max.to_string()),
         ("background_threads", options.background_threads.to_string()),
-        ("access", format!("{:?}", options.access)),
-        ("durability", format!("{:?}", options.durability)),
+        ("access", lower(options.access)),
+        ("durability", lower(options.durability)),
         ("compression", family.compression.name().to_owned()),
         ("block_bytes", family.block_bytes.to_string()),
         ("filter_bits_per_key", family.filter_bits_per_key.to_string()),
@@ -125,7 +143,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("policy", described_policy(&family.policy)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
-        ("ablation", format!("{:?}", options.ablation)),
+        ("switched_off", described_ablation(&options.ablation)),
         ("read_gap_bytes", options.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string())),
         ("loggers", options.loggers.writes_max.to_string()),
         (

@@ -1,8 +1,12 @@
 //! The command line as it is parsed. Help, man pages and completions are made from it.
 
-use crate::{commands, demo, status};
-use clap::{Parser, Subcommand};
+use crate::{commands, demo, examples, status};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// Options that every command has stand apart from its own.
+const GLOBAL: &str = "Global options";
 
 /// A local storage engine for write-heavy services.
 #[derive(Parser)]
@@ -10,14 +14,14 @@ use std::path::PathBuf;
 pub struct Cli {
     /// Directory of the store; lavafs:PATH for one on a LavaFS volume (a device or an image), lavafs:PATH:/DIR for one in
     /// another directory of it than /db
-    #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB")]
+    #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB", help_heading = GLOBAL)]
     pub db: Option<PathBuf>,
     /// The second disk of the store, on which its log lies: a directory, or lavafs:PATH as with --db. A store that has none yet gets it when
     /// it is opened for writing, and is named with it from then on; lava speed give-back takes it away again
-    #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED")]
+    #[arg(long, global = true, value_name = "DIR", env = "LAVA_SPEED", help_heading = GLOBAL)]
     pub speed: Option<PathBuf>,
     /// Memory for pages of files on a LavaFS volume: a number of bytes with K, M, G or T. A store has a cache of its own
-    #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = commands::fs::size, help_heading = GLOBAL)]
     pub page_cache: Option<u64>,
     #[command(subcommand)]
     pub command: Command,
@@ -88,6 +92,18 @@ pub enum Command {
     DemoWriter(demo::writer::WriterArgs),
 }
 
+/// The command line, with examples.
+pub fn command() -> clap::Command {
+    examples::added_to(Cli::command())
+}
+
+/// Reads the command line.
+pub fn parse(all: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(all)?;
+    Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
+}
+
 /// Runs a command.
 pub fn run(cli: Cli) -> crate::Result<()> {
     let db = cli.db;
@@ -126,7 +142,6 @@ pub fn run(cli: Cli) -> crate::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())

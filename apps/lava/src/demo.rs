@@ -10,6 +10,7 @@ pub mod data;
 pub mod ledger;
 pub mod writer;
 
+use crate::commands::create::check_parent;
 use crate::commands::place::{self, Place};
 use crate::commands::space::{space_json, space_text};
 use crate::output::Screen;
@@ -20,7 +21,7 @@ use bench::report::{Latency, human_bytes, human_count, human_us};
 use clap::Args;
 use data::DataSet;
 use hdrhistogram::Histogram;
-use lavastore::{Db, ErrorKind, FamilyOptions, Options, Space};
+use lavastore::{Db, Env, ErrorKind, FamilyOptions, Options, Space};
 use ledger::{Ledger, VERSIONS, value};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -150,7 +151,7 @@ fn prepare(dir: &Path) -> Result<()> {
         return prepare_on_volume(dir);
     }
     if !output::has_entries(dir)? {
-        return Ok(());
+        return check_parent(&Env::kernel(), dir, "make it first");
     }
     let options = Options { create_if_missing: false, ..Options::default() };
     let place = Place::to_write(dir)?;

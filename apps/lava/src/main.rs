@@ -7,6 +7,7 @@
 mod cli;
 mod commands;
 mod demo;
+mod examples;
 mod formats;
 mod input;
 mod interrupt;
@@ -15,8 +16,6 @@ mod output;
 mod status;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
-use cli::Cli;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -27,7 +26,7 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let all: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&all) {
+    let cli = match cli::parse(&all) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, &all),
     };
@@ -73,7 +72,7 @@ fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
 
 /// Where to read on: the help of the command that was meant, as far as it can be told.
 fn hint(all: &[OsString]) -> String {
-    let root = Cli::command();
+    let root = cli::command();
     let mut command = &root;
     let mut path = String::new();
     let mut words = all.iter().skip(1).filter_map(|word| word.to_str());

@@ -236,7 +236,7 @@ fn a_store_that_is_held_is_not_waited_for() {
     assert_eq!([ok(&s, "read a 1"), ok(&s, "tail a")], ["x\n", "1\tx\n"]);
     assert!(ok(&s, "ls").contains('a') && ok(&s, "stat").starts_with("logs"));
     assert!(ok(&s, "stat a").starts_with("first LSN            1"));
-    assert!(ok(&s, "verify").starts_with("read 1 records of 1 logs"));
+    assert!(ok(&s, "verify").starts_with("read 1 record of 1 log"));
     assert_eq!(ok(&s, "tail a -f -n 1 --from 1"), "1\tx\n");
     assert!(s.ok(&["engines"]).starts_with("LavaLog") && s.ok(&["space"]).contains("checkpoint"));
     drop(holder.stdin.take());

@@ -121,7 +121,8 @@ fn a_mistyped_name_is_recognized() {
         let output = if args[0] == "help" { lava(&s.0).args(args).output().unwrap() } else { s.lava(args) };
         let error = stderr(&output);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {error}");
-        assert!(error.contains(&format!("did you mean {meant}?")), "{args:?}: {error}");
+        let meant_is_told = error.split("did you mean ").nth(1).is_some_and(|names| names.contains(meant));
+        assert!(meant_is_told, "{args:?}: {error}");
     }
 }
 
@@ -131,6 +132,7 @@ fn families_are_listed_made_and_dropped() {
     s.ok(&["put", "k", "v"]);
     s.ok(&["family", "create", "texts", "--compression", "zstd"]);
     s.ok(&["put", "k", "v", "--family", "texts"]);
+    s.ok(&["compact"]);
     let list = s.ok(&["family", "ls"]);
     assert_eq!(list.lines().count(), 2);
     assert!(list.contains("1 table ") && list.contains("default") && list.contains("texts"), "{list}");
@@ -147,7 +149,7 @@ fn sizes_come_out_as_they_went_in() {
     let s = Scratch::new("units");
     assert!(s.ok(&["fs", "mkfs", "image", "--size", "64M", "--sparse"]).contains("64.00 MiB"));
     assert!(s.ok(&["fs", "mkfs", "second", "--size", "16MiB", "--sparse"]).contains("16.00 MiB"));
-    assert!(s.ok(&["fs", "mkfs", "third", "--size", "32000000B", "--sparse"]).contains("30.52 MiB"));
+    assert!(s.ok(&["fs", "mkfs", "third", "--size", "32768000B", "--sparse"]).contains("31.25 MiB"));
     assert!(s.fails(2, &["fs", "mkfs", "fourth", "--size", "64MB"]).contains("MiB"), "not a power of two");
 }
 
@@ -208,7 +210,7 @@ fn a_rewrite_that_is_done_does_not_say_how_to_go_on() {
 fn reports_show_names_and_no_debug_text() {
     let s = Scratch::new("debug");
     let output = lava(&s.0).args(["bench", "load", "--num", "1000"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", stderr(&output));
     for debug in ["{", "}", "Some(", "None", "Ablation", "true,"] {
         assert!(!text.contains(debug), "{debug}: {text}");

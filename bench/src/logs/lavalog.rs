@@ -121,7 +121,7 @@ impl LogEngine for Logs {
         let LogOptions { access, background_threads, garbage_percent, .. } = &self.options;
         let all = [
             ("group_bytes", self.options.longest_group().to_string()),
-            ("access", format!("{access:?}")),
+            ("access", format!("{access:?}").to_lowercase()),
             ("background_threads", background_threads.to_string()),
             ("garbage_percent", garbage_percent.to_string()),
         ];

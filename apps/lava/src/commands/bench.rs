@@ -11,7 +11,7 @@ use bench::fs::Ground;
 use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
 use bench::logs::{LogArgs, LogSite, OwnEngine};
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use bench::{BenchArgs, Opener, Workload, ablation, contract, multi_get, tail};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use io::kernel::device::{self, DeviceOptions};
@@ -188,16 +188,16 @@ fn announce(args: &BenchStore) -> Result<()> {
     if bytes < LOAD_MAX {
         return Ok(());
     }
-    let (keys, bytes) = (human_count(args.bench.keys()), human_bytes(bytes));
+    let (keys, bytes) = (counted(args.bench.keys(), "key"), human_bytes(bytes));
     // `tail` means nothing on a store without levels, and its commands are written to be run as they are.
     let is_meant = args.bench.num.is_some() || args.bench.is_tail();
     if !args.yes && !is_meant && !std::io::stderr().is_terminal() {
         return output::usage(format!(
-            "this loads {keys} keys, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
+            "this loads {keys}, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
              fewer keys with --num"
         ));
     }
-    output::tell(&format!("loads {keys} keys, {bytes}, into {FRESH_PARENT}, and removes them at the end"));
+    output::tell(&format!("loads {keys}, {bytes}, into {FRESH_PARENT}, and removes them at the end"));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A command that writes records makes the store in a directory that is missing or empty. The directory above it must be there:
 //! a mistyped path is an error and leaves nothing. An engine is added to a store of the other one on request only.
 
-use super::place::{self, Place};
+use super::place::Place;
 use super::{has_logs, open_in};
 use crate::status::{Status, failure};
 use crate::{Result, output};
@@ -58,11 +58,6 @@ pub fn open_or_create(db: &Path, create: &CreateArgs) -> Result<Db> {
 
 /// The same in the place that `db` names.
 pub fn open_or_create_in(db: &Path, place: Place, create: &CreateArgs) -> Result<Db> {
-    if let Some(speed) =
-        place::speed_of(db).filter(|speed| place::volume_of(speed).is_none() && !create.parents)
-    {
-        check_parent(&Env::kernel(), speed, "--parents makes it")?;
-    }
     let is_there = is_there(&place, create)?;
     if is_there && !create.add_engine && has_logs(&place)? && !has_keys(&place)? {
         return Err(other_engine(db, "logs", "keys"));

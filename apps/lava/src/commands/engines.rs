@@ -2,7 +2,7 @@
 
 use super::{Halves, directory, open_without_logs};
 use crate::{Result, output};
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::Args;
 use lavastore::{EngineSpace, LogStore, Options};
 use serde_json::{Value, json};
@@ -50,8 +50,8 @@ pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
     let report = json!({ "removed": name, "files": before.files, "bytes": before.bytes });
     output::report(args.json, &report, || {
         format!(
-            "removed {name}: {} files, {}; its part of the log goes as the store is written\n",
-            human_count(before.files),
+            "removed {name}: {}, {}; its part of the log goes as the store is written\n",
+            counted(before.files, "file"),
             human_bytes(before.bytes)
         )
     })
@@ -70,8 +70,8 @@ fn as_text(all: &[EngineSpace]) -> String {
             LOGS => "  see lava log ls",
             _ => "  not known here",
         };
-        let (files, bytes) = (human_count(engine.files), human_bytes(engine.bytes));
-        let _ = writeln!(text, "{:<20} {files:>8} files {bytes:>12}{note}", engine.name);
+        let (files, bytes) = (counted(engine.files, "file"), human_bytes(engine.bytes));
+        let _ = writeln!(text, "{:<20} {files:>14} {bytes:>12}{note}", engine.name);
     }
     text
 }

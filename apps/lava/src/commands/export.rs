@@ -13,7 +13,7 @@ use crate::formats::escape::escape;
 use crate::status::{Status, failure, with_message};
 use crate::{Error, Result, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::Args;
 use lavastore::{Cursor, ErrorKind};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct ExportArgs {
     /// Replace the file if it is there
     #[arg(long, requires = "file")]
     force: bool,
-    /// Format [default: by the file's name, else tsv]
+    /// Format [default: by the file's name; tsv for standard output]
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -149,8 +149,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     if args.json && file.is_none() {
         return output::usage("--json tells what was written to a file: name one");
     }
-    let by_name = file.and_then(Format::of_name);
-    let format = args.format.or(by_name).unwrap_or(Format::Tsv);
+    let format = format_of(file, args.format)?;
     let store = open_to_read(db)?;
     let family = family(&store, args.range.family())?;
     let start_ns = now_ns();
@@ -179,6 +178,21 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     read_whole(&store)
 }
 
+/// The format that was asked for, or that the file's name tells. A name that tells none is refused: a file is taken for what
+/// it is called.
+fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
+    let Some(file) = file else { return Ok(asked.unwrap_or(Format::Tsv)) };
+    match asked.or_else(|| Format::of_name(file)) {
+        Some(format) => Ok(format),
+        // A pipe, a terminal, a device.
+        None if file.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) => Ok(Format::Tsv),
+        None => output::usage(format!(
+            "{} does not tell its format: end it in .tsv or .jsonl, call it Packages, or give --format",
+            file.display()
+        )),
+    }
+}
+
 /// Prints what was exported, and what not.
 fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Result<()> {
     for gap in &sum.left_out {
@@ -190,14 +204,16 @@ fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Resul
             "records": sum.records, "bytes": sum.bytes, "seconds": seconds, "left_out": left_out,
         });
         output::report(args.json, &report, || {
-            let (records, bytes) = (human_count(sum.records), human_bytes(sum.bytes));
-            format!("exported {records} records, {bytes}, in {seconds:.2} s\n")
+            let (records, bytes) = (counted(sum.records, "record"), human_bytes(sum.bytes));
+            format!("exported {records}, {bytes}, in {seconds:.2} s\n")
         })?;
     }
     match sum.left_out.len() {
         0 => Ok(()),
         count => {
-            let what = format!("the export is not whole: {count} damaged places were left out");
+            let (places, were) =
+                (counted(count as u64, "damaged place"), if count == 1 { "was" } else { "were" });
+            let what = format!("the export is not whole: {places} {were} left out");
             Err(failure(Status::NotWhole, what))
         }
     }

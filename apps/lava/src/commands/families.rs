@@ -1,8 +1,7 @@
 //! `family`: lists, makes and drops column families.
 
-use super::create::CreateArgs;
+use super::create::{CreateArgs, open_or_create};
 use super::{FamilyArgs, Halves, directory, family, open_to_write, read_whole};
-use crate::commands::create::open_or_create;
 use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::report::{counted, human_bytes};
@@ -33,10 +32,6 @@ pub fn run(db: Option<PathBuf>, command: FamilyCommand) -> Result<()> {
 
 /// Options of `family ls`.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  lava family ls --db ./data
-  lava family ls --db ./data --json")]
 pub struct ListArgs {
     /// Print JSON
     #[arg(long)]
@@ -66,10 +61,6 @@ fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
 
 /// Options of `family create`.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  lava family create orders --db ./data
-  lava family create texts --db ./data --compression zstd --min-blob-size 4096")]
 pub struct CreateFamilyArgs {
     /// The name
     name: String,
@@ -93,9 +84,6 @@ fn create(db: Option<PathBuf>, args: &CreateFamilyArgs) -> Result<()> {
 
 /// Options of `family drop`.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  lava family drop orders --db ./data --yes")]
 pub struct DropArgs {
     /// The name
     name: String,

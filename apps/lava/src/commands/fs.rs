@@ -9,9 +9,9 @@ mod mount;
 
 use super::place::{open_devices, open_volume, parts};
 use crate::formats::jsonl;
-use crate::status::{Status, failure};
+use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::{Args, Subcommand, ValueEnum};
 use io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
 use io::{Access, AppendFile, BlockDevice, CreateOptions, FileSystem, ReadFile, SyncKind};
@@ -186,10 +186,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        "T" | "TB" | "TIB" => 40,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        "KB" | "MB" | "GB" | "TB" => {
+            let unit = text[digits.len()..][..1].to_ascii_uppercase();
+            return Err(format!("sizes are powers of two: {digits}{unit}iB, or {digits}{unit} for short"));
+        }
         _ => return Err("a number of bytes, with K, M, G or T behind it".to_owned()),
     };
     let number: u64 =
@@ -263,7 +267,8 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
     if let Err(e) = lavafs::format_on(&env, &devices, &options) {
         forget(&env, made);
-        return Err(e.into());
+        // The library names its option, the command line its own.
+        return Err(with_message(e, |e| e.to_string().replace("force it to make", "--force makes")));
     }
     let len = made.iter().map(|made| made.device.len()).sum::<u64>();
     let (kind, path) = (capacity.kind.name(), args.path.display().to_string());
@@ -475,9 +480,9 @@ fn df(args: &VolumeArgs) -> Result<()> {
         }
         let _ = writeln!(
             text,
-            "{} files, {} runs of free blocks",
-            human_count(s.files),
-            human_count(s.free_runs)
+            "{}, {} of free blocks",
+            counted(s.files, "file"),
+            counted(s.free_runs, "run")
         );
         for d in devices.iter().filter(|_| devices.len() == 2) {
             let [total, files, free] = [d.total_bytes, d.file_bytes, d.available_bytes].map(human_bytes);
@@ -505,11 +510,11 @@ fn fsck(args: &FsckArgs) -> Result<()> {
         let mut text: String = findings.iter().map(|f| format!("{f}\n")).collect();
         let _ = writeln!(
             text,
-            "{} files with {}, {} of journal ({} transactions), {} free",
-            human_count(found.files),
+            "{} with {}, {} of journal ({}), {} free",
+            counted(found.files, "file"),
             human_bytes(found.file_bytes),
             human_bytes(found.journal_bytes),
-            human_count(found.transactions),
+            counted(found.transactions, "transaction"),
             human_bytes(found.free_bytes)
         );
         if found.beyond_bytes > 0 {
@@ -521,7 +526,9 @@ fn fsck(args: &FsckArgs) -> Result<()> {
     match found.is_clean() {
         true => Ok(()),
         false => {
-            let what = format!("{} things are wrong with the volume", found.findings.len());
+            let count = found.findings.len();
+            let (things, are) = (counted(count as u64, "thing"), if count == 1 { "is" } else { "are" });
+            let what = format!("{things} {are} wrong with the volume");
             Err(failure(Status::Damage, what))
         }
     }

@@ -2,9 +2,9 @@
 
 use super::{FamilyArgs, directory, family, open_to_read, open_with, read_whole};
 use crate::formats::escape;
-use crate::{Result, output};
+use crate::{Result, interrupt, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
 use lavastore::{
     CompactProgress, CompactRequest, Db, Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest,
@@ -228,14 +228,14 @@ fn report_text(report: &GcReport, seconds: f64) -> String {
     let [read, written, freed] =
         [report.read_bytes, report.written_bytes, report.freed_bytes].map(human_bytes);
     let mut text = format!(
-        "collected {} times in {seconds:.2} s: read {read}, wrote {written}, freed {freed}\n",
-        human_count(report.collections)
+        "collected {} in {seconds:.2} s: read {read}, wrote {written}, freed {freed}\n",
+        counted(report.collections, "time")
     );
     if report.abandoned > 0 {
         let _ = writeln!(
             text,
-            "given up {} times: there was less garbage than expected",
-            human_count(report.abandoned)
+            "given up {}: there was less garbage than expected",
+            counted(report.abandoned, "time")
         );
     }
     let _ = writeln!(text, "exposed garbage: {}", share(report.garbage_bytes, report.record_bytes));
@@ -267,16 +267,29 @@ fn rewrite_progress(family: &str) -> impl FnMut(&CompactProgress) {
     let mut told_ns = now_ns();
     move |progress| {
         let Some(key) = &progress.rewritten_to else { return };
+        let on = format!("--family {family} --from '{}'", escape::escape(key));
+        if interrupt::requested() {
+            output::tell(&format!("interrupted; lava compact --rewrite {on} goes on there"));
+            // As after a kill, the next open finds the store whole.
+            interrupt::die();
+        }
         if now_ns().saturating_sub(told_ns) < LINE_NS {
             return;
         }
         told_ns = now_ns();
-        let (tables, left) = (human_count(progress.rewritten_tables), human_count(progress.remaining_tables));
-        let (bytes, key) = (human_bytes(progress.remaining_bytes), escape::escape(key));
-        let text = format!(
-            "rewrote {tables} tables, {left} left with {bytes}; to go on later: --family {family} --from '{key}'"
-        );
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = writeln!(std::io::stderr(), "{}", rewritten_text(progress, &on));
+    }
+}
+
+/// How far a rewrite has come, and how to go on later, unless nothing is left.
+fn rewritten_text(progress: &CompactProgress, on: &str) -> String {
+    let rewritten = counted(progress.rewritten_tables, "table");
+    match progress.remaining_tables {
+        0 => format!("rewrote {rewritten}, none left"),
+        left => {
+            let bytes = human_bytes(progress.remaining_bytes);
+            format!("rewrote {rewritten}, {} left with {bytes}; to go on later: {on}", human_count(left))
+        }
     }
 }
 
@@ -286,6 +299,9 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     let start_ns = now_ns();
     let from = args.from.as_ref().map(|from| escape::unescape(from.as_bytes()));
     let from = from.transpose().or_else(|e| output::usage(format!("--from: {e}")))?;
+    if args.rewrite {
+        interrupt::watch();
+    }
     let store = open_with(directory(db)?, with_progress(false))?;
     let before = store.space()?;
     let names = match &args.family {
@@ -341,6 +357,15 @@ mod tests {
         assert!(progress_text(&progress).contains("not known yet"));
         progress.freed_bytes = 1 << 20;
         assert!(progress_text(&progress).contains("/s: 6 s;"), "{}", progress_text(&progress));
+    }
+
+    #[test]
+    fn a_rewrite_says_how_to_go_on_while_something_is_left() {
+        let mut progress = CompactProgress { rewritten_tables: 1, remaining_tables: 2, ..Default::default() };
+        assert!(rewritten_text(&progress, "--from x").contains("1 table, 2 left"));
+        assert!(rewritten_text(&progress, "--from x").ends_with("to go on later: --from x"));
+        progress.remaining_tables = 0;
+        assert_eq!(rewritten_text(&progress, "--from x"), "rewrote 1 table, none left");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! `help`, `man`, `completions`: what is known of the command line, from the parser itself.
 
-use crate::cli::Cli;
-use crate::{Result, output, status};
-use clap::{Args, CommandFactory};
+use crate::{Result, cli, nearest, output, status};
+use clap::Args;
 use clap_complete::Shell;
 use serde_json::json;
 use std::io::Write;
@@ -24,14 +23,17 @@ pub fn help(args: &HelpArgs) -> Result<()> {
     if args.topic == [EXIT_CODES] {
         return print(&status::table());
     }
-    let mut root = Cli::command();
+    let mut root = cli::command();
     root.build();
-    let mut command = &mut root;
+    let mut command = root;
     for name in &args.topic {
-        let Some(found) = command.find_subcommand_mut(name) else {
-            return output::usage(format!("there is no command {}", args.topic.join(" ")));
-        };
-        command = found;
+        if command.find_subcommand(name).is_none() {
+            let tip = nearest::tip(name, command.get_subcommands().map(clap::Command::get_name));
+            return output::usage(format!("there is no command {}{tip}", args.topic.join(" ")));
+        }
+        if let Some(found) = command.find_subcommand(name).cloned() {
+            command = found;
+        }
     }
     print(&command.render_long_help().to_string())
 }
@@ -53,7 +55,7 @@ pub struct CompletionsArgs {
 /// Prints completions.
 pub fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "lava", &mut text);
+    clap_complete::generate(args.shell, &mut cli::command(), "lava", &mut text);
     let mut out = output::stdout();
     out.write_all(&text)?;
     Ok(out.flush()?)
@@ -73,7 +75,7 @@ pub struct ManArgs {
 pub fn man(args: &ManArgs) -> Result<()> {
     output::create_directory(&args.dir)?;
     let mut pages = Vec::new();
-    let mut root = Cli::command();
+    let mut root = cli::command();
     root.build();
     write_pages(&root, &args.dir, &mut pages)?;
     output::report(args.json, &json!({ "pages": pages }), || {

@@ -31,13 +31,6 @@ const BATCH_LEN: usize = 256 << 10;
 
 /// Options of `import`.
 #[derive(Args)]
-#[command(after_help = "\
-Examples:
-  printf 'user:1\\tAda\\nuser:2\\tAlan\\n' > users.tsv
-  lava import users.tsv --db ./data
-  lava import users.tsv --db ./data --family users --compression lz4
-  lava import users.tsv --db ./data --resume
-  printf '{\"key\":\"user:3\",\"value\":\"Edsger\"}\\n' | lava import - --format jsonl --db ./data")]
 pub struct ImportArgs {
     /// Files to read (-: standard input)
     #[arg(required = true)]

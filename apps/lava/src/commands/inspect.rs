@@ -1,14 +1,14 @@
 //! `stat`, `verify`, `dump`.
 
 use super::metrics_page::MetricsPage;
-use super::place::Place;
+use super::place::{Place, volume_of};
 use super::space::{family_json, family_text, space_json};
 use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
 use lavastore::{Db, Env, ErrorKind, FamilySpace, Space};
 use serde_json::{Map, Value, json};
@@ -66,7 +66,7 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
         let metrics = Metrics::of(db, args.metrics_file.as_deref())?;
         let interval = args.interval.unwrap_or(INTERVAL);
         let how = watch::Watch { interval, count: args.count, json: args.json };
-        return watch::watch(&how, || Ok((metrics.read()?, metrics.age())));
+        return watch::watch(&how, || Ok((metrics.read_of_living()?, metrics.age())));
     }
     let process = process(db.clone())?;
     let halves = Halves::open(db)?;
@@ -158,22 +158,46 @@ impl StatOfKeys {
 const METRICS: &str = "METRICS";
 /// The most bytes of metrics that are believed.
 const METRICS_LEN_MAX: usize = 64 << 20;
-/// Metrics that old are no longer rewritten, or very slowly: whoever reads them should know.
+/// Metrics younger than this need no look at the lock.
+const METRICS_FRESH: Duration = Duration::from_secs(8);
+/// Metrics that old are no longer rewritten.
 const METRICS_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The file of metrics of the process that has the store open: counters are those of a process, and this one has none to tell.
 struct Metrics {
     env: Env,
     file: PathBuf,
+    /// The lock that a living process holds, in a directory of the machine.
+    lock: Option<PathBuf>,
+}
+
+/// The lock of a store.
+const LOCK: &str = "LOCK";
+
+/// True if no process holds a lock. Taken for the blink of an eye, shared.
+#[allow(clippy::disallowed_methods, reason = "looks at the lock as any program may, without the store")]
+fn is_free(lock: &Path) -> bool {
+    std::fs::File::open(lock).is_ok_and(|file| file.try_lock_shared().is_ok())
+}
+
+fn seconds_text(age: Duration) -> String {
+    match age.as_secs() {
+        0..120 => counted(age.as_secs(), "second"),
+        120..7200 => counted(age.as_secs() / 60, "minute"),
+        seconds => counted(seconds / 3600, "hour"),
+    }
 }
 
 impl Metrics {
     fn of(db: Option<PathBuf>, file: Option<&Path>) -> Result<Metrics> {
         if let Some(file) = file {
-            return Ok(Metrics { env: Env::kernel(), file: file.to_owned() });
+            let lock = db.filter(|db| volume_of(db).is_none()).map(|db| db.join(LOCK));
+            return Ok(Metrics { env: Env::kernel(), file: file.to_owned(), lock });
         }
-        let Place { env, dir } = Place::to_read(&directory(db)?)?;
-        Ok(Metrics { env, file: dir.join(METRICS) })
+        let db = directory(db)?;
+        let lock = volume_of(&db).is_none().then(|| db.join(LOCK));
+        let Place { env, dir } = Place::to_read(&db)?;
+        Ok(Metrics { env, file: dir.join(METRICS), lock })
     }
 
     /// The page of the moment.
@@ -189,6 +213,24 @@ impl Metrics {
             ),
             _ => e.into(),
         })
+    }
+
+    /// The page of the moment, of a process that lives: the page of a dead one must not pass for the present.
+    fn read_of_living(&self) -> Result<Vec<u8>> {
+        let page = self.read()?;
+        let age = self.age().unwrap_or_default();
+        // Rewritten every five seconds: a younger page is that of a process that lives, or has just died.
+        let is_dead = age > METRICS_FRESH && self.lock.as_deref().is_some_and(is_free);
+        if !is_dead && age <= METRICS_AGE_MAX {
+            return Ok(page);
+        }
+        let file = self.file.display();
+        let what = if is_dead {
+            format!("the process that wrote {file} has died: it wrote the last metrics {} ago", seconds_text(age))
+        } else {
+            format!("the metrics in {file} are {} old: the process that wrote them has died, or hangs", seconds_text(age))
+        };
+        Err(failure(Status::NotFound, what))
     }
 
     /// How old it is, in a directory of the machine.
@@ -208,11 +250,7 @@ fn process(db: Option<PathBuf>) -> Result<Option<(View, Option<Duration>)>> {
 
 /// Prints the metrics as they are.
 fn prometheus(metrics: &Metrics) -> Result<()> {
-    let page = metrics.read()?;
-    if let Some(age) = metrics.age().filter(|age| *age > METRICS_AGE_MAX) {
-        let seconds = age.as_secs();
-        output::tell(&format!("these metrics are {seconds} s old: the process that wrote them may be gone"));
-    }
+    let page = metrics.read_of_living()?;
     let mut out = output::stdout();
     out.write_all(&page)?;
     Ok(out.flush()?)
@@ -258,10 +296,10 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
         if found.more_errors > 0 {
             let _ = writeln!(text, "and {} more", human_count(found.more_errors));
         }
-        let (files, entries) = (human_count(found.files), human_count(found.entries));
+        let (files, entries) = (counted(found.files, "file"), counted(found.entries, "entry"));
         let _ = writeln!(
             text,
-            "{files} files ({vssts} of them vSSTs), {}, {entries} entries checked in {seconds:.2} s",
+            "{files} ({vssts} of them vSSTs), {}, {entries} checked in {seconds:.2} s",
             human_bytes(found.bytes)
         );
         for (name, n) in &checked {
@@ -324,7 +362,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     match first {
         None => Ok(()),
         // As what is wrong with the first of them.
-        Some(error) => Err(with_message(error, |_| format!("{damaged} files could not be shown whole"))),
+        Some(error) => Err(with_message(error, |_| format!("{} could not be shown whole", counted(damaged, "file")))),
     }
 }
 

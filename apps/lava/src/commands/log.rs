@@ -4,7 +4,7 @@
 //! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
-use super::create::{CreateArgs, may_have_logs, tell_if_new};
+use super::create::{CreateArgs, check_parent_of_copy, may_have_logs, tell_if_new};
 use super::fs::size;
 use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, parts, volume_of};
@@ -12,7 +12,7 @@ use super::{directory, is_whole};
 use crate::formats::lines::Lines;
 use crate::formats::{ReadError, escape, jsonl};
 use crate::status::{Status, failure, with_message};
-use crate::{Error, Result, interrupt, output};
+use crate::{Error, Result, interrupt, nearest, output};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::{Args, Subcommand};
@@ -118,6 +118,17 @@ fn is_busy(e: &Error) -> bool {
 /// Opens the store of logs that the user named.
 fn open_store(db: Option<PathBuf>) -> Result<LogStore> {
     Ok(open(&Place::to_write(&directory(db)?)?, false)?)
+}
+
+/// The log with this name.
+fn open_log(store: &LogStore, name: &str) -> Result<Log> {
+    store.open_log(name).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            let names = store.log_names();
+            with_message(e, |e| format!("{e}{}", nearest::tip(name, names.iter().map(String::as_str))))
+        }
+        _ => e.into(),
+    })
 }
 
 /// Options of `log append`.
@@ -266,7 +277,7 @@ fn read(db: Option<PathBuf>, args: &ReadArgs) -> Result<()> {
 }
 
 fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
-    let record = match store.open_log(&args.log)?.read(args.lsn) {
+    let record = match open_log(store, &args.log)?.read(args.lsn) {
         Err(e) if e.kind() == ErrorKind::Trimmed => {
             return Err(failure(Status::KeyNotFound, format!("record {} was trimmed", args.lsn)));
         }
@@ -355,7 +366,7 @@ fn print_from(
     left: &mut u64,
     out: &mut impl Write,
 ) -> Result<()> {
-    let log = store.open_log(&args.log)?;
+    let log = open_log(store, &args.log)?;
     let next = from.map_or_else(|| nth_last(&log, args.limit.unwrap_or(TAIL_RECORDS)), Ok)?;
     *from = Some(next);
     let mut records = log.scan(next..);
@@ -434,7 +445,7 @@ pub struct TrimArgs {
 
 fn trim(db: Option<PathBuf>, args: &TrimArgs) -> Result<()> {
     let store = open_store(db)?;
-    let log = store.open_log(&args.log)?;
+    let log = open_log(&store, &args.log)?;
     log.writing(&WriteOptions::durable()).trim(args.below)?;
     let report = json!({ "log": args.log, "trimmed_below": args.below, "first_lsn": log.first_lsn()? });
     drop(log);
@@ -482,7 +493,7 @@ pub struct StatArgs {
 
 fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     look(db, |store| match &args.log {
-        Some(name) => stat_log(&store.open_log(name)?, name, args.json),
+        Some(name) => stat_log(&open_log(store, name)?, name, args.json),
         None => {
             let stats = store.stats();
             output::report(args.json, &stats_json(&stats), || stats_text(&stats))
@@ -572,7 +583,9 @@ fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     let start_ns = now_ns();
     let db = directory(db)?;
     let target = target_beside(&db, &args.target)?;
-    let store = open(&Place::to_write(&db)?, false)?;
+    let place = Place::to_write(&db)?;
+    check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
+    let store = open(&place, false)?;
     store.checkpoint(&target)?;
     store.close()?;
     made(args, start_ns)
@@ -581,9 +594,9 @@ fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
 fn verify_text(found: &LogVerifyReport) -> String {
     let records = &found.checked.records;
     let mut text = format!(
-        "read {} records of {} logs, {}\n",
-        human_count(records.count),
-        human_count(found.logs),
+        "read {} of {}, {}\n",
+        counted(records.count, "record"),
+        counted(found.logs, "log"),
         human_bytes(records.bytes)
     );
     for (name, count) in found.checked.fields().iter().filter(|(name, _)| *name != "records") {

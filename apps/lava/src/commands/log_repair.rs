@@ -6,7 +6,7 @@ use super::repair::{self, LINES_MAX, RepairArgs, places};
 use crate::status::{Status, failure};
 use crate::{Error, Result, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::Args;
 use lavastore::{LogRepairOptions, LogRepairReport, LogStore};
 use serde_json::{Value, json};
@@ -54,7 +54,10 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
 
 /// So much is lost.
 pub fn lost(count: usize) -> Error {
-    let what = format!("{count} ranges of records or operations are lost, or something may have come back");
+    let are = if count == 1 { "is" } else { "are" };
+    let what = format!("{} of records or operations {are} lost, or something may have come back",
+        counted(count as u64, "range")
+    );
     failure(Status::Damage, what)
 }
 
@@ -109,12 +112,12 @@ pub fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String 
     }
     if report.carried > 0 {
         let _ =
-            writeln!(text, "{} batches had keys with them, which are not saved", human_count(report.carried));
+            writeln!(text, "{} had keys with them, which are not saved", counted(report.carried, "batch"));
     }
     for log in report.logs.iter().take(LINES_MAX) {
         let note = if log.name_is_lost { " (its name is lost; it may have been deleted before)" } else { "" };
-        let (records, bytes) = (human_count(log.records), human_bytes(log.bytes));
-        let _ = writeln!(text, "log {}{note}: {records} records, {bytes}", output::one_line(&log.name));
+        let (records, bytes) = (counted(log.records, "record"), human_bytes(log.bytes));
+        let _ = writeln!(text, "log {}{note}: {records}, {bytes}", output::one_line(&log.name));
     }
     if report.logs.len() > LINES_MAX {
         let _ = writeln!(text, "and {} more logs", report.logs.len() - LINES_MAX);
@@ -123,10 +126,10 @@ pub fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String 
     let way = if report.from_manifest { "the manifest" } else { "what the files say of themselves" };
     let _ = writeln!(
         text,
-        "{done} by {way}: {} records, {} read from {} files in {seconds:.2} s",
-        human_count(report.records()),
+        "{done} by {way}: {}, {} read from {} in {seconds:.2} s",
+        counted(report.records(), "record"),
         human_bytes(report.bytes_read),
-        human_count(report.files_used)
+        counted(report.files_used, "file")
     );
     text
 }

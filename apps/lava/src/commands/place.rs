@@ -6,6 +6,7 @@
 //! `lava fs mkfs` and by nothing else: how large it is to be, and whether it takes its room at once, only its user knows.
 //! The store of the command line may have its log on a second disk (`--speed`), which is either as well.
 
+use super::create::check_parent;
 use crate::status::{Status, failure};
 use crate::{Error, Result};
 use io::BlockDevice;
@@ -102,6 +103,9 @@ impl Place {
 
     fn both(db: &Path, read_only: bool) -> Result<Option<(Volumes, Place, PathBuf)>> {
         let Some((_, speed)) = SPEED.get().filter(|(of, _)| of == db) else { return Ok(None) };
+        if !read_only && volume_of(speed).is_none() {
+            check_parent(&Env::kernel(), speed, "make it first")?;
+        }
         let (place, other) = (Place::alone(db, read_only)?, Place::alone(speed, read_only)?);
         let volumes = Volumes::in_envs((&place.env, &place.dir), (&other.env, &other.dir));
         Ok(Some((volumes, place, speed.clone())))

@@ -7,7 +7,7 @@ use crate::formats::escape::escape;
 use crate::status::{Status, about, failure};
 use crate::{Error, Result, output};
 use bench::host::now_ns;
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes};
 use clap::Args;
 use lavastore::{Db, LogRepairReport, LostRange, RepairDamage, RepairOptions, RepairReport};
 use serde_json::{Value, json};
@@ -81,10 +81,13 @@ fn lost(report: &RepairReport) -> Error {
             failure(Status::Damage, what)
         }
         count if of_logs == 0 => {
-            let what = format!("{count} ranges of keys are lost or may hold older versions");
+            let (ranges, are) = (counted(count as u64, "range"), if count == 1 { "is" } else { "are" });
+            let what = format!("{ranges} of keys {are} lost or may hold older versions");
             failure(Status::Damage, what)
         }
-        count => about(format_args!("beside {count} ranges of keys"), log_repair::lost(of_logs)),
+        count => {
+            about(format_args!("beside {} of keys", counted(count as u64, "range")), log_repair::lost(of_logs))
+        }
     }
 }
 
@@ -193,20 +196,20 @@ fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
         };
         let _ = writeln!(
             text,
-            "family {}{note}: {} records, {}, and {} changes from the log",
+            "family {}{note}: {}, {}, and {} from the log",
             family.name,
-            human_count(family.records),
+            counted(family.records, "record"),
             human_bytes(family.bytes),
-            human_count(family.log_changes)
+            counted(family.log_changes, "change")
         );
     }
     let done = if args.dry_run { "would be saved" } else { "saved" };
     let way = if report.from_manifest { "the manifest" } else { "what the files say of themselves" };
     let _ = writeln!(
         text,
-        "{done} by {way}: {} read from {} files in {seconds:.2} s",
+        "{done} by {way}: {} read from {} in {seconds:.2} s",
         human_bytes(report.bytes_read),
-        human_count(report.files_used)
+        counted(report.files_used, "file")
     );
     text + &of_logs.unwrap_or_default()
 }

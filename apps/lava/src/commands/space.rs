@@ -5,7 +5,7 @@ use super::Halves;
 use super::inspect::ReportArgs;
 use crate::formats::escape;
 use crate::{Result, output};
-use bench::report::{human_bytes, human_count};
+use bench::report::{counted, human_bytes, human_count};
 use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space, SpeedSpace};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -78,7 +78,7 @@ fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
         let _ = writeln!(text, "{live:>12} {records:>14}  {}", escape::escape(log.name.as_bytes()));
     }
     if let Some(more) = logs.len().checked_sub(LOGS_LISTED).filter(|more| *more > 0) {
-        let _ = writeln!(text, "and {} more logs; --json lists all", human_count(more as u64));
+        let _ = writeln!(text, "and {}; --json lists all", counted(more as u64, "more log"));
     }
     let _ = writeln!(text, "\nfree on the volume {}", human_bytes(space.available_bytes));
     text + &speed_text(space.speed.as_ref())
@@ -361,14 +361,15 @@ pub fn family_text(family: &FamilySpace) -> String {
     let percent = 100.0 * family.garbage_bytes as f64 / family.record_bytes.max(1) as f64;
     let _ = writeln!(text, "  {:<8} {files:>8} {size:>12}", "vSSTs");
     if family.segments > 0 {
-        let _ = writeln!(text, "  of these, {} hold one large value each", human_count(family.segments));
+        let hold = if family.segments == 1 { "holds" } else { "hold" };
+        let _ = writeln!(text, "  of these, {} {hold} one large value each", human_count(family.segments));
     }
     let _ = writeln!(
         text,
-        "  records {records}, of which garbage {garbage} ({percent:.1} %; {} % in the worst vSST); {} references; {} aliases",
+        "  records {records}, of which garbage {garbage} ({percent:.1} %; {} % in the worst vSST); {}; {}",
         family.garbage_percent_max,
-        human_count(family.references),
-        human_count(family.aliases),
+        counted(family.references, "reference"),
+        counted(family.aliases, "alias"),
     );
     text
 }

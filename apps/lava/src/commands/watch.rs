@@ -7,7 +7,7 @@
 use super::metrics_page::{Histogram, MetricsPage};
 use crate::Result;
 use crate::output;
-use bench::report::{human_bytes, human_count, human_us};
+use bench::report::{counted, human_bytes, human_count, human_us};
 use lavastore::Env;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -93,10 +93,10 @@ impl BackgroundIo {
         let us = |seconds: f64| human_us(seconds * 1e6);
         let refused = if self.priority_refused { "; the system refused a lower priority" } else { "" };
         format!(
-            "background I/O       {budget}: {bytes}\npieces at once       {:.2}; a read alone takes {}; waited {:.0} times, {} together{refused}\n",
+            "background I/O       {budget}: {bytes}\npieces at once       {:.2}; a read alone takes {}; waited {}, {} together{refused}\n",
             self.depth,
             us(self.usual_read),
-            self.waits.0,
+            counted(self.waits.0 as u64, "time"),
             us(self.waits.1)
         )
     }
@@ -316,7 +316,7 @@ impl View {
         text
     }
 
-    /// All of it, for a person, of a page so old.
+    /// All of it, for a person, of a page so old: sizes and rates first, since a small screen shows the first lines.
     fn text(&self, age: Option<Duration>) -> String {
         let mut text = match self.seconds {
             Some(seconds) => format!("{}: {seconds:.1} s", self.store),
@@ -335,9 +335,10 @@ impl View {
         }
         text.push_str(&self.times_text());
         for (level, files, bytes) in &self.levels {
-            let _ = writeln!(text, "level {level:<14} {files:.0} files, {}", bytes_text(*bytes));
+            let files = counted(*files as u64, "file");
+            let _ = writeln!(text, "level {level:<14} {files}, {}", bytes_text(*bytes));
         }
-        let _ = writeln!(text, "deepest level 0      {:.0} files", self.l0_files_max);
+        let _ = writeln!(text, "deepest level 0      {}", counted(self.l0_files_max as u64, "file"));
         for pair in self.sizes.chunks(2) {
             for (name, bytes) in pair {
                 let _ = write!(text, "{name:<20} {:<18}", bytes_text(*bytes));
@@ -387,9 +388,24 @@ pub struct Watch {
     pub json: bool,
 }
 
+/// The text that fits on a screen of so many rows and columns: longer lines are cut, and of lines that have no room the last.
+fn fitted(text: &str, rows: usize, columns: usize) -> String {
+    let cut = |line: &str| line.chars().take(columns).collect::<String>();
+    let lines: Vec<String> = text.lines().map(cut).collect();
+    let room = rows.saturating_sub(1);
+    if lines.len() <= room {
+        return lines.join("\n");
+    }
+    let shown = room.saturating_sub(1);
+    let more = format!("({} more: a taller terminal shows them)", counted((lines.len() - shown) as u64, "line"));
+    let lines = lines.into_iter().take(shown).chain([cut(&more)]);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Shows what `read` returns, the page of the moment with its age, again and again. Its error ends that.
 pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>) -> Result<()> {
-    let clear = !how.json && console::Term::stdout().is_term();
+    let terminal = console::Term::stdout();
+    let clear = !how.json && terminal.is_term();
     let (mut before, mut now): (Option<MetricsPage>, Option<MetricsPage>) = (None, None);
     let clock = Env::kernel().clock;
     for look in 0.. {
@@ -404,8 +420,13 @@ pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>
         if how.json {
             writeln!(out, "{}", view.json())?;
         } else {
-            let start = if clear { "\x1b[H\x1b[2J" } else { "" };
-            write!(out, "{start}{}{}", view.text(age), if clear { "" } else { "\n" })?;
+            let text = view.text(age);
+            match terminal.size_checked().filter(|_| clear) {
+                Some((rows, columns)) => {
+                    write!(out, "\x1b[H\x1b[2J{}", fitted(&text, rows.into(), columns.into()))?;
+                }
+                None => writeln!(out, "{text}")?,
+            }
         }
         out.flush()?;
         drop(out);
@@ -415,4 +436,19 @@ pub fn watch(how: &Watch, read: impl Fn() -> Result<(Vec<u8>, Option<Duration>)>
         clock.sleep_ns(how.interval.as_nanos().try_into().unwrap_or(u64::MAX));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_fits_on_the_screen() {
+        let text: String = (0..60).map(|i| format!("{i} {}\n", "x".repeat(100))).collect();
+        let shown = fitted(&text, 24, 80);
+        assert!(shown.lines().count() < 24 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(shown.lines().last().unwrap().starts_with("(38 lines more"), "{shown}");
+        assert_eq!(fitted("a\nb\n", 24, 80), "a\nb");
+        assert_eq!(fitted("a\nb\n", 1, 80).lines().count(), 1);
+    }
 }

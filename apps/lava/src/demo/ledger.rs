@@ -113,7 +113,8 @@ impl Ledger {
         let entry = self.acked.get_mut(index).ok_or("an acknowledgement for an unknown record")?;
         if version != entry.map_or(0, |v| v + 1) {
             return Err(Error::from(format!(
-                "record {index}: version {version} acknowledged after {entry:?}"
+                "record {index}: version {version} acknowledged after {}",
+                entry.map_or("none".to_owned(), |version| version.to_string())
             )));
         }
         *entry = Some(version);
@@ -163,9 +164,9 @@ impl Ledger {
         check.lost += 1;
         if check.lost <= TOLD_MAX {
             output::tell(&format!(
-                "record {} {what} (acknowledged version {:?})",
+                "record {} {what} (acknowledged version {})",
                 escape(key),
-                self.acked[index]
+                self.acked[index].map_or("none".to_owned(), |version| version.to_string())
             ));
         }
     }
