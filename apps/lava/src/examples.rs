@@ -41,7 +41,7 @@ const EXAMPLES: &[(&str, &str)] = &[
          lava bench read --num 10000 --reads 1000 --distribution zipf",
     ),
     ("bench fs", "lava bench fs --db ./bench-files --file-size 4M"),
-    ("bench log", "lava bench log --records 1000"),
+    ("bench log", "lava bench log --logs 10 --seconds 1 --warmup-seconds 0 --in-place 10"),
     ("demo", "lava demo --generate 2000 --db ./demo-store"),
     ("log", "lava log append events started --db ./logs\nlava log ls --db ./logs"),
     ("log append", "lava log append events ready --db ./logs\nprintf 'one\\ntwo\\n' | lava log append events --db ./logs"),

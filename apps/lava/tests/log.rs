@@ -382,7 +382,7 @@ fn a_volume_holds_logs() {
     assert_eq!(on("read a 2"), "y\n");
     on("trim a 2");
     let verified = on("verify");
-    assert!(verified.starts_with("read 1 records"), "{verified}");
+    assert!(verified.starts_with("read 1 record of"), "{verified}");
     assert_eq!(json(&on("ls --json"))["logs"][0]["first_lsn"], 2);
     assert_eq!(json(&on("stat --json"))["logs"], 1);
     on("checkpoint lavafs:image:/copy");

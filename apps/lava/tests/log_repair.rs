@@ -65,7 +65,7 @@ fn a_loss_is_told_and_is_exit_status_5() {
     }
     assert_eq!(run(&s.path("new"), &["log", "tail", "payments"], &s.0).stdout, b"7\t3 euros\n");
     let text = String::from_utf8(s.lava(&["log", "repair", "--dry-run"]).stdout).unwrap();
-    assert!(text.contains("lost: operations") && text.contains("log payments: 1 records"), "{text}");
+    assert!(text.contains("lost: operations") && text.contains("log payments: 1 record"), "{text}");
 }
 
 #[test]
