@@ -6,7 +6,7 @@ use crate::limit::Throttle;
 use crate::record::{Kind, Recorder};
 use crate::workload::Stream;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How the operations of one thread are spread over time.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,16 @@ impl OpenLoop {
         let each = 1e9 / rate;
         OpenLoop { first_ns: each * thread as f64, interval_ns: each * threads as f64 }
     }
+}
+
+/// Operations of all streams of this process, in steps of [`DONE_STEP`].
+static DONE: AtomicU64 = AtomicU64::new(0);
+/// Operations of a client between two steps: progress costs the measured loop nothing.
+const DONE_STEP: u64 = 1024;
+
+/// About how many operations this process has done.
+pub fn operations_done() -> u64 {
+    DONE.load(Ordering::Relaxed)
 }
 
 /// Runs a stream to its end, to the end of time, until `stop`, or until the throttle that puts go through gives up.
@@ -94,8 +104,12 @@ impl Client<'_> {
             if due_ns >= self.pace.end_ns {
                 break;
             }
+            let steps = self.done / DONE_STEP;
             if !self.one(stream, due_ns)? {
                 break;
+            }
+            if self.done / DONE_STEP > steps {
+                DONE.fetch_add(DONE_STEP, Ordering::Relaxed);
             }
         }
         Ok(())

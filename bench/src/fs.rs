@@ -456,10 +456,13 @@ impl FsReport {
             _ => "the device does not count".to_owned(),
         };
         let (done, moved) = match self.op {
-            Operation::Append => (format!("appends with {}", crate::args::name(self.sync)), format!("appended, {device}")),
-            Operation::InPlace => {
-                (format!("writes in place with {}", crate::args::name(self.sync)), format!("written, {device}"))
+            Operation::Append => {
+                (format!("appends with {}", crate::args::name(self.sync)), format!("appended, {device}"))
             }
+            Operation::InPlace => (
+                format!("writes in place with {}", crate::args::name(self.sync)),
+                format!("written, {device}"),
+            ),
             Operation::Read => ("random reads".to_owned(), "read".to_owned()),
         };
         let compacted = self.journal_compactions.map_or(String::new(), |n| {

@@ -160,9 +160,8 @@ impl WorkDir {
     pub fn named(path: &Path, reuse: bool) -> Result<Self> {
         // The directory, and none above it: a mistyped path is an error.
         if !path.is_dir() {
-            std::fs::create_dir(path).map_err(|e| {
-                std::io::Error::new(e.kind(), format!("cannot make {}: {e}", path.display()))
-            })?;
+            std::fs::create_dir(path)
+                .map_err(|e| std::io::Error::new(e.kind(), format!("cannot make {}: {e}", path.display())))?;
         }
         let mut entries =
             std::fs::read_dir(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;

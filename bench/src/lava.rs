@@ -6,9 +6,9 @@ use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Fligh
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Ablation, Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
-    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch, WriteOptions,
-    Writer,
+    Ablation, Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options,
+    Outcome, PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch,
+    WriteOptions, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;

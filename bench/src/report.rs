@@ -397,11 +397,18 @@ mod tests {
     fn numbers_for_people() {
         assert_eq!(human_bytes(999), "999 B");
         assert_eq!(human_bytes(3 << 19), "1.50 MiB");
-        assert_eq!((human_bytes(256 << 20), human_bytes(1 << 50)), ("256.00 MiB".into(), "1024.00 TiB".into()));
-        for (count, noun, text) in [(1, "file", "1 file"), (0, "file", "0 files"), (2, "entry", "2 entries")] {
+        assert_eq!(
+            (human_bytes(256 << 20), human_bytes(1 << 50)),
+            ("256.00 MiB".into(), "1024.00 TiB".into())
+        );
+        for (count, noun, text) in [(1, "file", "1 file"), (0, "file", "0 files"), (2, "entry", "2 entries")]
+        {
             assert_eq!(counted(count, noun), text);
         }
-        assert_eq!((&counted(2000, "batch")[..], &counted(2, "index")[..], &counted(2, "key")[..]), ("2,000 batches", "2 indexes", "2 keys"));
+        assert_eq!(
+            (&counted(2000, "batch")[..], &counted(2, "index")[..], &counted(2, "key")[..]),
+            ("2,000 batches", "2 indexes", "2 keys")
+        );
         assert_eq!(human_count(1_234_567), "1,234,567");
         assert_eq!(human_count(12), "12");
         assert_eq!(human_us(1500.0), "1.50 ms");

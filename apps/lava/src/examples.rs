@@ -35,6 +35,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("speed", "lava put k v --db ./two --speed ./fast\nlava get k --db ./two --speed ./fast"),
     ("speed give-back", "lava speed give-back --db ./two --speed ./fast"),
     ("engines", "lava engines --db ./data"),
+    ("upgrade", "lava upgrade --db ./data"),
     (
         "bench",
         "lava bench load --num 10000\nlava bench overwrite --num 10000 --updates 20000 --db ./bench-store --json report.json\n\
@@ -44,7 +45,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("bench log", "lava bench log --logs 10 --seconds 1 --warmup-seconds 0 --in-place 10"),
     ("demo", "lava demo --generate 2000 --db ./demo-store"),
     ("log", "lava log append events started --db ./logs\nlava log ls --db ./logs"),
-    ("log append", "lava log append events ready --db ./logs\nprintf 'one\\ntwo\\n' | lava log append events --db ./logs"),
+    (
+        "log append",
+        "lava log append events ready --db ./logs\nprintf 'one\\ntwo\\n' | lava log append events --db ./logs",
+    ),
     ("log read", "lava log read events 1 --db ./logs"),
     ("log tail", "lava log tail events -n 5 --db ./logs\nlava log tail events --from 2 --json --db ./logs"),
     ("log trim", "lava log trim events 2 --db ./logs"),
@@ -106,7 +110,9 @@ mod tests {
         // It needs a kernel that mounts.
         all.retain(|name| name != "fs mount");
         // They take minutes.
-        all.retain(|name| !["bench recovery", "bench page-server", "bench scale-meta"].contains(&name.as_str()));
+        all.retain(|name| {
+            !["bench recovery", "bench page-server", "bench scale-meta"].contains(&name.as_str())
+        });
         all.sort();
         let mut known: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
         known.sort();

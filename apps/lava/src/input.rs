@@ -23,13 +23,20 @@ impl Progress {
         } else {
             ProgressBar::new(len)
         };
-        let template =
-            "{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+        let template = match len {
+            0 => "{prefix} {spinner} {binary_bytes} {binary_bytes_per_sec} {elapsed}",
+            _ => "{prefix} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_prefix(name.to_owned());
         Progress(bar)
+    }
+
+    /// Counts further bytes.
+    pub fn add(&self, bytes: u64) {
+        self.0.inc(bytes);
     }
 
     /// Removes it from the screen.

@@ -13,6 +13,7 @@ mod input;
 mod interrupt;
 mod nearest;
 mod output;
+mod progress;
 mod status;
 
 use clap::error::ErrorKind;

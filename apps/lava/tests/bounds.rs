@@ -195,3 +195,23 @@ fn standard_input_is_read_in_bounded_memory() {
     let ended = run(&["import", "-", "--format", "jsonl"], LINE_LEN);
     assert!(ended.status == 1 && ended.stderr.contains("line 1"), "{}", ended.stderr);
 }
+
+/// Files of a store with holes behind their ends, of which some are longer than memory.
+#[test]
+fn files_that_are_looked_into_take_bounded_memory() {
+    let s = Scratch::new("dump");
+    let rows: String = (0..2000).map(|i| format!("k{i:04}\t{}\n", "v".repeat(i % 1000))).collect();
+    s.ok(&["import", s.file("rows.tsv", rows.as_bytes()).to_str().unwrap()]);
+    for entry in std::fs::read_dir(s.path("db")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let long = s.path(&name);
+        std::fs::copy(&path, &long).unwrap();
+        File::options().write(true).open(&long).unwrap().set_len(2 << 30).unwrap();
+        let ended = measured(lava(&s.0).args(["dump", "--entries", &name]), &s);
+        let mib = ended.resident_bytes >> 20;
+        println!("{name}: {mib} MiB resident, status {}: {}", ended.status, ended.stderr.trim());
+        assert!(ended.resident_bytes < MEMORY_MAX, "{name} took {mib} MiB: {}", ended.stderr);
+        std::fs::remove_file(&long).unwrap();
+    }
+}

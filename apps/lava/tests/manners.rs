@@ -1,7 +1,7 @@
 //! What a user of other command lines takes for granted: nothing is made by mistake, a mistyped name is recognized, numbers are
 //! in one system of units, and an interrupted command says where to go on.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
 mod common;
 
@@ -162,7 +162,10 @@ fn one_thing_is_singular() {
     for args in [&["verify"][..], &["repair", "--dry-run"], &["engines"], &["compact"], &["gc"]] {
         let text = s.ok(args);
         for noun in ["files", "entries", "records", "times", "tables", "vSSTs"] {
-            assert!(!text.contains(&format!(" 1 {noun}")) && !text.starts_with(&format!("1 {noun}")), "{text}");
+            assert!(
+                !text.contains(&format!(" 1 {noun}")) && !text.starts_with(&format!("1 {noun}")),
+                "{text}"
+            );
         }
     }
 }
@@ -194,7 +197,10 @@ fn an_interrupted_import_says_where_to_go_on() {
     drop(input);
     let there = s.ok(&["scan"]);
     let records = there.lines().count().to_string();
-    assert!(rows.starts_with(&there) && error.replace(',', "").contains(&format!("({records} records")), "{error}");
+    assert!(
+        rows.starts_with(&there) && error.replace(',', "").contains(&format!("({records} records")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -215,4 +221,36 @@ fn reports_show_names_and_no_debug_text() {
     for debug in ["{", "}", "Some(", "None", "Ablation", "true,"] {
         assert!(!text.contains(debug), "{debug}: {text}");
     }
+}
+
+/// Long commands show on a terminal how far they are; in a pipe they say nothing.
+#[test]
+fn progress_is_shown_on_a_terminal() {
+    let s = Scratch::new("progress");
+    let lava_bin = env!("CARGO_BIN_EXE_lava");
+    let on_terminal = |line: &str| {
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &format!("{lava_bin} {line}"), "/dev/null"]).current_dir(&s.0).stdin(Stdio::null());
+        let output = script.output().ok()?;
+        assert!(output.status.success(), "{line}: {output:?}");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let Some(text) = on_terminal("bench overwrite --num 200000 --updates 200000 --value-size 500") else {
+        println!("skipped: script is not installed");
+        return;
+    };
+    assert!(text.contains("bench: ") && text.contains(" operations, "), "{text}");
+    let rows = s.path("rows.tsv");
+    let mut out = std::io::BufWriter::new(std::fs::File::create(&rows).unwrap());
+    for i in 0..400_000 {
+        writeln!(out, "k{i:07}\t{}", "v".repeat(400)).unwrap();
+    }
+    drop(out);
+    assert!(on_terminal("import rows.tsv --db db").unwrap().contains("made a new store in db"));
+    std::fs::remove_file(&rows).unwrap();
+    assert!(on_terminal("export out.tsv.zst --db db").unwrap().contains("out.tsv.zst"), "a spinner with its name");
+    assert!(on_terminal("verify --db db").unwrap().contains("verify: read "));
+    assert!(on_terminal("repair --into new --db db").unwrap().contains("repair: read "));
+    let quiet = s.lava(&["verify"]);
+    assert!(quiet.stderr.is_empty(), "{}", stderr(&quiet));
 }

@@ -64,6 +64,7 @@ fn a_loss_is_told_and_is_exit_status_5() {
         assert_eq!(output.status.code(), Some(5), "{args:?}");
         let report = json(&String::from_utf8(output.stdout).unwrap());
         let lost = &report["lost"][0];
+        assert_eq!(lost["family_name"], "default", "{report}");
         assert!(lost["file"].as_str().unwrap().ends_with(".ksst"), "{report}");
         assert_eq!(
             (lost["from"].as_str(), lost["to"].as_str()),
@@ -72,6 +73,8 @@ fn a_loss_is_told_and_is_exit_status_5() {
         );
         assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
     }
+    let text = String::from_utf8(s.lava(&["repair", "--dry-run"]).stdout).unwrap();
+    assert!(text.contains("lost: family default, keys"), "{text}");
     assert_eq!(run(&s.path("new"), &["scan"], &s.0).stdout, b"in the log\t1\n");
     assert!(s.fails(2, &["repair"]).contains("--into"));
 }

@@ -6,12 +6,12 @@ mod scale_meta;
 
 use super::place::{Place, open_volume, volume_of};
 use crate::status::{Status, failure};
-use crate::{Result, output};
+use crate::{Result, output, progress};
 use bench::fs::Ground;
 use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
 use bench::logs::{LogArgs, LogSite, OwnEngine};
-use bench::report::{counted, human_bytes};
+use bench::report::{counted, human_bytes, human_count};
 use bench::{BenchArgs, Opener, Workload, ablation, contract, multi_get, tail};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use io::kernel::device::{self, DeviceOptions};
@@ -19,6 +19,7 @@ use lavastore::{Env, lavafs};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where a store is made when the user names no directory.
 const FRESH_PARENT: &str = "bench-data";
@@ -202,6 +203,17 @@ fn announce(args: &BenchStore) -> Result<()> {
 }
 
 fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
+    progress::shown(operations_text, || run_store(db, args))
+}
+
+/// What a benchmark has done so far, its load among it.
+fn operations_text(passed: Duration) -> String {
+    let done = bench::drive::operations_done();
+    let rate = done.checked_div(passed.as_secs()).unwrap_or(0);
+    format!("bench: {}, {}/s, {} s", counted(done, "operation"), human_count(rate), passed.as_secs())
+}
+
+fn run_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(format!("bench: {e}")))?;
     if let Some(db) = db.as_deref().filter(|db| volume_of(db).is_some()) {
         return bench_on_volume(db, args);

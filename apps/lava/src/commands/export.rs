@@ -11,7 +11,8 @@ use super::{family, open_to_read, read_whole};
 use crate::formats::Format;
 use crate::formats::escape::escape;
 use crate::status::{Status, failure, with_message};
-use crate::{Error, Result, output};
+use crate::input::Progress;
+use crate::{Error, Result, interrupt, output};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
 use clap::Args;
@@ -158,10 +159,18 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
         None => Target::stdout(),
     };
     let mut entries = args.range.of(&family)?.cursor()?;
+    // Records on the screen are their own progress.
+    let progress = file.map(|file| Progress::new(&file.display().to_string(), 0));
     let mut sum = Exported::default();
     let moved = entries.seek_to_first();
     sum.pass(&mut entries, moved, args.skip_damaged)?;
+    interrupt::watch();
     while entries.valid() && sum.records < args.range.limit() {
+        if interrupt::requested() {
+            // The file under its other name goes with the target.
+            return Err(stopped_by_signal(&sum, file));
+        }
+        let before = sum.bytes;
         match entries.value() {
             Ok(value) => sum.write(out.as_write(), format, entries.key(), value)?,
             Err(error) if args.skip_damaged && is_of_reading(&error) => {
@@ -170,12 +179,29 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
             }
             Err(error) => return Err(stopped(error, args.skip_damaged)),
         }
+        if let Some(progress) = &progress {
+            progress.add(sum.bytes - before);
+        }
         let moved = entries.next();
         sum.pass(&mut entries, moved, args.skip_damaged)?;
     }
     out.finish()?;
+    if let Some(progress) = progress {
+        progress.end();
+    }
     told(args, file.is_some(), &sum, (now_ns() - start_ns) as f64 / 1e9)?;
     read_whole(&store)
+}
+
+/// Where an interrupted export ended.
+fn stopped_by_signal(sum: &Exported, file: Option<&Path>) -> Error {
+    let records = counted(sum.records, "record");
+    let on = match (file, &sum.last_key) {
+        (Some(file), _) => format!("; {} was not written", file.display()),
+        (None, Some(key)) => format!("; --escaped --from '{}' goes on with the last of them", escape(key)),
+        (None, None) => String::new(),
+    };
+    format!("interrupted after {records}{on}").into()
 }
 
 /// The format that was asked for, or that the file's name tells. A name that tells none is refused: a file is taken for what

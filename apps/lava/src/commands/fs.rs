@@ -478,12 +478,8 @@ fn df(args: &VolumeArgs) -> Result<()> {
         for (name, bytes) in parts {
             let _ = writeln!(text, "{name:<15} {:>12}", human_bytes(bytes));
         }
-        let _ = writeln!(
-            text,
-            "{}, {} of free blocks",
-            counted(s.files, "file"),
-            counted(s.free_runs, "run")
-        );
+        let _ =
+            writeln!(text, "{}, {} of free blocks", counted(s.files, "file"), counted(s.free_runs, "run"));
         for d in devices.iter().filter(|_| devices.len() == 2) {
             let [total, files, free] = [d.total_bytes, d.file_bytes, d.available_bytes].map(human_bytes);
             let name = d.role.name();

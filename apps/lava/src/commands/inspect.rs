@@ -6,7 +6,7 @@ use super::space::{family_json, family_text, space_json};
 use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
-use crate::{Result, output};
+use crate::{Result, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
@@ -226,9 +226,15 @@ impl Metrics {
         }
         let file = self.file.display();
         let what = if is_dead {
-            format!("the process that wrote {file} has died: it wrote the last metrics {} ago", seconds_text(age))
+            format!(
+                "the process that wrote {file} has died: it wrote the last metrics {} ago",
+                seconds_text(age)
+            )
         } else {
-            format!("the metrics in {file} are {} old: the process that wrote them has died, or hangs", seconds_text(age))
+            format!(
+                "the metrics in {file} are {} old: the process that wrote them has died, or hangs",
+                seconds_text(age)
+            )
         };
         Err(failure(Status::NotFound, what))
     }
@@ -275,7 +281,8 @@ fn options_of(store: &Db, family: &str) -> Map<String, Value> {
 pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let start_ns = now_ns();
     let store = open_to_read(db)?;
-    let found = store.verify()?;
+    let total = store.space()?.total_bytes;
+    let found = progress::shown(progress::of_reading("verify", total), || store.verify())?;
     let vssts: u64 = store.space()?.families.iter().map(|f| f.vssts).sum();
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let errors: Vec<String> = found.errors.iter().map(|e| output::one_line(&e.to_string())).collect();
@@ -362,7 +369,9 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     match first {
         None => Ok(()),
         // As what is wrong with the first of them.
-        Some(error) => Err(with_message(error, |_| format!("{} could not be shown whole", counted(damaged, "file")))),
+        Some(error) => {
+            Err(with_message(error, |_| format!("{} could not be shown whole", counted(damaged, "file"))))
+        }
     }
 }
 

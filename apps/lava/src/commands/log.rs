@@ -12,7 +12,7 @@ use super::{directory, is_whole};
 use crate::formats::lines::Lines;
 use crate::formats::{ReadError, escape, jsonl};
 use crate::status::{Status, failure, with_message};
-use crate::{Error, Result, interrupt, nearest, output};
+use crate::{Error, Result, interrupt, nearest, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::{Args, Subcommand};
@@ -547,7 +547,8 @@ fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
 fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let place = Place::to_read(&directory(db)?)?;
     // What is wrong with log and manifest is among what it finds.
-    let found = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?.verify();
+    let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
+    let found = progress::shown(progress::of_reading("verify", 0), || store.verify());
     let checked = found.checked.fields();
     let of = |(name, count): &(&str, LogCheckedCount)| {
         (name.replace(' ', "_"), json!({ "count": count.count, "bytes": count.bytes }))

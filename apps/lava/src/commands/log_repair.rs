@@ -4,7 +4,7 @@ use super::create::check_parent_of_copy;
 use super::directory;
 use super::repair::{self, LINES_MAX, RepairArgs, places};
 use crate::status::{Status, failure};
-use crate::{Error, Result, output};
+use crate::{Error, Result, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
 use clap::Args;
@@ -37,7 +37,9 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
         without_speed: common.without_speed,
         leave_out_others: args.logs_only,
     };
-    let report = LogStore::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
+    let report = progress::shown(progress::of_reading("repair", 0), || {
+        LogStore::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)
+    })?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(common.json, &as_json(&report, common.dry_run, seconds), || {
         as_text(&report, common.dry_run, seconds)
@@ -55,7 +57,8 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
 /// So much is lost.
 pub fn lost(count: usize) -> Error {
     let are = if count == 1 { "is" } else { "are" };
-    let what = format!("{} of records or operations {are} lost, or something may have come back",
+    let what = format!(
+        "{} of records or operations {are} lost, or something may have come back",
         counted(count as u64, "range")
     );
     failure(Status::Damage, what)

@@ -5,11 +5,11 @@ use super::place::{Place, on_volume};
 use super::{directory, log_repair};
 use crate::formats::escape::escape;
 use crate::status::{Status, about, failure};
-use crate::{Error, Result, output};
+use crate::{Error, Result, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
 use clap::Args;
-use lavastore::{Db, LogRepairReport, LostRange, RepairDamage, RepairOptions, RepairReport};
+use lavastore::{Db, LogRepairReport, LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,9 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
         without_speed: args.without_speed,
         ..RepairOptions::default()
     };
-    let report = Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
+    let report = progress::shown(progress::of_reading("repair", 0), || {
+        Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)
+    })?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
     match report.losses() {
@@ -85,9 +87,10 @@ fn lost(report: &RepairReport) -> Error {
             let what = format!("{ranges} of keys {are} lost or may hold older versions");
             failure(Status::Damage, what)
         }
-        count => {
-            about(format_args!("beside {} of keys", counted(count as u64, "range")), log_repair::lost(of_logs))
-        }
+        count => about(
+            format_args!("beside {} of keys", counted(count as u64, "range")),
+            log_repair::lost(of_logs),
+        ),
     }
 }
 
@@ -154,7 +157,7 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
         .iter()
         .map(|l| {
             json!({
-                "family": l.family, "from": key(&l.from), "to": key(&l.to), "keys": l.keys,
+                "family": l.family, "family_name": name_of(&report.families, l), "from": key(&l.from), "to": key(&l.to), "keys": l.keys,
                 "first_sequence": l.sequences.map(|(first, _)| first),
                 "last_sequence": l.sequences.map(|(_, last)| last).filter(|last| *last != MAX_SEQ),
                 "file": l.file, "offset": l.offset, "may_come_back": l.may_come_back,
@@ -173,6 +176,21 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
 /// The largest sequence: stands for one that is not known.
 const MAX_SEQ: u64 = (1 << 56) - 1;
 
+/// The name of the family of which something is lost, as it is in the new store.
+fn name_of<'a>(families: &'a [RepairedFamily], lost: &LostRange) -> Option<&'a str> {
+    let id = lost.family?;
+    families.iter().find(|family| family.id == id).map(|family| &family.name[..])
+}
+
+/// A loss for a person, by the name of its family, who knows no ids.
+fn lost_text(families: &[RepairedFamily], lost: &LostRange) -> String {
+    let text = lost.to_string();
+    match (lost.family, name_of(families, lost)) {
+        (Some(id), Some(name)) => text.replacen(&format!("family {id},"), &format!("family {name},"), 1),
+        _ => text,
+    }
+}
+
 fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
     let of_logs = report.logs.as_ref().map(|logs| log_repair::as_text(logs, args.dry_run, seconds));
     let report = &report.keys;
@@ -183,7 +201,7 @@ fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
         LostRange { .. } => "lost",
     };
     for lost in report.lost.iter().take(LINES_MAX) {
-        let _ = writeln!(text, "{}: {lost}", line(lost));
+        let _ = writeln!(text, "{}: {}", line(lost), lost_text(&report.families, lost));
     }
     if report.lost.len() > LINES_MAX {
         let _ = writeln!(text, "and {} more (--json lists all)", report.lost.len() - LINES_MAX);

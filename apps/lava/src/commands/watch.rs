@@ -397,7 +397,8 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
         return lines.join("\n");
     }
     let shown = room.saturating_sub(1);
-    let more = format!("({} more: a taller terminal shows them)", counted((lines.len() - shown) as u64, "line"));
+    let more =
+        format!("({} more: a taller terminal shows them)", counted((lines.len() - shown) as u64, "line"));
     let lines = lines.into_iter().take(shown).chain([cut(&more)]);
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -446,7 +447,10 @@ mod tests {
     fn what_is_shown_fits_on_the_screen() {
         let text: String = (0..60).map(|i| format!("{i} {}\n", "x".repeat(100))).collect();
         let shown = fitted(&text, 24, 80);
-        assert!(shown.lines().count() < 24 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(
+            shown.lines().count() < 24 && shown.lines().all(|line| line.chars().count() <= 80),
+            "{shown}"
+        );
         assert!(shown.lines().last().unwrap().starts_with("(38 lines more"), "{shown}");
         assert_eq!(fitted("a\nb\n", 24, 80), "a\nb");
         assert_eq!(fitted("a\nb\n", 1, 80).lines().count(), 1);

@@ -13,8 +13,8 @@ use version::Manifest;
 use version::names::{self, FileKind};
 use wal::{Lane, LogGroup, RecoveryMode};
 
-/// The longest manifest that is read whole, bytes.
-const MANIFEST_LEN_MAX: usize = 64 << 30;
+/// The longest manifest that is read whole, bytes: some five million files.
+const MANIFEST_LEN_MAX: usize = 1 << 30;
 
 /// Writes the lines that describe one file of a store to `out`.
 ///
