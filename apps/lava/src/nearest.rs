@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue};
 
-/// What the parser proposes in place of a word that it does not know.
+/// The proposals of the parser for an unknown word.
 pub fn of_parser(error: &clap::Error) -> String {
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let all = kinds.iter().filter_map(|kind| error.get(*kind)).flat_map(|value| match value {

@@ -169,7 +169,7 @@ fn escapes_of_the_longest_line_are_read_in_bounded_memory() {
     assert_eq!(s.ok(&["get", "k"]).len(), (60 << 20) / 4 + 1);
 }
 
-/// What a pipe delivers has the same bounds as a file.
+/// Standard input has the same bounds as a file.
 #[test]
 fn standard_input_is_read_in_bounded_memory() {
     let s = Scratch::new("stdin");

@@ -41,11 +41,14 @@ fn every_command_has_help_and_a_page() {
     assert!(out(&s, &["help", "fs", "mkfs"]).contains("--size"));
     assert!(out(&s, &["help", "bench", "fs"]).contains("--file-size"));
     assert!(out(&s, &["help", "bench", "page-server"]).contains("--mix"));
-    // What every command takes stands behind its own options.
+    // Options of all commands stand behind those of the command.
     let put = out(&s, &["help", "put"]);
     let (own, global) = put.split_once("Global options:").unwrap();
     assert!(own.contains("--sync") && !own.contains("--page-cache <") && !own.contains("--speed <"), "{own}");
-    assert!(global.contains("--page-cache") && global.contains("--speed") && global.contains("--db"), "{global}");
+    assert!(
+        global.contains("--page-cache") && global.contains("--speed") && global.contains("--db"),
+        "{global}"
+    );
     let unknown = lava(&s.0).args(["help", "nonsense"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
 

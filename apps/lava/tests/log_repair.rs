@@ -82,7 +82,7 @@ fn where_there_are_no_logs_none_are_made() {
 fn keys_and_logs_come_back_together() {
     let s = Scratch::new("log-repair-both");
     store(&s);
-    s.ok(&["put", "apples", "98"]);
+    s.ok(&["put", "apples", "98", "--add-engine"]);
     erase(&s, "CURRENT");
     assert!(s.fails(1, &["log", "repair", "--into", "new"]).contains("which saves the logs as well"));
     let dry = json(&s.ok(&["repair", "--into", "new", "--dry-run", "--json"]));

@@ -1,4 +1,4 @@
-//! What a user of other command lines takes for granted: nothing is made by mistake, a mistyped name is recognized, numbers are
+//! Habits from other command lines: nothing is made by mistake, a mistyped name is recognized, numbers are
 //! in one system of units, and an interrupted command says where to go on.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
@@ -230,7 +230,10 @@ fn progress_is_shown_on_a_terminal() {
     let lava_bin = env!("CARGO_BIN_EXE_lava");
     let on_terminal = |line: &str| {
         let mut script = std::process::Command::new("script");
-        script.args(["-qec", &format!("{lava_bin} {line}"), "/dev/null"]).current_dir(&s.0).stdin(Stdio::null());
+        script
+            .args(["-qec", &format!("{lava_bin} {line}"), "/dev/null"])
+            .current_dir(&s.0)
+            .stdin(Stdio::null());
         let output = script.output().ok()?;
         assert!(output.status.success(), "{line}: {output:?}");
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -248,7 +251,10 @@ fn progress_is_shown_on_a_terminal() {
     drop(out);
     assert!(on_terminal("import rows.tsv --db db").unwrap().contains("made a new store in db"));
     std::fs::remove_file(&rows).unwrap();
-    assert!(on_terminal("export out.tsv.zst --db db").unwrap().contains("out.tsv.zst"), "a spinner with its name");
+    assert!(
+        on_terminal("export out.tsv.zst --db db").unwrap().contains("out.tsv.zst"),
+        "a spinner with its name"
+    );
     assert!(on_terminal("verify --db db").unwrap().contains("verify: read "));
     assert!(on_terminal("repair --into new --db db").unwrap().contains("repair: read "));
     let quiet = s.lava(&["verify"]);

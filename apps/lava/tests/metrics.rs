@@ -221,7 +221,7 @@ fn a_speed_disk_is_told_with_its_levels() {
     db.close().unwrap();
 }
 
-/// Whoever looks at the metrics of a dead process must not take them for the present.
+/// The last metrics of a dead process must not pass for the present.
 #[test]
 fn the_metrics_of_a_dead_process_are_refused() {
     let s = Scratch::new("dead");

@@ -180,7 +180,7 @@ fn resuming_writes_a_repeated_key_again() {
     assert_eq!(s.ok(&["scan"]), rows);
 }
 
-/// Resuming compares what the file says with one walk over the store, not with a read a record: it costs no more than to
+/// Resuming compares the file with one walk over the store, not with a read for each record: it costs no more than to
 /// write it all, whatever was imported before. (In blocks read: a time would depend on the machine.)
 #[test]
 fn resuming_costs_no_read_a_record() {

@@ -206,7 +206,7 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     progress::shown(operations_text, || run_store(db, args))
 }
 
-/// What a benchmark has done so far, its load among it.
+/// The operations of a benchmark so far, with those of its load.
 fn operations_text(passed: Duration) -> String {
     let done = bench::drive::operations_done();
     let rate = done.checked_div(passed.as_secs()).unwrap_or(0);

@@ -12,7 +12,7 @@ use lavastore::{Db, Env, ErrorKind, Options};
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// What is made that is missing.
+/// Permissions to make missing things.
 #[derive(Args)]
 pub struct CreateArgs {
     /// Make the directories above a new store if they are missing
@@ -43,7 +43,7 @@ pub fn check_parent_of_copy(place: &Place) -> Result<()> {
 
 /// True if there is a store in a place. An error if none may be made there.
 pub fn is_there(place: &Place, create: &CreateArgs) -> Result<bool> {
-    // The open says what is wrong with a place that cannot be looked at.
+    // The open reports a place that is no directory.
     let Ok(is_there) = place.env.fs.exists(&place.dir.join(CURRENT)) else { return Ok(true) };
     if !is_there && !create.parents {
         check_parent(&place.env, &place.dir, "--parents makes it")?;
@@ -76,7 +76,7 @@ pub fn may_have_logs(db: &Path, place: &Place, create: &CreateArgs) -> Result<bo
     Ok(is_there)
 }
 
-/// Tells a person that a store was made: whoever mistyped a path sees it. Scripts get errors on standard error, and no more.
+/// Tells a person that a store was made, which shows a mistyped path. Scripts get errors on standard error, and no more.
 pub fn tell_if_new(db: &Path, is_there: bool) {
     if !is_there && std::io::stderr().is_terminal() {
         output::tell(&format!("made a new store in {}", db.display()));

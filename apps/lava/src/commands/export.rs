@@ -10,8 +10,8 @@ use super::keys::RangeArgs;
 use super::{family, open_to_read, read_whole};
 use crate::formats::Format;
 use crate::formats::escape::escape;
-use crate::status::{Status, failure, with_message};
 use crate::input::Progress;
+use crate::status::{Status, failure, with_message};
 use crate::{Error, Result, interrupt, output};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
@@ -204,8 +204,8 @@ fn stopped_by_signal(sum: &Exported, file: Option<&Path>) -> Error {
     format!("interrupted after {records}{on}").into()
 }
 
-/// The format that was asked for, or that the file's name tells. A name that tells none is refused: a file is taken for what
-/// it is called.
+/// The format that was asked for, or that the file's name tells. A name that tells none is refused, because programs
+/// believe the ending.
 fn format_of(file: Option<&Path>, asked: Option<Format>) -> Result<Format> {
     let Some(file) = file else { return Ok(asked.unwrap_or(Format::Tsv)) };
     match asked.or_else(|| Format::of_name(file)) {

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// What is done with families.
+/// The commands.
 #[derive(Subcommand)]
 pub enum FamilyCommand {
     /// List the column families: tables, bytes, name
@@ -68,7 +68,7 @@ pub struct CreateFamilyArgs {
     options: FamilyArgs,
     #[command(flatten)]
     create: CreateArgs,
-    /// Print a JSON object that says what was made
+    /// Print a JSON object with the name
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +90,7 @@ pub struct DropArgs {
     /// Really drop it
     #[arg(long)]
     yes: bool,
-    /// Print a JSON object that says what was dropped
+    /// Print a JSON object with the name
     #[arg(long)]
     json: bool,
 }

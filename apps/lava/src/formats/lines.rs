@@ -45,7 +45,7 @@ impl From<ReadError> for Error {
 /// The longest line that is read, unless the user says otherwise.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// What was met when bytes of a line were read.
+/// The reason why reading a line stopped.
 enum Met {
     LineEnd,
     InputEnd,

@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         Reader { lines, rest_is_left: false }
     }
 
-    /// Passes what is left of a stanza.
+    /// Passes the rest of a stanza.
     fn pass_rest(&mut self) -> Result<(), ReadError> {
         let mut line = Vec::new();
         while self.rest_is_left {

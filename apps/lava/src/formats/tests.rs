@@ -122,7 +122,7 @@ fn names_tell_the_format() {
     assert_eq!(of("a.bin"), None);
 }
 
-/// Longer than a piece of what is written at a time, with characters at every place of its border.
+/// Values longer than a piece, with characters at every place of its border.
 #[test]
 fn long_values_are_written_in_pieces_as_they_were_at_once() {
     let mut rng = Rng::new(5);

@@ -1,7 +1,7 @@
 //! Which records of a file a store has already.
 //!
-//! Records are taken in windows. The keys of a window are sorted and compared with the store in one walk of a cursor, so that
-//! a file in the order of its keys costs a scan of the store, and one in another order a scan a window. Within a window the
+//! Records are taken in windows. The keys of a window are sorted, and one walk of a cursor compares them with the
+//! store. A file in the order of its keys costs one scan of the store, a file in another order one scan for each window. Within a window the
 //! records of a key are followed in the order of the file: each is left out if the one before it, or the store, has its value.
 //!
 //! The walk has a budget of steps. Where the store is much larger than a window and the file in no order, a seek for each
@@ -23,7 +23,7 @@ const SEEK_STEPS: u64 = 32;
 /// Entries that are passed one by one before a seek.
 const NEXTS_MAX: u64 = 16;
 
-/// The budget of an import, and what it took of it.
+/// The budget of an import, and the steps taken.
 pub struct Resume {
     left: u64,
     taken: u64,
@@ -76,7 +76,7 @@ impl Resume {
     }
 }
 
-/// What the store has of a key.
+/// The value of a key in the store.
 enum Found<'a> {
     Value(&'a [u8]),
     Missing,
