@@ -589,6 +589,27 @@ fn a_ring_that_finds_no_room_stays_as_it_is() {
     expected.check(&replayed);
 }
 
+/// The volume is full for the longer ring, and stays full. The log goes on with the ring that it has.
+#[test]
+fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log() {
+    let mut caller = Caller::new(5, 1);
+    append(&mut caller, 3000);
+    for kind in [OpKind::CreateScratch, OpKind::Rename] {
+        caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[kind]).sticky());
+        let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
+        assert_eq!((refused.kind(), caller.wal.staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
+        append(&mut caller, 700);
+        let op = caller.sim.op_count();
+        let expected = caller.expectation(op, CrashKind::ProcessKill);
+        let after = caller.sim.fork(1).crash(CrashKind::ProcessKill, 1);
+        let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+        expected.check(&replayed);
+        caller.sim.clear_faults();
+    }
+    caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap();
+    append(&mut caller, 700);
+}
+
 /// A group commit of records of 1,000 bytes in the lane that keeps records: what the device writes for each of their bytes, in one
 /// write, in the place where they stay.
 #[test]
