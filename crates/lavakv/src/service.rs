@@ -279,7 +279,12 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                 !live_manifests.contains(&entry.name)
             }
             // What was read from a tail is in tables since a moment ago.
-            Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::Tail(_)) => true,
+            Some(
+                FileKind::CurrentTemp
+                | FileKind::CurrentCopyTemp
+                | FileKind::StagingTemp(_)
+                | FileKind::Tail(_),
+            ) => true,
             // One with contents is that of a repair, which removes it when it is done.
             Some(FileKind::Unfinished) => entry.len == 0,
             // What another lane has staged is for who opens it.

@@ -173,7 +173,9 @@ impl Core {
                 | FileKind::SpeedVsst(_)
                 | FileKind::Tail(_),
             ) => &mut owners.engines_bytes,
-            Some(FileKind::Staging | FileKind::LaneStaging(_)) => &mut owners.wal_bytes,
+            Some(FileKind::Staging | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
+                &mut owners.wal_bytes
+            }
             Some(FileKind::Room(_)) => &mut owners.free_bytes,
             Some(
                 FileKind::Manifest(_)

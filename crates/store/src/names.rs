@@ -72,6 +72,8 @@ pub enum FileKind {
     Staging,
     /// The open pages of another lane of the log than the first.
     LaneStaging(u8),
+    /// A longer file of open pages of a lane, not yet in place: left behind by a crash.
+    StagingTemp(u8),
     /// Room that is kept for jobs, where the log has a disk of its own.
     Room(u64),
     /// What the second disk of a store is known by.
@@ -103,6 +105,7 @@ impl FileKind {
             | FileKind::Staging
             | FileKind::Speed
             | FileKind::SpeedLock
+            | FileKind::StagingTemp(_)
             | FileKind::LaneStaging(_) => None,
         }
     }
@@ -167,9 +170,9 @@ impl FileKind {
         matches!(self, FileKind::Current | FileKind::CurrentCopy)
     }
 
-    /// True for what a crash left of a new `CURRENT` or its copy.
+    /// True for a file that takes the place of another one, and was left behind by a crash before that.
     pub fn is_temporary(self) -> bool {
-        matches!(self, FileKind::CurrentTemp | FileKind::CurrentCopyTemp)
+        matches!(self, FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::StagingTemp(_))
     }
 
     /// True for a manifest and its copy.
@@ -179,7 +182,10 @@ impl FileKind {
 
     /// True for the files of the log.
     pub fn is_of_log(self) -> bool {
-        matches!(self, FileKind::Log(_) | FileKind::Staging | FileKind::LaneStaging(_))
+        matches!(
+            self,
+            FileKind::Log(_) | FileKind::Staging | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)
+        )
     }
 }
 
@@ -203,6 +209,8 @@ impl fmt::Display for FileKind {
             FileKind::Lock => f.write_str(LOCK),
             FileKind::Staging => f.write_str(STAGING),
             FileKind::LaneStaging(lane) => write!(f, "{STAGING}-{lane}"),
+            FileKind::StagingTemp(0) => f.write_str("STAGING.new"),
+            FileKind::StagingTemp(lane) => write!(f, "{STAGING}-{lane}.new"),
             FileKind::Room(n) => write!(f, "{n:012}.room"),
             FileKind::Speed => f.write_str(SPEED),
             FileKind::SpeedLock => f.write_str(SPEED_LOCK),
@@ -257,10 +265,14 @@ pub fn parse(name: &str) -> Option<FileKind> {
         STAGING => FileKind::Staging,
         SPEED => FileKind::Speed,
         SPEED_LOCK => FileKind::SpeedLock,
-        _ if name.starts_with("STAGING-") => match name.split_at("STAGING-".len()).1.parse().ok()? {
-            0 => return None,
-            lane => FileKind::LaneStaging(lane),
-        },
+        "STAGING.new" => FileKind::StagingTemp(0),
+        _ if name.starts_with("STAGING-") => {
+            let lane = &name["STAGING-".len()..];
+            match lane.strip_suffix(".new") {
+                Some(lane) => FileKind::StagingTemp(lane.parse().ok().filter(|&lane| lane > 0)?),
+                None => FileKind::LaneStaging(lane.parse().ok().filter(|&lane| lane > 0)?),
+            }
+        }
         _ => match name.strip_prefix("MANIFEST-") {
             Some(rest) => match rest.strip_suffix(".copy") {
                 Some(digits) => FileKind::ManifestCopy(digits.parse().ok()?),
@@ -338,6 +350,8 @@ mod tests {
             STAGING,
             "STAGING-1",
             "STAGING-255",
+            "STAGING.new",
+            "STAGING-1.new",
             SPEED,
             SPEED_LOCK,
         ] {
@@ -345,6 +359,9 @@ mod tests {
         }
         assert_eq!(parse(wal::Lane::FIRST.staging_name()), Some(FileKind::Staging));
         assert_eq!(parse(wal::Lane::LOG.staging_name()), Some(FileKind::LaneStaging(wal::Lane::LOG.0)));
+        for lane in wal::Lane::ALL {
+            assert_eq!(parse(&lane.staging_temp_name()), Some(FileKind::StagingTemp(lane.0)));
+        }
         assert_eq!(ksst(7), "000000000007.ksst");
         assert_eq!(manifest(7), "MANIFEST-000000000007");
     }
@@ -370,6 +387,10 @@ mod tests {
             "STAGING-0",
             "STAGING-01",
             "STAGING-256",
+            "STAGING-0.new",
+            "STAGING-.new",
+            "STAGING-01.new",
+            "STAGING.new.new",
             "MANIFEST-99999999999999999999",
             "18446744073709551615.ksst",
             "lock",

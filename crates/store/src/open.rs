@@ -294,7 +294,7 @@ impl Store {
                 }
                 Some(FileKind::Room(n)) => !self.lanes().any(|log| log.files().is_kept(n)),
                 Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => !live.contains(&entry.name),
-                Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp) => true,
+                Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::StagingTemp(_)) => true,
                 Some(FileKind::CurrentCopy) => !live.contains(&entry.name),
                 Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),
                 _ => false,

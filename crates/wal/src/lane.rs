@@ -40,6 +40,11 @@ impl Lane {
         (PAGE / self.unit()) as u64
     }
 
+    /// The name under which a longer staging file is made before it takes the place of the old one.
+    pub fn staging_temp_name(self) -> String {
+        format!("{}.new", self.staging_name())
+    }
+
     /// The name of its staging file, which keeps its open pages for the next process, in the store's directory.
     pub fn staging_name(self) -> &'static str {
         match self {

@@ -608,7 +608,7 @@ impl Wal {
     /// far is made durable before, so that nothing in the old file is needed.
     ///
     /// # Errors
-    /// `NoSpace`: the ring is as long as it was. Others poison the log.
+    /// `Poisoned`, and those of the file system. After an error that is not of a sync the ring is as long as it was.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
         // No page is begun before this is over.
         let _order = lock(&self.order);
@@ -621,20 +621,16 @@ impl Wal {
         let end = self.take_all(&token);
         let outcome = self.make_durable(&token, end);
         token.finish(outcome)?;
+        // The old file stays until the longer one is whole: there may be no room to make it again.
         let path = io::fs::join(dir, self.options.lane.staging_name());
-        let longer = env.fs.create_scratch(&path, len.min(STAGING_LEN_MAX) / PAGE * PAGE);
-        let (file, refused) = match longer {
-            Ok(file) => (file, Ok(())),
-            // That left no file behind. It had room for the old length a moment ago.
-            Err(e) => {
-                let old = env.fs.create_scratch(&path, old_len);
-                (old.inspect_err(|e| self.commit.fail(e.clone().with_kind(ErrorKind::Io)))?, Err(e))
-            }
-        };
+        let beside = io::fs::join(dir, &self.options.lane.staging_temp_name());
+        let longer = env.fs.create_scratch(&beside, len.min(STAGING_LEN_MAX) / PAGE * PAGE);
+        let renamed = longer.and_then(|file| env.fs.rename(&beside, &path).map(|()| file));
+        let file = renamed.inspect_err(|_| drop(env.fs.remove(&beside)))?;
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.ring.move_to(file);
-        refused
+        Ok(())
     }
 
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {

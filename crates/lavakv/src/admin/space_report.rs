@@ -329,7 +329,10 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
                 | FileKind::Unfinished
                 | FileKind::Speed,
             ) => &mut out.manifest_bytes,
-            Some(FileKind::Engine { .. } | FileKind::LaneStaging(_)) => &mut out.engines_bytes,
+            Some(FileKind::StagingTemp(0)) => &mut out.wal_bytes,
+            Some(FileKind::Engine { .. } | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
+                &mut out.engines_bytes
+            }
             Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut out.other_bytes,
         };
         *owner += bytes;
