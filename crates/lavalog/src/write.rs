@@ -258,9 +258,9 @@ impl Core {
                 health.poison(&e);
                 health.check()
             })?,
-            None => return Ok(()),
+            None => {}
         }
-        // What is durable may follow from what is not, if that failed meanwhile.
+        // Of a store that failed meanwhile nothing is acknowledged, however little was promised.
         health.check_sound()
     }
 

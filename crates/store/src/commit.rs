@@ -722,6 +722,7 @@ impl Log {
         let next_lpn = report.next_lpn.max(lpn_min);
         let (history, store) = (report.history.clone(), self.manifest.store());
         let wal = Wal::start(&self.context.env, &self.context.dir, options, store, next_lpn, first, history)?;
+        wal.join(self.context.health.clone());
         self.wal.set(wal).unwrap_or_else(|_| unreachable!("a store starts its log once"));
         Ok(())
     }

@@ -28,7 +28,7 @@ pub struct Context {
     /// Where files are.
     pub volumes: Volumes,
     /// Whether the store still takes writes.
-    pub health: Health,
+    pub health: Arc<Health>,
     /// Who waits for what.
     pub signals: Signals,
 }
@@ -46,7 +46,7 @@ impl Context {
             env: location.env(env),
             dir: location.dir.clone(),
             volumes: Volumes::new(location),
-            health: Health::default(),
+            health: Arc::default(),
             signals: Signals::default(),
         }
     }

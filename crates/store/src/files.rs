@@ -36,6 +36,7 @@ pub struct Files {
 impl Files {
     /// Of a store whose lock is held (`None`: by nobody, where it is only read).
     pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
+        manifest.join(context.health.clone());
         let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
         Files { context, manifest, removed, _lock: lock, session }
     }

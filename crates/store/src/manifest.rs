@@ -31,11 +31,12 @@ use crate::format::{Feature, StoreFormat};
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, MutexGuard, lock, rank, statistic};
+use base::sync::{Condvar, Mutex, MutexGuard, OnceLock, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
+use wal::Domain;
 
 mod apply;
 mod check;
@@ -135,6 +136,8 @@ pub struct Manifest {
     durable_edit: AtomicU64,
     /// Only grows; no lock.
     next_file_number: AtomicU64,
+    /// Fails with the manifest.
+    domain: OnceLock<Arc<dyn Domain>>,
     /// Length of the present file and of its snapshot (0 while there is no file to append to), the length at which it is
     /// rolled, and what was written since the manifest was opened.
     sizes: Sizes,
@@ -284,6 +287,7 @@ impl Manifest {
             published: Mutex::new(state),
             durable_edit: AtomicU64::new(number),
             next_file_number: AtomicU64::new(next_file_number),
+            domain: OnceLock::new(),
             sizes: Sizes {
                 file: statistic::AtomicU64::new(0),
                 snapshot: statistic::AtomicU64::new(0),
@@ -499,6 +503,19 @@ impl Manifest {
         self.sizes.piece.load(Ordering::Relaxed).clamp(1, format::PAYLOAD_LEN_MAX as u64) as usize
     }
 
+    /// The manifest is of this domain from now on: a failure of it ends the acknowledgements of the logs. Once.
+    pub fn join(&self, domain: Arc<dyn Domain>) {
+        let _ = self.domain.set(domain);
+    }
+
+    /// Nobody knows what will be read back.
+    fn fail(&self, inner: &mut Inner, error: Error) {
+        if let Some(domain) = self.domain.get() {
+            domain.fail(&error);
+        }
+        inner.poison = Some(error);
+    }
+
     /// True if a commit failed that may be durable all the same: what it names must stay.
     pub fn outcome_unknown(&self) -> bool {
         lock(&self.inner).poison.is_some()
@@ -572,7 +589,7 @@ impl Manifest {
             }
             Err(Failure::Unknown(e)) => {
                 inner.queue.clear();
-                inner.poison = Some(beyond_waiting(e));
+                self.fail(&mut inner, beyond_waiting(e));
             }
         }
         self.turn.notify_all();
@@ -647,7 +664,13 @@ impl Manifest {
     /// Those of the file system. After one that is not `NoSpace` nobody knows which names are durable, and a later sync
     /// would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
     pub fn sync_dir(&self) -> Result<()> {
-        self.dir.sync(&*self.env.fs)
+        self.dir.sync(&*self.env.fs).inspect_err(|e| {
+            if e.kind() != ErrorKind::NoSpace
+                && let Some(domain) = self.domain.get()
+            {
+                domain.fail(e);
+            }
+        })
     }
 }
 

@@ -23,14 +23,17 @@
 //! Invariants: only the holder of the token moves the frontiers, or, while rounds are in flight, the end of the first of them.
 //! `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
-//! were written. The first failure is kept for good, and nothing is acknowledged after it.
+//! were written. The first failure is kept for good, and nothing is acknowledged after it, nor after a failure of the domain
+//! ([`Domain`]).
 
 mod company;
 mod flights;
 mod spin;
 mod width;
 
+use crate::Domain;
 use base::completion::Completer;
+use base::sync::OnceLock;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
@@ -41,6 +44,7 @@ use flights::{FLIGHTS_MAX, Flights, Whose};
 use spin::Spin;
 pub(crate) use spin::SpinTold;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 pub(crate) use width::WidthTold;
 
 /// Rounds of which somebody may wait for the end: those in flight, and the one that comes next.
@@ -135,6 +139,8 @@ pub(crate) struct Commit {
     freed: Condvar,
     /// There is a failure: changed under `state`, looked at without it.
     failed: AtomicBool,
+    /// Fails with the log; asked before each acknowledgement.
+    domain: OnceLock<Arc<dyn Domain>>,
     pub frontier: Frontier,
 }
 
@@ -163,6 +169,16 @@ impl Commit {
         self
     }
 
+    /// The log belongs to this domain from now on. Once.
+    pub fn join(&self, domain: Arc<dyn Domain>) {
+        let _ = self.domain.set(domain);
+    }
+
+    /// The answer to a waiter whose pages are durable.
+    pub fn acknowledge(&self) -> Result<()> {
+        self.domain.get().map_or(Ok(()), |domain| domain.check())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         model::lock(&self.state)
     }
@@ -171,7 +187,7 @@ impl Commit {
     /// nobody else waits like this for what is not durable, so whoever makes it so may sleep.
     pub fn when_durable(&self, lpn: u64, completer: Completer<()>) -> bool {
         if self.frontier.durable_end() > lpn {
-            completer.resolve(Ok(()));
+            completer.resolve(self.acknowledge());
             return false;
         }
         let mut state = self.lock();
@@ -180,7 +196,7 @@ impl Commit {
         if durable || state.failure.is_some() {
             let failure = state.failure.as_ref().filter(|_| !durable).map(poisoned);
             drop(state);
-            completer.resolve(failure.map_or(Ok(()), Err));
+            completer.resolve(failure.map_or_else(|| self.acknowledge(), Err));
             return false;
         }
         let is_first = self.wanted_in(&state).is_none();
@@ -192,7 +208,8 @@ impl Commit {
     /// All who wait without a thread are told that nobody will make durable what is not; the log goes on.
     pub fn refuse_wanted(&self, why: &Error) {
         let pages = std::mem::take(&mut self.lock().wanted);
-        Answered { pages, durable_end: self.frontier.durable_end(), failure: Some(why.clone()) }.resolve();
+        let (durable_end, refusal) = (self.frontier.durable_end(), self.acknowledge().err());
+        Answered { pages, durable_end, failure: Some(why.clone()), refusal }.resolve();
     }
 
     /// The last page that somebody waits for without a thread, and that is not durable: those who wait for one that is are told when
@@ -223,7 +240,10 @@ impl Commit {
     fn keep(&self, state: &mut State, failure: Option<Error>) {
         if let Some(error) = failure {
             self.failed.store(true, Ordering::Relaxed);
-            state.failure.get_or_insert(error);
+            let first = state.failure.get_or_insert(error);
+            if let Some(domain) = self.domain.get() {
+                domain.fail(first);
+            }
         }
     }
 
@@ -368,7 +388,8 @@ impl Commit {
         };
         let durable_end = self.frontier.durable_end();
         let failure = state.failure.as_ref().map(poisoned);
-        Answered { pages: std::mem::replace(&mut state.wanted, later), durable_end, failure }
+        let pages = std::mem::replace(&mut state.wanted, later);
+        Answered { pages, durable_end, failure, refusal: self.acknowledge().err() }
     }
 
     #[must_use = "to be resolved when the token is given up"]
@@ -448,7 +469,10 @@ impl State {
 struct Answered {
     pages: BTreeMap<u64, Vec<Completer<()>>>,
     durable_end: u64,
+    /// The answer to those whose pages are not durable.
     failure: Option<Error>,
+    /// The answer to the others, where the domain failed.
+    refusal: Option<Error>,
 }
 
 impl Answered {
@@ -459,8 +483,8 @@ impl Answered {
     fn resolve(self) {
         for (lpn, completers) in self.pages {
             for completer in completers {
-                let failure = self.failure.as_ref().filter(|_| lpn >= self.durable_end);
-                completer.resolve(failure.cloned().map_or(Ok(()), Err));
+                let failure = if lpn < self.durable_end { &self.refusal } else { &self.failure };
+                completer.resolve(failure.clone().map_or(Ok(()), Err));
             }
         }
     }

@@ -24,6 +24,7 @@
 pub mod check;
 mod commit;
 mod counters;
+mod domain;
 pub mod dump;
 mod groups;
 mod lane;
@@ -43,6 +44,7 @@ mod walk;
 
 pub use commit::Loggers;
 pub use counters::{Times, WalStats};
+pub use domain::Domain;
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
 pub use lane::Lane;

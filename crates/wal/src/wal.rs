@@ -13,7 +13,7 @@ use crate::page::{self, BatchHeader};
 use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
-use crate::{Durability, History, Lane, Loggers, Place, PriorGroup, TenantId};
+use crate::{Domain, Durability, History, Lane, Loggers, Place, PriorGroup, TenantId};
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +161,11 @@ impl Wal {
             rate: Rate::default(),
             times: Times::new(env),
         })
+    }
+
+    /// The log fails with this domain from now on, and the domain with the log. To be called before the first batch.
+    pub fn join(&self, domain: Arc<dyn Domain>) {
+        self.commit.join(domain);
     }
 
     /// Appends one batch, given in pieces, which recovery hands back whole or not at all. A buffered one has then survived
@@ -332,12 +337,12 @@ impl Wal {
     /// durable, together with all before it.
     ///
     /// # Errors
-    /// The first failure as it is to the caller that met it, `Poisoned` to all others. What the device then holds is
+    /// The first failure as it is to the caller that met it, `Poisoned` to all others, and to everyone once the domain failed. What the device then holds is
     /// unknown; only a restart tells.
     pub fn sync(&self, position: Position) -> Result<()> {
         loop {
             match self.commit.lead_or_wait(position.lpn)? {
-                Turn::Durable => return Ok(()),
+                Turn::Durable => return self.commit.acknowledge(),
                 Turn::Lead(token) => {
                     self.expects_more();
                     self.lead(token, position)?;

@@ -45,8 +45,7 @@ pub(crate) fn of_unknown_fate(error: Error) -> Error {
 }
 
 impl WritePath {
-    /// Appends to the log, providing a group where it asks for one. `frame`: of the payload, if that is one change. `body`: what to log
-    /// instead of the payload's own entries.
+    /// Appends to the log, providing a group where it asks for one. `frame`: of the payload, if that is one change.
     pub fn append(
         &self,
         writer: &mut Writer,

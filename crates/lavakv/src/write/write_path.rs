@@ -24,7 +24,7 @@
 
 use super::WritePath;
 use super::admission::Ask;
-use super::log::{LastResort, Unlogged};
+use super::log::{LastResort, Unlogged, of_unknown_fate};
 use super::need::Need;
 use super::patience::{Patience, busy};
 use super::payment::{Paid, Payment};
@@ -191,8 +191,7 @@ impl<'a> WriteOp<'a> {
                     self.writes.sync_lane(lane, position)?;
                 }
                 self.writes.wait_visible(last_seq)?;
-                self.state.stage = Stage::Done;
-                Ok(WriteStep::Done)
+                self.acknowledge()
             }
             Stage::Done => Ok(WriteStep::Done),
         }
@@ -275,20 +274,26 @@ impl<'a> WriteOp<'a> {
         self.insert(writer, &families, (first_seq, last_seq));
         let is_durable = self.state.durability == Durability::Durable;
         let to_be_durable = position.filter(|_| is_durable).map(|position| (self.lane(), position));
-        Ok(self.wait_for(Logged { last_seq, to_be_durable }))
+        self.wait_for(Logged { last_seq, to_be_durable })
     }
 
     /// It is logged: what is left is to wait.
-    fn wait_for(&mut self, logged: Logged) -> WriteStep {
+    fn wait_for(&mut self, logged: Logged) -> Result<WriteStep> {
         self.state.stage = Stage::Logged(logged);
         if logged.to_be_durable.is_some() {
-            return WriteStep::Needs(Need::Durable);
+            return Ok(WriteStep::Needs(Need::Durable));
         }
         if self.writes.tree.snapshots.visible() < logged.last_seq {
-            return WriteStep::Needs(Need::Visible);
+            return Ok(WriteStep::Needs(Need::Visible));
         }
+        self.acknowledge()
+    }
+
+    /// The last step. Of a store that failed meanwhile nothing is acknowledged, however little was promised.
+    fn acknowledge(&mut self) -> Result<WriteStep> {
         self.state.stage = Stage::Done;
-        WriteStep::Done
+        self.writes.context.health.check_sound().map_err(of_unknown_fate)?;
+        Ok(WriteStep::Done)
     }
 
     /// A batch of nothing; a durable one still promises what was logged before it.
@@ -302,7 +307,7 @@ impl<'a> WriteOp<'a> {
         // With the last that was logged all before it is durable, in both lanes.
         let last = writes.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
         let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
-        Ok(self.wait_for(Logged { last_seq: 0, to_be_durable: last }))
+        self.wait_for(Logged { last_seq: 0, to_be_durable: last })
     }
 
     /// A volatile write is in no log.

@@ -25,6 +25,17 @@ pub struct Health {
     met: Mutex<Met, rank::HealthBusy>,
 }
 
+/// The logs of the store and its manifest report to it at once, and ask it before they acknowledge anything.
+impl wal::Domain for Health {
+    fn fail(&self, error: &Error) {
+        self.poison(error);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check_sound()
+    }
+}
+
 /// What jobs met that passes.
 #[derive(Debug, Default)]
 struct Met {

@@ -78,7 +78,7 @@ impl Manifest {
             }
             Err(Failure::Unknown(e)) => {
                 let e = beyond_waiting(e);
-                inner.poison = Some(e.clone());
+                self.fail(&mut inner, e.clone());
                 Err(e)
             }
         }

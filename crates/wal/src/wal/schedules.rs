@@ -232,7 +232,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
             all_sync: matches!(loggers_of(seed).writes_max, 0 | 3) && !keeps_pages(seed),
         });
         let spawner = env.spawner.clone().unwrap();
-        let (clients, syncs) = (rng.range(2, 6), rng.range(2, 6));
+        let (clients, syncs) = (rng.range(2, 7), rng.range(2, 6));
         let syncs = if keeps_pages(seed) { syncs / 3 } else { syncs };
         let threads = (0..clients).map(|n| {
             let (shared, rng) = (shared.clone(), rng.fork());

@@ -610,6 +610,52 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
     append(&mut caller, 700);
 }
 
+#[derive(Debug, Default)]
+struct OneDomain(Mutex<Option<base::Error>, rank::HealthError>);
+
+impl crate::Domain for OneDomain {
+    fn fail(&self, error: &base::Error) {
+        lock(&self.0).get_or_insert(error.clone());
+    }
+    fn check(&self) -> base::Result<()> {
+        lock(&self.0).clone().map_or(Ok(()), |e| Err(e.with_kind(base::ErrorKind::Poisoned)))
+    }
+}
+
+/// A failure elsewhere in the domain ends the acknowledgements of a log that is sound itself.
+#[test]
+fn a_failed_domain_acknowledges_nothing() {
+    let (mut caller, domain) = (Caller::new(6, 1), Arc::new(OneDomain::default()));
+    caller.wal.join(domain.clone());
+    let position = append(&mut caller, 100);
+    caller.wal.sync(position).unwrap();
+    let waits = append(&mut caller, 100);
+    let told: Arc<Mutex<Vec<base::Result<()>>, rank::Outside>> = Arc::default();
+    let teller = || {
+        let told = told.clone();
+        base::completion::Completer::calling(move |outcome| lock(&told).push(outcome))
+    };
+    caller.wal.when_durable(waits, teller());
+    crate::Domain::fail(&*domain, &base::Error::new(base::ErrorKind::Io, "the manifest"));
+    for position in [position, waits] {
+        assert_eq!(caller.wal.sync(position).unwrap_err().kind(), base::ErrorKind::Poisoned);
+    }
+    // One that waited, and one that comes to what is durable.
+    caller.wal.when_durable(position, teller());
+    let kinds: Vec<_> = lock(&told).iter().map(|told| told.as_ref().unwrap_err().kind()).collect();
+    assert_eq!(kinds, [base::ErrorKind::Poisoned; 2]);
+}
+
+#[test]
+fn a_failure_of_the_log_is_one_of_its_domain() {
+    let (mut caller, domain) = (Caller::new(7, 1), Arc::new(OneDomain::default()));
+    caller.wal.join(domain.clone());
+    let position = append(&mut caller, 100);
+    caller.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::WriteDurable]));
+    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), base::ErrorKind::Io);
+    assert_eq!(lock(&domain.0).as_ref().unwrap().kind(), base::ErrorKind::Io);
+}
+
 /// A group commit of records of 1,000 bytes in the lane that keeps records: what the device writes for each of their bytes, in one
 /// write, in the place where they stay.
 #[test]
