@@ -421,8 +421,21 @@ fn a_full_disk_is_told_by_name() {
     if let Some(e) = full {
         assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
         assert!(e.to_string().contains(SPEED), "{e}");
+        assert!(e.file().unwrap().starts_with(SPEED), "{e}");
     }
     assert_eq!(contents(&db), model);
+    // A store that finds no room for a log is open, and says on which disk.
+    let after = sim.crash(CrashKind::ProcessKill, 1);
+    after.inject(
+        FaultPlan::nth(0, FaultEffect::NoSpace)
+            .kinds(&[OpKind::CreateInPlace, OpKind::Rename])
+            .path(SPEED)
+            .sticky(),
+    );
+    let killed = open(&after).unwrap();
+    if let Err(e) = killed.put(b"no", b"room") {
+        assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(SPEED))), "{e}");
+    }
     sim.clear_faults();
     db.put(b"goes", b"on").unwrap();
 }
