@@ -201,7 +201,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
 
 fn no_room(engine: &Engine, e: &Error) -> Error {
     let why = "there is no room on the volume to begin a log: reads go on; make room, and writes and deletes resume";
-    Error::new(ErrorKind::NoSpace, why).at_file(&engine.context.dir).caused_by(e.clone())
+    Error::new(ErrorKind::NoSpace, why).at_file(engine.context.full_dir(Some(e))).caused_by(e.clone())
 }
 
 /// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their

@@ -212,7 +212,7 @@ impl Log {
     #[cold]
     fn no_room_to_begin(&self) -> Error {
         let why = "there was no room on the volume to begin the log: make room, and write with the engine that opened the store";
-        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
+        Error::new(ErrorKind::NoSpace, why).at_file(self.context.volumes.log_dir())
     }
 
     /// As [`Log::append`]; also says where the first byte of the batch is: see [`Place::at`] and [`Log::read`].

@@ -14,7 +14,7 @@ pub use signals::{Driver, Signals};
 
 use crate::pacing::Pace;
 use crate::volumes::{Location, Volume, Volumes};
-use base::Result;
+use base::{Error, Result};
 use io::{Access, Env, ReadFile};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +54,15 @@ impl Context {
     /// The path of a file in the store's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         io::fs::join(&self.dir, name)
+    }
+
+    /// The directory on the disk that had no room, as far as the refusal says which: errors about it name that one.
+    pub fn full_dir(&self, refusal: Option<&Error>) -> PathBuf {
+        let log_dir = self.volumes.log_dir();
+        match refusal.and_then(Error::file) {
+            Some(path) if path.starts_with(&log_dir) => log_dir,
+            _ => self.dir.clone(),
+        }
     }
 
     /// Opens a file where the manifest says that it is.

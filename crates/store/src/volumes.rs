@@ -98,6 +98,12 @@ impl Volumes {
         &self.directory
     }
 
+    /// The directory on the disk of the log: errors about the room there name it.
+    pub fn log_dir(&self) -> PathBuf {
+        let Location { fs, dir, .. } = &self.directory;
+        fs.disks(dir).map_or_else(|| dir.clone(), |disks| disks.speed_dir)
+    }
+
     /// Where a volume is.
     ///
     /// # Errors
@@ -122,12 +128,14 @@ mod tests {
         let env = SimEnv::new(1).env();
         let volumes = Volumes::new(Location::metered(&env, Path::new("/store")));
         assert_eq!(volumes.at(Volume::DIRECTORY).unwrap().path("x"), Path::new("/store/x"));
+        assert_eq!(volumes.log_dir(), Path::new("/store"));
         let refusal = volumes.at(Volume(1)).unwrap_err();
         assert_eq!(refusal.kind(), ErrorKind::Unsupported);
         assert!(refusal.to_string().contains("volume 1"), "{refusal}");
         let both = crate::speed::joined(&env, Path::new("/store"), &env, Path::new("/fast"));
         let volumes = Volumes::new(Location::metered(&both, Path::new("/store")));
         assert_eq!(volumes.at(Volume::SPEED).unwrap().path("x"), Path::new("/store/x"), "one name space");
+        assert_eq!(volumes.log_dir(), Path::new("/fast"));
         assert!(volumes.at(Volume(2)).unwrap_err().to_string().contains("volume 2"));
     }
 }

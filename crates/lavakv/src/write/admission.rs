@@ -56,9 +56,10 @@ impl WritePath {
         self.context.health.check()?;
         // The volume, and what the store has become, may have changed with no job that said so.
         self.tree.refresh_space();
+        let mut refusal = None;
         if self.log.files().ballast_is_short() {
             match self.log.fill_ballast() {
-                Err(e) if e.kind() == ErrorKind::NoSpace => {}
+                Err(e) if e.kind() == ErrorKind::NoSpace => refusal = Some(e),
                 filled => filled?,
             }
         }
@@ -82,7 +83,7 @@ impl WritePath {
             return Ok(Some(Need::Space { ask, working, until_ns: now_ns.saturating_add(SLICE_NS) }));
         }
         self.space.write_waits_for(0);
-        Err(self.no_space(ask))
+        Err(self.no_space(ask, refusal.or_else(|| self.context.health.no_space_error())))
     }
 
     /// True if there is work that may free something. Jobs that are tried again because the volume has no room for what they
@@ -91,12 +92,14 @@ impl WritePath {
         self.context.signals.can_free() && !self.context.health.out_of_space()
     }
 
-    fn no_space(&self, ask: Ask) -> Error {
+    /// `refusal`: what found no room on a volume.
+    fn no_space(&self, ask: Ask, refusal: Option<Error>) -> Error {
         let (limit, used) = (self.space.limit_bytes(), self.space.used_bytes());
         if limit == u64::MAX {
             let why =
                 "the volume is full: delete something, or make more room; writes resume when there is some";
-            return Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir);
+            let full = Error::new(ErrorKind::NoSpace, why).at_file(self.context.full_dir(refusal.as_ref()));
+            return refusal.map_or(full.clone(), |refusal| full.caused_by(refusal));
         }
         let what = if self.space.has_own_limit() { "space limit" } else { "room on the volume" };
         let why = format!(

@@ -166,7 +166,9 @@ impl WritePath {
 
     fn no_tables(&self) -> Error {
         let why = "memory is full and tables cannot be written for want of disk space; writes resume when space returns";
-        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
+        let refusal = self.context.health.no_space_error();
+        let full = Error::new(ErrorKind::NoSpace, why).at_file(self.context.full_dir(refusal.as_ref()));
+        refusal.map_or(full.clone(), |refusal| full.caused_by(refusal))
     }
 
     /// Before another group is made for a log that is over its bound: the flushes that make it shorter are waited for. Where

@@ -238,7 +238,7 @@ impl GroupFiles {
     fn no_room(&self) -> Error {
         let why =
             "the volume is full, and what was kept for deletes is used up: writes resume when there is room";
-        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
+        Error::new(ErrorKind::NoSpace, why).at_file(self.context.volumes.log_dir())
     }
 
     /// A group file that the manifest lists, not yet handed to the log: of `wanted` bytes, or where there is no room for
