@@ -1,0 +1,90 @@
+//! Child processes of a test: forked, watched, ended.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// A child that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// A child process.
+pub struct Child {
+    pid: libc::pid_t,
+    said: PipeReader,
+}
+
+/// Forks a child that runs `body` and ends, without unwinding into the harness of the tests.
+pub fn fork(body: impl FnOnce(&mut PipeWriter) -> Result<(), String>) -> Child {
+    let (said, mut says) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child uses nothing of the vanished threads: the allocator of glibc is prepared for that, and what the
+    // tests are about is that the store is.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(said);
+            let ran = catch_unwind(AssertUnwindSafe(|| body(&mut says)));
+            let outcome = ran.unwrap_or_else(|_| Err("the child panicked".to_owned()));
+            if let Err(why) = &outcome {
+                let _ = says.write_all(why.as_bytes());
+            }
+            // SAFETY: ends the process without running what the parent registered for its own end.
+            unsafe { libc::_exit(i32::from(outcome.is_err())) }
+        }
+        pid => {
+            assert!(pid > 0, "fork: {}", std::io::Error::last_os_error());
+            Child { pid, said }
+        }
+    }
+}
+
+impl Child {
+    /// Waits for its end. What it said, if it ended well.
+    pub fn end(mut self) -> Result<String, String> {
+        let begun = Instant::now();
+        let mut status = 0;
+        loop {
+            // SAFETY: an own child, and a place for its status.
+            match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
+                0 if begun.elapsed() > LONGEST => {
+                    self.kill();
+                    return Err("the child hangs".to_owned());
+                }
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                _ => break,
+            }
+        }
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).map_err(|e| e.to_string())?;
+        match libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
+            true => Ok(said),
+            false => Err(format!("the child ended with status {status:#x}: {said}")),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    /// The first line that it says.
+    pub fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while self.said.read(&mut byte).is_ok_and(|n| n == 1) && byte != *b"\n" {
+            line.extend(byte);
+        }
+        String::from_utf8(line).expect("a line of text")
+    }
+
+    /// Ends it at once.
+    pub fn kill(&self) {
+        kill(self.pid);
+    }
+}
+
+/// Ends a process at once, and takes its status if it is an own child.
+pub fn kill(pid: libc::pid_t) {
+    // SAFETY: a process of this test that has not been waited for.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
