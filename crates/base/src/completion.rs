@@ -10,6 +10,7 @@
 //! Who has to do something with the answer before anybody sees it is no future but a function ([`Completer::calling`]), which is called
 //! once, by whoever resolves it.
 
+use crate::process::Process;
 use crate::sync::model::{Mutex, lock};
 use crate::sync::rank;
 use crate::{Error, ErrorKind, Result};
@@ -31,6 +32,8 @@ enum State<T> {
 
 /// What the two parts share.
 struct Slot<T> {
+    /// Where it is resolved: a child waits for nobody.
+    process: Process,
     /// Guards what is known so far.
     state: Mutex<State<T>, rank::Completion>,
 }
@@ -59,7 +62,7 @@ enum Whom<T> {
 
 /// The two parts of something that is not known yet.
 pub fn pending<T>() -> (Completer<T>, Completion<T>) {
-    let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None)) });
+    let slot = Arc::new(Slot { process: Process::here(), state: Mutex::new(State::Pending(None)) });
     (Completer(Some(Whom::Future(slot.clone()))), Completion(Known::There(slot)))
 }
 
@@ -80,6 +83,10 @@ impl<T> Completion<T> {
             Known::Here(answer) => return answer.take(),
             Known::There(slot) => slot,
         };
+        if let Err(e) = slot.process.check() {
+            self.0 = Known::Here(None);
+            return Some(Err(e));
+        }
         let mut state = lock(&slot.state);
         match std::mem::replace(&mut *state, State::Taken) {
             State::Known(answer) => Some(answer),

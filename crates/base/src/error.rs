@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Poisoned,
     /// A callback supplied by the user panicked.
     UserCallback,
+    /// The handle was made by a parent process, before `fork`: a child cannot use it.
+    Forked,
 }
 
 impl ErrorKind {
@@ -68,6 +70,7 @@ impl ErrorKind {
             ErrorKind::Closed => "closed",
             ErrorKind::Poisoned => "poisoned",
             ErrorKind::UserCallback => "user callback",
+            ErrorKind::Forked => "forked",
         }
     }
 }

@@ -14,6 +14,7 @@
 //! * [`compression`]: the codecs' names (the code behind them lives in `table`).
 //! * [`dependency`]: what a table needs of a file of separated values.
 //! * [`limits`]: the largest sizes the engine accepts or believes.
+//! * [`process`]: the process that a handle belongs to; a child of `fork` is refused.
 //! * [`sync`]: locks that ignore poisoning.
 
 pub mod checksum;
@@ -28,6 +29,7 @@ pub mod histogram;
 pub mod iter;
 pub mod key;
 pub mod limits;
+pub mod process;
 pub mod range_del;
 pub mod sync;
 

@@ -18,7 +18,7 @@
 //!
 //! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
 //! (the four kinds of files), `flights` (transfers of one thread in flight), `queue` (those that are reads of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
-//! entropy), `ffi` (system calls without a safe wrapper), and for benchmarks [`usage`] (counters of the process and of devices) and
+//! entropy), `process` (what a child of `fork` must not touch), `ffi` (system calls without a safe wrapper), and for benchmarks [`usage`] (counters of the process and of devices) and
 //! [`page_cache`] (which is to forget a file).
 
 mod append;
@@ -34,6 +34,7 @@ mod inplace;
 mod lock;
 pub mod page_cache;
 mod pool;
+mod process;
 mod queue;
 mod read;
 mod scratch;
@@ -84,6 +85,7 @@ impl Env {
 
     /// The machine's own environment.
     pub fn kernel_with(options: KernelOptions) -> Env {
+        process::watch();
         let rings = match options.engine {
             IoEngine::Portable => None,
             IoEngine::Auto | IoEngine::IoUring => uring::RingPool::probe().ok(),

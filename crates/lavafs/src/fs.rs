@@ -12,6 +12,7 @@ use crate::path::{dir_of, file_of};
 use crate::read::LavaReadFile;
 use crate::stats::{DeviceStatistics, Statistics};
 use crate::volume::Volume;
+use base::process::Process;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{
@@ -30,6 +31,8 @@ const LIST_AT_ONCE: usize = 1000;
 #[derive(Debug)]
 pub struct LavaFs {
     volume: Arc<Volume>,
+    /// Who mounted it: a child finds its locks as the threads of its parent left them.
+    process: Process,
 }
 
 fn not_found(path: &Path) -> Error {
@@ -55,7 +58,7 @@ struct NewFile<'a> {
 
 impl LavaFs {
     pub(crate) fn new(volume: Volume) -> Self {
-        LavaFs { volume: Arc::new(volume) }
+        LavaFs { volume: Arc::new(volume), process: Process::here() }
     }
 
     #[cfg(test)]
@@ -287,6 +290,9 @@ impl LavaFs {
 
 impl Drop for LavaFs {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            return;
+        }
         // Whoever wants to know calls `unmount` first. What is not made durable here nobody was promised.
         let _ = self.volume.unmount();
     }
@@ -332,6 +338,7 @@ fn hold_lock(core: &mut Core, ino: Ino, path: &Path, holder: &str) -> Result<()>
 
 impl FileSystem for LavaFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        self.process.check()?;
         let (dir, name) = file_of(path)?;
         self.volume.check_writable(path)?;
         check_vacant(&lock(&self.volume.core), path)?;
@@ -348,11 +355,13 @@ impl FileSystem for LavaFs {
     }
 
     fn open(&self, path: &Path, _access: Access) -> Result<Arc<dyn ReadFile>> {
+        self.process.check()?;
         let live = self.live(path)?;
         Ok(Arc::new(LavaReadFile { volume: self.volume.clone(), live, path: path.to_owned() }))
     }
 
     fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.process.check()?;
         check_pages(path, len)?;
         let live = self.create_fixed(path, len, false, true)?;
         Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
@@ -364,12 +373,14 @@ impl FileSystem for LavaFs {
         len: u64,
         _access: Access,
     ) -> Result<Arc<dyn InPlaceFile>> {
+        self.process.check()?;
         check_pages(path, len)?;
         let live = self.create_fixed(path, len, false, false)?;
         Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
     }
 
     fn open_in_place(&self, path: &Path, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.process.check()?;
         let live = self.live(path)?;
         let len = live.size();
         if !len.is_multiple_of(BLOCK) {
@@ -380,6 +391,7 @@ impl FileSystem for LavaFs {
     }
 
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        self.process.check()?;
         if len == 0 || len > isize::MAX as usize {
             return Err(
                 Error::invalid(format!("a scratch file of {len} bytes is not possible")).at_file(path)
@@ -393,6 +405,7 @@ impl FileSystem for LavaFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.process.check()?;
         self.volume.check_writable(to)?;
         let ((from_dir, from_name), (to_dir, to_name)) = (file_of(from)?, file_of(to)?);
         let mut core = lock(&self.volume.core);
@@ -416,6 +429,7 @@ impl FileSystem for LavaFs {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        self.process.check()?;
         self.volume.check_writable(path)?;
         let (dir, name) = file_of(path)?;
         {
@@ -427,6 +441,7 @@ impl FileSystem for LavaFs {
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.process.check()?;
         self.volume.check_writable(to)?;
         self.volume.check_room().map_err(|e| e.at_file(to))?;
         let (dir, name) = file_of(to)?;
@@ -440,6 +455,7 @@ impl FileSystem for LavaFs {
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.process.check()?;
         self.volume.check_writable(path)?;
         let mut core = lock(&self.volume.core);
         while !core.claims.is_empty() {
@@ -466,6 +482,7 @@ impl FileSystem for LavaFs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.process.check()?;
         let whole = dir_of(dir)?;
         let names = lock(&self.volume.core).meta.names(&whole).ok_or_else(|| not_found(dir))?;
         let (mut names, mut all) = (names.iter().peekable(), Vec::with_capacity(names.len()));
@@ -478,6 +495,7 @@ impl FileSystem for LavaFs {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.process.check()?;
         let core = lock(&self.volume.core);
         if core.meta.has_dir(&dir_of(path)?) {
             return Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true, identity: None });
@@ -494,6 +512,7 @@ impl FileSystem for LavaFs {
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         let whole = dir_of(dir)?;
         if lock(&self.volume.core).meta.has_dir(&whole) {
             return Ok(());
@@ -515,6 +534,7 @@ impl FileSystem for LavaFs {
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         self.volume.check_writable(dir)?;
         let name = dir_of(dir)?;
         let mut core = lock(&self.volume.core);
@@ -529,6 +549,7 @@ impl FileSystem for LavaFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         if !lock(&self.volume.core).meta.has_dir(&dir_of(dir)?) {
             return Err(not_found(dir));
         }
@@ -537,6 +558,7 @@ impl FileSystem for LavaFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        self.process.check()?;
         self.volume.check_writable(path)?;
         let (dir, name) = file_of(path)?;
         let live = {
@@ -563,6 +585,7 @@ impl FileSystem for LavaFs {
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.process.check()?;
         let mut core = lock(&self.volume.core);
         let ino = find(&core, path)?;
         hold_lock(&mut core, ino, path, "somebody who reads")?;
@@ -570,6 +593,7 @@ impl FileSystem for LavaFs {
     }
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {
+        self.process.check()?;
         let core = lock(&self.volume.core);
         if !core.meta.has_dir(&dir_of(dir)?) {
             return Err(not_found(dir));
@@ -580,6 +604,7 @@ impl FileSystem for LavaFs {
     }
 
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
+        self.process.check()?;
         Ok(self.live(path)?.view().readable)
     }
 }

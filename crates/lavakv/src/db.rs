@@ -1,6 +1,7 @@
 //! The public handle of a store.
 
 mod calls;
+mod refusals;
 
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
 use crate::admin::compact::{CompactProgress, CompactRequest};
@@ -30,10 +31,12 @@ use crate::work::verify::VerifyReport;
 use crate::write::large_value::{self, ValueWriter};
 use crate::write::patience::Patience;
 use crate::write::write_path::WriteOp;
+use base::process::Owned;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use io::Env;
 use io::timing::Timing;
+use refusals::still_open;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +63,7 @@ pub struct Db {
 
 /// What the clones of a [`Db`] share. Its drop is the close.
 struct Handle {
-    engine: Arc<Engine>,
+    engine: Owned<Arc<Engine>>,
     default: ColumnFamily,
 }
 
@@ -103,11 +106,26 @@ impl Db {
         let Some(family) = engine.tree.family(DEFAULT_FAMILY) else {
             return Err(without_default(&engine));
         };
-        Ok(Db { handle: Arc::new(Handle { engine, default: ColumnFamily(family) }) })
+        let (engine, default) = (Owned::new(engine), ColumnFamily(Owned::new(family)));
+        Ok(Db { handle: Arc::new(Handle { engine, default }) })
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
+    }
+
+    /// The engine, in the process that opened it.
+    fn here(&self) -> Result<&Arc<Engine>> {
+        self.check_process()?;
+        Ok(self.engine())
+    }
+
+    /// Fails in a child of the process that opened the store.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn check_process(&self) -> Result<()> {
+        self.engine().context.check_process()
     }
 
     /// Which store it is: the same wherever and whenever it is open, and another for a checkpoint of it.
@@ -426,7 +444,11 @@ impl Db {
     /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
     /// found.
     pub fn snapshot_named(&self, name: &str) -> Snapshot {
-        Snapshot::take(&self.engine().tree.snapshots, name, self.engine().context.env.clock.now_ns())
+        let engine = self.engine();
+        match self.check_process() {
+            Ok(()) => Snapshot::take(&engine.tree.snapshots, name, engine.context.env.clock.now_ns()),
+            Err(_) => Snapshot::of_child(&engine.tree.snapshots, name),
+        }
     }
 
     /// Iterates over the default family.
@@ -448,7 +470,7 @@ impl Db {
     pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
         families::check_name(name)?;
         families::check(&self.engine().context.options, name, &options)?;
-        families::create(self.served()?, name, options).map(ColumnFamily)
+        families::create(self.served()?, name, options).map(|family| ColumnFamily(Owned::new(family)))
     }
 
     /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
@@ -499,12 +521,14 @@ impl Db {
 
     /// The family with this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
-        self.engine().tree.all_families().into_iter().find(|f| f.name == name).map(ColumnFamily)
+        let families = self.here().ok()?.tree.all_families();
+        families.into_iter().find(|f| f.name == name).map(|family| ColumnFamily(Owned::new(family)))
     }
 
     /// The names of all families, in order of their creation.
     pub fn column_families(&self) -> Vec<String> {
-        self.engine().tree.all_families().iter().map(|f| f.name.clone()).collect()
+        let families = self.here().map_or_else(|_| Vec::new(), |engine| engine.tree.all_families());
+        families.iter().map(|f| f.name.clone()).collect()
     }
 
     /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as
@@ -573,13 +597,13 @@ impl Db {
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
     pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
-        crate::admin::collect::plan(&self.engine().jobs, request)
+        crate::admin::collect::plan(&self.here()?.jobs, request)
     }
 
     /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
     /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
     pub fn pause_gc(&self) -> GcPause {
-        GcPause::begin(&self.engine().jobs)
+        self.here().map_or_else(|_| GcPause::of_child(), |engine| GcPause::begin(&engine.jobs))
     }
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
@@ -590,33 +614,33 @@ impl Db {
     /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
     /// file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
-        crate::work::verify::verify(&self.engine().jobs)
+        crate::work::verify::verify(&self.here()?.jobs)
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
     /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
     /// damage is saved by [`Db::repair`].
     pub fn damage(&self) -> Vec<Error> {
-        self.engine().files.tables.quarantine.damage()
+        self.here().map_or_else(|e| vec![e], |engine| engine.files.tables.quarantine.damage())
     }
 
     /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
     /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
-        {
-            let engine = self.engine();
-            engine.tree.damaged_files(|number| engine.writes.large.segments.holds(number))
-        }
+        let found = self
+            .here()
+            .map(|engine| engine.tree.damaged_files(|number| engine.writes.large.segments.holds(number)));
+        found.unwrap_or_default()
     }
 
     /// Counters since the store was opened.
     pub fn stats(&self) -> Statistics {
-        crate::admin::describe::statistics(&self.engine().jobs)
+        self.here().map(|engine| crate::admin::describe::statistics(&engine.jobs)).unwrap_or_default()
     }
 
     /// Statistics of the block cache.
     pub fn cache_stats(&self) -> cache::CacheStats {
-        self.engine().files.cache.stats()
+        self.here().map(|engine| engine.files.cache.stats()).unwrap_or_default()
     }
 
     /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
@@ -625,12 +649,12 @@ impl Db {
     /// # Errors
     /// Those of listing the directory.
     pub fn metrics(&self) -> Result<String> {
-        crate::admin::metrics::metrics(&self.engine().jobs)
+        crate::admin::metrics::metrics(&self.here()?.jobs)
     }
 
     /// Who owns which bytes on disk.
     pub fn space(&self) -> Result<Space> {
-        crate::admin::space_report::space(&self.engine().jobs)
+        crate::admin::space_report::space(&self.here()?.jobs)
     }
 
     /// The engines that have something in the store, with what each has there.
@@ -638,7 +662,7 @@ impl Db {
     /// # Errors
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
-        engines::list(&self.engine().files)
+        engines::list(&self.here()?.files)
     }
 
     /// Removes an engine other than this one from the store for good, with all that it has there.
@@ -655,7 +679,7 @@ impl Db {
 
     /// The format of the store: what earlier releases must know to open it.
     pub fn format(&self) -> StoreFormat {
-        self.engine().files.format()
+        self.here().map_or(StoreFormat::V1, |engine| engine.files.format())
     }
 
     /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
@@ -678,12 +702,12 @@ impl Db {
 
     /// Shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
-        crate::admin::describe::describe(&self.engine().jobs)
+        self.here().map_or_else(|e| e.to_string(), |engine| crate::admin::describe::describe(&engine.jobs))
     }
 
     /// Waits until there is no background work left, at most `timeout`. True if there is none.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        crate::admin::idle::wait_idle(&self.engine().jobs, timeout)
+        self.here().is_ok_and(|engine| crate::admin::idle::wait_idle(&engine.jobs, timeout))
     }
 
     /// For many requests at once without a thread for each; see [`Requests`]. Reads work in a read-only store, too.
@@ -691,7 +715,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for an option out of range; those of the system that makes threads.
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
-        let engine = Arc::downgrade(self.engine());
+        let engine = Arc::downgrade(self.here()?);
         let serve = Arc::new(move || engine.upgrade().ok_or_else(closed)?.serve());
         Requests::new(&self.engine().reactor, serve, options)
     }
@@ -724,6 +748,11 @@ impl Db {
     /// `Busy` if this is not the last handle: then only this handle goes, the store stays open until the last one does, and
     /// the message says how many there are. What failed in the background or fails now.
     pub fn close(self) -> Result<()> {
+        if let Err(e) = self.check_process() {
+            // The parent closes it.
+            std::mem::forget(self);
+            return Err(e);
+        }
         let others = Arc::strong_count(&self.handle) - 1;
         let tree = &self.engine().tree;
         let (snapshots, iterators) = (tree.snapshots.all().len(), tree.readers.all().len());
@@ -743,20 +772,12 @@ fn timed<T>(timing: &Timing, durability: Durability, write: impl FnOnce() -> T) 
     out
 }
 
-/// What a close says that closed nothing.
-fn still_open(others: usize, snapshots: usize, iterators: usize) -> Error {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let why = format!(
-        "the store stays open: it has {} beside this one, with {} and {} in all; it closes when the last of them is dropped",
-        count(others.max(1), "handle"),
-        count(snapshots, "snapshot"),
-        count(iterators, "iterator"),
-    );
-    Error::new(ErrorKind::Busy, why)
-}
-
 impl Drop for Handle {
     fn drop(&mut self) {
+        // The engine of a child is leaked.
+        if self.engine.context.check_process().is_err() {
+            return;
+        }
         // What fails here was reported to the listener, and recovery handles it as it handles a crash.
         let _ = self.engine.close();
     }

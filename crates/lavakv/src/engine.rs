@@ -82,6 +82,7 @@ impl Engine {
 
     /// Fails in a store that was opened for reading. One that found no room for a log when it was opened tries again.
     pub fn serve(&self) -> Result<()> {
+        self.context.check_process()?;
         if self.log.get().is_some() {
             return Ok(());
         }

@@ -48,6 +48,8 @@ pub use admin::compact::{CompactProgress, CompactRequest};
 pub use admin::dump;
 pub use admin::space_report::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use base::histogram::Distribution;
+#[doc(hidden)]
+pub use base::process;
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo, limits};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};

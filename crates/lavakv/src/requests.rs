@@ -266,6 +266,7 @@ impl Requests {
     }
 
     fn admit(&self) -> Result<Permit> {
+        self.reactor.context.check_process()?;
         if self.reactor.is_closed() {
             return Err(closed());
         }

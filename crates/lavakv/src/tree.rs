@@ -170,6 +170,7 @@ impl Tree {
 
     /// Checks that a handle is of this store.
     pub fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
+        self.context.check_process()?;
         match self.has(&family.0) {
             true => Ok(&family.0),
             false if family.0.is_dropped() => Err(family.0.gone()),

@@ -35,6 +35,8 @@ struct Inner {
     scheduler: Option<Arc<Scheduler>>,
     /// Held while the name of a checkpoint is made durable.
     checkpointing: Mutex<(), rank::Checkpoint>,
+    /// Which store it is.
+    id: [u8; 16],
 }
 
 impl Inner {
@@ -47,7 +49,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop();
+        // Its threads are not those of a child.
+        if self.core.context().check_process().is_ok() {
+            self.stop();
+        }
     }
 }
 
@@ -151,7 +156,7 @@ impl LogStore {
         let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
         let scheduler = Scheduler::new(core.context(), options.background_threads, work);
         scheduler.start()?;
-        Ok(LogStore(Arc::new(Inner { core, scheduler: Some(scheduler), checkpointing: Mutex::new(()) })))
+        Ok(Self::over(core, Some(scheduler)))
     }
 
     /// Opens the store of logs in a directory for reading, also beside the process that writes it: what was acknowledged before the call is
@@ -167,21 +172,43 @@ impl LogStore {
 
     /// What is wrong with log and manifest, of a store that was opened for reading.
     pub fn damage(&self) -> Vec<Error> {
-        self.core().reader().map_or_else(Vec::new, |reader| reader.damage.clone())
+        match self.here() {
+            Ok(core) => core.reader().map_or_else(Vec::new, |reader| reader.damage.clone()),
+            Err(e) => vec![e],
+        }
     }
 
     /// On a store that another engine opened, and whose threads do the work.
     pub(crate) fn on(core: Arc<Core>) -> LogStore {
-        LogStore(Arc::new(Inner { core, scheduler: None, checkpointing: Mutex::new(()) }))
+        Self::over(core, None)
+    }
+
+    fn over(core: Arc<Core>, scheduler: Option<Arc<Scheduler>>) -> LogStore {
+        let id = core.manifest.state().store.uid.0;
+        LogStore(Arc::new(Inner { core, scheduler, checkpointing: Mutex::new(()), id }))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
     }
 
+    /// The core, in the process that opened the store.
+    fn here(&self) -> Result<&Arc<Core>> {
+        self.check_process()?;
+        Ok(self.core())
+    }
+
+    /// Fails in a child of the process that opened the store.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn check_process(&self) -> Result<()> {
+        self.core().context().check_process()
+    }
+
     /// Which store it is: it keeps this when it is closed and opened again.
     pub fn store_id(&self) -> [u8; 16] {
-        self.core().manifest.state().store.uid.0
+        self.0.id
     }
 
     /// The durability of writes that do not say theirs.
@@ -194,7 +221,7 @@ impl LogStore {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; those of the log.
     pub fn create_log(&self, name: &str) -> Result<LogHandle> {
-        let id = self.core().create(name, Durability::Durable)?;
+        let id = self.here()?.create(name, Durability::Durable)?;
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -203,7 +230,7 @@ impl LogStore {
     /// # Errors
     /// `NotFound`.
     pub fn open_log(&self, name: &str) -> Result<LogHandle> {
-        let id = read(&self.core().logs).named(name)?.id();
+        let id = read(&self.here()?.logs).named(name)?.id();
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -227,13 +254,14 @@ impl LogStore {
     /// # Errors
     /// `NotFound`; `NoSpace`; those of the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
-        let log = read(&self.core().logs).named(name)?.id();
-        self.core().write(&[Op::Delete { log }], Durability::Durable)
+        let log = read(&self.here()?.logs).named(name)?.id();
+        self.here()?.write(&[Op::Delete { log }], Durability::Durable)
     }
 
     /// The names of logs at or behind one, in their order, so many at most.
     pub fn list_logs(&self, from: &str, limit: usize) -> Vec<String> {
-        let logs = read(&self.core().logs);
+        let Ok(core) = self.here() else { return Vec::new() };
+        let logs = read(&core.logs);
         logs.list_from(from).take(limit).map(|log| log.name().to_string()).collect()
     }
 
@@ -243,7 +271,7 @@ impl LogStore {
     /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of its operations; `TooLarge`; `NoSpace`: nothing happened.
     /// Those of the log.
     pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
-        self.core().write(&batch.ops, durability)
+        self.here()?.write(&batch.ops, durability)
     }
 
     /// As [`LogStore::write`] of a durable batch, without waiting for that: it is seen at once.
@@ -251,7 +279,7 @@ impl LogStore {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
-        self.core().write_async(&batch.ops)
+        self.here()?.write_async(&batch.ops)
     }
 
     /// Writes a batch together with one of the engine that opened the store ([`crate::Beside`]): both or neither, in one device
@@ -260,7 +288,7 @@ impl LogStore {
     /// # Errors
     /// As [`LogStore::write`], and those of `host`.
     pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
-        self.core().write_carrying(&batch.ops, host)
+        self.here()?.write_carrying(&batch.ops, host)
     }
 
     /// Makes all that was written durable.
@@ -268,12 +296,12 @@ impl LogStore {
     /// # Errors
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
-        self.core().sync()
+        self.here()?.sync()
     }
 
     /// What it did and has.
     pub fn statistics(&self) -> Statistics {
-        let core = self.core();
+        let Ok(core) = self.here() else { return Statistics::default() };
         let wal = core.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
         let (logs, record_bytes, map_bytes) = {
             let logs = read(&core.logs);
@@ -306,7 +334,7 @@ impl LogStore {
     /// # Errors
     /// Those of listing the directory.
     pub fn space(&self) -> Result<Space> {
-        self.core().space()
+        self.here()?.space()
     }
 
     /// The engines that have something in the store, with what each has there beside the log.
@@ -314,12 +342,12 @@ impl LogStore {
     /// # Errors
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
-        engines::list(&self.core().files)
+        engines::list(&self.here()?.files)
     }
 
     /// The format of the store: what earlier releases must know to open it.
     pub fn format(&self) -> StoreFormat {
-        self.core().files.format()
+        self.here().map_or(StoreFormat::V1, |core| core.files.format())
     }
 
     /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
@@ -327,12 +355,18 @@ impl LogStore {
     /// # Errors
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
-        self.core().files.upgrade(format)
+        self.here()?.files.upgrade(format)
     }
 
     /// Reads and checks everything, while writers go on: see [`crate::verify`].
     pub fn verify(&self) -> VerifyReport {
-        verify::verify(self.core())
+        match self.here() {
+            Ok(core) => verify::verify(core),
+            Err(error) => {
+                let damages = vec![verify::Damage { error, lost: Vec::new() }];
+                VerifyReport { damages, ..VerifyReport::default() }
+            }
+        }
     }
 
     /// Makes a copy of the store at one moment in a directory that is new or empty: a store of its own, with everything that was written
@@ -343,7 +377,7 @@ impl LogStore {
     /// engine has something in the store, or opened it: then that engine makes the checkpoint, of both; `Corruption` if something is
     /// damaged that is to be copied; `NoSpace`; those of the file system.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
-        crate::copy::checkpoint(self.core(), &self.0.checkpointing, dir)
+        crate::copy::checkpoint(self.here()?, &self.0.checkpointing, dir)
     }
 
     /// Closes the group that is written, so that it becomes storage as soon as somebody is free.
@@ -351,7 +385,7 @@ impl LogStore {
     /// # Errors
     /// `NoSpace`; those of the log.
     pub fn seal(&self) -> Result<()> {
-        let core = self.core();
+        let core = self.here()?;
         core.check_writable()?;
         core.seal_active().map_err(|e| match core.lane.wal().check() {
             // The end of the group could not be written: that is no refusal, whatever it was.
@@ -369,7 +403,7 @@ impl LogStore {
     /// What stopped the store; `NoSpace` if there is no room for what is left to do; what should have passed by itself and has not, such
     /// as a lack of descriptors.
     pub fn settle(&self) -> Result<()> {
-        self.core().check_writable()?;
+        self.here()?.check_writable()?;
         let (core, context) = (self.core(), self.core().context());
         // There may be room by now for what found none.
         context.health.retry();
@@ -402,6 +436,7 @@ impl LogStore {
     /// # Errors
     /// Those of the log.
     pub fn end(&self) -> Result<()> {
+        self.check_process()?;
         self.0.stop();
         match self.core().roof.own() {
             Some(store) => store.close(),
@@ -491,6 +526,11 @@ impl LogHandle {
         self.store.core()
     }
 
+    /// The core, in the process that opened the store.
+    fn here(&self) -> Result<&Arc<Core>> {
+        self.store.here()
+    }
+
     /// The store that it is in.
     pub fn store(&self) -> &LogStore {
         &self.store
@@ -507,7 +547,7 @@ impl LogHandle {
     /// `Trimmed` at or below the trim; `AlreadyExists` if there is a record of this LSN with other bytes (the same bytes once more are
     /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
     pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.core().write(&[Op::Append { log: self.id, lsn, bytes }], durability)
+        self.here()?.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
     }
 
     /// As [`LogHandle::append`] of a durable record, without waiting for that: it is seen at once.
@@ -515,7 +555,7 @@ impl LogHandle {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn append_async(&self, lsn: Lsn, bytes: &[u8]) -> Result<Completion> {
-        self.core().write_async(&[Op::Append { log: self.id, lsn, bytes }])
+        self.here()?.write_async(&[Op::Append { log: self.id, lsn, bytes }])
     }
 
     /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write
@@ -524,7 +564,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted; `NoSpace`; those of the log.
     pub fn trim(&self, below: Lsn) -> Result<()> {
-        self.core().write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
+        self.here()?.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
     }
 
     /// Removes all records above an LSN; others may take their places.
@@ -532,7 +572,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`].
     pub fn truncate_after(&self, lsn: Lsn, durability: Durability) -> Result<()> {
-        self.core().write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
+        self.here()?.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
     }
 
     /// Replaces the metadata.
@@ -540,7 +580,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`]; `TooLarge`.
     pub fn set_metadata(&self, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.core().write(&[Op::SetMetadata { log: self.id, bytes }], durability)
+        self.here()?.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
     }
 
     /// The metadata; `None` if they were never set.
@@ -548,7 +588,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn metadata(&self) -> Result<Option<Arc<[u8]>>> {
-        Ok(read(&self.core().logs).log(self.id)?.metadata().cloned())
+        Ok(read(&self.here()?.logs).log(self.id)?.metadata().cloned())
     }
 
     /// A record; `None` if there is none of that LSN.
@@ -565,7 +605,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::read`]; `out` is then as it was.
     pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
-        self.core().read(self.id, lsn, out)
+        self.here()?.read(self.id, lsn, out)
     }
 
     /// The records from an LSN on.
@@ -583,7 +623,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn name(&self) -> Result<String> {
-        Ok(read(&self.core().logs).log(self.id)?.name().to_string())
+        Ok(read(&self.here()?.logs).log(self.id)?.name().to_string())
     }
 
     /// The lowest LSN that it has.
@@ -591,7 +631,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn first_lsn(&self) -> Result<Option<Lsn>> {
-        Ok(read(&self.core().logs).log(self.id)?.first())
+        Ok(read(&self.here()?.logs).log(self.id)?.first())
     }
 
     /// The highest LSN that it has, or had when that was trimmed.
@@ -599,7 +639,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn last_lsn(&self) -> Result<Option<Lsn>> {
-        Ok(read(&self.core().logs).log(self.id)?.last())
+        Ok(read(&self.here()?.logs).log(self.id)?.last())
     }
 
     /// The LSNs of a range, both ends of which count, of which there are no records and that are not trimmed: `limit` runs at
@@ -608,7 +648,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Result<Vec<(Lsn, Lsn)>> {
-        Ok(read(&self.core().logs).log(self.id)?.gaps(from, to, limit))
+        Ok(read(&self.here()?.logs).log(self.id)?.gaps(from, to, limit))
     }
 }
 

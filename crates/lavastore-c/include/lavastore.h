@@ -13,6 +13,8 @@
  * - Bytes go in as a lava_slice, and are copied where they are needed beyond the call. Bytes that come out as one belong to the handle
  *   that they came from, and are there until it is freed (those of an iterator until it moves).
  * - Handles may be used by several threads at once, but for lava_iter, lava_batch, lava_options and lava_queue: those by one at a time.
+ * - After fork() a child can only free the handles of its parent, which then does nothing, or end, or exec. Every other call with one returns
+ *   LAVA_FORKED and changes nothing. The child may open stores of its own. vfork() and posix_spawn() are not affected.
  * - NULL where a handle must be is an error (LAVA_INVALID_ARGUMENT), but where it says "or NULL". A handle that was freed is not recognized.
  */
 #ifndef LAVASTORE_H
@@ -48,6 +50,7 @@ typedef enum lava_status {
     LAVA_CLOSED = 13,          /* The store is closed. */
     LAVA_POISONED = 14,        /* An earlier failure leaves the store read-only until it is opened again. */
     LAVA_USER_CALLBACK = 15,   /* A function of the caller failed. */
+    LAVA_FORKED = 16,          /* The handle was made before fork(), by a parent process. */
     LAVA_BUG = 100,            /* A bug of the library. The store should be closed; its files are as after a crash. */
 } lava_status;
 

@@ -46,6 +46,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u32 {
         ErrorKind::Closed => 13,
         ErrorKind::Poisoned => 14,
         ErrorKind::UserCallback => 15,
+        ErrorKind::Forked => 16,
         // A kind that this version of the interface has no number for.
         _ => BUG,
     }

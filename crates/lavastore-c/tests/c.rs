@@ -54,30 +54,35 @@ fn the_header_declares_what_there_is() {
     assert_eq!(declared(), defined());
 }
 
-/// The library to link: beside this test, or where a build leaves it. The newest, if there are several.
+/// The library to link.
 fn library() -> PathBuf {
+    built(".a")
+}
+
+/// The library of this kind: beside this test, or where a build leaves it. The newest, if there are several.
+fn built(end: &str) -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let files =
         [deps.as_path(), deps.parent().unwrap()].into_iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
     let mut found: Vec<_> =
-        files.map(|entry| entry.unwrap().path()).filter(|path| is_library(path)).collect();
+        files.map(|entry| entry.unwrap().path()).filter(|path| is_library(path, end)).collect();
     found.sort_by_key(|path| path.metadata().unwrap().modified().unwrap());
     found.pop().expect("cargo builds the library for its tests")
 }
 
-fn is_library(path: &Path) -> bool {
+fn is_library(path: &Path, end: &str) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
-    name.starts_with("liblavastore_c") && name.ends_with(".a")
+    name.starts_with("liblavastore_c") && name.ends_with(end)
 }
 
 /// Compiles a program, and says whether that went well.
-fn compile(program: &Path, flags: &[&str]) -> Result<(), String> {
+fn compile(source: &str, program: &Path, flags: &[&str]) -> Result<(), String> {
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let out = Command::new(cc)
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-I"])
         .arg(here().join("include"))
         .args(flags)
-        .arg(here().join("tests/program.c"))
+        .arg(here().join(source))
         .arg(library())
         .args(["-lpthread", "-lm", "-ldl", "-o"])
         .arg(program)
@@ -96,11 +101,39 @@ fn a_program_in_c_uses_every_function() {
     std::fs::create_dir_all(&dir).unwrap();
     let program = dir.join("program");
     // With the sanitizer leaks and uses of what was freed end the program; not every compiler has it.
-    if let Err(why) = compile(&program, &["-fsanitize=address"]) {
+    if let Err(why) = compile("tests/program.c", &program, &["-fsanitize=address"]) {
         println!("without the address sanitizer: {}", why.lines().next().unwrap_or_default());
-        compile(&program, &[]).unwrap();
+        compile("tests/program.c", &program, &[]).unwrap();
     }
-    let out = Command::new(&program).arg(&dir).output().unwrap();
+    ends_well(Command::new(&program).arg(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Not with the sanitizer: a child leaks what belongs to its parent.
+#[test]
+fn a_program_in_c_forks() {
+    let dir = std::env::temp_dir().join(format!("lavastore-c-fork-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let program = dir.join("program");
+    compile("tests/fork.c", &program, &[]).unwrap();
+    ends_well(Command::new(&program).arg(dir.join("store")));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_program_in_python_forks_its_workers() {
+    if let Err(e) = Command::new("python3").arg("--version").output() {
+        println!("skipped: there is no python3 ({e})");
+        return;
+    }
+    let dir = std::env::temp_dir().join(format!("lavastore-python-{}", std::process::id()));
+    let script = here().join("tests/fork.py");
+    ends_well(Command::new("python3").arg(script).arg(built(".so")).arg(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+fn ends_well(program: &mut Command) {
+    let out = program.output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(
         out.status.success() && said.contains("all is as the header says"),
@@ -108,5 +141,4 @@ fn a_program_in_c_uses_every_function() {
         out.status,
         String::from_utf8_lossy(&out.stderr)
     );
-    std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -12,6 +12,7 @@
 //! (`crates/openraft-lavalog`).
 
 use crate::{Error, Family, Log, Lsn, Result, WriteBatch, WriteOptions};
+use lavakv::process::Owned;
 
 /// The family with the positions: the number of a log, big-endian, leads to the LSN that was applied last, little-endian. A log has
 /// its number for good, so one that is created again under the name of another has no position.
@@ -52,13 +53,13 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 pub struct Applier {
     positions: Family,
     /// No other applier has the log.
-    _alone: lavalog::Applying,
+    _alone: Owned<lavalog::Applying>,
     log: Log,
 }
 
 impl Applier {
     pub(crate) fn new(positions: Family, log: Log) -> Result<Applier> {
-        Ok(Applier { positions, _alone: log.inner().applying()?, log })
+        Ok(Applier { positions, _alone: Owned::new(log.inner().applying()?), log })
     }
 
     fn key(&self) -> [u8; 8] {

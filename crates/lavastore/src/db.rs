@@ -165,6 +165,7 @@ impl Db {
     /// says how many. Then only this handle goes, and the store closes with the last of them. Otherwise what failed in the
     /// background or fails now.
     pub fn close(self) -> Result<()> {
+        self.kv().check_process()?;
         self.default.into_handle().into_kv().close()
     }
 
@@ -655,6 +656,7 @@ impl Db {
     /// # Errors
     /// `NotFound`, with the names that there are.
     pub fn open_family(&self, name: &str) -> Result<Family> {
+        self.kv().check_process()?;
         let found = self.kv().column_family(name).map(|found| self.handle(found));
         found.ok_or_else(|| {
             let known = self.family_names().join(", ");

@@ -17,6 +17,7 @@ pub use scan::LogScan;
 
 use crate::handle::StoreId;
 use crate::{Env, Error, ErrorKind, LogOptions, LogRepairOptions, LogRepairReport, Result, WriteOptions};
+use lavakv::process::Owned;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,9 +60,9 @@ pub type Lsn = u64;
 /// ```
 #[derive(Clone)]
 pub struct LogStore {
-    shared: Arc<Shared>,
+    shared: Owned<Arc<Shared>>,
     /// The store with keys that it is a part of, if it is. Dropped last: it may be what keeps that open.
-    host: Option<lavakv::Db>,
+    host: Option<Owned<lavakv::Db>>,
 }
 
 /// What the handles of a store share.
@@ -90,7 +91,7 @@ impl LogsBeside {
 
     /// A handle of the logs, which keeps their store open.
     pub(crate) fn store(&self, host: &lavakv::Db) -> LogStore {
-        LogStore { shared: self.0.clone(), host: Some(host.clone()) }
+        LogStore { shared: Owned::new(self.0.clone()), host: Some(Owned::new(host.clone())) }
     }
 }
 
@@ -161,7 +162,7 @@ impl LogStore {
     /// Those of [`LogStore::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, closed: false })), host: None })
     }
 
     /// Opens a store of logs for reading, also while another process has it open, and also one that has keys too. It shows what was
@@ -205,7 +206,7 @@ impl LogStore {
     /// Those of [`LogStore::open_read_only`].
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, closed: false })), host: None })
     }
 
     /// Makes a new store in `into` of every record that can be proved in the store of logs at `path`, and says, log by log, what is
@@ -293,13 +294,14 @@ impl LogStore {
     /// ([`Db::logs`](crate::Db::logs)), any handle of it. The message says how many. Then only this handle goes, and the store closes
     /// with the last of them. Otherwise what failed in the background or fails now.
     pub fn close(self) -> Result<()> {
+        self.engine().check_process()?;
         if let Some(host) = self.host {
             drop(self.shared);
-            return host.close();
+            return Owned::into_inner(host).close();
         }
         let others = Arc::strong_count(&self.shared) - 1;
         // Of several that close at the same time exactly one gets it.
-        match Arc::into_inner(self.shared) {
+        match Arc::into_inner(Owned::into_inner(self.shared)) {
             Some(mut shared) => shared.close(),
             None => Err(still_open(others.max(1))),
         }

@@ -6,6 +6,7 @@ use crate::{
     Entry, Family, Request, RequestOptions, RequestQueue, Result, Snapshot, Value, WriteBatch, WriteOptions,
     WriteRequest,
 };
+use lavakv::process::Owned;
 
 /// Makes requests of a store without waiting for them: one thread has thousands in flight. Made by [`Db::requests`](crate::Db::requests).
 ///
@@ -38,13 +39,13 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Requests {
-    inner: lavakv::Requests,
+    inner: Owned<lavakv::Requests>,
     family: Handle,
 }
 
 impl Requests {
     pub(crate) fn new(family: &Handle, options: &RequestOptions) -> Result<Requests> {
-        Ok(Requests { inner: family.kv().requests(options)?, family: family.clone() })
+        Ok(Requests { inner: Owned::new(family.kv().requests(options)?), family: family.clone() })
     }
 
     /// The same for another family of the store: it shares the bound and the order of writes.
@@ -78,7 +79,7 @@ impl Requests {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     pub fn writing(&self, options: &WriteOptions) -> Requests {
-        Requests { inner: self.inner.writing(options), family: self.family.clone() }
+        Requests { inner: Owned::new(self.inner.writing(options)), family: self.family.clone() }
     }
 
     /// The same, reading as of a snapshot: `get`, `multi_get` and `scan` see what it sees, whatever was written since. It shares the bound and the
@@ -97,7 +98,7 @@ impl Requests {
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     pub fn reading_at(&self, snapshot: &Snapshot) -> Requests {
-        Requests { inner: self.inner.reading_at(snapshot.inner()), family: self.family.clone() }
+        Requests { inner: Owned::new(self.inner.reading_at(snapshot.inner())), family: self.family.clone() }
     }
 
     /// Sets a key.

@@ -1,6 +1,7 @@
 //! Streams into and out of single values.
 
 use crate::Result;
+use lavakv::process::Owned;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 /// Writes one value of up to 1 GiB piece by piece, in constant memory; made by [`Db::put_stream`](crate::Db::put_stream).
@@ -23,14 +24,14 @@ use std::io::{Read, Seek, SeekFrom, Write};
 #[derive(Debug)]
 #[must_use = "the value exists once it is finished"]
 pub struct ValueWriter {
-    inner: lavakv::ValueWriter,
+    inner: Owned<lavakv::ValueWriter>,
     // Dropped last: it may be what keeps the store open.
-    _db: lavakv::Db,
+    _db: Owned<lavakv::Db>,
 }
 
 impl ValueWriter {
     pub(crate) fn new(inner: lavakv::ValueWriter, db: &lavakv::Db) -> ValueWriter {
-        ValueWriter { inner, _db: db.clone() }
+        ValueWriter { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
     /// Bytes written so far.
@@ -89,7 +90,8 @@ impl ValueWriter {
     /// Those of a put, and of any `append` before. Nothing is left behind then, unless the error says that the store is
     /// poisoned.
     pub fn finish(self) -> Result<()> {
-        self.inner.finish()
+        self._db.check_process()?;
+        Owned::into_inner(self.inner).finish()
     }
 }
 
@@ -122,14 +124,14 @@ impl Write for ValueWriter {
 #[derive(Debug)]
 #[must_use = "it reads nothing until it is asked"]
 pub struct ValueReader {
-    inner: lavakv::ValueReader,
+    inner: Owned<lavakv::ValueReader>,
     // Dropped last: it may be what keeps the store open.
-    _db: lavakv::Db,
+    _db: Owned<lavakv::Db>,
 }
 
 impl ValueReader {
     pub(crate) fn new(inner: lavakv::ValueReader, db: &lavakv::Db) -> ValueReader {
-        ValueReader { inner, _db: db.clone() }
+        ValueReader { inner: Owned::new(inner), _db: Owned::new(db.clone()) }
     }
 
     /// Bytes of the value.

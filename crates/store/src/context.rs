@@ -14,6 +14,7 @@ pub use signals::{Driver, Signals};
 
 use crate::pacing::Pace;
 use crate::volumes::{Location, Volume, Volumes};
+use base::process::Process;
 use base::{Error, Result};
 use io::{Access, Env, ReadFile};
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Who waits for what.
     pub signals: Signals,
+    /// Whose store it is.
+    pub process: Process,
 }
 
 impl std::fmt::Debug for Context {
@@ -48,7 +51,18 @@ impl Context {
             volumes: Volumes::new(location),
             health: Arc::default(),
             signals: Signals::default(),
+            process: Process::here(),
         }
+    }
+
+    /// Fails in a child of the process that opened the store. Every call into an engine asks before it takes a lock: one that
+    /// is held by a thread of the parent is held in the child for ever.
+    ///
+    /// # Errors
+    /// `Forked`.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        self.process.check()
     }
 
     /// The path of a file in the store's directory.

@@ -17,7 +17,7 @@
 //! This is the one place that knows the order; docs/ARCHITECTURE.md shows the same list, and a test compares the two.
 
 #[cfg(all(debug_assertions, not(loom)))]
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 #[cfg(all(debug_assertions, not(loom)))]
 use std::panic::Location;
@@ -259,6 +259,15 @@ type At = &'static Location<'static>;
 thread_local! {
     /// What the thread holds, and where it took it.
     static HELD: RefCell<Vec<(Rank, At)>> = const { RefCell::new(Vec::new()) };
+    /// The thread may take no lock.
+    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the calling thread panic at the next lock that it waits for, where debug assertions are on. For tests of child processes: a lock of
+/// their parent may be held for ever.
+pub fn forbid_locks() {
+    #[cfg(all(debug_assertions, not(loom)))]
+    FORBIDDEN.set(true);
 }
 
 #[cfg(all(debug_assertions, not(loom)))]
@@ -269,6 +278,9 @@ impl Held {
     /// If it may not be taken now.
     #[track_caller]
     pub(super) fn take(rank: Rank) -> Held {
+        if FORBIDDEN.try_with(Cell::get).unwrap_or(false) && !std::thread::panicking() {
+            panic!("{rank:?} is taken at {} by a thread that may take no lock", Location::caller());
+        }
         let out_of_order = HELD.try_with(|held| out_of_order(rank, &held.borrow())).ok().flatten();
         // A thread that panics already takes what it needs on its way out: an abort would say less.
         if let Some((highest, at)) = out_of_order.filter(|_| !std::thread::panicking()) {

@@ -102,6 +102,7 @@ impl KernelAppendFile {
 
     /// Runs a step that changes the file; its first failure poisons.
     fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.handle.check_process()?;
         if let Some(first) = &self.poison {
             return Err(poisoned(first));
         }
@@ -246,6 +247,7 @@ impl AppendFile for KernelAppendFile {
     }
 
     fn reserve(&mut self, len: u64) -> Result<()> {
+        self.handle.check_process()?;
         let from = self.reserved.max(self.on_file);
         let Some(more) = len.checked_sub(from).filter(|more| *more > 0) else { return Ok(()) };
         match retry(|| calls::fallocate(&self.handle.fd, FallocateFlags::KEEP_SIZE, from, more)) {
@@ -303,6 +305,9 @@ fn sync(handle: &Handle, kind: SyncKind) -> Result<()> {
 
 impl Drop for KernelAppendFile {
     fn drop(&mut self) {
+        if self.handle.check_process().is_err() {
+            return;
+        }
         let settled = self.wait_behind(0);
         if let (Some(rings), Some(mut writer)) = (&self.engine.rings, self.behind.take()) {
             // Behind a failure nobody asks what became of the others; the kernel must be done with them.

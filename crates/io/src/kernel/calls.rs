@@ -13,7 +13,7 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(super) use super::ffi::{process_cpu_ns, random_u64};
+pub(super) use super::ffi::{at_fork, close, process_cpu_ns, random_u64};
 
 use super::ffi;
 use io_uring::IoUring;
@@ -75,7 +75,7 @@ pub enum Call {
     Lock,
     /// `fcntl`
     Flags,
-    /// `mmap`, of the page by which a raw device is flushed
+    /// `mmap`, of the page by which a raw device is flushed, and of the page that a child finds cleared; `madvise` of that
     Map,
     /// `io_uring_setup`
     RingSetup,
@@ -311,6 +311,27 @@ pub(super) fn map_shared(fd: impl AsFd, len: usize) -> Result<*mut c_void> {
         // SAFETY: a new mapping at an address of the kernel's choice cannot overlap memory in use.
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, 0) }
     })
+}
+
+/// Maps `len` bytes of zeros that belong to no file.
+#[inline]
+pub(super) fn map_private(len: usize) -> Result<*mut c_void> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    judged(Call::Map, Of::Nothing, 0, || {
+        // SAFETY: as in `map_shared`.
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, MapFlags::PRIVATE) }
+    })
+}
+
+/// Has the kernel clear a mapping in every child.
+///
+/// # Safety
+/// The range is a mapping of [`map_private`] that lives during the call.
+#[inline]
+pub(super) unsafe fn wipe_on_fork(start: *mut c_void, len: usize) -> Result<()> {
+    let advice = rustix::mm::Advice::LinuxWipeOnFork;
+    // SAFETY: the caller's promise; the memory of this process stays as it is.
+    judged(Call::Map, Of::Nothing, 0, || unsafe { rustix::mm::madvise(start, len, advice) })
 }
 
 /// # Safety

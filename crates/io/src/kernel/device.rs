@@ -217,6 +217,7 @@ impl KernelDevice {
     }
 
     fn writable(&self) -> Result<()> {
+        self.handle().check_process()?;
         match self.read_only {
             false => Ok(()),
             true => {

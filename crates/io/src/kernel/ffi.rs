@@ -1,6 +1,6 @@
-//! System calls for which there is no safe wrapper: a write-back hint, I/O priority, randomness, CPU time.
+//! System calls for which there is no safe wrapper: a write-back hint, I/O priority, randomness, CPU time, handlers of `fork`.
 
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, RawFd};
 use std::io;
 
 /// `IOPRIO_WHO_PROCESS`: a thread id, 0 for the calling thread.
@@ -66,6 +66,24 @@ pub(super) fn random_u64() -> io::Result<u64> {
             },
         }
     }
+}
+
+/// Has `child` called in every child of `fork`, before `fork` returns there.
+pub(super) fn at_fork(child: extern "C" fn()) -> io::Result<()> {
+    // SAFETY: a function without arguments that lives as long as the program. What it may do is its own affair: see `process`.
+    match unsafe { libc::pthread_atfork(None, None, Some(child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Closes a descriptor by its number.
+///
+/// # Safety
+/// The number is that of an open descriptor which nobody in this process uses again.
+pub(super) unsafe fn close(fd: RawFd) {
+    // SAFETY: the caller's promise. Of a failure nothing follows: the number is free on Linux.
+    unsafe { libc::close(fd) };
 }
 
 /// CPU time of all threads of the process, ended ones included, nanoseconds.

@@ -13,6 +13,7 @@
 
 use super::calls;
 use super::uring::{REFUSALS_MAX, is_transient, wait_for_one};
+use base::process::Owned;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -64,7 +65,7 @@ pub(super) enum Kind {
 
 /// See the module.
 pub(super) struct Flights<F: Flight> {
-    ring: IoUring,
+    ring: Owned<IoUring>,
     broken: bool,
     polled: bool,
     /// What is in flight, by the number of its entry.
@@ -86,7 +87,7 @@ impl<F: Flight> Flights<F> {
             _ => calls::ring_setup(DEPTH as u32 + 1),
         };
         Ok(Flights {
-            ring: ring?,
+            ring: Owned::new(ring?),
             broken: false,
             polled: kind == Kind::Polled,
             flying: Vec::new(),
@@ -103,9 +104,14 @@ impl<F: Flight> Flights<F> {
         self.event.as_ref()
     }
 
+    /// False in a child process, where the memory of the ring does not exist.
+    fn is_here(&self) -> bool {
+        Owned::process(&self.ring).is_here()
+    }
+
     /// True if it takes one more.
     pub(super) fn has_room(&self) -> bool {
-        !self.broken && self.in_flight() < DEPTH
+        self.is_here() && !self.broken && self.in_flight() < DEPTH
     }
 
     /// Takes a transfer, whose entry is this, unless as many are in flight as may be, or the ring is broken.
@@ -143,6 +149,9 @@ impl<F: Flight> Flights<F> {
 
     /// Adds what has completed to `done`. With `wait`: if that is nothing, waits until something has, or until the event is signalled.
     pub(super) fn complete(&mut self, wait: bool, done: &mut Vec<F::Done>) {
+        if !self.is_here() {
+            return self.give_up(done);
+        }
         let before = done.len();
         self.reap(done);
         let mut wait = wait && done.len() == before && !self.broken;
@@ -224,6 +233,15 @@ impl<F: Flight> Flights<F> {
         self.wait_for_all(done);
     }
 
+    /// In a child: what is in flight is the parent's, and here each is refused by a plain call.
+    fn give_up(&mut self, done: &mut Vec<F::Done>) {
+        self.broken = true;
+        self.armed = false;
+        self.pushed.clear();
+        self.free = (0..self.flying.len()).collect();
+        done.extend(self.flying.iter_mut().filter_map(Option::take).map(|one| one.land(None)));
+    }
+
     /// What the kernel did not take.
     fn take_pushed(&mut self) -> Vec<F> {
         let mut left = Vec::new();
@@ -252,6 +270,9 @@ impl<F: Flight> Flights<F> {
 
 impl<F: Flight> Drop for Flights<F> {
     fn drop(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         self.take_pushed();
         self.wait_for_all(&mut Vec::new());
     }

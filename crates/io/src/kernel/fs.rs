@@ -16,6 +16,7 @@ use crate::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
     ReadFile, ScratchFile,
 };
+use base::process::Process;
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
@@ -30,11 +31,13 @@ const STAT_BLOCK: u64 = 512;
 #[derive(Debug)]
 pub(super) struct KernelFs {
     engine: Arc<Engine>,
+    /// Whose environment it is.
+    process: Process,
 }
 
 impl KernelFs {
     pub(super) fn new(rings: Option<RingPool>) -> Self {
-        KernelFs { engine: Arc::new(Engine { pool: BufPool::default(), rings }) }
+        KernelFs { engine: Arc::new(Engine { pool: BufPool::default(), rings }), process: Process::here() }
     }
 }
 
@@ -91,35 +94,43 @@ pub(super) fn sync_dir(dir: &Path) -> Result<()> {
 
 impl FileSystem for KernelFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        self.process.check()?;
         Ok(Box::new(KernelAppendFile::create(path, options, self.engine.clone())?))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
+        self.process.check()?;
         Ok(Arc::new(KernelReadFile::open(path, access, &self.engine)?))
     }
 
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.process.check()?;
         Ok(Arc::new(KernelInPlaceFile::create(path, len, access, &self.engine)?))
     }
 
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.process.check()?;
         Ok(Arc::new(KernelInPlaceFile::open(path, access, &self.engine)?))
     }
 
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        self.process.check()?;
         Ok(Arc::new(KernelScratchFile::create(path, len)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.process.check()?;
         calls::rename(from, to)
             .map_err(|e| fail(&format!("cannot rename a file to {}", to.display()), from, e))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        self.process.check()?;
         calls::unlink(path).map_err(|e| fail("cannot remove a file", path, e))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.process.check()?;
         // EPERM is what file systems without hard links say, EMLINK that this file has no room for one more.
         let lacking = [Errno::XDEV, Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
         calls::link(from, to)
@@ -127,6 +138,7 @@ impl FileSystem for KernelFs {
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.process.check()?;
         let page = PAGE as u64;
         let end = offset.saturating_add(len) / page * page;
         let start = offset.checked_next_multiple_of(page).unwrap_or(u64::MAX);
@@ -142,6 +154,7 @@ impl FileSystem for KernelFs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.process.check()?;
         let action = "cannot list a directory";
         let fd = open_dir(action, dir)?;
         let mut found = Vec::new();
@@ -163,32 +176,39 @@ impl FileSystem for KernelFs {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.process.check()?;
         let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
         Ok(metadata(&stat))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         make_dirs(dir_or_current(dir)).map_err(|e| fail("cannot create a directory", dir, e))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         calls::rmdir(dir).map_err(|e| fail("cannot remove a directory", dir, e))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.process.check()?;
         sync_dir(dir)
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        self.process.check()?;
         lock::lock(path, holder)
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.process.check()?;
         must_be_plain(path)?;
         lock::lock_contents(path, true)
     }
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {
+        self.process.check()?;
         let found = retry(|| calls::statvfs(dir_or_current(dir)))
             .map_err(|e| fail("cannot read the room on a volume", dir, e))?;
         Ok(FsSpace {

@@ -14,6 +14,7 @@
 use super::pool::BufPool;
 use super::{block, calls};
 use crate::{Access, AlignedBuf, PAGE, PartialWrite, SyncKind};
+use base::process::{Process, forked};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -27,8 +28,14 @@ const STALLS_MAX: u32 = 16;
 
 /// The error of a failed system call.
 pub(super) fn fail(action: &str, path: &Path, errno: impl Into<std::io::Error>) -> Error {
-    Error::from_io(action, path, errno.into())
+    match errno.into() {
+        e if e.raw_os_error() == Some(NOT_HERE.raw_os_error()) => forked().at_file(path),
+        e => Error::from_io(action, path, e),
+    }
 }
+
+/// Stands for the refusal of a call in a child process. No call about files says it of itself: it is of mutexes.
+pub(super) const NOT_HERE: Errno = Errno::OWNERDEAD;
 
 /// Runs a system call again as long as signals interrupt it.
 pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
@@ -85,6 +92,8 @@ pub(super) struct Handle {
     direct: AtomicBool,
     /// The file system does not know durable writes.
     dsync_refused: AtomicBool,
+    /// Who opened it: a child neither reads nor writes.
+    process: Process,
 }
 
 impl Handle {
@@ -100,7 +109,18 @@ impl Handle {
             block: PAGE,
             direct: AtomicBool::new(direct),
             dsync_refused: AtomicBool::new(false),
+            process: Process::here(),
         })
+    }
+
+    /// Fails in a child of the process that opened it.
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.process.check().map_err(|e| e.at_file(&self.path))
+    }
+
+    /// The same, as a call says it.
+    fn here(&self) -> rustix::io::Result<()> {
+        if self.process.is_here() { Ok(()) } else { Err(NOT_HERE) }
     }
 
     /// Asks what the file system and the device take at the least, for who writes less than a page.
@@ -179,6 +199,7 @@ impl Handle {
     pub(super) fn fill(&self, buf: &mut [u8], start: u64, mut done: usize, asked: Range<u64>) -> Result<()> {
         let wanted = (asked.end - start) as usize;
         assert!(done <= buf.len() && wanted <= buf.len(), "read past its buffer");
+        self.check_process()?;
         let ends_early = || self.ends_early(asked.start, (asked.end - asked.start) as usize);
         let mut stalls = 0;
         while done < wanted {
@@ -216,6 +237,7 @@ impl Handle {
         durable: bool,
         done: &mut usize,
     ) -> rustix::io::Result<()> {
+        self.here()?;
         let mut stalls = 0;
         while *done < data.len() {
             let at = offset + *done as u64;
@@ -278,6 +300,7 @@ impl Handle {
         if len == 0 {
             return Ok(());
         }
+        self.here()?;
         match retry(|| calls::fallocate(&self.fd, rustix::fs::FallocateFlags::empty(), 0, len)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => result,
@@ -286,11 +309,13 @@ impl Handle {
 
     /// Sets the length.
     pub(super) fn set_len(&self, len: u64) -> rustix::io::Result<()> {
+        self.here()?;
         retry(|| calls::ftruncate(&self.fd, len))
     }
 
     /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.
     pub(super) fn sync(&self, kind: SyncKind) -> rustix::io::Result<()> {
+        self.here()?;
         retry(|| match kind {
             SyncKind::Data => calls::fdatasync(&self.fd),
             SyncKind::Full => calls::fsync(&self.fd),

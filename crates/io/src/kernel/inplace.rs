@@ -86,6 +86,7 @@ impl KernelInPlaceFile {
     }
 
     fn usable(&self) -> Result<()> {
+        self.handle.check_process()?;
         self.poison.get().map_or(Ok(()), |first| Err(poisoned(first)))
     }
 

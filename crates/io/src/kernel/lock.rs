@@ -5,15 +5,18 @@
 //! process lists the files it holds, by device and inode: network file systems turn `flock` into record locks, which
 //! do not conflict within a process.
 //!
-//! The table is the one piece of state of the process as a whole: two environments of one process share its locks.
+//! The table is the one piece of state of the process as a whole: two environments of one process share its locks. A child
+//! process begins with an empty one, and to it the locks of its parent are those of another process.
 
 use super::calls;
 use super::handle::{fail, must_be_plain, retry};
+use super::process::{GivenUp, PerProcess};
 use crate::FileLock;
+use base::process::Process;
 use base::sync::leaf::{Mutex, MutexGuard};
 use base::sync::rank;
 use base::{Error, ErrorKind, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -29,20 +32,30 @@ const REPLACED_MAX: u32 = 16;
 type FileId = (u64, u64);
 
 /// The locks of this process, with their holders.
-static HELD: Mutex<BTreeMap<FileId, String>, rank::KernelLocks> = Mutex::new(BTreeMap::new());
+static HELD: PerProcess<Mutex<BTreeMap<FileId, String>, rank::KernelLocks>> = PerProcess::new();
 
 #[derive(Debug)]
 struct KernelLock {
     id: FileId,
-    fd: Option<OwnedFd>,
+    /// Present until it is dropped.
+    fd: Option<(GivenUp, OwnedFd)>,
     /// The file holds the holder's line and nothing else.
     has_line: bool,
+    /// Whose lock it is.
+    process: Process,
+}
+
+impl KernelLock {
+    fn new(id: FileId, fd: OwnedFd, has_line: bool) -> KernelLock {
+        let fd = Some((GivenUp::new(fd.as_raw_fd()), fd));
+        KernelLock { id, fd, has_line, process: Process::here() }
+    }
 }
 
 impl FileLock for KernelLock {}
 
 fn held() -> MutexGuard<'static, BTreeMap<FileId, String>> {
-    base::sync::leaf::lock(&HELD)
+    base::sync::leaf::lock(HELD.get())
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]
@@ -96,7 +109,7 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
             // Best effort: the line decorates a message, and a full disk must not keep a store from being opened.
             let _ = write_holder(&fd, &line);
             held.insert(opened, line);
-            return Ok(Box::new(KernelLock { id: opened, fd: Some(fd), has_line: true }));
+            return Ok(Box::new(KernelLock::new(opened, fd, true)));
         }
     }
     Err(Error::new(ErrorKind::Busy, "the lock file is replaced again and again; try again").at_file(path))
@@ -125,7 +138,7 @@ pub(super) fn lock_contents(path: &Path, shared: bool) -> Result<Box<dyn FileLoc
     if !shared {
         held.insert(opened, format!("this process ({})", std::process::id()));
     }
-    Ok(Box::new(KernelLock { id: opened, fd: Some(fd), has_line: false }))
+    Ok(Box::new(KernelLock::new(opened, fd, false)))
 }
 
 fn write_holder(fd: &OwnedFd, line: &str) -> rustix::io::Result<()> {
@@ -135,18 +148,23 @@ fn write_holder(fd: &OwnedFd, line: &str) -> rustix::io::Result<()> {
 
 impl Drop for KernelLock {
     fn drop(&mut self) {
-        let mut held = held();
-        if let Some(fd) = &self.fd {
-            if self.has_line {
-                // Best effort: a stale line only decorates a message, since the lock itself is free.
-                let _ = calls::ftruncate(fd, 0);
-            }
-            // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
-            // its own program. Should unlocking fail, closing still does it a moment later.
-            let _ = calls::flock(fd, FlockOperation::Unlock);
+        let Some((given_up, fd)) = self.fd.take() else { return };
+        if !self.process.is_here() {
+            // Its number was closed when the child began, and may be another file's by now; the lock is the parent's.
+            std::mem::forget((given_up, fd));
+            return;
         }
+        let mut held = held();
+        if self.has_line {
+            // Best effort: a stale line only decorates a message, since the lock itself is free.
+            let _ = calls::ftruncate(&fd, 0);
+        }
+        // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
+        // its own program. Should unlocking fail, closing still does it a moment later.
+        let _ = calls::flock(&fd, FlockOperation::Unlock);
         // The kernel's lock first, so that the next caller does not meet it after the table said free.
-        self.fd = None;
+        drop(given_up);
+        drop(fd);
         held.remove(&self.id);
     }
 }

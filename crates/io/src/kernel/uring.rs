@@ -19,6 +19,7 @@
 
 use super::calls;
 use crate::AlignedBuf;
+use base::process::{Owned, Process};
 use base::sync::leaf::Mutex;
 use base::sync::rank;
 use io_uring::{IoUring, opcode, types};
@@ -59,6 +60,8 @@ pub(super) struct Read<'a> {
 pub(super) struct RingPool {
     /// Rings that nobody uses. One that is in use belongs to its thread alone.
     free: Mutex<Vec<Ring>, rank::KernelRings>,
+    /// Whose rings they are: the memory of a ring does not exist in a child.
+    process: Process,
 }
 
 impl RingPool {
@@ -77,7 +80,7 @@ impl RingPool {
             [Outcome::Failed(e)] => return Err(e.into()),
             _ => return Err(io::Error::other("a read through a ring did not deliver")),
         }
-        Ok(RingPool { free: Mutex::new(vec![ring]) })
+        Ok(RingPool { free: Mutex::new(vec![ring]), process: Process::here() })
     }
 
     /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
@@ -104,6 +107,9 @@ impl RingPool {
     }
 
     fn take(&self) -> Option<Ring> {
+        if !self.process.is_here() {
+            return None;
+        }
         let found = base::sync::leaf::lock(&self.free).pop();
         found.or_else(|| Ring::new().ok())
     }
@@ -118,13 +124,13 @@ impl RingPool {
 
 /// One ring with nothing in flight.
 struct Ring {
-    ring: IoUring,
+    ring: Owned<IoUring>,
     broken: bool,
 }
 
 impl Ring {
     fn new() -> io::Result<Ring> {
-        Ok(Ring { ring: calls::ring_setup(DEPTH as u32)?, broken: false })
+        Ok(Ring { ring: Owned::new(calls::ring_setup(DEPTH as u32)?), broken: false })
     }
 
     /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any more.
@@ -330,6 +336,10 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        if self.ring.as_ref().is_some_and(|ring| !Owned::process(&ring.ring).is_here()) {
+            // The kernel writes from the memory of the parent, which waits for that.
+            return;
+        }
         while self.finish().is_some() {}
     }
 }

@@ -353,6 +353,11 @@ pub struct GcPause {
 }
 
 impl GcPause {
+    /// What a child process gets, where nothing is collected.
+    pub(crate) fn of_child() -> GcPause {
+        GcPause { context: Weak::new(), drain: Weak::new() }
+    }
+
     pub(crate) fn begin(jobs: &Jobs) -> GcPause {
         jobs.drain.pause_gc();
         // A request under way is to notice.
@@ -363,7 +368,9 @@ impl GcPause {
 
 impl Drop for GcPause {
     fn drop(&mut self) {
-        if let (Some(context), Some(drain)) = (self.context.upgrade(), self.drain.upgrade()) {
+        if let (Some(context), Some(drain)) = (self.context.upgrade(), self.drain.upgrade())
+            && context.check_process().is_ok()
+        {
             drain.resume_gc();
             context.signals.notify_work();
         }

@@ -12,6 +12,7 @@ use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
+use base::process::Owned;
 use base::{Error, Result, SeqNo};
 use lsm::{
     Bounds, Cursor, MergingIterator, ReferenceResolver, Sources, TableSource, Visibility, VisibleIterator,
@@ -37,7 +38,7 @@ pub struct DbIterator {
     read_state: Option<Arc<ReadState>>,
     _snapshot: Option<Snapshot>,
     /// In the ledger it holds what the read state holds.
-    _reading: Reading,
+    _reading: Owned<Reading>,
     tree: Arc<Tree>,
 }
 
@@ -52,6 +53,7 @@ impl DbIterator {
     /// # Errors
     /// Those of opening tables; `InvalidArgument` for another family.
     pub fn beside(&self, family: &ColumnFamily, options: ReadOptions) -> Result<Self> {
+        self.tree.context.check_process()?;
         match &self.read_state {
             Some(read_state) if family.id() == self.family => {
                 Self::over(&self.tree, &family.0, (read_state.clone(), self.seq), options)
@@ -83,12 +85,13 @@ impl DbIterator {
             forward: true,
             read_state: Some(read_state),
             _snapshot: options.snapshot,
-            _reading: reading,
+            _reading: Owned::new(reading),
             tree: tree.clone(),
         })
     }
 
     fn seek_by(&mut self, forward: bool, seek: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
+        self.tree.context.check_process()?;
         self.forward = forward;
         let begun = self.tree.context.times.seek.begin();
         let out = seek(self.inner());
@@ -97,6 +100,7 @@ impl DbIterator {
     }
 
     fn step_by(&mut self, forward: bool, step: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
+        self.tree.context.check_process()?;
         self.must_stand()?;
         self.forward = forward;
         let begun = self.tree.context.times.next.begin();
@@ -172,6 +176,7 @@ impl DbIterator {
     /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
     /// fail, or not by that.
     pub fn skip_damaged(&mut self) -> Result<()> {
+        self.tree.context.check_process()?;
         let forward = self.forward;
         if self.valid() || !self.inner().skip_gap(forward)? {
             return Err(Error::invalid("there is nothing damaged to go on behind: seek"));
@@ -199,6 +204,7 @@ impl DbIterator {
     /// # Errors
     /// Those of reading a separated value. The iterator stays where it is: ask again, or move on.
     pub fn value(&self) -> Result<&[u8]> {
+        self.tree.context.check_process()?;
         match &self.inner {
             Some(inner) if inner.valid() && !self.keys_only => inner.value(),
             _ => Ok(&[]),
@@ -276,6 +282,10 @@ impl std::fmt::Debug for DbIterator {
 
 impl Drop for DbIterator {
     fn drop(&mut self) {
+        if self.tree.context.check_process().is_err() {
+            std::mem::forget((self.inner.take(), self.read_state.take(), self.tree.clone()));
+            return;
+        }
         self.inner = None;
         self.read_state = None;
         self.tree.was_let_go();

@@ -183,6 +183,11 @@ impl RequestQueue {
         if let Some(known) = self.known.pop_front() {
             return Some(known);
         }
+        if let Err(e) = self.context.check_process() {
+            // No thread of a child resolves any.
+            let number = *self.in_flight.keys().next()?;
+            return self.in_flight.remove(&number).map(|(token, _)| (token, Err(e)));
+        }
         loop {
             let number = self.over.take()?;
             let answer = self.in_flight.get_mut(&number).and_then(|(_, request)| request.take());

@@ -10,6 +10,7 @@ use crate::tree::demand::Demand;
 use crate::tree::hiding::Hiding;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
 use crate::tree::summary::VersionSummary;
+use base::process::Owned;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock, rank};
@@ -496,7 +497,7 @@ fn came_into_level_0(before: &Version, after: &Version) -> u64 {
 
 /// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.
 #[derive(Clone, Debug)]
-pub struct ColumnFamily(pub(crate) Arc<Family>);
+pub struct ColumnFamily(pub(crate) Owned<Arc<Family>>);
 
 impl ColumnFamily {
     /// Its number, never reused in the store.
@@ -511,7 +512,11 @@ impl ColumnFamily {
 
     /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
     pub fn options(&self) -> FamilyOptions {
-        (*self.0.given_options()).clone()
+        match Owned::process(&self.0).is_here() {
+            true => (*self.0.given_options()).clone(),
+            // Asking would take a lock.
+            false => FamilyOptions::default(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! Each has a number and perhaps a name, so that the space ledger can say who holds what (`space::holders`).
 
 use base::SeqNo;
+use base::process::Owned;
 use base::sync::model::atomic::{AtomicU64, Ordering};
 use base::sync::model::{Mutex, MutexGuard, lock};
 use base::sync::rank;
@@ -86,7 +87,7 @@ impl Snapshots {
 
 /// A consistent view of the whole store at one moment. Cheap to clone; the last clone lets go of it.
 #[derive(Clone)]
-pub struct Snapshot(Arc<Registered>);
+pub struct Snapshot(Owned<Arc<Registered>>);
 
 struct Registered {
     seq: SeqNo,
@@ -101,7 +102,16 @@ impl Snapshot {
         let mut held = registry.held();
         let seq = registry.visible();
         held.entry(seq).or_default().push(Registration { id, name: name.clone(), since_ns: now_ns });
-        Snapshot(Arc::new(Registered { seq, id, name, registry: registry.clone() }))
+        Snapshot(Owned::new(Arc::new(Registered { seq, id, name, registry: registry.clone() })))
+    }
+
+    /// What a child process gets, in which nothing is kept and every read is refused.
+    pub(crate) fn of_child(registry: &Arc<Snapshots>, name: &str) -> Self {
+        let (seq, id) = (registry.visible(), registry.new_id());
+        let registered = Arc::new(Registered { seq, id, name: name.into(), registry: registry.clone() });
+        // It is not registered, so it may not be dropped as one that is.
+        std::mem::forget(registered.clone());
+        Snapshot(Owned::new(registered))
     }
 
     /// Its number in the space ledger, never given out twice while the store is open.

@@ -121,6 +121,7 @@ impl ValueWriter {
     /// # Errors
     /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be finished.
     pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.writes.context.check_process()?;
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }

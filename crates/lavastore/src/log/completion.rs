@@ -1,6 +1,7 @@
 //! What resolves when a write is durable.
 
 use crate::Result;
+use lavakv::process::Owned;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,11 +28,11 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Debug)]
 #[must_use = "before it has resolved, what was written may be lost"]
-pub struct Completion(lavalog::Completion);
+pub struct Completion(Owned<lavalog::Completion>);
 
 impl Completion {
     pub(super) fn new(inner: lavalog::Completion) -> Completion {
-        Completion(inner)
+        Completion(Owned::new(inner))
     }
 
     /// Waits for it. All who wait at the same time share a write of the device.
@@ -46,7 +47,8 @@ impl Completion {
     /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again; `Closed` if the store was closed before,
     /// and its end is not known.
     pub fn wait(self) -> Result<()> {
-        self.0.wait()
+        Owned::process(&self.0).check()?;
+        Owned::into_inner(self.0).wait()
     }
 }
 
@@ -54,6 +56,6 @@ impl Future for Completion {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0).poll(context)
+        Pin::new(&mut *self.0).poll(context)
     }
 }

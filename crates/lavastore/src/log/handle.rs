@@ -2,6 +2,7 @@
 
 use super::{Completion, LogScan, LogStore, LogWriter, Lsn};
 use crate::{Result, WriteOptions};
+use lavakv::process::Owned;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 
 /// A log: records by LSN, and a small value of metadata.
@@ -20,14 +21,14 @@ use std::ops::{Bound, RangeBounds, RangeInclusive};
 /// ```
 #[derive(Clone)]
 pub struct Log {
-    inner: lavalog::LogHandle,
+    inner: Owned<lavalog::LogHandle>,
     // Dropped last: it may be what keeps the store open.
     store: LogStore,
 }
 
 impl Log {
     pub(super) fn new(inner: lavalog::LogHandle, store: LogStore) -> Log {
-        Log { inner, store }
+        Log { inner: Owned::new(inner), store }
     }
 
     pub(crate) fn inner(&self) -> &lavalog::LogHandle {

@@ -2,6 +2,7 @@
 
 use super::{LogStore, Lsn};
 use crate::Result;
+use lavakv::process::Owned;
 use std::time::Duration;
 
 /// The records of a log in the order of their LSNs; made by [`Log::scan`](crate::Log::scan). It keeps the store open.
@@ -24,14 +25,14 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "it reads nothing until it is asked"]
 pub struct LogScan {
-    inner: lavalog::Scan,
+    inner: Owned<lavalog::Scan>,
     // Dropped last: it may be what keeps the store open.
     _store: LogStore,
 }
 
 impl LogScan {
     pub(super) fn new(inner: lavalog::Scan, store: LogStore) -> LogScan {
-        LogScan { inner, _store: store }
+        LogScan { inner: Owned::new(inner), _store: store }
     }
 
     /// The next record; if there is none yet it is waited for, so long at most. Behind the end of the range: `None`, at once.

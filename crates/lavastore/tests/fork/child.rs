@@ -22,7 +22,7 @@ pub fn fork(body: impl FnOnce(&mut PipeWriter) -> Result<(), String>) -> Child {
         0 => {
             drop(said);
             let ran = catch_unwind(AssertUnwindSafe(|| body(&mut says)));
-            let outcome = ran.unwrap_or_else(|_| Err("the child panicked".to_owned()));
+            let outcome = ran.unwrap_or_else(|panic| Err(format!("the child panicked: {}", words(&*panic))));
             if let Err(why) = &outcome {
                 let _ = says.write_all(why.as_bytes());
             }
@@ -34,6 +34,11 @@ pub fn fork(body: impl FnOnce(&mut PipeWriter) -> Result<(), String>) -> Child {
             Child { pid, said }
         }
     }
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().cloned();
+    words.or_else(|| panic.downcast_ref::<&str>().map(|&words| words.to_owned())).unwrap_or_default()
 }
 
 impl Child {

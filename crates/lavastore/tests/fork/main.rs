@@ -3,6 +3,7 @@
 // Processes, their files and their time are what these tests are about.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod calls;
 mod child;
 
 use child::{fork, kill};
@@ -84,7 +85,9 @@ fn a_child_is_refused_and_the_parent_loses_nothing() {
                     unsafe { std::ptr::drop_in_place(std::ptr::from_ref(&log).cast_mut()) };
                     let copy = std::ptr::from_ref(&db);
                     // SAFETY: as before.
-                    unsafe { std::ptr::read(copy) }.close().map_or(Ok(()), |()| Err("a close did something".to_owned()))?;
+                    unsafe { std::ptr::read(copy) }
+                        .close()
+                        .map_or(Ok(()), |()| Err("a close did something".to_owned()))?;
                 }
                 Ok(())
             });
@@ -132,20 +135,22 @@ fn a_child_drops_what_it_has_in_silence() {
     let (snapshot, iter, keys, scan) = (db.snapshot(), db.iter(), db.iter().keys(), log.scan(..));
     let (pause, value, family) = (db.pause_gc(), db.get("key").unwrap(), db.family("users").unwrap());
     let appended = log.append_async(2, "two").unwrap();
-    let everything = (
-        (cursor, stream, reader, snapshot, iter, keys, scan),
-        (pause, value, family, appended, requests, pending, queue, log, db),
+    let others = (
+        (cursor, reader, snapshot, iter, keys, scan),
+        (pause, value, family, appended, requests, pending, queue),
     );
+    let kept = (stream, log, db);
     let before = names(&dir);
     let child = fork(|_| {
-        let copy = std::ptr::from_ref(&everything);
-        // SAFETY: the copy of the child, which ends without looking at the original again.
-        drop(unsafe { std::ptr::read(copy) });
+        let copies = (std::ptr::from_ref(&others), std::ptr::from_ref(&kept));
+        // SAFETY: the copies of the child, which ends without looking at the originals again.
+        unsafe { drop((std::ptr::read(copies.0), std::ptr::read(copies.1))) };
         Ok(())
     });
     child.end().unwrap();
     assert_eq!(names(&dir), before, "a child removes no file");
-    let ((_, stream, ..), (.., log, db)) = everything;
+    drop(others);
+    let (stream, log, db) = kept;
     stream.finish().unwrap();
     db.put("after", "value").unwrap();
     log.append(3, "three").unwrap();
@@ -228,7 +233,9 @@ fn a_program_that_is_started_is_no_child_of_a_fork_and_inherits_no_file() {
         let out = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
         let files = String::from_utf8_lossy(&out.stdout);
         let inherited = files.lines().find(|line| {
-            [dir.0.to_str().unwrap(), "io_uring", "eventfd", "eventpoll"].iter().any(|ours| line.contains(ours))
+            [dir.0.to_str().unwrap(), "io_uring", "eventfd", "eventpoll"]
+                .iter()
+                .any(|ours| line.contains(ours))
         });
         assert_eq!(inherited, None);
         db.writing(&WriteOptions::durable()).put(i.to_le_bytes(), "still the parent").unwrap();

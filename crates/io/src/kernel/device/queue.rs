@@ -216,6 +216,9 @@ impl DeviceQueue for KernelQueue {
 
 impl Drop for KernelQueue {
     fn drop(&mut self) {
+        if self.device.handle().check_process().is_err() {
+            return;
+        }
         // What was submitted happens.
         let mut done = Vec::new();
         while self.in_flight > 0 {

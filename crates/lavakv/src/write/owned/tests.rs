@@ -7,7 +7,7 @@ use std::time::Duration;
 fn put(db: &Db, key: &[u8], durability: Durability) -> OwnedWrite {
     let writes = &db.engine().writes;
     let patience = Patience::new(&writes.context, Some(Duration::ZERO));
-    let family = db.default_column_family().0.clone();
+    let family = (*db.default_column_family().0).clone();
     let payload =
         OwnedPayload::One { family, kind: ValueKind::Value, key: key.to_vec(), value: b"v".to_vec() };
     OwnedWrite::new(writes, payload, durability, patience)

@@ -91,7 +91,7 @@ fn who_looked_for_memory_in_vain_looks_again() {
     assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
     // What it finds then it freezes, and waits for.
-    assert!(matches!(find(Some(Some(families[1].0.clone()))), Some(Need::Memory { .. })));
+    assert!(matches!(find(Some(Some((*families[1].0).clone()))), Some(Need::Memory { .. })));
     assert!(memory.backlog() > 0);
 }
 

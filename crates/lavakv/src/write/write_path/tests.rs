@@ -83,7 +83,7 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
     let sim = SimEnv::new(3);
     let db = nearly_full(&sim);
     let family = db.create_column_family("x", FamilyOptions::default()).unwrap();
-    let need = Need::Levels(family.0.clone());
+    let need = Need::Levels((*family.0).clone());
     assert!(db.engine().writes.is_met(&need), "its level 0 is empty");
     db.drop_column_family(&family).unwrap();
     assert!(db.engine().writes.is_met(&need));
