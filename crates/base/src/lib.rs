@@ -15,6 +15,7 @@
 //! * [`dependency`]: what a table needs of a file of separated values.
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`process`]: the process that a handle belongs to; a child of `fork` is refused.
+//! * [`sizes`]: sizes counted in classes, to bound what the largest of them sum to.
 //! * [`sync`]: locks that ignore poisoning.
 
 pub mod checksum;
@@ -31,6 +32,7 @@ pub mod key;
 pub mod limits;
 pub mod process;
 pub mod range_del;
+pub mod sizes;
 pub mod sync;
 
 pub use checksum::Uid;
@@ -40,3 +42,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
 pub use iter::{Gap, InternalIterator};
 pub use key::{InternalKey, MAX_SEQ, SeqNo, ValueKind};
+pub use sizes::TableNotes;

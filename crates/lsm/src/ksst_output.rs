@@ -4,7 +4,7 @@ use crate::merge_job::OutputTable;
 use base::Result;
 use base::range_del::RangeTombstone;
 use table::{FinishedTable, KsstBuilder};
-use version::FileMeta;
+use version::{FileMeta, Known};
 
 impl OutputTable for KsstBuilder {
     type Finished = FinishedTable;
@@ -46,6 +46,7 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
         range_tombstones: p.range_tombstones,
         raw_bytes: p.raw_bytes(),
         uses: dependencies.into(),
+        known: Known::from(table.notes.clone()),
         ..FileMeta::default()
     }
 }

@@ -39,6 +39,7 @@ mod reader;
 pub mod reference;
 pub mod reference_block;
 pub mod salvage;
+mod sample;
 pub mod sections;
 pub mod segment;
 mod sink;
