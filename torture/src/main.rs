@@ -27,6 +27,7 @@ mod driver;
 mod engines;
 mod files;
 mod flip;
+mod fork;
 mod forks;
 mod full;
 mod history;
@@ -151,6 +152,11 @@ fn main() -> ExitCode {
                 cli.seed.unwrap_or(0),
                 cli.count.unwrap_or(0),
             )
+        }
+        parent @ (fork::PARENT | fork::PARENT_ON_LAVAFS) => {
+            let on_lavafs = parent == fork::PARENT_ON_LAVAFS;
+            let (seed, number) = (cli.seed.unwrap_or(0), cli.count.unwrap_or(0));
+            fork::parent(cli.dir.unwrap_or_default(), on_lavafs, seed, number)
         }
         "canary" => canary::run(&cli),
         "soak" => ExitCode::from(u8::from(!runner::run(&soak::ROW, &cli))),

@@ -3,8 +3,8 @@
 use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
-    block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, logs, machine,
-    model, reclaim, repair, requests, sched, threads, two_disks, upgrade,
+    block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
+    machine, model, reclaim, repair, requests, sched, threads, two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -479,6 +479,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 60,
         alone: false,
         case: kill::case_on_lavafs,
+    },
+    Row {
+        name: "fork",
+        about: "a process whose threads write calls fork(): its children are refused and change nothing, whatever ends first",
+        unit: Unit::Checks,
+        ci: 100,
+        alone: false,
+        case: fork::case,
+    },
+    Row {
+        name: "fork-on-lavafs",
+        about: "the row fork, on LavaFS on an image file",
+        unit: Unit::Checks,
+        ci: 40,
+        alone: false,
+        case: fork::case_on_lavafs,
     },
     Row {
         name: "block",
