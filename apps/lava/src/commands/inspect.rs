@@ -175,7 +175,11 @@ struct Metrics {
 const LOCK: &str = "LOCK";
 
 /// True if no process holds a lock. Taken for the blink of an eye, shared.
-#[allow(clippy::disallowed_methods, reason = "looks at the lock as any program may, without the store")]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "looks at the lock as any program may, without the store"
+)]
 fn is_free(lock: &Path) -> bool {
     std::fs::File::open(lock).is_ok_and(|file| file.try_lock_shared().is_ok())
 }
