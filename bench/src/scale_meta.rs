@@ -275,7 +275,7 @@ mod tests {
         assert!(report.sums_bytes > 0 && report.manifest_bytes > 0 && report.times.walk_ms > 0.0);
         let text = report.text();
         assert!(
-            text.starts_with("10.00 GB in values of 1000 B: ") && text.contains("149 names each"),
+            text.starts_with("9.31 GiB in values of 1000 B: ") && text.contains("149 names each"),
             "{text}"
         );
         let again = run(&args()).unwrap();

@@ -17,13 +17,14 @@ pub fn shown<T>(text: impl Fn(Duration) -> String + Send, work: impl FnOnce() ->
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut passed = Duration::ZERO;
-            while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(TICK) {
-                passed += TICK;
+            loop {
                 let _ = write!(std::io::stderr(), "\r{}\x1b[K", text(passed));
+                if is_done.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+                passed += TICK;
             }
-            if passed > Duration::ZERO {
-                let _ = write!(std::io::stderr(), "\r\x1b[K");
-            }
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         });
         let result = work();
         drop(done);

@@ -162,11 +162,12 @@ impl Meta {
 
     /// All paths of a file.
     pub(crate) fn names_of(&self, ino: Ino) -> Vec<String> {
-        let in_dir = |(dir, names): (&Box<str>, &Names)| {
-            let its = names.iter().filter(|(_, named)| **named == ino);
-            its.map(|(name, _)| format!("/{}", joined(dir, name))).collect::<Vec<_>>()
-        };
-        self.dirs.iter().flat_map(in_dir).collect()
+        let mut paths = Vec::new();
+        for (dir, names) in &self.dirs {
+            let links = names.iter().filter(|(_, named)| **named == ino);
+            paths.extend(links.map(|(name, _)| format!("/{}", joined(dir, name))));
+        }
+        paths
     }
 
     /// The files of a directory, sorted: a copy, which is soon made.

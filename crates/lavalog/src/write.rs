@@ -251,16 +251,14 @@ impl Core {
 
     fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
         let health = &self.context().health;
-        let waits = durability == Durability::Durable;
-        match ticket.filter(|_| waits) {
-            // The operations are in the log, and nobody knows for how long: that is no refusal, whatever it was.
-            Some(ticket) => self.lane.sync(ticket).or_else(|e| {
+        if let Some(ticket) = ticket.filter(|_| durability == Durability::Durable) {
+            // The operations are in the log and may survive: a failed sync stops the store and refuses nothing.
+            self.lane.sync(ticket).or_else(|e| {
                 health.poison(&e);
                 health.check()
-            })?,
-            None => {}
+            })?;
         }
-        // Of a store that failed meanwhile nothing is acknowledged, however little was promised.
+        // A store that failed meanwhile acknowledges nothing, at any durability.
         health.check_sound()
     }
 

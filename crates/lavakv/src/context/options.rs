@@ -595,7 +595,7 @@ mod tests {
         assert_eq!(bytes[1..o.encode().len()], o.encode()[1..]);
         let more = b"\x00\x0cnone of ours\xac\x02\x02\x07\x08";
         assert_eq!((bytes[0], &bytes[o.encode().len()..]), (4, &more[..]));
-        assert_eq!(FamilyOptions::decode(&bytes).unwrap(), other);
+        assert_eq!(FamilyOptions::decode(&bytes).unwrap(), other.derived());
         for cut in 0..bytes.len() {
             assert!(FamilyOptions::decode(&bytes[..cut]).is_err());
         }
