@@ -87,8 +87,7 @@ mod tests {
             device_bytes: Some(16_384.0),
         };
         assert_eq!(reads, expected);
-        let text =
-            "1.000 calls (0.990 by clients), 4.00 KiB by the process; the device 2.000 requests with 16.00 KiB";
+        let text = "1.000 calls (0.990 by clients), 4.00 KiB by the process; the device 2.000 requests with 16.00 KiB";
         assert_eq!(reads.text(), text);
         let without = KernelReads::between(&at(0, 0, None), &at(3, 0, device(1)), 0, 0);
         assert_eq!((without.calls, without.device_requests), (3.0, None), "no device at first, and no gets");

@@ -21,7 +21,8 @@ fn each_damage(sim: &SimEnv, mut look: impl FnMut(&SimEnv, &str)) {
     assert!(all.len() >= 2, "{all:?}");
     for path in all {
         let len = sim.read_file(&path).unwrap().len() as u64;
-        let damages: [(&str, &dyn Fn(&SimEnv) -> Result<()>); 5] = [
+        type Damage<'a> = &'a dyn Fn(&SimEnv) -> Result<()>;
+        let damages: [(&str, Damage<'_>); 5] = [
             ("missing", &|sim| sim.erase(&path)),
             ("empty", &|sim| sim.set_file_len(&path, 0)),
             ("cut off", &|sim| sim.set_file_len(&path, len / 2)),
