@@ -333,13 +333,11 @@ impl Outcome {
     fn space_line(&self) -> String {
         let space = &self.space;
         let data = space.total_bytes - space.wal_bytes;
-        let hidden = space.hidden_bytes.min(space.value_bytes);
-        let live = space.table_bytes + space.value_bytes - hidden;
-        let times = data as f64 / live.max(1) as f64;
-        let bytes = [data, live, space.garbage_bytes, hidden, space.wal_bytes];
+        let times = data as f64 / space.live_bytes_min.max(1) as f64;
+        let bytes = [data, space.live_bytes_min, space.garbage_bytes, space.hidden_bytes, space.wal_bytes];
         let [data, live, garbage, hidden, log] = bytes.map(human_bytes);
         format!(
-            "space: {data} for about {live} of live data ({times:.2} times; garbage {garbage}, hidden {hidden}) and {log} of log\n"
+            "space: {data} for at least {live} of live data ({times:.2} times; garbage {garbage}, hidden {hidden}) and {log} of log\n"
         )
     }
 

@@ -15,7 +15,6 @@
 //! * [`dependency`]: what a table needs of a file of separated values.
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`process`]: the process that a handle belongs to; a child of `fork` is refused.
-//! * [`sizes`]: sizes counted in classes, to bound what the largest of them sum to.
 //! * [`sync`]: locks that ignore poisoning.
 
 pub mod checksum;
@@ -32,7 +31,6 @@ pub mod key;
 pub mod limits;
 pub mod process;
 pub mod range_del;
-pub mod sizes;
 pub mod sync;
 
 pub use checksum::Uid;
@@ -42,4 +40,3 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
 pub use iter::{Gap, InternalIterator};
 pub use key::{InternalKey, MAX_SEQ, SeqNo, ValueKind};
-pub use sizes::TableNotes;

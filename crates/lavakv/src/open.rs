@@ -32,7 +32,6 @@ use crate::records::{self, CarriedBatches};
 use crate::service;
 use crate::tree::Tree;
 use crate::tree::family::Family;
-use crate::tree::overwrites;
 use crate::work::jobs::flush;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
@@ -356,10 +355,8 @@ pub(crate) fn build(
 ) -> Result<Engine> {
     let terms = context.options.terms(&context.fit.family(&context.options.family));
     let space = Arc::new(SpaceBudget::new(context.store(), terms));
+    let families = families(&manifest.state(), &context)?;
     let files = Arc::new(Files::new(&context, manifest, store_lock));
-    let state = files.manifest.state();
-    overwrites::learn(&context, &files.tables, state.families.values().map(|family| &*family.version));
-    let families = families(&state, &context)?;
     Ok(Engine::new(context, space, files, families, records))
 }
 

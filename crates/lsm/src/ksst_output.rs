@@ -4,7 +4,7 @@ use crate::merge_job::OutputTable;
 use base::Result;
 use base::range_del::RangeTombstone;
 use table::{FinishedTable, KsstBuilder};
-use version::{FileMeta, Known};
+use version::FileMeta;
 
 impl OutputTable for KsstBuilder {
     type Finished = FinishedTable;
@@ -46,7 +46,6 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
         range_tombstones: p.range_tombstones,
         raw_bytes: p.raw_bytes(),
         uses: dependencies.into(),
-        known: Known::from(table.notes.clone()),
         ..FileMeta::default()
     }
 }

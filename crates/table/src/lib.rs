@@ -39,7 +39,6 @@ mod reader;
 pub mod reference;
 pub mod reference_block;
 pub mod salvage;
-mod sample;
 pub mod sections;
 pub mod segment;
 mod sink;

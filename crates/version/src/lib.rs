@@ -29,7 +29,7 @@ pub mod witness;
 pub use changes::ReferenceChanges;
 pub use edit::{Edit, Record};
 pub use manifest::{Kv, Manifest, State, dump_manifest};
-pub use meta::{BlobId, Dependency, FamilyId, FileMeta, Heat, Known, VsstClass, VsstMeta};
+pub use meta::{BlobId, Dependency, FamilyId, FileMeta, Heat, VsstClass, VsstMeta};
 pub use state::{FamilyState, KvState, Place};
 pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Record as StoreRecord};
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};

@@ -7,8 +7,7 @@
 use crate::uses::Uses;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
-use base::sync::OnceLock;
-use base::{Error, MAX_SEQ, Result, SeqNo, TableNotes, Uid, limits};
+use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
 use std::sync::Arc;
 use store::field::{damaged, flags, newer, numbers, put_numbers};
 use store::names::FileKind;
@@ -58,58 +57,9 @@ pub struct FileMeta {
     pub shared: bool,
     /// What it references.
     pub uses: Uses,
-    /// What is known of its entries besides, in memory only.
-    pub known: Known,
     /// Shared by all copies of this description, in memory only. An edit that moves or marks a file copies its
     /// description, and readers of older versions hold the older copy: the file is in use while there is any.
     pub copies: Arc<()>,
-}
-
-/// What is known of the entries of a table beyond what the manifest holds: in memory only, shared by all copies of the
-/// description. A process knows it of the tables that it wrote, and of others once it has read them. Two descriptions
-/// of one table are equal whatever is known of it.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    notes: Arc<OnceLock<TableNotes>>,
-    hides: Arc<OnceLock<u64>>,
-}
-
-impl PartialEq for Known {
-    fn eq(&self, _: &Known) -> bool {
-        true
-    }
-}
-
-impl Eq for Known {}
-
-impl From<TableNotes> for Known {
-    fn from(notes: TableNotes) -> Known {
-        let known = Known::default();
-        known.note(notes);
-        known
-    }
-}
-
-impl Known {
-    /// Its keys and the sizes of its entries, if they are known.
-    pub fn notes(&self) -> Option<&TableNotes> {
-        self.notes.get()
-    }
-
-    /// Notes them, unless they were known before.
-    pub fn note(&self, notes: TableNotes) {
-        self.notes.get_or_init(|| notes);
-    }
-
-    /// Bytes of records in older tables that its point entries hide, estimated from a sample of its keys.
-    pub fn hides(&self) -> Option<u64> {
-        self.hides.get().copied()
-    }
-
-    /// Notes that estimate. It never changes once the table is in a version that readers see.
-    pub fn note_hides(&self, bytes: u64) {
-        self.hides.get_or_init(|| bytes);
-    }
 }
 
 /// The trailer word that sorts before every entry of its user key: as the largest key of a file it is exclusive.

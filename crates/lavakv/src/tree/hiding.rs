@@ -1,7 +1,7 @@
 //! What values lie above the last level and may hide others: kept from version to version.
 //!
-//! The job that writes a table estimates from a sample of its keys which bytes of records they hide ([`super::overwrites`]). Of a table of which that is not known each
-//! entry is taken to hide as much as it holds. Neither is more than what lies below the table where its keys are.
+//! No more of a table than lies below it where its keys are. A table that meets nothing, as where keys come in order, hides nothing, and no compaction would expose any
+//! garbage.
 //!
 //! What a table may hide follows from its own description and from those of the tables below that its keys meet. So an edit changes it for the tables that come, and for
 //! those above a table that comes or goes; of ten thousand these are a few, and what is different between two versions is found without a look at the rest
@@ -18,36 +18,19 @@ use version::{FileMeta, IdMap, Version};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hiding {
     /// What each table between level 0 and the last level may hide, by its number.
-    between: IdMap<u64, Hidden>,
+    between: IdMap<u64, u64>,
     /// The sum of these.
-    between_bytes: Sums,
+    between_bytes: u128,
     /// What those of level 0 may hide.
-    level_0_bytes: Hidden,
-    /// There are no levels below level 0: no compaction need come that exposes what it hides.
-    is_level_0_alone: bool,
+    level_0_bytes: u64,
     met: Met,
-}
-
-/// Bytes that a table hides, or several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hidden {
-    /// No more than its entries hold: what writers pay for, who bring as much.
-    priced: u64,
-    likely: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
-    priced: u128,
-    likely: u128,
 }
 
 impl Hiding {
     /// Of a version, by a walk.
     pub fn of(version: &Version) -> Hiding {
         let (level_0_bytes, met) = (of_level_0(version), Met::of(version));
-        let is_level_0_alone = version.deepest_level().unwrap_or(0) == 0;
-        let mut hiding = Hiding { level_0_bytes, is_level_0_alone, met, ..Hiding::default() };
+        let mut hiding = Hiding { level_0_bytes, met, ..Hiding::default() };
         for level in 1..version.deepest_level().unwrap_or(0) {
             version.files(level).iter().for_each(|file| hiding.look_at(version, level, file));
         }
@@ -83,25 +66,10 @@ impl Hiding {
         hiding
     }
 
-    /// All of it that a compaction will expose.
-    pub fn bytes(&self) -> u64 {
-        if self.is_level_0_alone {
-            return 0;
-        }
-        narrow(self.between_bytes.priced + u128::from(self.level_0_bytes.priced))
-    }
-
     /// All of it.
-    pub fn likely_bytes(&self) -> u64 {
-        narrow(self.between_bytes.likely + u128::from(self.level_0_bytes.likely))
-    }
-
-    /// What one table hides.
-    pub fn bytes_of(version: &Version, level: usize, file: &FileMeta) -> u64 {
-        let files = version.files(level);
-        let after = files.iter().position(|f| f.number == file.number).map_or(files.len(), |nth| nth + 1);
-        let older = if level == 0 { files.get(after..).unwrap_or_default() } else { &[] };
-        hidden_by(version, level, file, older).likely
+    pub fn bytes(&self) -> u64 {
+        let all = self.between_bytes + u128::from(self.level_0_bytes);
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// What the tables meet below them.
@@ -110,61 +78,44 @@ impl Hiding {
     }
 
     fn look_at(&mut self, version: &Version, level: usize, file: &FileMeta) {
-        self.forget(file);
         let bytes = hidden_by(version, level, file, &[]);
-        self.between.insert(file.number, bytes);
-        self.between_bytes.priced += u128::from(bytes.priced);
-        self.between_bytes.likely += u128::from(bytes.likely);
+        let before = self.between.insert(file.number, bytes).unwrap_or(0);
+        self.between_bytes = self.between_bytes + u128::from(bytes) - u128::from(before);
     }
 
     fn forget(&mut self, file: &FileMeta) {
-        let bytes = self.between.remove(&file.number).unwrap_or_default();
-        self.between_bytes.priced -= u128::from(bytes.priced);
-        self.between_bytes.likely -= u128::from(bytes.likely);
+        self.between_bytes -= u128::from(self.between.remove(&file.number).unwrap_or(0));
     }
 }
 
-fn narrow(sum: u128) -> u64 {
-    u64::try_from(sum).unwrap_or(u64::MAX)
-}
-
-fn of_level_0(version: &Version) -> Hidden {
+fn of_level_0(version: &Version) -> u64 {
     let files = version.files(0);
+    if version.deepest_level().unwrap_or(0) == 0 {
+        return 0;
+    }
     let alone = alone(files);
-    files.iter().enumerate().fold(Hidden::default(), |sum, (nth, file)| {
+    files.iter().enumerate().fold(0, |sum: u64, (nth, file)| {
         let older = if alone.contains(&file.number) { &[] } else { &files[nth + 1..] };
-        let bytes = hidden_by(version, 0, file, older);
-        Hidden {
-            priced: sum.priced.saturating_add(bytes.priced),
-            likely: sum.likely.saturating_add(bytes.likely),
-        }
+        sum.saturating_add(hidden_by(version, 0, file, older))
     })
 }
 
 /// What a table of a level may hide; if it is of level 0 also of `older` ones there.
-fn hidden_by(version: &Version, level: usize, file: &FileMeta, older: &[Arc<FileMeta>]) -> Hidden {
+fn hidden_by(version: &Version, level: usize, file: &FileMeta, older: &[Arc<FileMeta>]) -> u64 {
     let separated = |file: &FileMeta| file.compensated().saturating_sub(file.len);
-    let own = separated(file);
-    let ranges_bytes = if file.range_tombstones > 0 { file.hidden_bytes } else { 0 };
-    let known = file.known.hides().map(|bytes| bytes.saturating_add(ranges_bytes));
-    let likely = known.unwrap_or(own);
-    let hidden = |met: u64| Hidden { priced: met.min(likely).min(own), likely: met.min(likely) };
-    if likely == 0 {
-        return Hidden::default();
-    }
+    let (own, mut met) = (separated(file), 0u64);
     let (low, high) = (file.smallest_user_key(), file.largest_user_key());
     let meets = |older: &&Arc<FileMeta>| !older.ends_before(low) && !older.starts_after(high);
     let deeper = (level + 1..version.levels.len())
         .flat_map(|below| &version.files(below)[version.overlap_range(below, Some(low), Some(high))]);
     // The first that it meets is enough, most often.
-    let mut met = 0u64;
     for below in deeper.chain(older.iter().filter(meets)) {
         met = met.saturating_add(separated(below));
-        if met >= likely {
-            break;
+        if met >= own {
+            return own;
         }
     }
-    hidden(met)
+    met
 }
 
 /// The tables of level 0 that meet no other one there: keys in order may make a thousand of them, too many to hold each against all others.

@@ -1,6 +1,5 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
-use super::overwrites::{self, Older};
 use super::speed_values::{self, Rank};
 use super::{Tree, disk};
 use crate::files::data_file::DataFile;
@@ -184,12 +183,11 @@ fn gone(tree: &Tree) -> Vec<u64> {
 /// Tables noted as gone in a file: more are there only where readers hold on to thousands.
 const NOTED_GONE_MAX: usize = 4096;
 
-/// What the manifest says of a finished table of `family`, and what is known of it besides. `inputs`: the tables that it
-/// replaces.
+/// What the manifest says of a finished table.
 pub(crate) fn file_meta(
-    (tree, family): (&Tree, &Family),
+    tree: &Tree,
     version: &Version,
-    (level, inputs): (usize, &[u64]),
+    level: usize,
     output: &MergeOutput<FinishedTable>,
 ) -> Result<FileMeta> {
     let mut meta = lsm::file_meta(&output.table);
@@ -202,10 +200,6 @@ pub(crate) fn file_meta(
         0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
         _ => hidden_bytes(version, level, &meta, tree.files.tables.table(&meta)?.range_tombstones()),
     };
-    // Of the version of the job some tables may be gone; this one is held meanwhile.
-    let now = family.read_state();
-    let older = Older::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
-    overwrites::note((&tree.context, &tree.files.tables), &older, &meta, &output.table.sample);
     Ok(meta)
 }
 

@@ -79,3 +79,49 @@ fn what_has_lasted_on_the_speed_disk_is_known() {
         version = next;
     }
 }
+
+#[test]
+fn hidden_garbage_has_bounds() {
+    let at = |level, entries, references, bytes| {
+        let mut shop = Shop::new();
+        shop.vsst(10, 1 << 40);
+        shop.table_at(3, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+        shop.table_at(level, 2, entries, &[dependency(10, references, bytes)]);
+        let version = shop.version();
+        Ledger::of(&version).hidden(&version)
+    };
+    let none = at(4, 0, 0, 0);
+    assert_eq!(none, HiddenEstimate::default(), "nothing lies above the last level");
+    let some = at(1, 100, 100, 100_000);
+    assert_eq!(some.high, 100_000, "each of 100 entries hides one of 1000 bytes");
+    assert!(some.likely > 90_000 && some.likely <= some.high, "{some:?}");
+    assert_eq!(some.low, 0, "whether a key was overwritten nobody knows");
+    let all = at(0, 1_000_000, 0, 0);
+    assert_eq!(all.high, 1_000_000, "not more than there is");
+    assert!(all.likely > 999_000);
+}
+
+#[test]
+fn tombstones_raise_the_bounds_of_hidden_garbage() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1 << 40);
+    shop.table_at(3, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+    shop.table_at(1, 2, 1, &[]);
+    shop.last_table(|f| (f.hidden_bytes, f.range_tombstones) = (300_000, 1));
+    let version = shop.version();
+    let hidden = Ledger::of(&version).hidden(&version);
+    assert_eq!((hidden.low, hidden.high), (300_000, 1_000_000));
+    assert_eq!(hidden.likely, 300_000);
+}
+
+#[test]
+fn files_of_level_0_hide_what_is_in_older_ones() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1 << 40);
+    shop.table_at(0, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+    shop.table_at(0, 2, 1000, &[dependency(10, 1000, 1_000_000)]);
+    let version = shop.version();
+    let hidden = Ledger::of(&version).hidden(&version);
+    assert_eq!(hidden.high, 1_000_000, "one of the two may be overwritten wholly");
+    assert!(hidden.likely > 600_000 && hidden.likely < 700_000, "{hidden:?}");
+}
