@@ -8,7 +8,6 @@ mod holders;
 mod metrics;
 mod scan;
 mod times;
-mod truth;
 
 use common::*;
 use lavastore_lavakv::io::Rng;
