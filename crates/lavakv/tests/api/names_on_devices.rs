@@ -61,5 +61,5 @@ fn what_a_store_keeps_on_its_second_disk_goes_to_the_speed_device() {
         assert_eq!(is_on_speed, should, "{kind}");
         seen.insert(kind);
     }
-    assert_eq!(seen.len(), 17, "each kind once");
+    assert_eq!(seen.len(), 21, "each kind once");
 }
