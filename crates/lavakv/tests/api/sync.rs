@@ -28,10 +28,11 @@ fn buffered_writes_before_it_survive_a_loss_of_power() {
         // So few that they are in the page that is open.
         fill(&db, &mut model, 0..5, 0);
         // (LavaFS makes bytes durable with whatever it syncs next.)
-        let lost = contents(&open(&sim.crash(POWER_LOSS, seed))) != model;
-        assert!(lost || on_lavafs(), "nothing has synced them");
+        // A loss of power may keep unsynced bytes: some draw loses them.
+        let is_lost = |draw| contents(&open(&sim.crash(POWER_LOSS, draw))) != model;
+        assert!((0..20).any(is_lost) || on_lavafs(), "nothing has synced them");
         call(&db).unwrap();
-        assert!(contents(&open(&sim.crash(POWER_LOSS, seed))) == model);
+        assert!(!(0..20).any(is_lost));
         // With nothing new it is done at once.
         let ops = sim.op_count();
         call(&db).unwrap();
