@@ -147,8 +147,8 @@ fn metrics_parse_and_are_those_of_the_store() {
     let counters = types.values().filter(|kind| *kind == "counter").count();
     assert_eq!(
         counters,
-        stats.fields().len() - 15 + 6,
-        "all of statistics but two maxima and thirteen gauges, and six of the cache"
+        stats.fields().len() - 17 + 6,
+        "all of statistics but two maxima and fifteen gauges, and six of the cache"
     );
     let of_put = |end: &str| find(&format!("operation_seconds_{end}"), &[("operation", "put")]);
     let puts = stats.histograms.operation("put").unwrap();
