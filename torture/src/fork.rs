@@ -40,7 +40,7 @@ const CHILD_NS_MAX: u64 = 20_000_000_000;
 const OUTLIVES_NS: u64 = 400_000_000;
 const NAME: &str = "orders";
 
-/// What the process says, in one number: what, and a count.
+/// Messages of the process are one number: a kind, and below it a count of so many bits.
 const NUMBER_BITS: u32 = 48;
 /// Number of the last write of a thread that was acknowledged; behind it the thread.
 const WRITTEN: u64 = 1;
@@ -74,7 +74,7 @@ fn run(context: &Context, place: Place, seed: u64) -> Outcome {
         let failed = checked.is_err();
         outcome.take(checked.map(|ended| children += ended).map_err(|why| format!("round {number}: {why}")));
         if failed {
-            // The store stays for whoever wants to look at it.
+            // The store of a failed case stays on disk.
             return outcome;
         }
     }
@@ -212,7 +212,7 @@ fn write(db: &Db, log: &Log, thread: u64, stop: &AtomicBool, mut rng: Rng) -> Ch
     Ok(())
 }
 
-/// What a child has of its parent.
+/// The handles that a child inherits.
 struct Handles<'a> {
     db: &'a Db,
     log: &'a Log,
@@ -293,7 +293,7 @@ fn exit(status: i32) -> ! {
 
 type Call = fn(&Handles<'_>) -> Result<(), Error>;
 
-/// What a child tries. Each is to be refused.
+/// The calls of a child. The engine must refuse each.
 const CALLS: &[Call] = &[
     |h| h.db.put("child", "value"),
     |h| h.db.writing(&WriteOptions::durable()).put("child", vec![0; 5000]),

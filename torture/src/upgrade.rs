@@ -200,7 +200,7 @@ impl Run {
         Ok(())
     }
 
-    /// The upgrade is between these operations; what was written before it is durable.
+    /// The upgrade is between these operations; all earlier writes are durable.
     fn crash_within(&mut self, before: &Model, from: u64, end: u64) -> Check {
         let record = self.sim.record();
         for op in record.mutations().into_iter().filter(|op| (from..end).contains(op)) {
@@ -214,7 +214,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a crash left opens in either format, with all that was written, is raised, and goes on.
+    /// A store after a crash opens in either format, holds all writes, is raised, and takes more writes.
     fn go_on(&mut self, sim: &SimEnv, expected: &Model) -> Check {
         let store = self.open(sim)?;
         ensure!(store.contents()? == *expected, "something else is there");
@@ -252,7 +252,7 @@ impl Run {
         Ok(())
     }
 
-    /// A later format is refused with its number, by who writes and by who reads, and nothing changes.
+    /// A later format is refused with its number, by writers and by readers, and nothing changes.
     fn refuse(&mut self, expected: &Model) -> Check {
         let number = StoreFormat::NEWEST.number() + self.rng.range(1, 1_000) as u32;
         let sim = self.sim.fork(1);

@@ -57,7 +57,7 @@ pub(super) fn edit(hunk: &Hunk, text: &str, condition: &str) -> Result<Edit, Str
             "the context must occur once in function {function} of {file}, not {count} times"
         ));
     };
-    // Context at both ends belongs to nobody: other patches may change it.
+    // Other patches may change the context at both ends.
     let before = lines.iter().take_while(|line| line.is_context()).count();
     let after = lines.iter().rev().take_while(|line| line.is_context()).count();
     let changed = lines.get(before..lines.len() - after).unwrap_or_default();

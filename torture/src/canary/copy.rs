@@ -19,8 +19,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Brings the copy `into` up to date. Files that are equal already keep their time, so that cargo compiles
-    /// only what has changed.
+    /// Brings the copy `into` up to date. Equal files keep their time, so that cargo compiles only
+    /// changed crates.
     pub(super) fn make(root: &Path, into: &Path, of_patches: &[&Edits]) -> std::io::Result<Copy> {
         let tree = into.join("tree");
         let (mut files, mut kept) = (Vec::new(), BTreeSet::new());

@@ -18,9 +18,9 @@ use std::process::{Command, Output, Stdio};
 /// The formats and their commits.
 const FORMATS: &str = include_str!("../../formats.txt");
 
-/// What `lava` ends with where a store is of a newer format.
+/// Exit status of `lava` on a store of a newer format.
 const UNSUPPORTED: i32 = 1;
-/// What the release before the number says of format 2.
+/// Messages with which earlier releases refuse a newer format.
 const REFUSALS: [&str; 2] = ["manifest format version 3", "the store has format"];
 
 /// A program, and the newest format that it knows.
@@ -218,7 +218,7 @@ impl<'a> Pair<'a> {
         let mut child = self.command(program, args).spawn().doing(|| format!("start of {args:?}"))?;
         let stdin = child.stdin.take();
         if let Some(mut stdin) = stdin {
-            // Whoever refuses the store reads nothing.
+            // A program that refuses the store reads no input.
             let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
         }
         child.wait_with_output().doing(|| format!("end of {args:?}"))

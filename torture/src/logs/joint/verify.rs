@@ -33,7 +33,7 @@ const APPENDERS: usize = 7;
 /// Points of a schedule, at most.
 const STEPS_MAX: u64 = 60_000_000;
 
-/// What of a store is verified.
+/// The part of a store that a verification reads.
 #[derive(Clone, Copy, Debug)]
 enum Verified {
     Logs,
@@ -52,7 +52,7 @@ impl Verified {
     }
 }
 
-/// What is verified in a case, in turns.
+/// The verifications of a case, in turns.
 fn verified(seed: u64) -> &'static [Verified] {
     match seed % 4 {
         0 => &[Verified::Logs],
@@ -80,13 +80,13 @@ impl Done {
     }
 }
 
-/// What all verifications of a case saw.
+/// Results of all verifications of a case.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Those that overlapped enough.
+    /// Verifications that overlapped enough work.
     counted: u64,
     overlap: Done,
-    /// Those that overlapped less, and opens that met a writer at work.
+    /// Verifications that overlapped less work, then opens that met a writer at work.
     others: u64,
     busy: u64,
     /// Files that damage was reported in.
@@ -180,7 +180,7 @@ fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, rng: &mut Rng) -> Ch
     shared.excused(shared.db.write_opt(&changes, &options), "write")
 }
 
-/// What one verification reports, each damage with the name of its file; `None`: a reader met its writer at work.
+/// Returns the damages that one verification reports, each with the name of its file; `None`: a reader met its writer at work.
 fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)>>> {
     let named = |e: &lavastore::Error| {
         let file = e.file().and_then(Path::file_name).unwrap_or_default();
