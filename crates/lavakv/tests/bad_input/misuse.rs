@@ -124,7 +124,7 @@ fn handles_after_close() {
     db.put_cf(&family, b"k", b"v").unwrap();
     let snapshot = db.snapshot();
     db.close().unwrap();
-    assert_eq!((family.name(), family.options()), ("f", small_family()));
+    assert_eq!((family.name(), family.options()), ("f", small_family().derived()));
     let db = open(&sim);
     fails(db.get_cf(&family, b"k"), ErrorKind::InvalidArgument);
     fails(db.put_opt(&family, b"k", b"v", &WriteOptions::volatile()), ErrorKind::InvalidArgument);
