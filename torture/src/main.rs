@@ -16,6 +16,7 @@
 //! and counted), `driver` (random operations on a store, beside a model), `history` (what may be left of them after a crash),
 //! and one module for each row.
 
+mod age;
 mod block;
 mod canary;
 mod case;

@@ -3,7 +3,7 @@
 use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
-    block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
+    age, block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
     machine, model, reclaim, repair, requests, sched, threads, two_disks, upgrade,
 };
 
@@ -351,6 +351,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 400,
         alone: false,
         case: full::case,
+    },
+    Row {
+        name: "age-after-power-loss",
+        about: "buffered writes that are older than their bound survive a loss of power",
+        unit: Unit::Checks,
+        ci: 3_000,
+        alone: false,
+        case: age::case,
     },
     Row {
         name: "verify-beside-writers",

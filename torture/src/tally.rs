@@ -48,6 +48,10 @@ pub(crate) const REFUSED: &str = "writes refused";
 /// Stores that `sched-crash` opened again with threads, under a schedule.
 pub(crate) const REOPENED: &str = "reopened under a schedule";
 
+/// Of the row `age-after-power-loss`: losses that took writes, and losses with writes above the bound.
+pub(crate) const AGE_TAKEN: &str = "losses that took buffered writes";
+pub(crate) const OLD_WRITES: &str = "losses with buffered writes above the bound";
+
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
@@ -106,6 +110,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
+        "age-after-power-loss" => &[AGE_TAKEN, OLD_WRITES],
         "verify-beside-writers" => &[seen::NAMED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
