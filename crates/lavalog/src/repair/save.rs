@@ -11,7 +11,6 @@ use super::report::{RepairGap, RepairReport, RepairedLog};
 use super::sources::Sources;
 use crate::cold::ColdFile;
 use crate::entry::{LogId, Lsn};
-use crate::limits::LSN_MAX;
 use crate::log_store::LogStore;
 use crate::logs::Log;
 use crate::manifest::TENANT;
@@ -216,12 +215,11 @@ fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
 /// Makes a log, without records.
 fn make_log(into: &LogStore, log: &Log, name: &str) -> Result<()> {
     let id = create(into, log.id(), name)?;
-    let mut ops = Vec::new();
-    // A writer goes on behind the last that there was, though that was trimmed, or is lost.
-    if let Some(last) = log.last().filter(|last| *last < LSN_MAX) {
-        ops.push(Op::Append { log: id, lsn: last + 1, bytes: &[] });
-        ops.push(Op::TruncateAfter { log: id, lsn: last });
+    // A writer goes on behind the last that there was, though that was trimmed, or is lost. The checkpoint at close records it.
+    if let Some(last) = log.last() {
+        write(&into.core().logs).reach_last(id, last);
     }
+    let mut ops = Vec::new();
     if log.trimmed_below() > 0 {
         ops.push(Op::Trim { log: id, below: log.trimmed_below() });
     }

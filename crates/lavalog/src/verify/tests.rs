@@ -15,7 +15,7 @@ use crate::options::Options;
 use base::codec::put_varint;
 use base::sync::write;
 use io::sim::SimEnv;
-use io::{AppendFile, CreateOptions};
+use io::{Access, AppendFile, CreateOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::commit::Durability;
@@ -120,28 +120,37 @@ fn bytes_of_a_cold_file_that_are_no_record_are_told() {
             copies.push((entry, bytes.to_vec()));
         }
         assert!(!directory.logs.is_empty());
-        let (file, path) = instead(core, &meta);
-        let (mut output, mut indexing) = (Output::new(file, &path, meta.uid), Indexing::default());
-        for (i, (mut entry, bytes)) in copies.into_iter().enumerate() {
-            if !at_end && i == 3 {
-                output.frame(&[b"what is this?"]).unwrap();
+        // The manifest knows the length of the file: what is no record takes as much as the last record did.
+        copies.pop();
+        let mut stranger = b"what is this?".to_vec();
+        let forge = |stranger: &[u8]| {
+            let (file, path) = instead(core, &meta);
+            let (mut output, mut indexing) = (Output::new(file, &path, meta.uid), Indexing::default());
+            for (i, (mut entry, bytes)) in copies.iter().cloned().enumerate() {
+                if !at_end && i == 3 {
+                    output.frame(&[stranger]).unwrap();
+                }
+                entry.at = output.offset();
+                let mut head = Vec::new();
+                [entry.log, entry.lsn, entry.seq, entry.len.into()]
+                    .iter()
+                    .for_each(|n| put_varint(&mut head, *n));
+                output.frame(&[&head, &bytes]).unwrap();
+                indexing.add(&entry).unwrap();
             }
-            entry.at = output.offset();
+            if at_end {
+                output.frame(&[stranger]).unwrap();
+            }
             let mut head = Vec::new();
-            [entry.log, entry.lsn, entry.seq, entry.len.into()]
-                .iter()
-                .for_each(|n| put_varint(&mut head, *n));
-            output.frame(&[&head, &bytes]).unwrap();
-            indexing.add(&entry).unwrap();
-        }
-        if at_end {
-            output.frame(&[b"what is this?"]).unwrap();
-        }
-        let mut head = Vec::new();
-        put_varint(&mut head, number);
-        put_varint(&mut head, generation.into());
-        let end = output.offset();
-        indexing.finish(output, FileKind::Cold, &head, end).unwrap();
+            put_varint(&mut head, number);
+            put_varint(&mut head, generation.into());
+            let end = output.offset();
+            indexing.finish(output, FileKind::Cold, &head, end).unwrap();
+            core.context().env.fs.open(&path, Access::Buffered).unwrap().len().unwrap()
+        };
+        let missing = meta.len - forge(&stranger);
+        stranger.resize(stranger.len() + missing as usize, b'?');
+        assert_eq!(forge(&stranger), meta.len);
         let what = if at_end { "behind the last record" } else { "there are bytes before" };
         told(core, what);
     }
