@@ -635,7 +635,9 @@ impl Wal {
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.ring.move_to(file);
-        Ok(())
+        drop(tail);
+        // No page goes to the longer file before its name outlives the process: LavaFS keeps names in memory up to a sync.
+        env.fs.sync_dir(dir).inspect_err(|e| self.commit.fail(e.clone()))
     }
 
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
