@@ -78,3 +78,39 @@ fn a_loss_is_told_and_is_exit_status_5() {
     assert_eq!(run(&s.path("new"), &["scan"], &s.0).stdout, b"in the log\t1\n");
     assert!(s.fails(2, &["repair"]).contains("--into"));
 }
+
+/// Of a killed store whose volatile writes are gone it is unknown whether something is lost: that is neither damage nor known to be whole.
+#[test]
+fn unknown_alone_is_exit_status_3() {
+    use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch, WriteOptions};
+    for volatile in [0, 2] {
+        let s = Scratch::new(&format!("repair-unknown-{volatile}"));
+        let living = s.path("living");
+        let db = Db::open_with_logs(&living, &Options::default(), &LogOptions::default()).unwrap();
+        let orders = db.logs().unwrap().log("orders").unwrap();
+        db.put("first", "durable").unwrap();
+        let options = WriteOptions::volatile();
+        (0..volatile).for_each(|n| db.writing(&options).put(format!("volatile {n}"), "x").unwrap());
+        let mut both = WriteBatch::new();
+        both.put("both", "x");
+        db.write_with_logs(&both, LogBatch::new().append(&orders, 1, "an order")).unwrap();
+        std::fs::create_dir(s.path("db")).unwrap();
+        for (name, bytes) in image(&living) {
+            std::fs::write(s.path("db").join(name), bytes).unwrap();
+        }
+        drop(db);
+        let output = s.lava(&["repair", "--into", "new", "--json"]);
+        let (stdout, stderr) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(if volatile == 0 { 0 } else { 3 }), "{stdout}{stderr}");
+        let report = json(&stdout);
+        assert_eq!((&report["damaged"], &report["logs"]["damaged"]), (&json("[]"), &json("[]")));
+        assert_eq!(report["lost"].as_array().unwrap().len(), usize::from(volatile > 0), "{report}");
+        if volatile > 0 {
+            assert!(stderr.contains("unknown") && stderr.lines().count() == 1, "{stderr}");
+            assert_eq!(report["lost"][0]["outcome"], "unknown", "{report}");
+        }
+        let found = String::from_utf8(run(&s.path("new"), &["scan"], &s.0).stdout).unwrap();
+        assert_eq!(found, "both\tx\nfirst\tdurable\n");
+    }
+}
