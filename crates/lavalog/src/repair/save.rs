@@ -202,6 +202,8 @@ impl Saving<'_> {
         report.logs = self.logs.into_values().map(|saved| saved.report).collect();
         let Some(into) = self.into else { return Ok(()) };
         into.sync()?;
+        // Writes the checkpoint that has the last LSN of each log.
+        into.seal()?;
         into.settle()
     }
 }
@@ -215,7 +217,7 @@ fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
 /// Makes a log, without records.
 fn make_log(into: &LogStore, log: &Log, name: &str) -> Result<()> {
     let id = create(into, log.id(), name)?;
-    // A writer goes on behind the last that there was, though that was trimmed, or is lost. The checkpoint at close records it.
+    // A writer goes on behind the last record that there was, though that was trimmed, or is lost. No operation says so: a checkpoint does.
     if let Some(last) = log.last() {
         write(&into.core().logs).reach_last(id, last);
     }
