@@ -11,6 +11,8 @@
 //! be left there, and what comes back of them has to be told; a store that was closed has none, so nothing of it may come back if its
 //! manifest alone is lost.
 
+pub(crate) mod bounds;
+
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::crash::check_verify;
@@ -45,6 +47,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         let failed = |why| format!("{state}, damage {nth}, {}: {why}", damaged.text);
         outcome.take(seen.map(drop).map_err(failed));
     });
+    bounds::check(seed, false, &mut outcome);
     outcome
 }
 

@@ -364,5 +364,6 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             repaired.map(drop).map_err(|why| format!("{state}, damage {nth}, {}: {why}", what.join(", "))),
         );
     });
+    crate::repair::bounds::check(seed, true, &mut outcome);
     outcome
 }
