@@ -138,18 +138,20 @@ impl Lanes {
 
     /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there. Beside
     /// these what is missing at the end of its own lane, from `end` on, of which it is unknown whether it was volatile; `None`: that is known
-    /// to be whole. `own`: the gaps of its own lane. `floor`: what comes before it is in tables.
+    /// to be whole. `own`: the gaps of its own lane. Changes before a floor are in tables: one for its own lane, one for that of records.
     ///
     /// # Errors
     /// `Corruption` of a batch that nobody can have written.
     pub fn gaps(
         &self,
         mut own: Vec<LogGap>,
-        floor: SeqNo,
+        (own_floor, floor): (SeqNo, SeqNo),
         end: Option<SeqNo>,
     ) -> Result<(Vec<LogGap>, Option<LogGap>)> {
-        let Some((records, tenant)) = &self.records else { return Ok((own, None)) };
-        let mut all = gaps_of_records(records, *tenant, self.in_files_below)?;
+        let mut all = match &self.records {
+            Some((records, tenant)) => gaps_of_records(records, *tenant, self.in_files_below)?,
+            None => Vec::new(),
+        };
         let end = end.map(|from| self.missing_end(own.iter().chain(&all), from)).transpose()?.flatten();
         if own.is_empty() && all.is_empty() {
             return Ok((Vec::new(), end));
@@ -167,7 +169,7 @@ impl Lanes {
         })?;
         of_own.add(next, SeqNo::MAX);
         of_records.add(next, SeqNo::MAX);
-        of_own.narrow(&mut own, 1);
+        of_own.narrow(&mut own, own_floor);
         of_records.narrow(&mut all, floor);
         own.extend(all);
         Ok((own, end))

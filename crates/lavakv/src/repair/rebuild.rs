@@ -275,7 +275,12 @@ fn lose_gaps(
     };
     let last_seq = witness.state.as_ref().map_or(0, |state| state.store.last_seq);
     let end = plan.values().filter_map(in_tables).chain([last_seq + 1]).max();
-    let (gaps, missing_end) = lanes.gaps(gaps, floor, end.filter(|_| !was_closed(witness)))?;
+    // Without a manifest there may be families of which only the lost changes would tell.
+    let own_floor = if witness.state.is_some() { floor } else { 0 };
+    // Harmless damage is damage.
+    gaps.iter().for_each(|gap| report.damage(&gap.error));
+    let end = end.filter(|_| !was_closed(witness));
+    let (gaps, missing_end) = lanes.gaps(gaps, (own_floor, floor), end)?;
     let range = |gap: &LogGap| LostRange {
         sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
         may_come_back: true,
