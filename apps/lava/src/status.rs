@@ -30,7 +30,10 @@ pub const ALL: [(Status, &str); 10] = [
         "an error that is none of those below: the system refused something, a record of an import is malformed",
     ),
     (Status::Usage, "wrong use: an option, key, value or path that is not accepted; nothing was changed"),
-    (Status::NotWhole, "done but for what cannot be read (export --skip-damaged)"),
+    (
+        Status::NotWhole,
+        "done but for what cannot be read (export --skip-damaged), or repair found no damage and cannot tell whether all is saved",
+    ),
     (Status::KeyNotFound, "the key or record is not there (get, log read)"),
     (
         Status::Damage,

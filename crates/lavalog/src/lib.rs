@@ -66,7 +66,8 @@ pub use log_store::{BackgroundIo, LogBatch, LogHandle, LogStore, Statistics};
 pub use manifest::NAME;
 pub use options::Options;
 pub use repair::{
-    LostBatches, RepairBeside, RepairDamage, RepairGap, RepairOptions, RepairReport, RepairedLog,
+    LostBatches, RecordOutcome, RepairBeside, RepairDamage, RepairGap, RepairOptions, RepairReport,
+    RepairedLog,
 };
 pub use scan::Scan;
 pub use space_report::Space;

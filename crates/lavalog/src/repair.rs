@@ -24,7 +24,7 @@ mod report;
 mod save;
 mod sources;
 
-pub use report::{LostBatches, RepairGap, RepairReport, RepairedLog};
+pub use report::{LostBatches, RecordOutcome, RepairGap, RepairReport, RepairedLog};
 pub use store::repair::RepairDamage;
 
 use crate::beside::Beside;

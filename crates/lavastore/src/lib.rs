@@ -225,15 +225,21 @@ pub use lavalog::verify::{
 };
 
 /// ```no_run
-/// use lavastore::{LogRepairOptions, LogRepairReport, LogStore, LostBatches, RepairGap, RepairedLog};
+/// use lavastore::{LogRepairOptions, LogRepairReport, LogStore, LostBatches, RecordOutcome, RepairGap, RepairedLog};
 /// let dry_run = LogRepairOptions { dry_run: true, ..Default::default() };
 /// let report: LogRepairReport = LogStore::repair("damaged", "repaired", &dry_run)?;
+/// match report.outcome("orders", 7) {
+///     RecordOutcome::NotLost => {}
+///     RecordOutcome::Lost => println!("lost"),
+///     RecordOutcome::Unknown(why) => println!("unknown: {why}"),
+/// }
 /// # let _: Option<(LostBatches, RepairGap, RepairedLog)> = None;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
 pub use lavalog::{
-    LostBatches, RepairGap, RepairOptions as LogRepairOptions, RepairReport as LogRepairReport, RepairedLog,
+    LostBatches, RecordOutcome, RepairGap, RepairOptions as LogRepairOptions,
+    RepairReport as LogRepairReport, RepairedLog,
 };
 
 /// ```

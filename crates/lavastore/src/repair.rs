@@ -47,22 +47,22 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// True if everything was saved, and nothing older stands in the place of anything.
+    /// True if it is known that everything was saved, and that nothing older stands in the place of anything.
     ///
     /// ```
     /// assert!(lavastore::RepairReport::default().is_lossless());
     /// ```
     pub fn is_lossless(&self) -> bool {
-        self.losses() == 0
+        self.keys.is_lossless() && self.logs.as_ref().is_none_or(LogRepairReport::is_lossless)
     }
 
-    /// How many things are lost, or may have come back.
+    /// How many things are lost, or may have come back. Ranges of which this is unknown do not count.
     ///
     /// ```
     /// assert_eq!(lavastore::RepairReport::default().losses(), 0);
     /// ```
     pub fn losses(&self) -> usize {
-        self.keys.lost.len() + self.logs.as_ref().map_or(0, LogRepairReport::losses)
+        self.keys.losses() + self.logs.as_ref().map_or(0, LogRepairReport::losses)
     }
 
     /// True if there was nothing of a store.

@@ -49,7 +49,8 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
             Status::NotFound,
             format!("there is no store of logs in {}, nor a part of one", db.display()),
         )),
-        0 => Ok(()),
+        0 if report.is_lossless() => Ok(()),
+        0 => Err(repair::unknown(report.unknowns(), !report.damaged.is_empty())),
         count => Err(lost(count)),
     }
 }
@@ -71,7 +72,10 @@ pub fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
         .iter()
         .map(|log| {
             let gaps = log.gaps.iter().map(|gap| {
-                json!({ "first": gap.first, "last": gap.last, "is_certain": gap.is_certain })
+                json!({
+                    "first": gap.first, "last": gap.last, "is_certain": gap.is_certain,
+                    "outcome": if gap.is_certain { "lost" } else { "unknown" },
+                })
             });
             json!({
                 "name": log.name, "name_is_lost": log.name_is_lost, "records": log.records, "bytes": log.bytes,
@@ -103,7 +107,8 @@ pub fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String 
     let batches = report.lost_batches.iter().map(|lost| format!("lost: {lost}"));
     let of_log = |log: &lavastore::RepairedLog| {
         let name = output::one_line(&log.name);
-        log.gaps.iter().map(move |gap| format!("lost: {gap} of log {name}")).collect::<Vec<_>>()
+        let outcome = |gap: &lavastore::RepairGap| if gap.is_certain { "lost" } else { "unknown" };
+        log.gaps.iter().map(move |gap| format!("{}: {gap} of log {name}", outcome(gap))).collect::<Vec<_>>()
     };
     let back = report.may_come_back.iter().map(|what| format!("may have come back: {what}"));
     let lines: Vec<String> = batches.chain(report.logs.iter().flat_map(of_log)).chain(back).collect();

@@ -37,7 +37,7 @@ pub struct RepairArgs {
     pub json: bool,
 }
 
-/// Repairs. The damaged store is only read. Losses are an error, after the report.
+/// Repairs. The damaged store is only read. Losses are an error, after the report, and so is what is unknown.
 pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let db = directory(db)?;
     let (from, into) = places(&db, args)?;
@@ -61,36 +61,42 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
             Status::NotFound,
             format!("there is no store in {}, nor a part of one", db.display()),
         )),
-        0 => Ok(()),
+        0 if report.is_lossless() => Ok(()),
         _ => Err(lost(&report)),
     }
 }
 
 fn lost(report: &RepairReport) -> Error {
     let of_logs = report.logs.as_ref().map_or(0, LogRepairReport::losses);
-    let unknown = report.keys.lost.len() - report.keys.losses();
-    match report.keys.lost.len() {
-        0 => log_repair::lost(of_logs),
-        count if of_logs == 0 && count == unknown => {
-            let what = format!("of {count} ranges of keys it is unknown whether anything is lost");
-            failure(Status::Damage, what)
+    match (report.keys.losses(), of_logs) {
+        (0, 0) => {
+            let logs = report.logs.as_ref();
+            let is_damaged =
+                !report.keys.damaged.is_empty() || logs.is_some_and(|logs| !logs.damaged.is_empty());
+            unknown(report.keys.lost.len() + logs.map_or(0, LogRepairReport::unknowns), is_damaged)
         }
-        count if of_logs == 0 && unknown > 0 => {
-            let lost = count - unknown;
-            let what = format!(
-                "{lost} ranges of keys are lost or may hold older versions, and {unknown} are unknown"
-            );
-            failure(Status::Damage, what)
-        }
-        count if of_logs == 0 => {
+        (0, of_logs) => log_repair::lost(of_logs),
+        (count, 0) => {
             let (ranges, are) = (counted(count as u64, "range"), if count == 1 { "is" } else { "are" });
             let what = format!("{ranges} of keys {are} lost or may hold older versions");
             failure(Status::Damage, what)
         }
-        count => about(
+        (count, of_logs) => about(
             format_args!("beside {} of keys", counted(count as u64, "range")),
             log_repair::lost(of_logs),
         ),
+    }
+}
+
+/// Nothing is known to be lost, but of `count` ranges this is unknown. A damaged file may have held them.
+pub fn unknown(count: usize, is_damaged: bool) -> Error {
+    let ranges = counted(count as u64, "range");
+    match is_damaged {
+        true => failure(
+            Status::Damage,
+            format!("of {ranges} it is unknown whether anything is lost, and something is damaged"),
+        ),
+        false => failure(Status::NotWhole, format!("of {ranges} it is unknown whether anything is lost")),
     }
 }
 

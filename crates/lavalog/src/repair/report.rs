@@ -22,15 +22,26 @@ pub struct RepairedLog {
     pub gaps: Vec<RepairGap>,
 }
 
-/// Records of a log that are lost, first and last.
+/// What a repair knows of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordOutcome<'r> {
+    /// The record is in the new store, or the log had none with this LSN.
+    NotLost,
+    /// The log had a record with this LSN, and it is lost.
+    Lost,
+    /// It is unknown whether the log had such a record, or whether the saved one is the newest; the reason.
+    Unknown(&'r str),
+}
+
+/// Records of a log that are lost, or may be, first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairGap {
     /// The lowest LSN.
     pub first: Lsn,
     /// The highest.
     pub last: Lsn,
-    /// An index says that each of them was there. Else nobody knows whether there ever were records with these LSNs, and what is
-    /// damaged may have been them.
+    /// An index says that each of them was there. Otherwise it is unknown whether the log ever had records with these LSNs; the damaged part
+    /// may have held them.
     pub is_certain: bool,
 }
 
@@ -72,15 +83,43 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// True if every record was saved, and nothing can have come back.
+    /// True if it is known that every record was saved, and that nothing can have come back.
     pub fn is_lossless(&self) -> bool {
-        self.losses() == 0
+        self.losses() + self.unknowns() == 0
     }
 
-    /// How many things are lost, or may have come back.
+    /// How many things are lost, or may have come back; without those of [`RepairReport::unknowns`].
     pub fn losses(&self) -> usize {
-        let gaps: usize = self.logs.iter().map(|log| log.gaps.len()).sum();
-        gaps + self.lost_batches.len() + self.may_come_back.len()
+        self.gaps(true) + self.lost_batches.len() + self.may_come_back.len()
+    }
+
+    /// Ranges of records of which it is unknown whether anything is lost.
+    pub fn unknowns(&self) -> usize {
+        self.gaps(false)
+    }
+
+    fn gaps(&self, is_certain: bool) -> usize {
+        let gaps = self.logs.iter().flat_map(|log| &log.gaps);
+        gaps.filter(|gap| gap.is_certain == is_certain).count()
+    }
+
+    /// What is known of a record of a log, by its name in the new store.
+    pub fn outcome(&self, log: &str, lsn: Lsn) -> RecordOutcome<'_> {
+        let gaps = self.logs.iter().filter(|own| own.name == log).flat_map(|own| &own.gaps);
+        let mut gaps = gaps.filter(|gap| (gap.first..=gap.last).contains(&lsn));
+        match gaps.next() {
+            Some(gap) if gap.is_certain => return RecordOutcome::Lost,
+            Some(_) => {
+                return RecordOutcome::Unknown("the damaged part may have held records with these LSNs");
+            }
+            None => {}
+        }
+        if self.lost_batches.iter().any(|lost| lost.may_come_back) {
+            return RecordOutcome::Unknown(
+                "operations are lost that may have appended or removed the record",
+            );
+        }
+        self.may_come_back.first().map_or(RecordOutcome::NotLost, |why| RecordOutcome::Unknown(why))
     }
 
     /// Records that were saved.
@@ -132,5 +171,57 @@ impl fmt::Display for LostBatches {
             f.write_str("; what was trimmed, truncated or deleted there may have come back")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(first: Lsn, last: Lsn, is_certain: bool) -> RepairGap {
+        RepairGap { first, last, is_certain }
+    }
+
+    fn report(gaps: Vec<RepairGap>) -> RepairReport {
+        let log = RepairedLog { name: "log".into(), gaps, ..RepairedLog::default() };
+        RepairReport { logs: vec![log], ..RepairReport::default() }
+    }
+
+    /// Both ends of a gap belong to it, and no neighbor of an end does.
+    #[test]
+    fn outcomes_are_exact_at_the_ends_of_gaps() {
+        let report = report(vec![gap(3, 5, true), gap(6, 6, false), gap(9, Lsn::MAX, false)]);
+        let outcomes = |log: &str, lsns: &[Lsn]| -> Vec<u8> {
+            let digit = |lsn: &Lsn| match report.outcome(log, *lsn) {
+                RecordOutcome::NotLost => 0,
+                RecordOutcome::Lost => 1,
+                RecordOutcome::Unknown(_) => 2,
+            };
+            lsns.iter().map(digit).collect()
+        };
+        assert_eq!(outcomes("log", &[0, 2, 3, 4, 5, 6, 7, 8, 9, Lsn::MAX]), [0, 0, 1, 1, 1, 2, 0, 0, 2, 2]);
+        assert_eq!(outcomes("other", &[3, 6, 9]), [0, 0, 0]);
+        assert_eq!((report.losses(), report.unknowns(), report.is_lossless()), (1, 2, false));
+    }
+
+    #[test]
+    fn unknown_is_no_loss() {
+        let unknown = report(vec![gap(1, 1, false)]);
+        assert_eq!((unknown.losses(), unknown.unknowns(), unknown.is_lossless()), (0, 1, false));
+        let none = report(Vec::new());
+        assert_eq!((none.losses(), none.unknowns(), none.is_lossless()), (0, 0, true));
+        assert_eq!(none.outcome("log", 1), RecordOutcome::NotLost);
+    }
+
+    #[test]
+    fn lost_operations_leave_every_record_unknown_unless_a_checkpoint_knows_them() {
+        for may_come_back in [true, false] {
+            let lost = LostBatches { file: "f".into(), offset: None, sequences: (1, None), may_come_back };
+            let report = RepairReport { lost_batches: vec![lost], ..report(vec![gap(1, 1, true)]) };
+            assert_eq!(report.outcome("log", 1), RecordOutcome::Lost);
+            let is_unknown = matches!(report.outcome("log", 2), RecordOutcome::Unknown(_));
+            assert_eq!(is_unknown, may_come_back);
+            assert_eq!(report.losses(), 2);
+        }
     }
 }
