@@ -4,6 +4,7 @@ use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Compression, Db, FamilyOptions, Options, RepairOptions};
 use std::path::Path;
+use std::sync::Arc;
 
 /// So many files may be open.
 const OPEN_MAX: u64 = 100;
@@ -74,4 +75,92 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
             }
         }
     }
+}
+
+/// The default number of open files, which is more than the process may have.
+fn many() -> Options {
+    let family = FamilyOptions {
+        file_bytes: 8 << 10,
+        min_blob_size: 512,
+        vsst_bytes: 8 << 10,
+        compression: Compression::None,
+        ..small_family()
+    };
+    let open_files_max = Options::default().open_files_max;
+    Options { open_files_max, family, ..small() }
+}
+
+/// Writes a store of about 2,000 files.
+fn made_of_two_thousand_files(sim: &SimEnv) -> Model {
+    let db = Db::open_in(env(sim), DIR, many()).unwrap();
+    let mut model = Model::new();
+    for i in 0..24_000 {
+        let len = if i % 9 == 0 { 4000 } else { 460 };
+        let value = vec![i as u8; len];
+        db.put(&key(i), &value).unwrap();
+        model.insert(key(i), value);
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let is_data = |name: &str| name.ends_with(".ksst") || name.ends_with(".vsst");
+    let count = files(sim).iter().filter(|(name, _)| is_data(name)).count();
+    assert!(count >= 1_800, "{count} files");
+    model
+}
+
+fn work(sim: &SimEnv, model: &mut Model) {
+    let db = Db::open_in(env(sim), DIR, many()).unwrap();
+    assert!(contents(&db) == *model);
+    for i in (0..24_000).step_by(7) {
+        assert_eq!(db.get(&key(i)).unwrap().as_deref(), model.get(&key(i)).map(Vec::as_slice));
+    }
+    for i in (0..24_000).step_by(31) {
+        db.put(&key(i), b"again").unwrap();
+        model.insert(key(i), b"again".to_vec());
+    }
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.checkpoint("/copy").unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    db.close().unwrap();
+    for dir in [DIR, "/copy"] {
+        assert!(contents(&Db::open_in(env(sim), dir, many()).unwrap()) == *model);
+        assert!(contents(&Db::open_read_only_in(env(sim), dir, many()).unwrap()) == *model);
+    }
+}
+
+#[test]
+fn a_store_of_two_thousand_files_works_with_sixty_four_descriptors() {
+    let sim = SimEnv::new(5);
+    sim.set_open_max(Some(64));
+    let mut model = made_of_two_thousand_files(&sim);
+    work(&sim, &mut model);
+}
+
+#[test]
+fn half_of_the_descriptors_are_left_to_the_process() {
+    let sim = SimEnv::new(6);
+    sim.set_open_max(Some(1024));
+    let mut model = made_of_two_thousand_files(&sim);
+    work(&sim, &mut model);
+    let peak = sim.take_open_peak();
+    assert!(peak <= 512, "{peak} files were open");
+}
+
+#[test]
+fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
+    let sim = SimEnv::new(7);
+    let model = made_of_two_thousand_files(&sim);
+    sim.set_open_max(Some(1024));
+    let db = Db::open_in(env(&sim), DIR, many()).unwrap();
+    assert!(contents(&db) == model);
+    // The program takes all that are left.
+    let fs = sim.env().fs;
+    let open = || fs.open(&Path::new(DIR).join("CURRENT"), lavastore_lavakv::Access::Buffered).ok();
+    let taken: Vec<Arc<_>> = std::iter::from_fn(open).collect();
+    assert!(taken.len() >= 512, "{}", taken.len());
+    assert!(contents(&db) == model);
+    db.put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    assert!(db.verify().unwrap().errors.is_empty());
+    db.close().unwrap();
 }
