@@ -102,3 +102,37 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
         }
     }
 }
+
+#[test]
+fn half_of_the_descriptors_are_left_to_the_process() {
+    let sim = SimEnv::new(5);
+    let whole = made(&sim);
+    sim.set_open_max(Some(OPEN_MAX));
+    sim.take_open_peak();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(read(&store), whole);
+    assert!(store.verify().damages.is_empty());
+    store.open_log("kept").unwrap().append(20_000, &[7; 3000], Durability::Durable).unwrap();
+    let now = sim.open_now();
+    assert!(now <= OPEN_MAX / 2, "{now} files are open");
+    store.close().unwrap();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(read(&store).len(), whole.len() + 1);
+}
+
+#[test]
+fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
+    let sim = SimEnv::new(6);
+    let whole = made(&sim);
+    sim.set_open_max(Some(4 * OPEN_MAX));
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(read(&store), whole);
+    // The program takes all that are left.
+    let fs = sim.env().fs;
+    let open = || fs.open(&Path::new(DIR).join("CURRENT"), io::Access::Buffered).ok();
+    let taken: Vec<_> = std::iter::from_fn(open).collect();
+    assert!(taken.len() as u64 >= 2 * OPEN_MAX, "{}", taken.len());
+    assert_eq!(read(&store), whole);
+    assert!(store.verify().damages.is_empty());
+    store.close().unwrap();
+}
