@@ -103,12 +103,28 @@ fn a_value_of_several_runs_in_chunks_as_they_are() {
         at = range.end;
     }
     assert!(got == value);
-    assert_eq!(file.reads(), 4, "a run of four chunks, and one of two");
+    assert_eq!(file.reads(), 2 + 6, "each chunk once");
     let mut middle = [0; 100];
     segment.read_range(CHUNK_LEN as u64 - 50, &mut middle).unwrap();
-    assert_eq!((&middle[..], file.reads()), (&value[CHUNK_LEN - 50..CHUNK_LEN + 50], 5));
+    assert_eq!((&middle[..], file.reads()), (&value[CHUNK_LEN - 50..CHUNK_LEN + 50], 2 + 6 + 2));
     assert_eq!(segment.read_all(100).unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(Arc::new(segment).verify().unwrap(), finished.len);
+}
+
+/// The reads that were asked for together, at most, and all of them.
+fn reads_of(file: &MemRead) -> (u64, u64) {
+    (file.together.load(std::sync::atomic::Ordering::Relaxed), file.reads())
+}
+
+#[test]
+fn the_chunks_of_a_long_range_are_read_together() {
+    let mut rng = Rng::new(307);
+    let value = bytes_of(&mut rng, 64 * 40 + 5);
+    let (bytes, _) = write(&value, 64, &mut rng);
+    let file = MemRead::new(bytes);
+    let segment = SegmentReader::open(file.clone(), 7, uid()).unwrap();
+    assert!(segment.read_all(1 << 20).unwrap() == value);
+    assert_eq!(reads_of(&file), (16, 2 + 41), "windows of 16 chunks, each chunk once");
 }
 
 #[test]

@@ -52,11 +52,13 @@ impl AppendFile for MemAppend {
 pub struct MemRead {
     pub bytes: Vec<u8>,
     pub reads: AtomicU64,
+    /// The most reads that were asked for together.
+    pub together: AtomicU64,
 }
 
 impl MemRead {
     pub fn new(bytes: Vec<u8>) -> Arc<MemRead> {
-        Arc::new(MemRead { bytes, reads: AtomicU64::new(0) })
+        Arc::new(MemRead { bytes, reads: AtomicU64::new(0), together: AtomicU64::new(0) })
     }
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
@@ -75,6 +77,10 @@ impl ReadFile for MemRead {
         };
         buf.copy_from_slice(bytes);
         Ok(())
+    }
+    fn read_batch(&self, requests: &mut [io::ReadRequest<'_>]) -> Result<()> {
+        self.together.fetch_max(requests.len() as u64, Ordering::Relaxed);
+        requests.iter_mut().try_for_each(|r| self.read_at(r.buf, r.offset))
     }
     fn path(&self) -> &Path {
         Path::new(PATH)
