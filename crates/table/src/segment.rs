@@ -16,8 +16,8 @@
 //! * [`footer`]: the lengths, and the checksum of the value, which is the checksum of the checksums of its chunks (so
 //!   that each byte is hashed once, and the whole is still tied together).
 //!
-//! Every byte of the file is under a checksum. Memory is constant on both sides: a chunk while writing, a run of
-//! [`RUN_CHUNKS`] while reading. The sequence of the value is not in the file: it is assigned after the file is durable.
+//! Every byte of the file is under a checksum. Memory is constant on both sides: a chunk while writing,
+//! [`WINDOW_CHUNKS`] while reading. The sequence of the value is not in the file: it is assigned after the file is durable.
 //! The byte map is `docs/format/segment.md`.
 
 pub mod footer;
@@ -37,8 +37,10 @@ pub use writer::{FinishedSegment, SegmentWriter};
 pub const CHUNK_LEN: usize = 256 << 10;
 /// The longest chunk that a reader allocates for.
 pub const CHUNK_LEN_MAX: usize = 4 << 20;
-/// Chunks that a reader asks for in one request where the range wants them all.
+/// Chunks that a reader of a stream asks for where it begins.
 pub const RUN_CHUNKS: usize = 4;
+/// Chunks that are read at the same time where a long range is read: 4 MiB, as much as a device needs to be busy.
+pub const WINDOW_CHUNKS: usize = 16;
 /// Bytes behind a chunk: its checksum.
 pub const SUM_LEN: usize = 4;
 

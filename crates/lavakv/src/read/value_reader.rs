@@ -81,8 +81,13 @@ impl ValueReader {
             Content::Bytes(value) => value.get(self.at as usize..).unwrap_or_default(),
             Content::Segment(segment) => {
                 if !self.covers.contains(&self.at) {
+                    // A stream that was read to the end of a run is read on.
+                    let goes_on = self.at > 0 && self.covers.end == self.at;
                     self.covers = 0..0;
-                    self.covers = segment.read_run(self.at, segment.raw_len(), &mut self.run)?;
+                    self.covers = match goes_on {
+                        true => segment.read_window(self.at, segment.raw_len(), &mut self.run)?,
+                        false => segment.read_run(self.at, segment.raw_len(), &mut self.run)?,
+                    };
                 }
                 self.run.get((self.at - self.covers.start) as usize..).unwrap_or_default()
             }

@@ -2,12 +2,20 @@
 
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
-use super::{RUN_CHUNKS, SUM_LEN};
+use super::{RUN_CHUNKS, SUM_LEN, WINDOW_CHUNKS};
 use crate::verify::{CheckStep, Met, STEP_LEN};
 use base::{Error, ErrorKind, Result, Uid, checksum};
-use io::ReadFile;
+use io::{FileRead, ReadFile};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Chunks in a row.
+struct Chunks {
+    first: u64,
+    count: u64,
+    /// The bytes of the value that they hold.
+    covers: Range<u64>,
+}
 
 /// An open segment.
 #[derive(Debug)]
@@ -112,14 +120,18 @@ impl SegmentReader {
             ))
             .at_file(self.file.path()));
         };
-        let (mut at, mut rest, mut run) = (offset, buf, Vec::new());
+        let (mut at, mut rest, mut raw) = (offset, buf, Vec::new());
         while !rest.is_empty() {
-            let covers = self.read_run(at, end, &mut run)?;
-            let skip = (at - covers.start) as usize;
-            let n = rest.len().min(run.len() - skip);
-            let (now, later) = rest.split_at_mut(n);
-            now.copy_from_slice(&run[skip..skip + n]);
-            (at, rest) = (at + n as u64, later);
+            let window = self.chunks_of(at, end, WINDOW_CHUNKS);
+            self.read_chunks(&window, &mut raw)?;
+            let mut skip = (at - window.covers.start) as usize;
+            for chunk in raw.chunks(self.stride()) {
+                let payload = &chunk[skip..chunk.len() - SUM_LEN];
+                let n = rest.len().min(payload.len());
+                let (now, later) = rest.split_at_mut(n);
+                now.copy_from_slice(&payload[..n]);
+                (at, rest, skip) = (at + n as u64, later, 0);
+            }
         }
         Ok(())
     }
@@ -135,36 +147,63 @@ impl SegmentReader {
     /// # Panics
     /// If `offset` is not below `end`, or `end` not in the value.
     pub fn read_run(&self, offset: u64, end: u64, out: &mut Vec<u8>) -> Result<Range<u64>> {
+        self.read_payloads(&self.chunks_of(offset, end, RUN_CHUNKS), out)
+    }
+
+    /// As [`SegmentReader::read_run`], for readers that go on behind it: at most [`WINDOW_CHUNKS`] chunks, which are read at the same
+    /// time.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn read_window(&self, offset: u64, end: u64, out: &mut Vec<u8>) -> Result<Range<u64>> {
+        self.read_payloads(&self.chunks_of(offset, end, WINDOW_CHUNKS), out)
+    }
+
+    /// The chunks of `offset..end`, at most so many of them.
+    fn chunks_of(&self, offset: u64, end: u64, most: usize) -> Chunks {
         assert!(offset < end && end <= self.footer.raw_len, "{offset}..{end} of {}", self.footer.raw_len);
         let chunk_len = u64::from(self.footer.chunk_len);
         let first = offset / chunk_len;
-        let chunks = end.div_ceil(chunk_len).min(first + RUN_CHUNKS as u64) - first;
+        let count = end.div_ceil(chunk_len).min(first + most as u64) - first;
         let start = first * chunk_len;
-        let range = start..self.footer.raw_len.min(start + chunks * chunk_len);
-        let place = self.place_of(first);
-        out.clear();
-        let len = (range.end - range.start) + chunks * SUM_LEN as u64;
-        out.resize(len as usize, 0);
-        let filled = self.fill(place, out);
-        filled.inspect_err(|_| out.clear())?;
-        Ok(range)
+        Chunks { first, count, covers: start..self.footer.raw_len.min(start + count * chunk_len) }
     }
 
-    /// Reads a run of chunks that begins at `place` of the file, verifies each, and takes the checksums out.
-    fn fill(&self, place: u64, run: &mut Vec<u8>) -> Result<()> {
-        self.file.read_at(run, place).map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
-        let (stride, len) = (self.footer.chunk_len as usize + SUM_LEN, run.len());
+    /// The distance between chunks in the file, bytes.
+    fn stride(&self) -> usize {
+        self.footer.chunk_len as usize + SUM_LEN
+    }
+
+    /// Reads chunks with their checksums, all at the same time, and verifies each.
+    fn read_chunks(&self, chunks: &Chunks, raw: &mut Vec<u8>) -> Result<()> {
+        let (place, stride) = (self.place_of(chunks.first), self.stride());
+        let len = (chunks.covers.end - chunks.covers.start) + chunks.count * SUM_LEN as u64;
+        // Bytes that are there are not cleared: all of them are read.
+        raw.resize(len as usize, 0);
+        let read_of = |(n, buf)| FileRead { file: &self.file, offset: place + (n * stride) as u64, buf };
+        let mut reads: Vec<FileRead<'_>> = raw.chunks_mut(stride).enumerate().map(read_of).collect();
+        io::read_files(&mut reads).map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
+        let mut found = raw.chunks(stride).enumerate();
+        found.try_for_each(|(n, chunk)| self.check_chunk(chunk, place + (n * stride) as u64).map(drop))
+    }
+
+    /// Reads and verifies chunks, and takes the checksums out. After an error `run` is empty.
+    fn read_payloads(&self, chunks: &Chunks, run: &mut Vec<u8>) -> Result<Range<u64>> {
+        self.read_chunks(chunks, run).inspect_err(|_| run.clear())?;
+        let (stride, len) = (self.stride(), run.len());
         let (mut from, mut to) = (0, 0);
         while from < len {
             let end = len.min(from + stride);
             let sum_at = end - SUM_LEN;
-            self.check_chunk(&run[from..end], place + from as u64)?;
             run.copy_within(from..sum_at, to);
             to += sum_at - from;
             from = end;
         }
         run.truncate(to);
-        Ok(())
+        Ok(chunks.covers.clone())
     }
 
     /// Verifies a chunk with its checksum; returns the unmasked checksum. The lengths of chunks are not read from them: they
