@@ -63,6 +63,9 @@ pub struct IngestReport {
     pub seconds: f64,
     /// Bytes over that, in millions.
     pub mb_per_s: f64,
+    /// Bytes of a whole segment over the time to read them into memory, in millions; nothing if the engine has no such read.
+    #[serde(default)]
+    pub read_mb_per_s: Option<f64>,
     /// Bytes that the device wrote, over their bytes; nothing if it does not count.
     pub device_bytes_per_byte: Option<f64>,
     /// Bytes that this process gave the kernel to write, over their bytes; zero where files are in memory.
@@ -72,9 +75,11 @@ pub struct IngestReport {
 impl IngestReport {
     /// For people.
     pub fn text(&self) -> String {
+        let read = self.read_mb_per_s.map_or("-".to_owned(), |rate| format!("{rate:.0} MB/s"));
         let device = self.device_bytes_per_byte.map_or("-".to_owned(), |x| format!("{x:.3}"));
         format!(
             "ingested                      {} segments, {:.0} MB in {:.2} s: {:.0} MB/s\n\
+             read back whole               {read}\n\
              written per byte of these     {device} by the device, {:.3} by the process\n",
             self.segments,
             self.bytes as f64 / 1e6,
@@ -127,9 +132,23 @@ pub(super) fn run(
         bytes,
         seconds,
         mb_per_s: bytes as f64 / 1e6 / seconds,
+        read_mb_per_s: read_back(engine, args)?,
         device_bytes_per_byte: device,
         process_bytes_per_byte: per_byte(host::process_counters().write_bytes.saturating_sub(process)),
     }))
+}
+
+/// Reads each segment whole, one after the other. Millions of bytes in a second.
+fn read_back(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<Option<f64>> {
+    let (start_ns, mut bytes) = (now_ns(), 0);
+    for segment in 0..args.ingest.segments {
+        let Some(len) = engine.read_ingested(first_page(args, segment))? else { return Ok(None) };
+        if len != args.ingest.segment_bytes {
+            return Err(format!("wrong answer: segment {segment} has {len} bytes").into());
+        }
+        bytes += len;
+    }
+    Ok(Some(bytes as f64 / 1e6 / ((now_ns() - start_ns) as f64 / 1e9)))
 }
 
 /// The segments of one thread.

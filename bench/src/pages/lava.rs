@@ -204,6 +204,10 @@ impl PageEngine for Pages {
         Ok(found.is_some())
     }
 
+    fn read_ingested(&self, first_page: u64) -> Result<Option<u64>> {
+        Ok(self.ingested.get(first_page.to_be_bytes())?.map(|segment| segment.len() as u64))
+    }
+
     fn settle(&self, wait: Duration) {
         self.db.wait_idle(wait);
     }

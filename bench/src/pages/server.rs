@@ -140,6 +140,13 @@ pub trait PageEngine: Send + Sync {
     fn ingested_page(&self, first_page: u64, nth: u64, out: &mut Vec<u8>) -> Result<bool> {
         self.page(first_page + nth, LOADED_LSN, out)
     }
+    /// Reads a segment that was ingested into memory. Returns its length; `None` if the engine has no such read.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn read_ingested(&self, _first_page: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// Waits until there is no background work, or for so long.
     fn settle(&self, _wait: Duration) {}
     /// How it was opened.
