@@ -220,13 +220,20 @@ impl Error {
     /// True if the system refused for a reason that passes by itself: no descriptor or memory to spare, an interruption.
     pub fn is_passing(&self) -> bool {
         use std::io::ErrorKind as K;
+        let is_of = |e: &std::io::Error| matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory);
+        self.lacks_descriptor() || self.system_error().is_some_and(is_of)
+    }
+
+    /// True if the process, or the machine, has no descriptor to spare.
+    pub fn lacks_descriptor(&self) -> bool {
         /// `ENFILE` and `EMFILE` of Linux, which the standard library has no names for.
         const NO_DESCRIPTORS: [i32; 2] = [23, 24];
-        let source = self.0.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>());
-        source.is_some_and(|e| {
-            matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory)
-                || e.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code))
-        })
+        let code = self.system_error().and_then(std::io::Error::raw_os_error);
+        code.is_some_and(|code| NO_DESCRIPTORS.contains(&code))
+    }
+
+    fn system_error(&self) -> Option<&std::io::Error> {
+        self.0.source.as_deref()?.downcast_ref()
     }
 
     fn edit(mut self, f: impl FnOnce(&mut Inner)) -> Self {

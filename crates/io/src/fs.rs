@@ -233,6 +233,11 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         Ok(self.metadata(path)?.len)
     }
 
+    /// The number of descriptors that the process may have: its soft limit. `None`: there is no limit, or open files take no descriptors.
+    fn open_files_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// The places behind a directory whose files are spread over two disks. `None`: there is one.
     fn disks(&self, dir: &Path) -> Option<Disks> {
         let _ = dir;

@@ -26,6 +26,7 @@ use stats::Stats;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use store::descriptors::open_max;
 use store::volumes::Location;
 use times::Times;
 
@@ -38,6 +39,8 @@ pub(crate) struct Context {
     pub options: Options,
     /// What memtables may take, all together, as it follows from these: each write asks for it.
     pub memtables_bytes_max: u64,
+    /// Files of data that stay open.
+    pub open_files_max: usize,
     /// How much smaller than they were given the options are.
     pub fit: Fit,
     pub stats: Stats,
@@ -60,8 +63,8 @@ impl Deref for Context {
 }
 
 impl Context {
-    /// `options` as they were given, `fit` as the volume wants it.
-    pub fn new(env: &Env, location: Location, options: Options, fit: Fit) -> Context {
+    /// `options` as they were given, `fit` as the volume wants it, `engines` the number of those that share the store.
+    pub fn new(env: &Env, location: Location, options: Options, fit: Fit, engines: u64) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
         store.pace().budget.set(options.io_budget);
         if !options.ablation.io_pacing {
@@ -75,7 +78,9 @@ impl Context {
         let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
         let options = fit.store(&options.derived());
         let memtables_bytes_max = options.memtables_bytes_max() as u64;
-        Context { store, options, memtables_bytes_max, fit, stats: Stats::default(), times, read_queues }
+        let open_files_max = open_max(&*store.env.fs, options.open_files_max, engines);
+        let stats = Stats::default();
+        Context { store, options, memtables_bytes_max, open_files_max, fit, stats, times, read_queues }
     }
 
     /// What of it is the store's.
@@ -88,6 +93,14 @@ impl Context {
         let Some(listener) = &self.options.listener else { return };
         if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
             self.stats.listener_panics.add(1);
+        }
+    }
+
+    /// Tells the listener if fewer than `asked` files may be open.
+    pub fn tell_open_files(&self, asked: usize) {
+        let (allowed, limit) = (self.open_files_max, self.env.fs.open_files_limit());
+        if let Some(limit) = limit.filter(|_| allowed < asked) {
+            self.tell(&Event::OpenFilesBounded { asked, allowed, limit });
         }
     }
 

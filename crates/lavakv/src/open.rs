@@ -42,6 +42,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
 use store::commit::read::check_known;
+use store::descriptors::open_max;
 use store::directory;
 use store::files::unfinished::{self, Mark};
 use store::guest::{Guest, Relieve};
@@ -130,12 +131,12 @@ fn open_to_write(
     // volume that does not say is taken for a large one.
     let used_bytes = location.meter.used_bytes();
     let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
-    let fit = fit.unwrap_or_default();
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_known(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
-    let context = Arc::new(Context::new(&env, location, options.clone(), fit));
-    let records = guests.as_ref().and_then(|guests| Some(guests.records.as_deref()?.terms()));
+    let (engines, records) = lane_terms(&env, guests.as_ref());
+    let context = Arc::new(Context::new(&env, location, options.clone(), fit.unwrap_or_default(), engines));
+    context.tell_open_files(options.open_files_max);
     let engine = Arc::new(build(context, manifest, Some(store_lock), records)?);
     tell_damage(&engine, &findings);
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
@@ -167,6 +168,13 @@ fn open_to_write(
     service::bound_old_log(&engine)?;
     engine.scheduler.start()?;
     Ok(engine)
+}
+
+/// The number of engines, and the terms of the lane of a guest. Half of the files that it may open are its groups.
+fn lane_terms(env: &Env, guests: Option<&Guests<'_>>) -> (u64, Option<LogTerms>) {
+    let Some(guest) = guests.and_then(|guests| guests.records.as_deref()) else { return (1, None) };
+    let terms = guest.terms();
+    (2, Some(LogTerms { retained_open_max: open_max(&*env.fs, terms.retained_open_max, 4), ..terms }))
 }
 
 /// The manifest of a store that is there, or of one that is made, and the lock of the store with that of its second disk, if it has one.

@@ -70,7 +70,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     options.validate()?;
     let mut options = options.derived();
     let env = store::speed::with_directory(env, dir, options.speed.as_deref());
-    // Every table stays open, so that one the writer removes can still be read.
+    // Every table stays open if the process has the descriptors, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
     match attempt(&env, dir, || open_once(&env, dir, &options)) {
         Err(e) if options.damaged_files == DamagedFiles::Serve && e.is_corruption() => {
@@ -103,9 +103,10 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
 
 /// Opens all files of data. True if some cannot be opened: they are set aside.
 fn open_all(engine: &Engine) -> Result<bool> {
-    let mut damaged = false;
+    let (mut damaged, mut count) = (false, 0);
     for family in engine.tree.all_families() {
         for file in DataFile::all_of(&family.read_state().version) {
+            count += 1;
             let opened = match &file {
                 DataFile::Table(meta) => engine.files.tables.table(meta).map(drop),
                 DataFile::Vsst(meta) if meta.segment => {
@@ -123,6 +124,10 @@ fn open_all(engine: &Engine) -> Result<bool> {
             }
         }
     }
+    if count > engine.context.open_files_max {
+        engine.files.tables.set_closes_files();
+        engine.context.tell_open_files(count);
+    }
     Ok(damaged)
 }
 
@@ -134,7 +139,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     // Nothing is written, and so nothing counted.
     let location = Location::unmetered(env, dir);
-    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
+    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1));
     let engine = Arc::new(build(context, manifest, None, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
@@ -208,7 +213,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
     // Nothing is written, and so nothing counted.
     let location = Location::unmetered(env, dir);
-    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
+    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1));
     let engine = Arc::new(build(context, manifest, None, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;

@@ -98,7 +98,9 @@ impl RowFiles {
     /// Those that a state names; at most `open_max` are open at once.
     pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
         let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
-        RowFiles { context: context.clone(), known: RwLock::new(known), open: OpenFiles::new(open_max) }
+        let open = OpenFiles::new(open_max);
+        open.give_back_to(&context.volumes.directory().descriptors);
+        RowFiles { context: context.clone(), known: RwLock::new(known), open }
     }
 
     /// A file is named, and the index is going to lead to it.

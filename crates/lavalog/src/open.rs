@@ -60,6 +60,7 @@ pub(crate) struct Restored {
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>) -> Result<Arc<Core>> {
     options.check()?;
     let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
+    let options = &options.within(&*env.fs, 1);
     if mark.is_none() {
         check_place(env, dir, options)?;
     }

@@ -1,9 +1,10 @@
 //! What a user may set.
 
 use base::{Error, Result};
-use io::Access;
+use io::{Access, FileSystem};
 use std::path::PathBuf;
 use store::commit::{Aging, Durability, LogTerms, Loggers, ballast_bytes, shortest_bytes, staging_len};
+use store::descriptors::open_max;
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
 /// How a store of logs is opened.
@@ -26,7 +27,8 @@ pub struct Options {
     /// What is alive is copied together when this part of all files is garbage, percent; of a file at least so much, then. Where room is
     /// short, with less. Padding alone makes a group garbage only when eight younger ones are there. Default 50.
     pub garbage_percent: u32,
-    /// Files of storage that are kept open: groups of the log may be half of them, files of rows the other half. Default 768.
+    /// Files of storage that are kept open, at most: groups of the log may be half of them, files of rows the other half. Fewer are where that
+    /// would be more than half of the descriptors of the process. Default 768.
     pub open_files_max: usize,
     /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
     /// refused; trims and deletes go on. Never exceeded.
@@ -140,6 +142,11 @@ impl Options {
     pub(crate) fn below(&self, limit: Option<u64>) -> Options {
         let group_bytes = self.group_bytes.unwrap_or_else(|| default_group(limit));
         Options { group_bytes: Some(group_bytes), ..self.clone() }
+    }
+
+    /// With as few open files as the process may have descriptors for, in a store of so many engines.
+    pub(crate) fn within(&self, fs: &dyn FileSystem, engines: u64) -> Options {
+        Options { open_files_max: open_max(fs, self.open_files_max, engines), ..self.clone() }
     }
 
     /// Bytes that are kept free or occupied under a limit, however little there is: see the module `space`.

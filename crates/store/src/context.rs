@@ -85,7 +85,7 @@ impl Context {
     /// `Unsupported` if that volume is not here; those of the file system.
     pub fn open(&self, volume: Volume, name: &str, access: Access) -> Result<Arc<dyn ReadFile>> {
         let location = self.volumes.at(volume)?;
-        location.fs.open(&location.path(name), access)
+        location.descriptors.with_one(|| location.fs.open(&location.path(name), access))
     }
 
     /// How much of the device background work may use.

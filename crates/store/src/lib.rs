@@ -8,6 +8,7 @@
 //!   another one opens.
 //! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
+//! * [`descriptors`]: the share of the store of the descriptors of the process.
 //! * [`pacing`]: how much of the device background work may use.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
 //! * [`speed`]: a second disk, for the log.
@@ -22,6 +23,7 @@
 pub mod commit;
 pub mod context;
 pub mod copy;
+pub mod descriptors;
 pub mod directory;
 pub mod engines;
 pub mod field;

@@ -17,6 +17,7 @@ pub use identity::SpeedDisk;
 pub use metered_fs::{Meter, MeteredFs, pages};
 pub use two_disks::TwoDisks;
 
+use crate::descriptors::Descriptors;
 use crate::pacing::{Pace, PacedFs};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileSystem};
@@ -51,6 +52,8 @@ pub struct Location {
     pub meter: Arc<Meter>,
     /// How much of the device background work may use.
     pub pace: Arc<Pace>,
+    /// Caches of open files, which give descriptors back.
+    pub descriptors: Arc<Descriptors>,
 }
 
 impl Location {
@@ -60,14 +63,15 @@ impl Location {
         let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
         let on_two = env.fs.disks(dir).is_some();
         let pace = Arc::new(if on_two { Pace::of_two(&env.clock) } else { Pace::new(&env.clock) });
-        let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone() });
-        Location { fs, dir: dir.to_owned(), meter, pace }
+        let descriptors = Arc::<Descriptors>::default();
+        let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone(), descriptors: descriptors.clone() });
+        Location { fs, dir: dir.to_owned(), meter, pace, descriptors }
     }
 
     /// A directory that nobody changes: nothing is counted, and there is no background work.
     pub fn unmetered(env: &Env, dir: &Path) -> Location {
         let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(Pace::new(&env.clock)));
-        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace }
+        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace, descriptors: Arc::default() }
     }
 
     /// The same machine with this file system.

@@ -143,6 +143,13 @@ pub fn write<T, R: Ranked>(lock: &RwLock<T, R>) -> RwLockWriteGuard<'_, T> {
     Guard { guard: imp::write(&lock.lock), held }
 }
 
+/// Locks for writing if nobody holds it. As [`try_lock`].
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+#[inline]
+pub fn try_write<T, R: Ranked>(lock: &RwLock<T, R>) -> Option<RwLockWriteGuard<'_, T>> {
+    imp::try_write(&lock.lock).map(|guard| Guard { guard, held: Held::tried(R::RANK) })
+}
+
 /// Nothing is left of ranks where nobody looks at them.
 #[cfg(not(debug_assertions))]
 const _: () = {

@@ -269,6 +269,14 @@ pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     SharedGuard { held: Some(held), on: lock.resource() }
 }
 
+/// Locks for writing if nobody holds it.
+#[track_caller]
+pub fn try_write<T: ?Sized>(lock: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>> {
+    point(Act::Lock);
+    let held = tried(lock.0.try_write())?;
+    Some(SharedGuard { held: Some(held), on: lock.resource() })
+}
+
 /// A cell that is filled once.
 #[derive(Debug)]
 pub struct OnceLock<T> {

@@ -385,6 +385,12 @@ pub(super) fn lower_io_priority() -> Result<()> {
     judged(Call::IoPriority, of, 0, || ffi::lower_io_priority().map_err(errno))
 }
 
+/// The soft limit of the descriptors of the process.
+#[inline]
+pub(super) fn open_files_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
 /// How late the kernel may wake the calling thread, so as to wake several at once, nanoseconds; 0: it does not say.
 #[inline]
 pub(super) fn timer_slack_ns() -> u64 {

@@ -207,6 +207,10 @@ impl FileSystem for KernelFs {
         lock::lock_contents(path, true)
     }
 
+    fn open_files_limit(&self) -> Option<u64> {
+        calls::open_files_limit()
+    }
+
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.process.check()?;
         let found = retry(|| calls::statvfs(dir_or_current(dir)))

@@ -378,6 +378,10 @@ impl FileSystem for SimFs {
         })
     }
 
+    fn open_files_limit(&self) -> Option<u64> {
+        self.0.lock().handles.max
+    }
+
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.op(OpKind::Space, dir, 0, |world| {
             let total = world.capacity.unwrap_or(UNLIMITED_BYTES);

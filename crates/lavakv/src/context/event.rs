@@ -159,6 +159,15 @@ pub enum Event {
         /// Why.
         why: SpeedMove,
     },
+    /// The process may not have the descriptors for as many open files as [`crate::Options::open_files_max`] says. Told once, when the store is opened.
+    OpenFilesBounded {
+        /// Files that should stay open.
+        asked: usize,
+        /// Files that stay open.
+        allowed: usize,
+        /// Descriptors that the process may have (`ulimit -n`). The store uses at most half of them.
+        limit: u64,
+    },
     /// A background job failed.
     BackgroundError {
         /// Why.

@@ -108,7 +108,8 @@ pub struct Options {
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
     pub durability: Durability,
-    /// Table files kept open. Default: 4096.
+    /// Files of data that stay open, at most. Fewer are where the store would use more than half of the descriptors that the process may have when
+    /// it is opened (`ulimit -n`), which [`crate::Event::OpenFilesBounded`] tells. Default: 4096.
     pub open_files_max: usize,
     /// Options of the column family `default`.
     pub family: FamilyOptions,

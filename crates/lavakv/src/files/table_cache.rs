@@ -4,6 +4,7 @@
 
 use crate::context::Context;
 use crate::files::damaged::Quarantine;
+use base::sync::OnceLock;
 use base::{Error, ErrorKind, Result, Uid};
 use cache::Cache;
 use io::ReadFile;
@@ -22,6 +23,8 @@ pub(crate) struct TableCache {
     context: Arc<Context>,
     cache: Arc<Cache>,
     open: OpenFiles<OpenFile>,
+    /// Set where the store is only read and not all of its files stay open.
+    closes_files: OnceLock<()>,
 }
 
 #[derive(Clone)]
@@ -33,8 +36,10 @@ enum OpenFile {
 
 impl TableCache {
     pub fn new(context: &Arc<Context>, cache: Arc<Cache>) -> Self {
-        let open = OpenFiles::new(context.options.open_files_max);
-        TableCache { quarantine: Quarantine::default(), context: context.clone(), cache, open }
+        let open = OpenFiles::new(context.open_files_max);
+        open.give_back_to(&context.volumes.directory().descriptors);
+        let (context, closes_files) = (context.clone(), OnceLock::new());
+        TableCache { quarantine: Quarantine::default(), context, cache, open, closes_files }
     }
 
     /// Forgets files that are about to be removed. The cache is gone through once for all of them.
@@ -52,8 +57,21 @@ impl TableCache {
         self.open.forget(key(file.volume, file.number));
     }
 
+    /// From now on a file that is missing may be one that was closed here, and removed by the process that writes the store.
+    pub fn set_closes_files(&self) {
+        let _ = self.closes_files.set(());
+    }
+
     fn open_file(&self, volume: Volume, name: &str) -> Result<Arc<dyn ReadFile>> {
         self.context.open(volume, name, self.context.options.access).map_err(|e| match e.kind() {
+            ErrorKind::NotFound if self.closes_files.get().is_some() => Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "the process that writes the store has removed the file, and only {} may stay open here: open the store again, or raise the limit (ulimit -n)",
+                    self.context.open_files_max
+                ),
+            )
+            .at_file(self.context.path(name)),
             ErrorKind::NotFound => Error::corruption(
                 "a file that manifest or log refer to is missing; restore it from a checkpoint or backup, or run `lava repair`",
             )

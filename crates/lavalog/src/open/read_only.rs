@@ -34,6 +34,7 @@ use store::volumes::Location;
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
     options.check()?;
     let env = &store::speed::with_directory(env.clone(), dir, options.speed.as_deref());
+    let options = &options.within(&*env.fs, 1);
     if let Err(e) = check_place(env, dir, &Options { create_if_missing: false, ..options.clone() })
         // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
         && !store::directory::has_store(env, dir).unwrap_or(false)

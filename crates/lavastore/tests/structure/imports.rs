@@ -45,8 +45,20 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "store",
         &[
-            "numbers", "field", "format", "idmap", "names", "pacing", "volumes", "context", "run",
-            "manifest", "files", "space", "commit",
+            "numbers",
+            "field",
+            "format",
+            "idmap",
+            "names",
+            "descriptors",
+            "pacing",
+            "volumes",
+            "context",
+            "run",
+            "manifest",
+            "files",
+            "space",
+            "commit",
         ],
     ),
     (

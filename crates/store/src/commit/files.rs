@@ -177,6 +177,7 @@ impl GroupFiles {
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
         let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(terms.retained_open_max));
+        open.give_back_to(&context.volumes.directory().descriptors);
         GroupFiles { lane, terms, context, manifest, store, space, state, open }
     }
 

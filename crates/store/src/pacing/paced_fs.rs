@@ -7,6 +7,7 @@
 
 use super::traffic;
 use super::{PIECE_BYTES, Pace, Traffic, WRITE_PIECE_BYTES};
+use crate::descriptors::Descriptors;
 use crate::names::{self, FileKind};
 use base::Result;
 use io::{
@@ -24,6 +25,8 @@ pub struct PacedFs {
     pub inner: Arc<dyn FileSystem>,
     /// What decides when.
     pub pace: Arc<Pace>,
+    /// What makes room for one more open file.
+    pub descriptors: Arc<Descriptors>,
 }
 
 fn kind_of(path: &Path) -> Option<FileKind> {
@@ -52,7 +55,8 @@ impl PacedFs {
 
 impl FileSystem for PacedFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let Some(pace) = self.pace_of(path) else { return self.inner.create(path, options) };
+        let create = |options: &CreateOptions| self.descriptors.with_one(|| self.inner.create(path, options));
+        let Some(pace) = self.pace_of(path) else { return create(options) };
         let mut options = *options;
         // Beside the log pieces are short, whether it is written now or while the file is.
         let beside_log = self.pace.of_speed_disk().is_some_and(|speed| Arc::ptr_eq(speed, &pace));
@@ -62,12 +66,12 @@ impl FileSystem for PacedFs {
             // What the page cache writes back comes in pieces, too.
             options.sync_every = options.sync_every.min(piece_len as u64);
         }
-        let inner = self.inner.create(path, &options)?;
+        let inner = create(&options)?;
         Ok(Box::new(PacedAppend { inner, pace, piece_len, unbooked: None }))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
-        let inner = self.inner.open(path, access)?;
+        let inner = self.descriptors.with_one(|| self.inner.open(path, access))?;
         Ok(match self.pace_of(path) {
             Some(pace) => Arc::new(PacedRead { inner, pace }),
             None => inner,
@@ -75,7 +79,8 @@ impl FileSystem for PacedFs {
     }
 
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        Ok(self.timed(path, self.inner.create_in_place(path, len, access)?))
+        let create = || self.inner.create_in_place(path, len, access);
+        Ok(self.timed(path, self.descriptors.with_one(create)?))
     }
 
     fn create_in_place_unzeroed(
@@ -84,19 +89,21 @@ impl FileSystem for PacedFs {
         len: u64,
         access: Access,
     ) -> Result<Arc<dyn InPlaceFile>> {
-        Ok(self.timed(path, self.inner.create_in_place_unzeroed(path, len, access)?))
+        let create = || self.inner.create_in_place_unzeroed(path, len, access);
+        Ok(self.timed(path, self.descriptors.with_one(create)?))
     }
 
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        Ok(self.timed(path, self.inner.open_in_place(path, access)?))
+        let open = || self.inner.open_in_place(path, access);
+        Ok(self.timed(path, self.descriptors.with_one(open)?))
     }
 
     fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
-        self.inner.create_scratch(path, len)
+        self.descriptors.with_one(|| self.inner.create_scratch(path, len))
     }
 
     fn read_all(&self, path: &Path, limit: usize) -> Result<Vec<u8>> {
-        self.inner.read_all(path, limit)
+        self.descriptors.with_one(|| self.inner.read_all(path, limit))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -112,11 +119,11 @@ impl FileSystem for PacedFs {
     }
 
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
-        self.inner.punch_hole(path, offset, len)
+        self.descriptors.with_one(|| self.inner.punch_hole(path, offset, len))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
-        self.inner.list(dir)
+        self.descriptors.with_one(|| self.inner.list(dir))
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
@@ -136,7 +143,7 @@ impl FileSystem for PacedFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.inner.sync_dir(dir)
+        self.descriptors.with_one(|| self.inner.sync_dir(dir))
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
@@ -149,6 +156,10 @@ impl FileSystem for PacedFs {
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.inner.space(dir)
+    }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        self.inner.open_files_limit()
     }
 
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {

@@ -7,6 +7,7 @@
 //! What a repair cannot read it takes for damage, and goes on. A refusal that passes by itself is none: where one was met, the outcome
 //! counts for nothing ([`FewOpen::check`]).
 
+use crate::descriptors::open_max;
 use crate::files::OpenFiles;
 use base::sync::OnceLock;
 use base::sync::statistic::{AtomicU64, Ordering};
@@ -44,7 +45,7 @@ impl FewOpen {
     pub fn over(env: &Env) -> FewOpen {
         let few = Arc::new(Few {
             inner: env.fs.clone(),
-            open: OpenFiles::new(OPEN_MAX),
+            open: OpenFiles::new(open_max(&*env.fs, OPEN_MAX, 1)),
             asked: AtomicU64::new(0),
             refused: OnceLock::default(),
         });
@@ -185,6 +186,10 @@ impl FileSystem for FewFs {
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.0.inner.lock_to_read(path)
+    }
+
+    fn open_files_limit(&self) -> Option<u64> {
+        self.0.inner.open_files_limit()
     }
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {

@@ -359,6 +359,10 @@ impl FileSystem for MeteredFs {
         self.inner.space(dir)
     }
 
+    fn open_files_limit(&self) -> Option<u64> {
+        self.inner.open_files_limit()
+    }
+
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
         self.inner.scan_extent_tail(path)
     }

@@ -178,6 +178,10 @@ impl FileSystem for TwoDisks {
         fs.lock_to_read(&path)
     }
 
+    fn open_files_limit(&self) -> Option<u64> {
+        [&self.disks.capacity, &self.disks.speed].into_iter().filter_map(|fs| fs.open_files_limit()).min()
+    }
+
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.disks.capacity.space(dir)
     }

@@ -31,6 +31,14 @@ fn a_durable_write_writes() {
 }
 
 #[test]
+fn the_limit_of_open_files_is_that_of_the_process() {
+    let told = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = told.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let soft = line.split_whitespace().next().unwrap();
+    assert_eq!(open_files_limit(), soft.parse().ok());
+}
+
+#[test]
 fn an_event_stays_signalled_until_it_is_read() {
     let event = event().unwrap();
     signal(&event).unwrap();
