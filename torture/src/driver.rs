@@ -187,6 +187,11 @@ impl Driver {
         room::set_capacity(&self.sim, bytes)
     }
 
+    /// Calls may find no room from now on, without a bound on the volume, until [`Driver::has_room_again`].
+    pub fn expects_refusals(&mut self) {
+        (self.squeezed, self.was_full) = (true, true);
+    }
+
     pub fn capacity(&self) -> Option<u64> {
         self.capacity
     }
@@ -563,7 +568,7 @@ impl Driver {
         self.redrawn = true;
     }
 
-    fn reopen(&mut self) -> Check {
+    pub fn reopen(&mut self) -> Check {
         self.close()?;
         self.new_options();
         match self.open() {

@@ -48,6 +48,8 @@ fn look_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
     ensure!(lost.is_empty(), "files {lost:?} are in the manifest and not in the directory");
     ensure!(live.unreferenced.is_empty(), "at rest, nothing references {:?}", live.unreferenced);
     ensure!(live.pinned == 0, "at rest, {} names are pinned", live.pinned);
+    let sums = live.job_sums;
+    ensure!(sums == (0, 0), "at rest, jobs are granted {} B and have written {} B", sums.0, sums.1);
     let space = db.space().doing(|| "space".into())?;
     ensure!(space.job_bytes == 0, "at rest, {} B are outputs of jobs: {stray:?}", space.job_bytes);
     if !readers {

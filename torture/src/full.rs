@@ -139,7 +139,7 @@ fn resume(driver: &mut Driver) -> Check {
 
 /// What is left by a death of the machine at this point opens on the volume that is as full as it was, and holds everything
 /// that was promised.
-fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
+pub(crate) fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
     let (kind, loss) = if rng.one_in(2) {
         (CrashKind::ProcessKill, Loss::Process)
     } else {

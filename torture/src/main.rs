@@ -44,6 +44,7 @@ mod model;
 mod place;
 mod plan;
 mod reclaim;
+mod refused_step;
 mod regressions;
 mod repair;
 mod requests;

@@ -4,7 +4,7 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     age, block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
-    machine, model, reclaim, repair, requests, sched, threads, two_disks, upgrade,
+    machine, model, reclaim, refused_step, repair, requests, sched, threads, two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -351,6 +351,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 400,
         alone: false,
         case: full::case,
+    },
+    Row {
+        name: "refused-step",
+        about: "an edit, a checkpoint or a job is refused, and the same process goes on as if it had not been",
+        unit: Unit::Cases,
+        ci: 800,
+        alone: false,
+        case: refused_step::case,
     },
     Row {
         name: "age-after-power-loss",

@@ -52,6 +52,11 @@ pub(crate) const REOPENED: &str = "reopened under a schedule";
 pub(crate) const AGE_TAKEN: &str = "losses that took buffered writes";
 pub(crate) const OLD_WRITES: &str = "losses with buffered writes above the bound";
 
+/// Of the row `refused-step`: steps that were refused.
+pub(crate) const STEP_EDIT: &str = "edits of the manifest refused";
+pub(crate) const STEP_CHECKPOINT: &str = "refusals during checkpoints";
+pub(crate) const STEP_JOB: &str = "outputs of jobs refused";
+
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
@@ -110,6 +115,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
+        "refused-step" => &[STEP_EDIT, STEP_CHECKPOINT, STEP_JOB],
         "age-after-power-loss" => &[AGE_TAKEN, OLD_WRITES],
         "verify-beside-writers" => &[seen::NAMED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],

@@ -30,6 +30,7 @@ use io::Rng;
 use lavastore::testing::SimEnv;
 use life::{Done, Found, Life, find_left};
 use strikes::Past;
+pub(crate) use strikes::Struck;
 
 /// Pages of LavaKV's log wait for flushes from now on, in all lives.
 pub(crate) fn all_keep_pages() {
@@ -53,7 +54,7 @@ fn note(done: Done, outcome: &mut Outcome) {
 }
 
 /// A store with some past that was closed.
-fn past(seed: u64, rng: &mut Rng) -> (Past, Done) {
+pub(crate) fn past(seed: u64, rng: &mut Rng) -> (Past, Done) {
     let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
     life.live(rng.range(20, 100));
     life.live_on(rng.range(20, 100), true);

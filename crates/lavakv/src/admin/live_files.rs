@@ -18,6 +18,8 @@ pub struct LiveFiles {
     pub obsolete: Vec<String>,
     /// Bytes that all files occupy, as they are counted without looking at the directory.
     pub counted_bytes: u64,
+    /// Bytes that running jobs are granted, and bytes that they have written. None, once the store is idle.
+    pub job_sums: (u64, u64),
 }
 
 impl LiveFiles {
@@ -38,6 +40,7 @@ impl LiveFiles {
         live.others.sort_unstable();
         live.obsolete = jobs.files.obsolete.map(|file| file.kind().to_string());
         live.counted_bytes = jobs.space.used_bytes();
+        live.job_sums = jobs.space.job_sums();
         live
     }
 }

@@ -374,6 +374,11 @@ impl SpaceBudget {
         Grant::new(self, 0)
     }
 
+    /// Bytes that running jobs are granted, and bytes that they have written.
+    pub fn job_sums(&self) -> (u64, u64) {
+        (self.jobs.granted_bytes.load(Relaxed), self.jobs.written_bytes.load(Relaxed))
+    }
+
     /// Bytes that the store's files occupy now.
     pub fn used_bytes(&self) -> u64 {
         self.meter.used_bytes()
