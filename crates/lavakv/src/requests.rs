@@ -62,11 +62,21 @@ pub struct RequestOptions {
     pub write: WriteOptions,
     /// Whether blocks that are read are put into the cache. Default: true.
     pub fill_cache: bool,
+    /// Whether the first write that fails stops all later ones, until [`Requests::resume`]: each fails with
+    /// `Busy`, and nothing of it was written. A call that is refused before its write is in line stops
+    /// nothing: its family was dropped, or `depth` is reached. Default: false. Later writes are attempted, and
+    /// each has its own outcome.
+    pub stop_at_first_failure: bool,
 }
 
 impl Default for RequestOptions {
     fn default() -> Self {
-        RequestOptions { depth: 1024, write: WriteOptions::default(), fill_cache: true }
+        RequestOptions {
+            depth: 1024,
+            write: WriteOptions::default(),
+            fill_cache: true,
+            stop_at_first_failure: false,
+        }
     }
 }
 
@@ -103,7 +113,7 @@ impl Requests {
             reactor: reactor.clone(),
             serve,
             admission: Admission::new(&reactor.writes.context, depth),
-            lane: Lane::new(reactor),
+            lane: Lane::new(reactor, options.stop_at_first_failure),
             write: options.write,
             fill_cache: options.fill_cache,
             snapshot: None,
@@ -118,6 +128,11 @@ impl Requests {
     /// The same with other options for writes.
     pub fn writing(&self, options: &WriteOptions) -> Requests {
         Requests { write: *options, ..self.clone() }
+    }
+
+    /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`].
+    pub fn resume(&self) {
+        self.lane.resume();
     }
 
     /// How many are in flight.

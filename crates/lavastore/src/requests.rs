@@ -262,6 +262,22 @@ impl Requests {
         self.inner.queue()
     }
 
+    /// Attempts writes again after one of them failed: see [`RequestOptions::stop_at_first_failure`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// use lavastore::RequestOptions;
+    ///
+    /// let requests = db.requests(&RequestOptions { stop_at_first_failure: true, ..Default::default() })?;
+    /// // A write failed with `NoSpace`, later ones resolved with `Busy`, and the disk has room again.
+    /// requests.resume();
+    /// lavastore::testing::block_on(&db, requests.put("key", "value")?)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn resume(&self) {
+        self.inner.resume();
+    }
+
     /// How many requests are in flight, those of clones and families included.
     ///
     /// ```

@@ -11,7 +11,7 @@ use super::request::closed;
 use crate::write::owned::{OwnedWrite, Stand};
 use base::completion::{Completer, Completion, pending};
 use base::sync::{Mutex, lock, rank};
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ const WRITES_AT_ONCE: usize = 64;
 
 /// A write in line, and who is told.
 struct Queued {
+    /// Counted from 1, in the order of submission.
+    number: u64,
     write: OwnedWrite,
     visible: Completer<()>,
     done: Completer<()>,
@@ -43,11 +45,22 @@ struct Line {
     driven: bool,
     /// The store is closed.
     over: bool,
+    /// Number of writes that were submitted.
+    submitted: u64,
+    /// Error of all writes behind the first failure, until the lane is resumed.
+    stopped: Option<Error>,
 }
 
 impl Default for Line {
     fn default() -> Self {
-        Line { waiting: VecDeque::new(), earliest_ns: u64::MAX, driven: false, over: false }
+        Line {
+            waiting: VecDeque::new(),
+            earliest_ns: u64::MAX,
+            driven: false,
+            over: false,
+            submitted: 0,
+            stopped: None,
+        }
     }
 }
 
@@ -59,6 +72,16 @@ impl Line {
         } else {
             self.waiting.push_back(queued);
         }
+    }
+
+    /// Stops at a write that failed. Returns the writes behind it, and their error.
+    fn stop(&mut self, number: u64, failure: &Error) -> (VecDeque<Queued>, Error) {
+        let not_attempted = not_attempted(number, failure);
+        self.stopped.get_or_insert_with(|| not_attempted.clone());
+        let (behind, left) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|one| one.number > number);
+        self.waiting = left;
+        (behind, not_attempted)
     }
 
     /// Takes those out that may wait no longer.
@@ -77,6 +100,8 @@ impl Line {
 /// See the module.
 pub(crate) struct Lane {
     reactor: Arc<Reactor>,
+    /// Whether the first failure stops the lane.
+    stops: bool,
     /// Writes in line, and whether somebody drives it; held while a write that has nobody before it is logged.
     line: Mutex<Line, rank::RequestOrder>,
 }
@@ -85,8 +110,22 @@ pub(crate) struct Lane {
 pub(crate) type Told = (Completion<()>, Completion<()>);
 
 impl Lane {
-    pub fn new(reactor: &Arc<Reactor>) -> Arc<Lane> {
-        Arc::new(Lane { reactor: reactor.clone(), line: Mutex::default() })
+    pub fn new(reactor: &Arc<Reactor>, stops: bool) -> Arc<Lane> {
+        Arc::new(Lane { reactor: reactor.clone(), stops, line: Mutex::default() })
+    }
+
+    /// Attempts writes again after a failure.
+    pub fn resume(&self) {
+        lock(&self.line).stopped = None;
+    }
+
+    /// Fails the writes behind a failed one, in a lane that stops.
+    fn failed(&self, number: u64, failure: &Error) {
+        if !self.stops {
+            return;
+        }
+        let (behind, why) = lock(&self.line).stop(number, failure);
+        behind.into_iter().for_each(|queued| queued.fail(why.clone()));
     }
 
     /// Logs a write, now or when its turn comes.
@@ -98,8 +137,23 @@ impl Lane {
         if line.over {
             return Err(closed());
         }
+        if let Some(why) = &line.stopped {
+            return Err(why.clone());
+        }
+        line.submitted += 1;
+        let number = line.submitted;
         let ahead = !line.driven;
-        let stand = if ahead { Some(write.advance(false)?) } else { None };
+        let stand = match ahead {
+            true => match write.advance(false) {
+                Err(e) => {
+                    // Nobody is behind it.
+                    line.stopped = self.stops.then(|| not_attempted(number, &e));
+                    return Err(e);
+                }
+                Ok(stand) => Some(stand),
+            },
+            false => None,
+        };
         let begin_ns = match stand {
             Some(Stand::Done) => return Ok((Completion::known(Ok(())), Completion::known(Ok(())))),
             Some(Stand::Logged(lane, position)) => {
@@ -115,10 +169,11 @@ impl Lane {
         if stand != Some(Stand::Device)
             && let Some(refused) = write.expired(self.reactor.now_ns())
         {
+            line.stopped = self.stops.then(|| not_attempted(number, &refused));
             return Err(refused);
         }
         let ((visible, seen), (completer, done)) = (pending(), pending());
-        line.put(Queued { write, visible, done: permit.told(completer) }, false);
+        line.put(Queued { number, write, visible, done: permit.told(completer) }, false);
         let drives = std::mem::replace(&mut line.driven, true);
         drop(line);
         if !drives && self.reactor.push_at(begin_ns, Drive(self.clone())).is_err() {
@@ -153,11 +208,20 @@ impl Lane {
         };
         for queued in expired {
             if let Some(why) = queued.write.expired(now_ns) {
+                self.failed(queued.number, &why);
                 queued.fail(why);
             }
         }
         earliest_ns
     }
+}
+
+/// The error of writes behind a failed one.
+fn not_attempted(number: u64, failure: &Error) -> Error {
+    let why = format!(
+        "not attempted: write {number} of these requests failed before; call resume, and submit it again"
+    );
+    Error::new(ErrorKind::Busy, why).caused_by(failure.clone())
 }
 
 /// Drives a line.
@@ -186,7 +250,10 @@ impl Operation for Drive {
                     return Next::At(at_ns.min(until_ns), self);
                 }
                 Ok(stand) => lane.written(first, stand),
-                Err(e) => first.fail(e),
+                Err(e) => {
+                    lane.failed(first.number, &e);
+                    first.fail(e);
+                }
             }
         }
         Next::At(0, self)
@@ -203,7 +270,7 @@ impl Operation for Drive {
 
 impl Lane {
     fn written(&self, queued: Queued, stand: Stand) {
-        let Queued { write, visible, done } = queued;
+        let Queued { write, visible, done, .. } = queued;
         drop(write);
         visible.resolve(Ok(()));
         match stand {

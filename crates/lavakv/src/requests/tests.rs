@@ -194,3 +194,33 @@ fn those_in_line_are_told_that_the_store_was_closed() {
     let db = with_little_memory(&sim);
     assert!(db.get(b"behind").unwrap().is_none() && db.get(b"long").unwrap().is_none());
 }
+
+/// A write fails in line for want of room. The default attempts the write behind it; a lane that stops does not.
+#[test]
+fn writes_behind_a_failure_are_attempted_unless_requests_stop() {
+    for stops in [false, true] {
+        let sim = SimEnv::new(7);
+        let db = nearly_full(&sim);
+        let family = db.default_column_family().clone();
+        let options = RequestOptions { stop_at_first_failure: stops, ..Default::default() };
+        let requests = db.requests(&options).unwrap();
+        let put = |key: &[u8], len: usize| requests.put(&family, key.to_vec(), vec![1; len]);
+        let (long, behind) = (put(b"long", 30 << 10).unwrap(), put(b"behind", 10).unwrap());
+        sim.set_capacity(Some(sim.used()));
+        assert_eq!(db.block_on(long).unwrap_err().kind(), ErrorKind::NoSpace);
+        let outcomes = [db.block_on(behind), put(b"later", 10).and_then(|put| db.block_on(put))];
+        sim.set_capacity(None);
+        sim.advance_ns(1_000_000_000);
+        for (outcome, key) in outcomes.into_iter().zip([&b"behind"[..], b"later"]) {
+            assert_eq!(db.get(key).unwrap().is_some(), !stops, "{outcome:?}");
+            let why = "not attempted: write 1 of these requests failed before";
+            let is_refused = |e: &Error| e.kind() == ErrorKind::Busy && e.message().starts_with(why);
+            assert_eq!(outcome.as_ref().is_err_and(is_refused), stops, "{outcome:?}");
+            assert_eq!(outcome.is_ok(), !stops, "{outcome:?}");
+        }
+        assert_eq!(requests.in_flight(), 0);
+        requests.resume();
+        db.block_on(put(b"resumed", 10).unwrap()).unwrap();
+        db.block_on(put(b"long", 30 << 10).unwrap()).unwrap();
+    }
+}
