@@ -15,6 +15,7 @@
 //! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
 //! [`Logs::apply`] what is in groups that were not retained.
 
+mod ends;
 mod log;
 
 pub use log::Log;

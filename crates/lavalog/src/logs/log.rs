@@ -14,6 +14,7 @@
 //! Invariants: of two truncations the later one has the higher LSN (else the earlier one would say nothing more); nothing in the index
 //! is below the trim, but for the parts whose files have nothing below `cut_from`, and recent records, as long as that is not [`DONE`].
 
+use super::ends::Ends;
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Inserted, LogIndex, Part};
@@ -43,9 +44,7 @@ pub struct Log {
     name: Arc<str>,
     created: SeqNo,
     trimmed_below: Lsn,
-    last: Option<Lsn>,
-    /// The highest LSN of a trimmed record, as far as it is known.
-    trimmed_last: Option<Lsn>,
+    ends: Ends,
     truncations: Vec<Truncation>,
     /// How many there were since the store was opened.
     truncated: u64,
@@ -65,8 +64,7 @@ impl Log {
             name,
             created,
             trimmed_below: 0,
-            last: None,
-            trimmed_last: None,
+            ends: Ends::default(),
             truncations,
             truncated: 0,
             metadata: None,
@@ -80,8 +78,7 @@ impl Log {
     pub(super) fn restore(saved: SavedLog, name: Arc<str>) -> Log {
         let mut log = Log::new(saved.id, name, saved.created);
         log.trimmed_below = saved.trimmed_below;
-        log.last = saved.last;
-        log.trimmed_last = saved.last.filter(|last| *last < saved.trimmed_below);
+        log.ends = Ends::restore(saved.last, saved.trimmed_below);
         log.metadata = saved.metadata.map(|(seq, bytes)| (seq, bytes.into()));
         saved.truncations.iter().for_each(|(seq, lsn)| log.remember(*seq, *lsn, false));
         log
@@ -94,7 +91,7 @@ impl Log {
             created: self.created,
             name: self.name.to_string(),
             trimmed_below: self.trimmed_below,
-            last: self.last,
+            last: self.ends.last(),
             metadata: self.metadata.as_ref().map(|(seq, bytes)| (*seq, bytes.to_vec())),
             truncations: self.truncations.iter().map(|t| (t.seq, t.lsn)).collect(),
         }
@@ -135,7 +132,12 @@ impl Log {
     /// The highest LSN that it has, or had when that was trimmed: a writer goes on behind it. `None` also where a truncation took all
     /// records and those that were trimmed before are forgotten: a checkpoint does not have them.
     pub fn last(&self) -> Option<Lsn> {
-        self.last
+        self.ends.last()
+    }
+
+    /// The highest LSN that it may have had, if its records are not all known: for repair.
+    pub fn last_bound(&self) -> Option<Lsn> {
+        self.ends.bound()
     }
 
     /// How often it was truncated since the store was opened. Of what was read before, some may be gone, and others in its places.
@@ -167,7 +169,8 @@ impl Log {
 
     /// A file cannot be read, nobody knows what of this log was in it: what is not found up to the present end is lost, not absent.
     pub(super) fn set_lost(&mut self, why: &Arc<Error>) {
-        self.lost = self.last.map(|last| (last, why.clone()));
+        self.ends.lose();
+        self.lost = self.ends.last().map(|last| (last, why.clone()));
     }
 
     /// # Errors
@@ -246,9 +249,9 @@ impl Log {
         if self.is_truncated(entry.lsn, entry.seq) {
             return Inserted::Not;
         }
-        self.last = self.last.max(Some(entry.lsn));
+        self.ends.reach(Some(entry.lsn));
         if entry.lsn < self.trimmed_below {
-            self.trimmed_last = self.trimmed_last.max(Some(entry.lsn));
+            self.ends.reach_trimmed(Some(entry.lsn));
             return Inserted::Not;
         }
         self.index.insert(ltn, entry, ledger)
@@ -266,8 +269,8 @@ impl Log {
 
     /// Remembers the highest LSN that a trim takes.
     fn note_trimmed(&mut self, below: Lsn) {
-        let last = self.last.filter(|last| *last < below);
-        self.trimmed_last = self.trimmed_last.max(last.or_else(|| self.index.last_below(below)));
+        let last = self.ends.last().filter(|last| *last < below);
+        self.ends.reach_trimmed(last.or_else(|| self.index.last_below(below)));
     }
 
     /// Takes some of what is below the trim out of the index, and of what was truncated out of the ledger. True if there is more.
@@ -290,18 +293,16 @@ impl Log {
         let in_files = self.index.remove_above(lsn, seq, CUT_AT_ONCE, ledger);
         self.remember(seq, lsn, in_files);
         self.truncated += 1;
-        // The index may have records above the LSN, which came after the truncation.
-        if self.last > Some(lsn) {
-            let lost = self.lost.as_ref().map(|(lost_to, _)| lsn.min(*lost_to));
-            self.last = self.index.last().max(self.trimmed_last).max(lost);
-        }
         self.lost.iter_mut().for_each(|(lost_to, _)| *lost_to = lsn.min(*lost_to));
+        // The index may have records above the LSN, which came after the truncation.
+        let lost = self.lost.as_ref().map(|(lost_to, _)| *lost_to);
+        self.ends.truncate_after(lsn, self.index.last().max(lost));
         self.index.cut_detached(0, ledger)
     }
 
     /// It has a record of this LSN, or had one when it was trimmed.
     pub(super) fn reach(&mut self, last: Lsn) {
-        self.last = self.last.max(Some(last));
+        self.ends.reach(Some(last));
     }
 
     /// Adds a truncation to those that are remembered, unless it says nothing new, and forgets those that it makes needless.
@@ -341,9 +342,9 @@ impl Log {
             truncation.in_files |=
                 self.index.remove_above(truncation.lsn, truncation.seq, usize::MAX, ledger);
         }
-        self.trimmed_last = self.trimmed_last.max(self.index.last_below(self.trimmed_below));
+        self.ends.reach_trimmed(self.index.last_below(self.trimmed_below));
         self.index.remove_below(self.trimmed_below, 0, usize::MAX, ledger);
-        self.last = self.last.max(self.index.last());
+        self.ends.reach(self.index.last());
     }
 
     pub(super) fn install(&mut self, ltn: u64, part: Option<Part>, ledger: &mut Ledger) {

@@ -13,7 +13,7 @@ use crate::disk::directory::{Block, Directory, LogRows};
 use crate::entry::{Entry, LogId, Lsn};
 use crate::index::{self};
 use crate::index_file::IndexFile;
-use crate::logs::{GroupPlace, Logs};
+use crate::logs::{GroupPlace, Log, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{Op, OpRead, Ops};
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -97,6 +97,11 @@ impl Known {
         Ok(known)
     }
 
+    /// The highest LSN of a log: where records may be missing, the highest one that it may have had.
+    pub fn last_of(&self, log: &Log) -> Option<Lsn> {
+        if self.has_uncertain_gaps { log.last_bound() } else { log.last() }
+    }
+
     /// True if the record of this sequence is what its log has under the LSN.
     pub fn is_alive(&self, log: LogId, lsn: Lsn, seq: SeqNo) -> bool {
         let Some(own) = self.logs.get(log).filter(|own| lsn >= own.trimmed_below()) else { return false };
@@ -120,7 +125,7 @@ impl Known {
         }
         // What came after this truncation is known, too, though the records may be lost.
         let is_known = matches!(op, Op::TruncateAfter { .. }) && seq < self.replay_from;
-        let last = self.logs.get(op.log()).and_then(|log| log.last()).filter(|_| is_known);
+        let last = self.logs.get(op.log()).and_then(|log| log.last_bound()).filter(|_| is_known);
         self.logs.apply(seq, op, ANYWHERE)?;
         last.into_iter().for_each(|last| self.logs.reach_last(op.log(), last));
         Ok(())

@@ -144,7 +144,7 @@ impl Saving<'_> {
         let Some(into) = self.into else { return Ok(()) };
         for log in all.iter().rev() {
             let Some(saved) = self.logs.get(&log.id()) else { continue };
-            make_log(into, log, &saved.report.name)?;
+            make_log(into, log, self.known.last_of(log), &saved.report.name)?;
         }
         // A number is never given twice, not that of a log either that was deleted: there may be keys under it.
         let next = self.known.logs.next_id();
@@ -215,10 +215,10 @@ fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
 }
 
 /// Makes a log, without records.
-fn make_log(into: &LogStore, log: &Log, name: &str) -> Result<()> {
+fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result<()> {
     let id = create(into, log.id(), name)?;
     // A writer goes on behind the last record that there was, though that was trimmed, or is lost. No operation says so: a checkpoint does.
-    if let Some(last) = log.last() {
+    if let Some(last) = last {
         write(&into.core().logs).reach_last(id, last);
     }
     let mut ops = Vec::new();
@@ -248,7 +248,7 @@ fn gaps(log: &Log, saved: &Runs, with_uncertain: bool) -> Vec<RepairGap> {
         out.extend(lost.map(|(first, last)| RepairGap { first, last, is_certain: true }));
         next = last.saturating_add(1);
     }
-    if let Some(last) = log.last().filter(|last| with_uncertain && next <= *last) {
+    if let Some(last) = log.last_bound().filter(|last| with_uncertain && next <= *last) {
         out.push(RepairGap { first: next, last, is_certain: false });
     }
     out
