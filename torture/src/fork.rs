@@ -12,6 +12,7 @@ use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
 use crate::kill::{killed, report};
 use crate::place::Place;
+use crate::tally;
 use io::Rng;
 use lavastore::{
     Db, Durability, Env, Error, ErrorKind, Log, LogOptions, Options, Requests, WriteBatch, WriteOptions,
@@ -78,8 +79,8 @@ fn run(context: &Context, place: Place, seed: u64) -> Outcome {
             return outcome;
         }
     }
-    outcome.note("writes acknowledged", written.values().sum());
-    outcome.note("children", children);
+    outcome.note(tally::WRITTEN_BESIDE, written.values().sum());
+    outcome.note(tally::CHILDREN, children);
     let _ = std::fs::remove_dir_all(&place.dir);
     let _ = std::fs::remove_dir(&context.dir);
     outcome

@@ -57,6 +57,15 @@ pub(crate) const STEP_EDIT: &str = "edits of the manifest refused";
 pub(crate) const STEP_CHECKPOINT: &str = "refusals during checkpoints";
 pub(crate) const STEP_JOB: &str = "outputs of jobs refused";
 
+/// Of the row `upgrade`: crash states, and those in which the format was raised; the manifests and their copies that were lost.
+pub(crate) const UPGRADE_CUT: &str = "crash states in an upgrade";
+pub(crate) const UPGRADED: &str = "of these in the newer format";
+pub(crate) const FILES_LOST: &str = "single files lost";
+
+/// Of the row `fork`.
+pub(crate) const CHILDREN: &str = "children";
+pub(crate) const WRITTEN_BESIDE: &str = "writes acknowledged";
+
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
@@ -115,6 +124,8 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "async" | "async-io-errors" => &[TOLD_DURABLE, REFUSED, COLLECTIONS],
         row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED],
+        "upgrade" => &[UPGRADE_CUT, UPGRADED, FILES_LOST],
+        "fork" => &[CHILDREN, WRITTEN_BESIDE],
         "refused-step" => &[STEP_EDIT, STEP_CHECKPOINT, STEP_JOB],
         "age-after-power-loss" => &[AGE_TAKEN, OLD_WRITES],
         "verify-beside-writers" => &[seen::NAMED],

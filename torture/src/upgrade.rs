@@ -12,7 +12,7 @@ mod programs;
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::kind;
-use crate::{machine, plan};
+use crate::{machine, plan, tally};
 use base::{Uid, checksum};
 use io::Rng;
 use lavastore::testing::SimEnv;
@@ -32,9 +32,9 @@ pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
     let mut run = Run::new(seed);
     let ran = guarded(|| run.run()).and_then(|ran| ran);
     outcome.take(ran);
-    outcome.note("crash states in an upgrade", run.states);
-    outcome.note("of these in the newer format", run.raised);
-    outcome.note("single files lost", run.lost);
+    outcome.note(tally::UPGRADE_CUT, run.states);
+    outcome.note(tally::UPGRADED, run.raised);
+    outcome.note(tally::FILES_LOST, run.lost);
     programs::case(context, seed, &mut outcome);
     outcome
 }
