@@ -215,3 +215,45 @@ fn files_that_are_looked_into_take_bounded_memory() {
         std::fs::remove_file(&long).unwrap();
     }
 }
+
+/// A value or a file is longer than the memory that a command may take: JSON of it is written piece by piece.
+#[test]
+fn long_values_and_files_become_json_in_bounded_memory() {
+    let s = Scratch::new("json");
+    let zeros = s.path("zeros");
+    File::create(&zeros).unwrap().set_len(1 << 29).unwrap();
+    s.ok(&["put", "k", "--file", "zeros"]);
+    s.ok(&["fs", "mkfs", "image", "--size", "1G", "--sparse"]);
+    s.ok(&["fs", "cp", "image", "zeros", ":/zeros"]);
+    for args in [&["get", "k", "--json", "--db", "db"][..], &["fs", "cat", "image", "/zeros", "--json"]] {
+        let ended = measured(lava(&s.0).args(args), &s);
+        let mib = ended.resident_bytes >> 20;
+        println!("{args:?}: {mib} MiB resident, status {}: {}", ended.status, ended.stderr.trim());
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
+        assert!(ended.resident_bytes < MEMORY_MAX, "{args:?} took {mib} MiB");
+    }
+}
+
+/// Any program may have written the page.
+#[test]
+fn a_page_of_metrics_is_read_in_bounded_memory() {
+    const PAGE_LEN: u64 = 63 << 20;
+    let s = Scratch::new("metrics");
+    s.ok(&["put", "k", "v"]);
+    for (name, first, start, fill) in [
+        ("samples", &b""[..], &b""[..], &b"lavastore_a 1\n"[..]),
+        ("labelled", b"", b"", b"lavastore_a{l=\"v\",m=\"w\",n=\"x\",o=\"y\",p=\"z\"} 1\n"),
+        ("labels", b"lavastore_b{a=\"1\"", b"", b",l=\"\""),
+    ] {
+        let mut out = BufWriter::new(File::create(s.path(name)).unwrap());
+        hostile(&mut out, first, start, fill, PAGE_LEN);
+        out.write_all(b"} 1\n").unwrap();
+        out.into_inner().unwrap();
+        let args =
+            ["stat", "--watch", "--count", "2", "--interval", "0.05", "--metrics-file", name, "--db", "db"];
+        let ended = measured(lava(&s.0).args(args), &s);
+        let mib = ended.resident_bytes >> 20;
+        println!("{name}: {mib} MiB resident, status {}: {}", ended.status, ended.stderr.trim());
+        assert!(ended.resident_bytes < 2 * MEMORY_MAX, "{name} took {mib} MiB: {}", ended.stderr);
+    }
+}
