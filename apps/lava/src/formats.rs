@@ -6,6 +6,7 @@ pub mod escape;
 pub mod jsonl;
 pub mod lines;
 pub mod packages;
+pub mod streamed;
 pub mod tsv;
 
 use clap::ValueEnum;

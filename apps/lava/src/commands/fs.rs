@@ -8,7 +8,7 @@
 mod mount;
 
 use super::place::{open_devices, open_volume, parts};
-use crate::formats::jsonl;
+use crate::formats::streamed;
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::report::{counted, human_bytes};
@@ -20,7 +20,7 @@ use lavastore::lavafs::geometry::SECOND;
 use lavastore::lavafs::layout::Extent;
 use lavastore::lavafs::superblock::Slots;
 use lavastore::lavafs::{self, DeviceStatistics, Devices, FormatOptions, LavaFs, Role};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -366,18 +366,13 @@ fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) ->
 fn cat(args: &FileArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
     let file = volume.open(&args.file, Access::Direct)?;
-    if args.json {
-        let mut all = Vec::new();
-        each_piece(&*file, |bytes| {
-            all.extend_from_slice(bytes);
-            Ok(())
-        })?;
-        let mut object = Map::new();
-        object.insert("file".to_owned(), args.file.display().to_string().into());
-        jsonl::insert(&mut object, "content", &all);
-        return output::report(true, &Value::Object(object), String::new);
-    }
     let mut out = output::stdout();
+    if args.json {
+        write!(out, "{{\"file\":{},", json!(args.file.display().to_string()))?;
+        streamed::write_member(&mut out, "content", &mut |take| each_piece(&*file, take))?;
+        out.write_all(b"}\n")?;
+        return Ok(out.flush()?);
+    }
     each_piece(&*file, |bytes| Ok(out.write_all(bytes)?))?;
     Ok(out.flush()?)
 }

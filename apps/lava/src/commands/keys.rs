@@ -8,7 +8,7 @@ use crate::{Result, input, output};
 use clap::Args;
 use lavastore::{Durability, Family, Iter, WriteBatch, WriteOptions};
 use serde_json::{Map, Value, json};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::ops::Bound;
 use std::path::PathBuf;
 
@@ -115,25 +115,32 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     };
     let mut out = output::stdout();
     if args.json {
-        let mut bytes = Vec::new();
-        value.read_to_end(&mut bytes)?;
-        jsonl::write(&mut out, &key, &bytes)?;
+        jsonl::write_streamed(&mut out, &key, &mut |take| each_piece(&mut value, take))?;
         out.flush()?;
         return read_whole(&store);
     }
     let mut last = None;
-    let mut piece = vec![0; PIECE_LEN];
-    loop {
-        let len = value.read(&mut piece)?;
-        let Some(end) = piece[..len].last() else { break };
-        last = Some(*end);
-        out.write_all(&piece[..len])?;
-    }
+    each_piece(&mut value, &mut |piece| {
+        last = piece.last().copied();
+        Ok(out.write_all(piece)?)
+    })?;
     if !args.raw && last != Some(b'\n') {
         out.write_all(b"\n")?;
     }
     out.flush()?;
     read_whole(&store)
+}
+
+/// Reads a value from its beginning.
+fn each_piece(value: &mut (impl Read + Seek), take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    value.rewind()?;
+    let mut piece = vec![0; PIECE_LEN];
+    loop {
+        match value.read(&mut piece)? {
+            0 => return Ok(()),
+            len => take(&piece[..len])?,
+        }
+    }
 }
 
 /// Options of `del`.

@@ -1,8 +1,9 @@
 //! A page of metrics, as a running process wrote it, read again: by who shows it to a person.
 //!
-//! Lines that are not understood are left out: a page is for Prometheus first, and that of a newer release may tell more.
+//! Lines that are not understood are left out: a page is for Prometheus first, and that of a newer release may tell more. Another
+//! program may have written the page: the memory that it takes has a bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A number with its labels, `store` left out.
 struct Sample {
@@ -19,6 +20,13 @@ pub struct MetricsPage {
     samples: Vec<Sample>,
 }
 
+/// Numbers that are kept of a page. With the labels they take less than 200 MiB.
+const SAMPLES_MAX: usize = 1 << 18;
+/// Labels that a number has at most.
+const LABELS_MAX: usize = 6;
+/// The longest line, bytes: a label may be the escaped path of a store.
+const LINE_LEN_MAX: usize = 16 << 10;
+
 /// The name that all of them begin with.
 const PREFIX: &str = "lavastore_";
 
@@ -26,6 +34,9 @@ const PREFIX: &str = "lavastore_";
 fn labels_of(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut labels = Vec::new();
     while !rest.starts_with('}') {
+        if labels.len() == LABELS_MAX {
+            return None;
+        }
         let (label, quoted) = rest.trim_start_matches(',').split_once("=\"")?;
         let (mut value, mut chars) = (String::new(), quoted.char_indices());
         let end = loop {
@@ -57,7 +68,8 @@ fn sample(line: &str) -> Option<Sample> {
 impl MetricsPage {
     pub fn parse(text: &str) -> MetricsPage {
         let mut page = MetricsPage::default();
-        for mut sample in text.lines().filter_map(sample) {
+        let lines = text.lines().filter(|line| line.len() <= LINE_LEN_MAX);
+        for mut sample in lines.filter_map(sample).take(SAMPLES_MAX) {
             if let Some(at) = sample.labels.iter().position(|(label, _)| label == "store") {
                 page.store = sample.labels.remove(at).1;
             }
@@ -92,13 +104,8 @@ impl MetricsPage {
 
     /// The values that a label of one name has, in their order on the page.
     pub fn labels<'a>(&'a self, name: &'a str, label: &'a str) -> Vec<&'a str> {
-        let mut out: Vec<&str> = Vec::new();
-        for (value, _) in self.by(name, label) {
-            if !out.contains(&value) {
-                out.push(value);
-            }
-        }
-        out
+        let mut known = BTreeSet::new();
+        self.by(name, label).map(|(value, _)| value).filter(|value| known.insert(*value)).collect()
     }
 
     /// A histogram, of those with this value of a label, if it has one.
@@ -192,6 +199,17 @@ mod tests {
         assert_eq!(page.labels("level_files", "family"), ["a", "b\n,}"]);
         assert_eq!(MetricsPage::parse(&TEXT[..TEXT.find("lavastore_level").unwrap()]).store, "/a \"b\"");
         assert!(MetricsPage::parse("").samples.is_empty());
+    }
+
+    #[test]
+    fn a_page_of_another_program_takes_bounded_memory() {
+        let many = "lavastore_a 1\n".repeat(SAMPLES_MAX + 10);
+        assert_eq!(MetricsPage::parse(&many).samples.len(), SAMPLES_MAX);
+        let labels = |count: usize| format!("lavastore_a{{{}}} 1\n", vec!["l=\"v\""; count].join(","));
+        assert_eq!(MetricsPage::parse(&labels(LABELS_MAX)).samples.len(), 1);
+        assert!(MetricsPage::parse(&labels(LABELS_MAX + 1)).samples.is_empty());
+        let long = format!("lavastore_a{{l=\"{}\"}} 1\n", "v".repeat(LINE_LEN_MAX));
+        assert!(MetricsPage::parse(&long).samples.is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! JSON lines: one object a line with `key` or `key_b64`, and `value` or `value_b64`.
 
-use super::{Lines, ReadError, Record, base64};
+use super::{Lines, ReadError, Record, base64, streamed};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -173,6 +173,19 @@ fn write_member(out: &mut dyn Write, name: &str, bytes: &[u8]) -> std::io::Resul
             out.write_all(b"\"")
         }
     }
+}
+
+/// Writes one record, of whose value only a piece is in memory.
+pub fn write_streamed(
+    out: &mut dyn Write,
+    key: &[u8],
+    value: &mut streamed::Pieces<'_>,
+) -> crate::Result<()> {
+    out.write_all(b"{")?;
+    write_member(out, "key", key)?;
+    out.write_all(b",")?;
+    streamed::write_member(out, "value", value)?;
+    Ok(out.write_all(b"}\n")?)
 }
 
 /// Writes one record.
