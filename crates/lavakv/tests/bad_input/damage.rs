@@ -57,6 +57,33 @@ fn current_is_missing() {
     assert!(contents(&open(&sim)) == model);
 }
 
+/// Another program appended bytes: the pages of the log are where they were.
+#[test]
+fn bytes_appended_to_a_log_group_are_no_damage() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    for more in [1, 4096, 5000] {
+        let (sim, mut model) = store(1);
+        for name in files_like(&sim, ".log") {
+            let len = sim.read_file(path(&name)).unwrap().len() as u64;
+            sim.set_file_len(path(&name), len + more).unwrap();
+        }
+        let reader = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+        assert!(contents(&reader) == model && reader.damage().is_empty(), "{more}: {:?}", reader.damage());
+        drop(reader);
+        for round in 1..3 {
+            let db = open(&sim);
+            assert!(contents(&db) == model, "{more}");
+            fill(&db, &mut model, 1000..3000, round);
+            assert!(db.verify().unwrap().errors.is_empty(), "{more}");
+            db.close().unwrap();
+        }
+        let sim = sim.crash(CrashKind::ProcessKill, more);
+        assert!(contents(&open(&sim)) == model, "{more}");
+    }
+}
+
 /// Also when there is no table yet: the log is data too.
 #[test]
 fn current_is_missing_and_there_is_only_a_log() {
