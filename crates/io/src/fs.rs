@@ -156,7 +156,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         self.create_in_place(path, len, access)
     }
 
-    /// Opens a file made by [`FileSystem::create_in_place`].
+    /// Opens a file made by [`FileSystem::create_in_place`]. Bytes behind its last whole page are no part of it.
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 
     /// Creates (or truncates to zeros) a file of `len` bytes, with room for all of them where the file system can promise

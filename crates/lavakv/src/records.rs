@@ -119,6 +119,7 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
         let path = context.path(&store::names::log(meta.file));
         // As its engine reads it: where the power failed on a sector, the page cache would lose the pages beside it.
         let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Direct)?;
+        let file = store::commit::recorded::up_to(file, meta.len);
         let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
         Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
     };

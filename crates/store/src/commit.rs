@@ -31,6 +31,7 @@ pub mod lane;
 mod overtaken;
 mod pace;
 pub mod read;
+pub mod recorded;
 
 pub use ahead::ReadAhead;
 pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
@@ -635,7 +636,7 @@ impl Log {
         let (mut groups, state) = (Vec::new(), self.manifest.state());
         self.files.adopt_retained(state.log_retained(self.lane()));
         for meta in state.log_chain(self.lane()).filter(|g| !g.discarded) {
-            let file = open(&self.context.path(&crate::names::log(meta.file)))?;
+            let file = recorded::up_to(open(&self.context.path(&crate::names::log(meta.file)))?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
             self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
             let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;

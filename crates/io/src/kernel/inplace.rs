@@ -63,11 +63,7 @@ impl KernelInPlaceFile {
         let mut handle = Handle::open("cannot open a file", path, OFlags::RDWR, access)?;
         handle.learn_block();
         let len = handle.len()?;
-        if !len.is_multiple_of(PAGE as u64) {
-            let why = format!("a file written in place has {len} bytes, not whole pages of {PAGE} bytes");
-            return Err(Error::corruption(why).at_file(path));
-        }
-        Ok(Self::new(handle, len, engine))
+        Ok(Self::new(handle, len - len % PAGE as u64, engine))
     }
 
     fn new(handle: Handle, len: u64, engine: &Arc<Engine>) -> Self {

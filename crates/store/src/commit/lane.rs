@@ -25,7 +25,7 @@
 
 use super::ahead::ReadAhead;
 use super::files::{Files, GroupFile, GroupFiles};
-use super::{Lane, Log, OnBatch, Place};
+use super::{Lane, Log, OnBatch, Place, recorded};
 use crate::manifest::{LogGroupMeta, Record};
 use crate::names;
 use base::sync::lock;
@@ -140,7 +140,7 @@ impl GroupFiles {
             true => io::open_in_place_read_only(&*self.context.env.fs, &path, self.terms.access),
         };
         match opened {
-            Ok(file) if file.len() == len => Ok(file),
+            Ok(file) if file.len() >= len => Ok(recorded::up_to(file, len)),
             Ok(file) => Err(not_whole(ltn, Some(file.len()), len).at_file(path)),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(not_whole(ltn, None, len).at_file(path)),
             Err(e) => Err(e),
@@ -473,7 +473,7 @@ impl Log {
         Ok(true)
     }
 
-    /// The retained groups that are missing, or have another length than they had, by the listing of the store's directory. What
+    /// The retained groups that are missing, or shorter than they were, by the listing of the store's directory. What
     /// is in them is lost; the other records are not.
     pub fn missing(&self, listing: &[DirEntry]) -> Vec<(u64, Error)> {
         let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
@@ -481,7 +481,7 @@ impl Log {
         for (&ltn, group) in &lock(&self.files.state).retained {
             let name = names::log(group.number);
             let found = lens.get(&*name).copied();
-            if found != Some(group.len) {
+            if found.is_none_or(|found| found < group.len) {
                 let error = not_whole(ltn, found, group.len).at_file(self.context.path(&name));
                 missing.push((ltn, error));
             }

@@ -1,0 +1,50 @@
+//! A group file up to the length that the manifest has of it.
+//!
+//! Bytes that another program appended hide and damage nothing: the log neither reads nor writes there.
+
+use base::Result;
+use io::{AlignedBuf, InPlaceFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+struct Recorded {
+    file: Arc<dyn InPlaceFile>,
+    len: u64,
+}
+
+impl InPlaceFile for Recorded {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn block_len(&self) -> usize {
+        self.file.block_len()
+    }
+
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_durable(data, offset)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+/// The file as it was recorded, if it is longer now.
+pub fn up_to(file: Arc<dyn InPlaceFile>, len: u64) -> Arc<dyn InPlaceFile> {
+    if file.len() > len { Arc::new(Recorded { file, len }) } else { file }
+}
