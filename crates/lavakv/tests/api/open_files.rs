@@ -2,9 +2,11 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
-use lavastore_lavakv::{Compression, Db, FamilyOptions, Options, RepairOptions};
+use lavastore_lavakv::{
+    Compression, Db, ErrorKind, Event, EventListener, FamilyOptions, Options, RepairOptions,
+};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// So many files may be open.
 const OPEN_MAX: u64 = 100;
@@ -163,4 +165,50 @@ fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
     db.flush().unwrap();
     assert!(db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
+}
+
+/// Counts the events that tell of fewer open files, and keeps the last one.
+#[derive(Debug, Default)]
+struct Bounds(Mutex<Vec<(usize, usize, u64)>>);
+
+impl EventListener for Bounds {
+    fn event(&self, event: &Event) {
+        if let Event::OpenFilesBounded { asked, allowed, limit } = event {
+            self.0.lock().unwrap().push((*asked, *allowed, *limit));
+        }
+    }
+}
+
+#[test]
+fn fewer_open_files_than_asked_for_are_told_once() {
+    for (limit, told) in [(None, vec![]), (Some(10_000), vec![]), (Some(1024), vec![(4096, 496, 1024)])] {
+        let (sim, bounds) = (SimEnv::new(8), Arc::<Bounds>::default());
+        sim.set_open_max(limit);
+        let db = Db::open_in(env(&sim), DIR, Options { listener: Some(bounds.clone()), ..many() }).unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        assert_eq!(*bounds.0.lock().unwrap(), told, "{limit:?}");
+    }
+}
+
+/// Of a reader without descriptors for all files the writer may remove one that is closed.
+#[test]
+fn a_reader_that_cannot_hold_all_files_open_says_so_when_one_is_gone() {
+    let sim = SimEnv::new(9);
+    let model = made_of_two_thousand_files(&sim);
+    sim.set_open_max(Some(64));
+    let bounds = Arc::<Bounds>::default();
+    let reader =
+        Db::open_read_only_in(env(&sim), DIR, Options { listener: Some(bounds.clone()), ..many() }).unwrap();
+    assert_eq!(bounds.0.lock().unwrap().len(), 1);
+    assert!(contents(&reader) == model);
+    let writer = Db::open_in(env(&sim), DIR, many()).unwrap();
+    writer.delete_range(&key(0), &key(24_000)).unwrap();
+    writer.flush().unwrap();
+    writer.compact_range(writer.default_column_family(), None, None).unwrap();
+    settle(&writer);
+    let e = (0..24_000).find_map(|i| reader.get(&key(i)).err()).unwrap();
+    assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
+    assert!(e.to_string().contains("ulimit -n") && e.file().is_some(), "{e}");
 }
