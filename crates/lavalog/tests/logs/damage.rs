@@ -459,7 +459,9 @@ fn the_loss_of_both_copies_of_the_checkpoint_refuses_the_opening_by_their_names(
 /// Bytes behind the end of a file hide nothing of it; verify tells of them.
 #[test]
 fn bytes_appended_to_a_file_hide_no_record() {
-    for (kind, more) in [(".e1-1", 1), (".e1-2", 1), (".e1-3", 1), (".log", 1), (".log", 4096), (".log", 5000)] {
+    for (kind, more) in
+        [(".e1-1", 1), (".e1-2", 1), (".e1-3", 1), (".log", 1), (".log", 4096), (".log", 5000)]
+    {
         let sim = made(6);
         for file in files(&sim, kind) {
             let len = sim.env().fs.open(&file, Access::Buffered).unwrap().len().unwrap();
@@ -492,31 +494,4 @@ fn exchanged_copies_of_the_checkpoint_are_read() {
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     assert_eq!(count(&store, "kept"), (1200, 0));
     assert_eq!(store.verify().damages.len(), 2, "verify tells of both");
-}
-
-/// A truncation that is replayed tells nothing of records that were in the lost file: below it they are lost, not absent.
-#[test]
-fn a_replayed_truncation_hides_no_loss() {
-    let sim = SimEnv::new(33);
-    let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
-    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
-    let log = |name: &str| store.create_log(name).unwrap();
-    let (cut, junk) = (log("cut"), log("junk"));
-    for lsn in 1..=20 {
-        cut.append(lsn, &[lsn as u8; 10], Durability::Buffered).unwrap();
-        junk.append(lsn, &[1; 8000], Durability::Buffered).unwrap();
-    }
-    store.seal().unwrap();
-    store.settle().unwrap();
-    junk.trim(21).unwrap();
-    store.settle().unwrap();
-    assert!(store.statistics().copied_bytes > 0);
-    cut.truncate_after(15, Durability::Durable).unwrap();
-    let killed = sim.crash(CrashKind::ProcessKill, 1);
-    files(&killed, ".e1-3").iter().for_each(|cold| killed.erase(cold).unwrap());
-    let after = LogStore::open(&killed.env(), Path::new(DIR), &options).unwrap();
-    let cut = after.open_log("cut").unwrap();
-    assert!((1..=15).all(|lsn| cut.read(lsn).is_err_and(|e| e.is_corruption())));
-    assert_eq!(cut.last_lsn().unwrap(), Some(15), "no LSN is given twice");
-    assert!(cut.read(16).unwrap().is_none());
 }

@@ -223,7 +223,8 @@ fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
     for lane in Lane::ALL {
         let open = |meta: &crate::manifest::LogGroupMeta| {
             let path = io::fs::join(dir, &names::log(meta.file));
-            let file = recorded::up_to(io::open_in_place_read_only(&*env.fs, &path, Access::Direct)?, meta.len);
+            let file =
+                recorded::up_to(io::open_in_place_read_only(&*env.fs, &path, Access::Direct)?, meta.len);
             let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
             Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
         };
