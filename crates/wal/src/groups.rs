@@ -288,3 +288,30 @@ impl Groups {
         self.closed.iter().map(|g| g.prior.len).sum::<u64>() + self.active.prepared.file.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::Access;
+    use io::sim::SimEnv;
+    use std::path::Path;
+
+    /// A log that is told that nothing waits writes no page, and the groups stay.
+    #[test]
+    fn groups_wait_until_the_first_page_of_the_active_one_is_durable() {
+        for durable_end in 4..8 {
+            let file =
+                SimEnv::new(1).env().fs.create_in_place(Path::new("/2"), 4 * PAGE as u64, Access::Direct);
+            let first = PreparedGroup { ltn: 2, uid: Uid::default(), file: file.unwrap() };
+            let (len, filled) = (4 * PAGE as u64, 0);
+            let prior = PriorGroup { ltn: 1, len, begins: 0, filled, seqs: Spans::default() };
+            let chain = Some(Chain { ltn: 1, end_lpn: 6, used: 0 });
+            let history = History { chain, groups: vec![prior] };
+            let mut groups = Groups::new(Lane::FIRST, first, 6, &history).unwrap();
+            let waits = groups.release_waits(durable_end);
+            assert_eq!(waits, durable_end <= 6, "durable up to {durable_end}");
+            assert_eq!(groups.release_below(&[], durable_end).is_empty(), waits);
+            assert!(waits || !groups.release_waits(durable_end), "nothing is left that could wait");
+        }
+    }
+}

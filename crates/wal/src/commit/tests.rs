@@ -28,6 +28,27 @@ fn a_leader_moves_the_frontiers_for_all() {
     lead(&commit, 12).finish(Ok(())).unwrap();
 }
 
+/// A round answers for the pages before its end, and leaves the page at its end to the next one.
+#[test]
+fn a_round_acknowledges_no_page_at_its_end() {
+    let commit = Commit::new(0, 0);
+    let pending = |lpn| {
+        let (completer, waiting) = completion::pending();
+        commit.when_durable(lpn, completer);
+        waiting
+    };
+    let (mut before, mut at) = (pending(1), pending(2));
+    for (end, answers) in [(2, [true, false]), (3, [false, true])] {
+        let token = lead(&commit, end - 1);
+        token.covers(end);
+        token.written(end);
+        token.durable(end);
+        token.finish(Ok(())).unwrap();
+        let told = [before.take(), at.take()].map(|told| matches!(told, Some(Ok(()))));
+        assert_eq!(told, answers, "durable up to {end}");
+    }
+}
+
 #[test]
 fn the_first_failure_stays() {
     let commit = Commit::new(0, 0);

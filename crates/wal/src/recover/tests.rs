@@ -12,11 +12,15 @@ fn rw(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, crate::store_mod
 
 /// Recovers, checks, recovers again (also read-only) and checks that it is the same.
 fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, usize) {
-    let hash = sim.state_hash();
+    let (hash, staging_name) = (sim.state_hash(), expected.manifest.lane.staging_name());
+    let path = crate::store_model::dir().join(staging_name);
+    let staging = Staging::read(&sim.env(), &path, crate::store_model::store()).unwrap();
     let (peeked, seen) = recover_all(sim, &expected.manifest, RecoveryMode::ReadOnly).unwrap();
     assert_eq!(sim.state_hash(), hash, "read-only recovery writes nothing");
     let (report, replayed) = rw(sim, expected);
     assert_eq!((peeked.batches, &seen), (report.batches, &replayed));
+    // Else a page that was cut off would have the number of one that is written later.
+    assert!(Some(report.next_lpn) > staging.highest_lpn, "{:?}", staging.highest_lpn);
     let kept = expected.check(&replayed);
     (report, kept)
 }
