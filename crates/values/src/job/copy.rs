@@ -329,3 +329,25 @@ fn stranger(input: &Vsst, window: &Window, entry: &Entry) -> Error {
     .at_file(input.file().path())
     .at_offset(entry.offset)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run is a part of one file, however near the places in two files are.
+    #[test]
+    fn records_of_two_files_are_two_reads() {
+        let grouping = Grouping { read_bytes_max: u64::MAX, ..Grouping::default() };
+        for (input, expected) in [(0, vec![(0, 0, 250)]), (1, vec![(0, 0, 100), (1, 150, 100)])] {
+            let mut batch = Batch {
+                scattered: vec![(0, 0, 100, 0), (input, 150, 100, 1)],
+                records: vec![(0, 0, 0); 2],
+                read_bytes: 200,
+                ..Batch::default()
+            };
+            batch.gather(grouping, &[1000, 1000]);
+            let runs: Vec<_> = batch.runs.iter().map(|run| (run.input, run.offset, run.len)).collect();
+            assert_eq!(runs, expected);
+        }
+    }
+}

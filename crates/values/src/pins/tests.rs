@@ -22,6 +22,17 @@ fn a_name_is_pinned_until_the_last_guard_is_gone() {
     assert!(pins.is_empty());
 }
 
+/// At no time is a name of the guard free: the family goes last.
+#[test]
+fn a_guard_lets_go_of_the_family_after_it_pinned_its_names() {
+    let pins = Pins::new();
+    let mut guard = pins.hold(1);
+    let is_held = |name: &u64| assert!(pins.is_pinned(1, *name), "{name}");
+    guard.narrow([5, 6].into_iter().inspect(is_held));
+    let pinned = [5, 6, 7].map(|name| pins.is_pinned(1, name));
+    assert_eq!(pinned, [true, true, false]);
+}
+
 #[test]
 fn a_job_pins_what_its_tables_use_and_where_that_leads() {
     let mut shop = Shop::new();
