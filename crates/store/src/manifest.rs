@@ -703,6 +703,28 @@ impl std::fmt::Debug for Manifest {
 mod tests {
     use super::*;
 
+    /// An accepted edit behind one that is rolled back rests on it, and goes with it.
+    #[test]
+    fn edits_behind_one_that_is_rolled_back_go_with_it() {
+        let sim = io::sim::SimEnv::new(1);
+        let dir = Path::new("/store");
+        let manifest =
+            Manifest::create(&sim.env(), dir, InitialState::default(), &Engines::default()).unwrap();
+        let mut inner = lock(&manifest.inner);
+        for _ in 0..2 {
+            let edit_number = inner.tip.edit_number + 1;
+            inner.tip = Arc::new(State { edit_number, ..State::clone(&inner.tip) });
+            let pending = Pending { state: inner.tip.clone(), payload: vec![7; 9000] };
+            inner.queue.push(pending);
+        }
+        // Nearly full: the first edit is written alone, and finds no room.
+        sim.set_capacity(Some(sim.used()));
+        let inner = manifest.lead(inner);
+        assert_eq!((inner.roll_backs.len(), inner.poison.is_some()), (1, false));
+        assert!(inner.queue.is_empty(), "the second rests on the first");
+        assert_eq!(inner.tip.edit_number, inner.durable.edit_number);
+    }
+
     /// No reader would take it, and the store could not be opened any more. (Nobody touches the memory.)
     #[test]
     fn an_edit_that_no_reader_would_take_is_not_written() {

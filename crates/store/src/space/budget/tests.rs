@@ -18,7 +18,11 @@ fn sizes() -> super::super::Sizes {
 
 /// A store that serves, with one file of so many bytes, under a limit. Its jobs want 200,000 bytes.
 fn budget(used: u64, limit: Option<u64>) -> SpaceBudget {
-    let env = SimEnv::new(1).env();
+    budget_on(&SimEnv::new(1), used, limit)
+}
+
+fn budget_on(sim: &SimEnv, used: u64, limit: Option<u64>) -> SpaceBudget {
+    let env = sim.env();
     env.fs.create_dir_all(Path::new("/store")).unwrap();
     let context = Arc::new(Context::new(&env, Location::metered(&env, Path::new("/store"))));
     let terms = Terms { limit: limit.map(SpaceLimit::Bytes), ..Terms::unlimited(sizes()) };
@@ -42,6 +46,20 @@ fn ceiling(space: &SpaceBudget) -> u64 {
 
 /// Files within the limit, and not their reserve.
 const FULL: u64 = 1000 << 10;
+
+/// Room that comes back on a volume counts as soon as room that others take.
+#[test]
+fn a_volume_with_more_or_less_room_is_looked_at_again() {
+    let sim = SimEnv::new(1);
+    sim.set_capacity(Some(700 << 10));
+    let space = budget_on(&sim, 500 << 10, Some(LIMIT));
+    refresh(&space);
+    for (capacity, changes) in [(700, false), (900, true), (900, false), (600, true)] {
+        sim.set_capacity(Some(capacity << 10));
+        sim.advance_ns(2 * ASK_NS);
+        assert_eq!(space.look_again(), changes, "{capacity} KiB");
+    }
+}
 
 #[test]
 fn a_limit_that_was_lowered_leaves_room_for_the_way_out() {
