@@ -8,6 +8,7 @@ mod holders;
 mod metrics;
 mod scan;
 mod times;
+mod truth;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

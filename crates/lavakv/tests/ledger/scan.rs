@@ -32,8 +32,28 @@ pub struct Scan {
     pub hidden_records: u64,
     /// Entries that newer ones hide.
     pub hidden: Vec<Hidden>,
+    /// Every entry of every table but the tombstones.
+    pub stored: Vec<Stored>,
     /// Compensated bytes of tables, and of those of the last level, over all families, as the manifest has them.
     pub index: (u64, u64),
+}
+
+/// A version of a key that a table holds.
+#[derive(Debug)]
+pub struct Stored {
+    /// The number of the column family.
+    pub family: u32,
+    pub user_key: Vec<u8>,
+    /// 0 where a compaction zeroed it: never for a reference.
+    pub seq: SeqNo,
+    /// The value; `None`: a reference.
+    pub inline: Option<Vec<u8>>,
+    /// Bytes of key and value, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of its record in a vSST.
+    pub record_bytes: u64,
+    /// True if a newer version or tombstone in the same table hides it.
+    pub met: bool,
 }
 
 /// An entry that is hidden from readers of now.
@@ -66,6 +86,8 @@ struct Entry {
     table: u64,
     bytes: u64,
     record: Option<(u64, u64)>,
+    /// `None`: a tombstone.
+    stored: Option<Stored>,
 }
 
 /// A range tombstone: its table, start, end, sequence.
@@ -131,23 +153,25 @@ fn scan_family(files: &Files, version: &Version, out: &mut Scan) {
     for meta in version.vssts.values() {
         records.insert(meta.number, files.records(meta));
     }
-    let (entries, tombstones) = entries(files, version, &mut records);
+    let (mut entries, tombstones) = entries(files, version, &mut records);
     let unreferenced = records.values().flat_map(|left| left.values());
     out.garbage_records += unreferenced.sum::<u64>();
-    for (user_key, versions) in &entries {
+    for (user_key, versions) in &mut entries {
         // Newest first.
         let mut newer: Option<(SeqNo, u64)> = None;
-        for (&seq, entry) in versions.iter().rev() {
+        for (&seq, entry) in versions.iter_mut().rev() {
             let covers = |t: &&Tombstone| t.1 <= *user_key && *user_key < t.2 && t.3 > seq;
             let covering = tombstones.iter().filter(covers).map(|t| (t.3, t.0));
             if let Some(from) = covering.clone().chain(newer).map(|(seq, _)| seq).min() {
                 let met = covering.chain(newer).any(|(_, table)| table == entry.table);
+                entry.stored.iter_mut().for_each(|stored| stored.met = met);
                 let record_bytes = entry.record.map_or(0, |(_, len)| len);
                 out.hidden_records += record_bytes;
                 out.hidden.push(Hidden { seq, from, met, entry_bytes: entry.bytes, record_bytes });
             }
             newer = Some((seq, entry.table));
         }
+        out.stored.extend(versions.values_mut().filter_map(|entry| entry.stored.take()));
     }
     let bytes = |level: &version::Level| level.iter().map(|f| f.compensated()).sum::<u64>();
     out.index.0 += version.levels.iter().map(bytes).sum::<u64>();
@@ -176,15 +200,25 @@ fn entries(
         while cursor.valid() {
             let (user_key, trailer) = key::split(cursor.key());
             let (seq, kind) = (trailer >> 8, ValueKind::from_u8(trailer as u8).unwrap());
-            let mut record = None;
+            let (mut record, mut raw_bytes) = (None, (cursor.key().len() + cursor.value().len()) as u64);
             if kind == ValueKind::Reference {
                 let reference = Reference::decode(cursor.value()).unwrap();
                 let vsst = version.resolve(reference.blob_id, user_key, seq).unwrap().number;
                 let len = records.get_mut(&vsst).unwrap().remove(&(user_key.to_vec(), seq));
                 record = Some((vsst, len.expect("every record has one reference")));
+                raw_bytes = cursor.key().len() as u64 + reference.raw_len;
             }
+            let stored = (!kind.is_tombstone()).then(|| Stored {
+                family: version.family,
+                user_key: user_key.to_vec(),
+                seq,
+                inline: record.is_none().then(|| cursor.value().to_vec()),
+                raw_bytes,
+                record_bytes: record.map_or(0, |(_, len)| len),
+                met: false,
+            });
             let bytes = (cursor.key().len() + cursor.value().len()) as u64;
-            let entry = Entry { table: meta.number, bytes, record };
+            let entry = Entry { table: meta.number, bytes, record, stored };
             all.entry(user_key.to_vec()).or_default().insert(seq, entry);
             cursor.next().unwrap();
         }

@@ -1,0 +1,340 @@
+//! The ledger against exact figures: random histories of writes, readers and jobs, whose every version of a key is known.
+//!
+//! A version of a key that a table holds is live if it is the newest of its key, wherever newer ones are: in tables or
+//! in memtables. All else that tables reference is hidden garbage. Bounds must hold at every moment.
+
+use crate::common::*;
+use crate::scan::{Scan, Stored, scan};
+use crate::separated;
+use lavastore_lavakv::io::Rng;
+use lavastore_lavakv::{
+    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, ReadOptions, Snapshot, Space,
+    SpaceLimit, WriteBatch, sim::SimEnv,
+};
+use std::collections::BTreeMap;
+
+/// The versions of a key, ascending: sequence, and the value unless it was deleted.
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+
+/// Every version of every key of two column families.
+#[derive(Default)]
+struct Exact {
+    keys: [BTreeMap<Vec<u8>, Versions>; 2],
+}
+
+impl Exact {
+    fn versions(&self, stored: &Stored) -> &Versions {
+        &self.keys[usize::from(stored.family > 0)][&stored.user_key]
+    }
+
+    /// The sequence from which on a newer version hides this one; `None`: it is live.
+    fn hidden_from(&self, stored: &Stored) -> Option<u64> {
+        let versions = self.versions(stored);
+        match &stored.inline {
+            Some(value) => {
+                let at = versions.iter().position(|(_, of)| of.as_ref() == Some(value)).unwrap();
+                versions.get(at + 1).map(|(seq, _)| *seq)
+            }
+            None => versions.iter().map(|(seq, _)| *seq).find(|seq| *seq > stored.seq),
+        }
+    }
+
+    fn is_live(&self, user_key: &[u8], family: usize) -> bool {
+        self.keys[family].get(user_key).and_then(|v| v.last()).is_some_and(|(_, value)| value.is_some())
+    }
+}
+
+/// A store with two families, what was written to it, and its readers.
+struct History {
+    sim: SimEnv,
+    db: Option<Db>,
+    options: Options,
+    exact: Exact,
+    rng: Rng,
+    snapshots: Vec<Snapshot>,
+    iterators: Vec<DbIterator>,
+}
+
+impl History {
+    fn new(seed: u64) -> History {
+        let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
+        let mut options = separated();
+        // Some histories write records of one size, some of many.
+        options.family.min_blob_size = [64, 200][rng.below(2) as usize];
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+        db.create_column_family("inline", small_family()).unwrap();
+        History {
+            sim,
+            db: Some(db),
+            options,
+            exact: Exact::default(),
+            rng,
+            snapshots: Vec::new(),
+            iterators: Vec::new(),
+        }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn family(&self, nth: usize) -> ColumnFamily {
+        match nth {
+            0 => self.db().default_column_family().clone(),
+            _ => self.db().column_family("inline").unwrap(),
+        }
+    }
+
+    /// Notes a write whose last sequence is the visible one.
+    fn note(&mut self, family: usize, user_key: Vec<u8>, back: u64, value: Option<Vec<u8>>) {
+        let seq = self.db().snapshot().sequence() - back;
+        self.exact.keys[family].entry(user_key).or_default().push((seq, value));
+    }
+
+    fn put(&mut self, nth: usize, at: u64) {
+        let (mut batch, family, count) = (WriteBatch::new(), self.family(nth), 1 + self.rng.below(8));
+        let mut values = Vec::new();
+        for i in at..at + count {
+            let len = if self.rng.one_in(20) { 3000 } else { 20 + self.rng.below(400) };
+            let mut value = vec![0; len as usize];
+            self.rng.fill(&mut value);
+            batch.put_cf(&family, &key(i), &value);
+            values.push(value);
+        }
+        self.db().write(&batch).unwrap();
+        for (i, value) in values.into_iter().enumerate() {
+            self.note(nth, key(at + i as u64), count - 1 - i as u64, Some(value));
+        }
+    }
+
+    fn delete_range(&mut self, nth: usize, at: u64) {
+        let (family, end) = (self.family(nth), key(at + 1 + self.rng.below(60)));
+        self.db().delete_range_cf(&family, &key(at), &end).unwrap();
+        let covered: Vec<_> = self.exact.keys[nth].range(key(at)..end).map(|(k, _)| k.clone()).collect();
+        for user_key in covered.into_iter().filter(|k| self.exact.is_live(k, nth)).collect::<Vec<_>>() {
+            self.note(nth, user_key, 0, None);
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        self.iterators.clear();
+        let db = self.db.take().unwrap();
+        if self.rng.one_in(2) {
+            db.close().unwrap();
+        } else {
+            drop(db);
+        }
+        self.db = Some(Db::open_in(env(&self.sim), DIR, self.options.clone()).unwrap());
+    }
+
+    fn step(&mut self) {
+        let (nth, at) = (usize::from(self.rng.one_in(4)), self.rng.below(600));
+        let family = self.family(nth);
+        match self.rng.below(200) {
+            0..110 => self.put(nth, at),
+            110..130 => {
+                self.db().delete_cf(&family, &key(at)).unwrap();
+                if self.exact.is_live(&key(at), nth) {
+                    self.note(nth, key(at), 0, None);
+                }
+            }
+            130 => self.delete_range(nth, at),
+            131 if self.rng.one_in(4) => self.db().flush().unwrap(),
+            132 if self.rng.one_in(12) => self.db().compact_range(&family, None, None).unwrap(),
+            133 if self.rng.one_in(12) => drop(self.db().collect_garbage(Default::default()).unwrap()),
+            134 if self.snapshots.len() < 4 => self.snapshots.push(self.db().snapshot()),
+            135 if self.iterators.len() < 4 => {
+                let mut iterator = self.db().iter_cf(&family, ReadOptions::default()).unwrap();
+                iterator.seek_to_first().unwrap();
+                self.iterators.push(iterator);
+            }
+            136 if self.rng.one_in(2) => drop(self.snapshots.pop()),
+            137 if self.rng.one_in(2) => drop(self.iterators.pop()),
+            138 if self.rng.one_in(30) => self.reopen(),
+            139 if self.rng.one_in(20) => settle(self.db()),
+            140..200 => {
+                for _ in 0..self.rng.below(6) {
+                    self.db().run_background_step();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How the estimates of all states came out.
+#[derive(Debug, Default)]
+struct Outcome {
+    states: u64,
+    /// States with hidden garbage, with a bound below all that tables reference, with files that readers hold.
+    hidden: u64,
+    bounded: u64,
+    pinned: u64,
+    held: u64,
+    /// Sums over all states, bytes.
+    referenced_bytes: u64,
+    missed_bytes: u64,
+}
+
+impl Outcome {
+    #[track_caller]
+    fn check(&mut self, history: &History) {
+        let scan = scan(&history.sim);
+        let space = ledger_adds_up(history.db(), scan.total);
+        assert_eq!(space.table_bytes, scan.tables, "{space:#?}");
+        assert_eq!(space.garbage_bytes, scan.garbage_records, "{space:#?}");
+        assert_eq!(space.pinned_bytes + space.job_bytes, scan.loose, "{space:#?}");
+        for (nth, family) in space.families.iter().enumerate() {
+            let own = || scan.stored.iter().filter(|stored| usize::from(stored.family > 0) == nth);
+            let (mut hidden, mut live) = (0, 0);
+            for stored in own() {
+                match history.exact.hidden_from(stored) {
+                    Some(_) => hidden += stored.record_bytes,
+                    None => live += stored.raw_bytes,
+                }
+            }
+            let told = (family.hidden_bytes_min, family.hidden_bytes, family.hidden_bytes_max);
+            assert!(told.0 <= hidden && hidden <= told.2, "{hidden} is hidden, {told:?}: {family:#?}");
+            assert!(told.0 <= told.1 && told.1 <= told.2, "{told:?}");
+            assert!(family.live_bytes_min <= live, "{live} is live: {family:#?}");
+            let referenced: u64 = own().map(|stored| stored.record_bytes).sum();
+            assert_eq!(family.record_bytes - family.garbage_bytes, referenced);
+            self.hidden += u64::from(hidden > 0);
+            self.bounded += u64::from(told.2 < referenced);
+            self.referenced_bytes += referenced;
+            self.missed_bytes += told.1.abs_diff(hidden);
+        }
+        self.check_holders(history, &scan, &space);
+        self.states += 1;
+        self.pinned += u64::from(space.pinned_bytes > 0);
+    }
+
+    fn check_holders(&mut self, history: &History, scan: &Scan, space: &Space) {
+        for holder in space.holders.iter().filter(|h| h.kind == HolderKind::Snapshot) {
+            let seen = |stored: &&Stored| {
+                let from = history.exact.hidden_from(stored);
+                stored.seq <= holder.sequence && from.is_some_and(|from| from > holder.sequence)
+            };
+            let unmet = scan.stored.iter().filter(seen).filter(|stored| !stored.met);
+            let unmet: u64 = unmet.map(|stored| stored.record_bytes).sum();
+            assert!(unmet <= holder.hidden_bytes_max, "{unmet} for {holder:#?}");
+            self.held += u64::from(unmet > 0);
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_in_random_histories() {
+    let mut outcome = Outcome::default();
+    for seed in 0..24 {
+        let mut history = History::new(seed);
+        for _ in 0..12 {
+            for _ in 0..50 + history.rng.below(300) {
+                history.step();
+            }
+            outcome.check(&history);
+        }
+    }
+    let Outcome { states, hidden, bounded, pinned, held, referenced_bytes, missed_bytes } = outcome;
+    assert!([hidden, pinned, held].iter().all(|&n| n > states / 10), "{outcome:?}");
+    assert!(bounded > states / 4, "the upper bound says something: {outcome:?}");
+    assert!(missed_bytes < referenced_bytes / 6, "the estimate says something: {outcome:?}");
+}
+
+fn open_separated(sim: &SimEnv) -> Db {
+    Db::open_in(env(sim), DIR, separated()).unwrap()
+}
+
+/// Bytes of records that deletes of these keys hide: all others are live.
+fn records_of(sim: &SimEnv, keys: std::ops::Range<u64>) -> u64 {
+    let deleted = key(keys.start)..key(keys.end);
+    let stored = scan(sim).stored;
+    stored.iter().filter(|s| deleted.contains(&s.user_key)).map(|s| s.record_bytes).sum()
+}
+
+#[test]
+fn deletes_in_a_memtable_are_hidden_garbage() {
+    for by_range in [false, true] {
+        let sim = SimEnv::new(1);
+        let (db, mut model) = (open_separated(&sim), Model::new());
+        fill(&db, &mut model, 0..2000, 0);
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        settle(&db);
+        let before = db.space().unwrap();
+        assert_eq!((before.hidden_bytes, before.hidden_bytes_max), (0, 0), "{before:#?}");
+        // Too few bytes to fill a memtable: nothing is flushed.
+        match by_range {
+            true => db.delete_range(&key(200), &key(1400)).unwrap(),
+            false => (200..600).for_each(|i| db.delete(&key(i)).unwrap()),
+        }
+        let hidden = records_of(&sim, if by_range { 200..1400 } else { 200..600 });
+        let space = db.space().unwrap();
+        assert_eq!(space.table_bytes, before.table_bytes, "nothing was flushed");
+        assert!(hidden > 20_000 && space.hidden_bytes_max >= hidden, "{hidden}: {space:#?}");
+        assert!(
+            space.hidden_bytes > hidden / 2 && space.hidden_bytes < hidden * 3 / 2,
+            "{hidden}: {space:#?}"
+        );
+        let live = before.live_bytes_min;
+        assert!(space.live_bytes_min < live - hidden / 2, "{live} was live: {space:#?}");
+    }
+}
+
+/// The keys of a load, in order or scattered.
+fn loaded(count: u64, in_order: bool) -> impl Iterator<Item = u64> {
+    (0..count).map(move |i| if in_order { i } else { i * 7919 % count })
+}
+
+#[test]
+fn a_load_of_new_keys_hides_nothing() {
+    for in_order in [true, false] {
+        let sim = SimEnv::new(1);
+        let db = open_separated(&sim);
+        for (nth, at) in loaded(6000, in_order).enumerate() {
+            db.put(&key(at), &value(at, 0)).unwrap();
+            if nth % 64 == 0 {
+                db.run_background_step();
+            }
+            if nth % 500 == 0 {
+                let space = db.space().unwrap();
+                assert_eq!(space.hidden_bytes, 0, "in order: {in_order}, {nth}: {space:#?}");
+                assert!(!in_order || space.hidden_bytes_max == 0, "{nth}: {space:#?}");
+            }
+        }
+        let levels = db.space().unwrap().families[0].levels.len();
+        assert!(in_order || levels > 1, "{levels}");
+        // The same is said by a process that finds the tables.
+        drop(db);
+        let db = open_separated(&sim);
+        db.flush().unwrap();
+        let space = db.space().unwrap();
+        assert_eq!(space.hidden_bytes, 0, "in order: {in_order}: {space:#?}");
+        assert!(!in_order || space.hidden_bytes_max == 0, "{space:#?}");
+    }
+}
+
+/// New keys are no garbage: whoever loads them under a ratio is neither refused nor slowed down for space or garbage.
+#[test]
+fn a_load_under_a_ratio_is_not_held_up() {
+    for in_order in [true, false] {
+        let sim = SimEnv::new(2);
+        let options = Options {
+            memtable_bytes: 256 << 10,
+            memory_bytes: 1 << 20,
+            wal_bytes_max: 1 << 20,
+            space_limit: Some(SpaceLimit::Ratio(1.5)),
+            family: FamilyOptions { vsst_bytes: 512 << 10, ..small_family() },
+            ..small()
+        };
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
+        for at in loaded(6000, in_order) {
+            let value = vec![at as u8; 2500];
+            db.put(&key(at), &value).unwrap_or_else(|e| panic!("{at}: {e}\n{}", db.describe()));
+            db.run_background_step();
+        }
+        let stats = db.stats();
+        let (garbage, space) = (stats.stall_garbage_ns, stats.stall_space_ns);
+        assert_eq!((garbage, space), (0, 0), "in order: {in_order}\n{}", db.describe());
+    }
+}
