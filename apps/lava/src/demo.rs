@@ -12,7 +12,7 @@ pub mod writer;
 
 use crate::commands::create::check_parent;
 use crate::commands::place::{self, Place};
-use crate::commands::space::{space_json, space_text};
+use crate::commands::space::{live_bytes, space_json, space_text};
 use crate::output::Screen;
 use crate::status::{Status, failure};
 use crate::{Error, Result, output};
@@ -333,11 +333,12 @@ impl Outcome {
     fn space_line(&self) -> String {
         let space = &self.space;
         let data = space.total_bytes - space.wal_bytes;
-        let times = data as f64 / space.live_bytes_min.max(1) as f64;
-        let bytes = [data, space.live_bytes_min, space.garbage_bytes, space.hidden_bytes, space.wal_bytes];
+        let (hidden, live) = (space.hidden_bytes, live_bytes(space));
+        let times = data as f64 / live.max(1) as f64;
+        let bytes = [data, live, space.garbage_bytes, hidden, space.wal_bytes];
         let [data, live, garbage, hidden, log] = bytes.map(human_bytes);
         format!(
-            "space: {data} for at least {live} of live data ({times:.2} times; garbage {garbage}, hidden {hidden}) and {log} of log\n"
+            "space: {data} for about {live} of live data ({times:.2} times; garbage {garbage}, hidden {hidden}) and {log} of log\n"
         )
     }
 

@@ -16,6 +16,7 @@
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`process`]: the process that a handle belongs to; a child of `fork` is refused.
 //! * [`sync`]: locks that ignore poisoning.
+//! * [`table_notes`]: sizes and a sample of the keys of a table, kept in memory.
 
 pub mod checksum;
 pub mod codec;
@@ -32,6 +33,7 @@ pub mod limits;
 pub mod process;
 pub mod range_del;
 pub mod sync;
+pub mod table_notes;
 
 pub use checksum::Uid;
 pub use compression::Compression;
@@ -40,3 +42,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
 pub use iter::{Gap, InternalIterator};
 pub use key::{InternalKey, MAX_SEQ, SeqNo, ValueKind};
+pub use table_notes::{KeySample, TableNotes};

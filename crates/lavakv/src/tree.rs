@@ -16,6 +16,7 @@ pub(crate) mod install;
 pub(crate) mod log_floor;
 pub(crate) mod open_iterators;
 pub(crate) mod output;
+pub(crate) mod overwrites;
 pub(crate) mod retained;
 pub(crate) mod snapshot;
 pub(crate) mod space_sums;

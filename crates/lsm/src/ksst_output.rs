@@ -1,10 +1,10 @@
 //! kSSTs as the outputs of merge jobs.
 
 use crate::merge_job::OutputTable;
-use base::Result;
 use base::range_del::RangeTombstone;
+use base::{KeySample, Result};
 use table::{FinishedTable, KsstBuilder};
-use version::FileMeta;
+use version::{FileMeta, Known};
 
 impl OutputTable for KsstBuilder {
     type Finished = FinishedTable;
@@ -46,6 +46,16 @@ pub fn file_meta(table: &FinishedTable) -> FileMeta {
         range_tombstones: p.range_tombstones,
         raw_bytes: p.raw_bytes(),
         uses: dependencies.into(),
+        known: known(table),
         ..FileMeta::default()
     }
+}
+
+/// Keys of a table without references are not looked for: nothing there is garbage of values.
+fn known(table: &FinishedTable) -> Known {
+    let mut notes = table.notes.clone();
+    if table.properties.references == 0 {
+        notes.sample = KeySample::default();
+    }
+    Known::from(notes)
 }

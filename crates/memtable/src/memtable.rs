@@ -161,6 +161,11 @@ impl MemTable {
         self.list.len() + self.range_tombstones.len()
     }
 
+    /// Point entries.
+    pub fn point_entries(&self) -> usize {
+        self.list.len()
+    }
+
     /// True if nothing was inserted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

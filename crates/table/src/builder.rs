@@ -18,9 +18,9 @@ use crate::sections::{self, Section};
 use crate::sink::{Sink, frame_len};
 use crate::stream_builder::{FinishedStream, StreamBuilder};
 use crate::tombstone_block;
-use base::Dependency;
 use base::codec::varint_len;
 use base::range_del::RangeTombstone;
+use base::{Dependency, TableNotes};
 use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind, key, limits};
 use cache::{Block, Cache, CacheKey, Segment};
 use io::AppendFile;
@@ -43,6 +43,8 @@ pub struct FinishedTable {
     pub largest: Vec<u8>,
     /// What the table says about itself.
     pub properties: Properties,
+    /// What is known of its entries besides. The file does not hold it.
+    pub notes: TableNotes,
 }
 
 /// Writes a kSST from front to back.
@@ -67,6 +69,7 @@ pub struct KsstBuilder {
     dependency_of: HashMap<u64, usize>,
     smallest: Vec<u8>,
     properties: Properties,
+    notes: TableNotes,
 }
 
 impl KsstBuilder {
@@ -96,6 +99,7 @@ impl KsstBuilder {
             dependencies: Vec::new(),
             dependency_of: HashMap::default(),
             smallest: Vec::new(),
+            notes: TableNotes::default(),
             properties: Properties { identity, min_seq: SeqNo::MAX, ..Properties::default() },
             options,
         }
@@ -127,6 +131,7 @@ impl KsstBuilder {
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
         let shared = self.shared_with_last(user_key, trailer)?;
+        let is_older = shared == user_key.len() && shared == self.last_user_key().len();
         let is_reference = entry.kind == ValueKind::Reference;
         let shared = if is_reference == self.last_is_reference {
             shared
@@ -147,6 +152,10 @@ impl KsstBuilder {
         if self.properties.entries == 0 {
             self.smallest.extend_from_slice(ikey);
         }
+        self.notes.keys += u64::from(!is_older || self.properties.entries == 0);
+        if !is_reference && !entry.kind.is_tombstone() {
+            self.notes.values.add((ikey.len() + value.len()) as u64);
+        }
         self.last_is_reference = is_reference;
         let p = &mut self.properties;
         p.entries += 1;
@@ -166,6 +175,13 @@ impl KsstBuilder {
     fn refuse(&self, e: Error) -> Error {
         let e = if e.is_corruption() { e.with_kind(ErrorKind::InvalidArgument) } else { e };
         self.sink.blame(e.context("adding to a table"))
+    }
+
+    /// The user key of the last entry.
+    #[inline]
+    fn last_user_key(&self) -> &[u8] {
+        let stream = if self.last_is_reference { &self.references } else { &self.inline };
+        stream.last().0
     }
 
     /// Checks the order; returns what the user key has in common with the last one of the table.
@@ -223,6 +239,8 @@ impl KsstBuilder {
         }
         self.reference_block.add(user, shared, trailer >> 8, expiry, &reference);
         self.references.note(user, shared, trailer);
+        self.notes.records.add(reference.stored_len);
+        self.notes.values.add(((user.len() + key::TRAILER_LEN) as u64).saturating_add(reference.raw_len));
         self.properties.references += 1;
         self.properties.referenced_raw_bytes =
             self.properties.referenced_raw_bytes.saturating_add(reference.raw_len);
@@ -416,6 +434,7 @@ impl KsstBuilder {
         sink.sync()?;
         let (smallest, largest) = (p.smallest.clone(), p.largest.clone());
         debug_assert_eq!(meta.len, frame_len(sections::encode(&all).len()));
-        Ok(FinishedTable { len: file_len, smallest, largest, properties: self.properties })
+        self.notes.sample = self.references.take_sample().union(self.inline.take_sample());
+        Ok(FinishedTable { len: file_len, smallest, largest, properties: self.properties, notes: self.notes })
     }
 }

@@ -30,6 +30,7 @@ pub mod frame;
 pub mod index;
 mod iterator;
 mod next_run;
+mod notes;
 mod options;
 pub mod packed;
 pub mod prefix;

@@ -14,7 +14,7 @@ use crate::options::TableOptions;
 use crate::prefix::{push_separator, shared_len};
 use crate::sink::{Sink, frame_len};
 use base::codec::put_varint;
-use base::{Result, SeqNo, hash};
+use base::{KeySample, Result, SeqNo, hash};
 use cache::Cache;
 
 /// A separator longer than this ends a partition only if it must.
@@ -60,6 +60,7 @@ pub(crate) struct StreamBuilder {
     max_seq: SeqNo,
     /// Hashes of the distinct user keys of the open partition.
     hashes: Vec<u64>,
+    sample: KeySample,
     filters: Vec<Vec<u8>>,
     separators: Separators,
     handles: Vec<BlockHandle>,
@@ -85,6 +86,7 @@ impl StreamBuilder {
             min_seq: SeqNo::MAX,
             max_seq: 0,
             hashes: Vec::new(),
+            sample: KeySample::default(),
             filters: Vec::new(),
             separators: Separators::default(),
             handles: Vec::new(),
@@ -97,6 +99,11 @@ impl StreamBuilder {
         }
     }
 
+    /// The sample of the keys so far.
+    pub(crate) fn take_sample(&mut self) -> KeySample {
+        std::mem::take(&mut self.sample)
+    }
+
     /// The user key and trailer of the last entry.
     pub(crate) fn last(&self) -> (&[u8], u64) {
         (&self.last_user, self.last_trailer)
@@ -106,8 +113,12 @@ impl StreamBuilder {
     #[inline]
     pub(crate) fn note(&mut self, user_key: &[u8], shared: usize, trailer: u64) {
         let same = shared == user_key.len() && shared == self.last_user.len();
-        if self.bits_per_key > 0 && (!same || self.hashes.is_empty()) {
-            self.hashes.push(hash::key_hash(user_key));
+        if !same || self.hashes.is_empty() {
+            let hash = hash::key_hash(user_key);
+            self.sample.add(hash);
+            if self.bits_per_key > 0 {
+                self.hashes.push(hash);
+            }
         }
         if !same {
             self.last_user.truncate(shared);

@@ -17,7 +17,7 @@
 //!
 //! **Exposed** garbage has no reference any more: garbage collection can take it. **Hidden** garbage is referenced by an
 //! entry that a newer one shadows and that no compaction has met yet: only compaction can turn it into exposed garbage.
-//! Nobody knows how much there is without merging the levels, so it is estimated, with bounds: see [`Ledger::hidden`].
+//! A ledger does not know how much there is: the engine estimates it.
 //!
 //! A ledger is made of a version in one pass ([`Ledger::of`]), or of the ledger of another version of the family and of what is
 //! different between the two ([`Ledger::after`]): an edit changes a few files of a hundred thousand. Both have the same outcome,
@@ -31,7 +31,6 @@ use std::sync::Arc;
 use version::{BlobId, Heat, IdMap, ReferenceTotals, Version, VsstMeta};
 
 mod changes;
-mod hidden;
 
 /// The garbage of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,17 +77,6 @@ impl FileGarbage {
         let records = u128::from(self.record_bytes.max(1));
         (u128::from(self.garbage_bytes) * 1_000_000 / records) as u64
     }
-}
-
-/// Hidden garbage: bytes of records whose entries are shadowed but not merged away yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HiddenEstimate {
-    /// At least about so much, if tombstones hide what they claim.
-    pub low: u64,
-    /// What a store has whose upper levels mostly overwrite what lies below.
-    pub likely: u64,
-    /// There cannot be more, but for the spread of the records' sizes.
-    pub high: u64,
 }
 
 /// The garbage of every vSST of a version. See the module. A clone costs a few reference counts.

@@ -31,7 +31,7 @@ pub mod series;
 
 pub use drop_cache::{DropCache, Parting};
 pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
-pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
+pub use ledger::{FileGarbage, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
 pub use pick::{Gc, GcOptions, Lookups, of_files, pick};

@@ -196,11 +196,6 @@ impl History {
         if ledger.iter().all(|(_, f)| f.exact) {
             assert_eq!(garbage, ledger.exposed_bytes());
         }
-        let hidden = ledger.hidden(&current);
-        let likely = ledger.hidden_likely(&current);
-        assert!(hidden.likely <= likely && likely <= hidden.likely.max(ledger.referenced_bytes()));
-        assert!(likely == hidden.likely || hidden.likely == hidden.high, "without the bound by the longest");
-        assert!(hidden.low <= hidden.likely && hidden.likely <= hidden.high, "{hidden:?}");
     }
 
     /// Ends all jobs, deletes every key, and compacts until nothing is left.

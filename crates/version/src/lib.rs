@@ -1,6 +1,7 @@
 //! Versions, edits and states of the key-value engine: which files it consists of.
 //!
 //! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
+//! * [`known`]: facts about the entries of a table that only memory holds.
 //! * [`uses`]: what tables reference, as sums. [`changes`]: what an edit changes of these, worked out before it is installed.
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`placed`]: how many tables of a level lie on which of two disks.
@@ -18,6 +19,7 @@
 mod arbitrary;
 pub mod changes;
 pub mod edit;
+pub mod known;
 pub mod manifest;
 pub mod meta;
 pub mod placed;
@@ -28,6 +30,7 @@ pub mod witness;
 
 pub use changes::ReferenceChanges;
 pub use edit::{Edit, Record};
+pub use known::{Hides, Known};
 pub use manifest::{Kv, Manifest, State, dump_manifest};
 pub use meta::{BlobId, Dependency, FamilyId, FileMeta, Heat, VsstClass, VsstMeta};
 pub use state::{FamilyState, KvState, Place};

@@ -4,6 +4,7 @@
 //! `docs/format/manifest.md`. Decoding refuses what could not have been written: a file number or sequence out of
 //! range, keys without a trailer or out of order, an empty sequence range.
 
+use crate::known::Known;
 use crate::uses::Uses;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
@@ -57,6 +58,8 @@ pub struct FileMeta {
     pub shared: bool,
     /// What it references.
     pub uses: Uses,
+    /// Facts about its entries that the manifest does not hold.
+    pub known: Known,
     /// Shared by all copies of this description, in memory only. An edit that moves or marks a file copies its
     /// description, and readers of older versions hold the older copy: the file is in use while there is any.
     pub copies: Arc<()>,

@@ -40,8 +40,6 @@ pub struct LevelSums {
     pub compensated_bytes: u128,
     /// Entries.
     pub entries: u128,
-    /// See [`FileMeta::hidden_bytes`].
-    pub hidden_bytes: u128,
     /// References to vSSTs.
     pub references: u128,
     /// Bytes of the records that are referenced.
@@ -56,7 +54,6 @@ impl LevelSums {
             bytes: file.len.into(),
             compensated_bytes: file.compensated().into(),
             entries: file.entries.into(),
-            hidden_bytes: file.hidden_bytes.into(),
             references: file.uses.sums().references.into(),
             stored_bytes: file.uses.sums().stored_bytes.into(),
             placed: Placed::of(file),
@@ -68,7 +65,6 @@ impl LevelSums {
             bytes: by(self.bytes, other.bytes),
             compensated_bytes: by(self.compensated_bytes, other.compensated_bytes),
             entries: by(self.entries, other.entries),
-            hidden_bytes: by(self.hidden_bytes, other.hidden_bytes),
             references: by(self.references, other.references),
             stored_bytes: by(self.stored_bytes, other.stored_bytes),
             placed: self.placed.changed(&other.placed, by),

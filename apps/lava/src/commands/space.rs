@@ -120,7 +120,7 @@ pub fn space_json(space: &Space) -> Value {
         ("total_bytes", space.total_bytes.into()),
         ("read_only", space.is_read_only.into()),
         ("live_bytes_min", space.live_bytes_min.into()),
-        ("total_to_live", ratio(space.total_bytes, space.live_bytes_min).into()),
+        ("total_to_live", ratio(space.total_bytes, live_bytes(space)).into()),
         ("hidden_garbage_bytes", space.hidden_bytes.into()),
         ("hidden_garbage_bytes_min", space.hidden_bytes_min.into()),
         ("hidden_garbage_bytes_max", space.hidden_bytes_max.into()),
@@ -207,16 +207,24 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| bytes as f64 / of as f64)
 }
 
+/// Live data, estimated: tables, and values that nothing hides.
+pub fn live_bytes(space: &Space) -> u64 {
+    (space.table_bytes + space.value_bytes).saturating_sub(space.hidden_bytes)
+}
+
 /// The ledger for a person.
 pub fn space_text(space: &Space, screen: output::Screen) -> String {
-    let mut text = parts_text(&space.parts(), space.total_bytes, space.live_bytes_min, screen);
+    let mut text = parts_text(&space.parts(), space.total_bytes, live_bytes(space), screen);
     text.push_str(&hidden_text(space));
     if space.job_bytes > 0 {
         text.push_str("jobs: files that jobs are writing, or that are out of use and go with the next clean-up or open\n");
     }
-    if let Some(ratio) = ratio(space.total_bytes, space.live_bytes_min) {
-        let live = human_bytes(space.live_bytes_min);
-        let _ = writeln!(text, "live data is at least {live}: the store takes at most {ratio:.2} times that");
+    if let Some(ratio) = ratio(space.total_bytes, live_bytes(space)) {
+        let [live, least] = [live_bytes(space), space.live_bytes_min].map(human_bytes);
+        let _ = writeln!(
+            text,
+            "live data is about {live}, at least {least}: the store takes {ratio:.2} times the former"
+        );
     }
     text.push_str(&index_text(space));
     text.push_str(&wal_text(space));

@@ -78,7 +78,7 @@ fn escaped(text: &str) -> String {
 
 /// Everything there is to tell of a store.
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
-    let space = crate::admin::space_report::space(jobs)?;
+    let space = crate::admin::space_report::known_space(jobs)?;
     let store = jobs.context.dir.display().to_string();
     let statistics = crate::admin::describe::statistics(jobs);
     // Taken with the counters: who looks at two pages divides what they gained by what passed between.

@@ -5,14 +5,17 @@
 //! readers hold is worked out by the module `holders`. docs/guide/ledger.md tells how to read it.
 
 use crate::files::data_file::DataFile;
-use crate::tree::family::Family;
+use crate::tree::family::{Family, ReadState};
 use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
+use hidden::Hidden;
+use lsm::TableSource;
+use std::sync::Arc;
 use store::speed::SpeedSpace;
-use version::Version;
 use version::names::{self, FileKind};
 use wal::{Lane, PriorGroup};
 
+mod hidden;
 mod holders;
 
 pub use holders::{Holder, HolderKind, LogHolder};
@@ -41,16 +44,16 @@ pub struct Space {
     pub other_bytes: u64,
     /// All of the above.
     pub total_bytes: u64,
-    /// Hidden garbage, inside `value_bytes`: separated values that newer entries shadow and that compaction has not dropped
-    /// yet. An estimate but for what snapshots keep, which is counted; the bounds are `hidden_bytes_min` and
-    /// `hidden_bytes_max`.
+    /// Hidden garbage, inside `value_bytes`: separated values that newer entries of tables or memtables shadow and that
+    /// compaction has not dropped yet. An estimate but for what snapshots keep, which is counted; the bounds are
+    /// `hidden_bytes_min` and `hidden_bytes_max`.
     pub hidden_bytes: u64,
-    /// Lower bound of `hidden_bytes`.
+    /// Lower bound of hidden garbage: what compactions kept for snapshots of this process.
     pub hidden_bytes_min: u64,
-    /// Upper bound of `hidden_bytes`.
+    /// Upper bound of hidden garbage. All of a table from before this process counts until a report has read it.
     pub hidden_bytes_max: u64,
-    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or
-    /// of the largest table where there is only L0, whose tables may all hold the same keys.
+    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the keys and values that no newer
+    /// entry can hide.
     pub live_bytes_min: u64,
     /// Of `pinned_bytes`: files that no iterator holds. Reads or jobs under way do, or they are about to be removed.
     pub pinned_unheld_bytes: u64,
@@ -142,8 +145,7 @@ pub struct LevelSpace {
 }
 
 impl FamilySpace {
-    fn of(family: &Family, groups: &[PriorGroup]) -> FamilySpace {
-        let read_state = family.read_state();
+    fn of(family: &Family, read_state: &ReadState, groups: &[PriorGroup]) -> FamilySpace {
         let (version, ledger) = (&read_state.version, &read_state.ledger);
         let used = version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty());
         let level = |(level, files): (usize, &version::Level)| LevelSpace {
@@ -153,7 +155,6 @@ impl FamilySpace {
             compensated_bytes: files.compensated_bytes(),
             entries: files.iter().map(|f| f.entries).sum(),
         };
-        let hidden = ledger.hidden(version);
         FamilySpace {
             name: family.name.clone(),
             levels: used.map(level).collect(),
@@ -165,18 +166,22 @@ impl FamilySpace {
             record_bytes: ledger.record_bytes(),
             garbage_bytes: ledger.exposed_bytes(),
             garbage_percent_max: ledger.ratio_ppm_max() / 10_000,
-            hidden_bytes: hidden.likely,
-            hidden_bytes_min: hidden.low,
-            hidden_bytes_max: hidden.high,
-            live_bytes_min: live_bytes_min(version),
             log_bytes: family.oldest_unflushed_seq().map_or(0, |seq| holders::log_bytes_from(groups, seq)),
+            ..FamilySpace::default()
         }
     }
 
-    /// Adds what is known to be hidden: records of versions that only snapshots, past or present, kept.
-    fn add_hidden(&mut self, kept_bytes: u64, referenced_bytes: u64) {
-        for hidden in [&mut self.hidden_bytes, &mut self.hidden_bytes_min, &mut self.hidden_bytes_max] {
-            *hidden = hidden.saturating_add(kept_bytes).min(referenced_bytes);
+    /// With what is hidden. `kept_bytes`: records of versions that only snapshots, past or present, kept.
+    fn with_hidden(self, hidden: &Hidden<'_>, kept_bytes: u64) -> FamilySpace {
+        let bounds = hidden.bounds(None);
+        let max = bounds.records_max;
+        let min = kept_bytes.min(max);
+        FamilySpace {
+            hidden_bytes: hidden.likely().saturating_add(kept_bytes).clamp(min, max),
+            hidden_bytes_min: min,
+            hidden_bytes_max: max,
+            live_bytes_min: bounds.live_min,
+            ..self
         }
     }
 
@@ -235,17 +240,36 @@ fn amplification((all, last): (u64, u64)) -> f64 {
     if last == 0 { 0.0 } else { all as f64 / last as f64 }
 }
 
-fn live_bytes_min(version: &Version) -> u64 {
-    let raw_bytes = |level| version.files(level).iter().map(|f| f.raw_bytes);
-    match version.deepest_level() {
-        None => 0,
-        Some(0) => raw_bytes(0).max().unwrap_or(0),
-        Some(last) => raw_bytes(last).sum(),
+/// Reads tables from before this process that are not known yet, so many bytes a report at most: what they hold bounds what
+/// is hidden and what is live.
+fn learn(jobs: &Jobs, families: &[Arc<Family>]) {
+    let mut left = LEARNED_BYTES_MAX;
+    for read_state in families.iter().map(|family| family.read_state()) {
+        let files = read_state.version.levels.iter().flat_map(|level| level.iter());
+        for file in files.filter(|file| file.known.notes().is_none()) {
+            if left == 0 {
+                return;
+            }
+            left = left.saturating_sub(file.len);
+            // A table that cannot be read is reported by whoever needs it.
+            if let Ok(notes) = jobs.files.tables.table(file).and_then(|table| table.notes()) {
+                file.known.note(notes);
+            }
+        }
     }
 }
 
-/// Takes the ledger: one directory listing, attributed by the manifest's state.
+/// Tables of which so many bytes were read are not followed by another one in the same report.
+const LEARNED_BYTES_MAX: u64 = 64 << 20;
+
+/// Takes the ledger: one directory listing, attributed by the manifest's state, and some tables read.
 pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
+    learn(jobs, &jobs.tree.all_families());
+    known_space(jobs)
+}
+
+/// The ledger without a read of a table.
+pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     let mut out = Space {
         memtable_bytes: jobs.space.memory.used(),
         is_read_only: jobs.files.manifest.is_read_only(),
@@ -257,13 +281,13 @@ pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
     let groups = jobs.log.in_use();
     let families = jobs.tree.all_families();
     for family in &families {
-        let (read_state, mut own) = (family.read_state(), FamilySpace::of(family, &groups));
-        holders::estimate_hidden(&read_state, &mut readers);
+        let read_state = family.read_state();
+        let hidden = Hidden::of(&read_state)?;
+        holders::estimate_hidden(&hidden, &mut readers);
         let kept = jobs.tree.kept.of(holders::tables_of(&read_state));
         let sums = holders::share_out(&kept, &mut readers);
         out.kept_bytes += sums.held_bytes;
-        own.add_hidden(sums.record_bytes, read_state.ledger.referenced_bytes());
-        out.add(own);
+        out.add(FamilySpace::of(family, &read_state, &groups).with_hidden(&hidden, sums.record_bytes));
     }
     out.damaged_bytes = jobs
         .tree

@@ -1,7 +1,7 @@
 //! What values lie above the last level and may hide others: kept from version to version.
 //!
-//! No more of a table than lies below it where its keys are. A table that meets nothing, as where keys come in order, hides nothing, and no compaction would expose any
-//! garbage.
+//! The job that writes a table estimates from samples how many of its keys older tables hold ([`super::overwrites`]). Where that is unknown, each entry is taken to
+//! hide as much as it holds. No table hides more than what lies below it where its keys are.
 //!
 //! What a table may hide follows from its own description and from those of the tables below that its keys meet. So an edit changes it for the tables that come, and for
 //! those above a table that comes or goes; of ten thousand these are a few, and what is different between two versions is found without a look at the rest
@@ -12,25 +12,43 @@ use base::HashSet;
 use lsm::policy::Met;
 use lsm::policy::met::meeting;
 use std::sync::Arc;
-use version::{FileMeta, IdMap, Version};
+use version::{FileMeta, Hides, IdMap, Version};
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hiding {
     /// What each table between level 0 and the last level may hide, by its number.
-    between: IdMap<u64, u64>,
+    between: IdMap<u64, Hidden>,
     /// The sum of these.
-    between_bytes: u128,
+    between_bytes: Sums,
     /// What those of level 0 may hide.
-    level_0_bytes: u64,
+    level_0_bytes: Hidden,
+    /// There are no levels below level 0: no compaction need come that exposes what it hides.
+    is_level_0_alone: bool,
     met: Met,
+}
+
+/// Bytes that a table hides, or several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Hidden {
+    /// The bytes of its own entries that overwrite or delete: writers pay for as much as they bring.
+    priced: u64,
+    /// The bytes of the records that they hide.
+    likely: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    priced: u128,
+    likely: u128,
 }
 
 impl Hiding {
     /// Of a version, by a walk.
     pub fn of(version: &Version) -> Hiding {
         let (level_0_bytes, met) = (of_level_0(version), Met::of(version));
-        let mut hiding = Hiding { level_0_bytes, met, ..Hiding::default() };
+        let is_level_0_alone = version.deepest_level().unwrap_or(0) == 0;
+        let mut hiding = Hiding { level_0_bytes, is_level_0_alone, met, ..Hiding::default() };
         for level in 1..version.deepest_level().unwrap_or(0) {
             version.files(level).iter().for_each(|file| hiding.look_at(version, level, file));
         }
@@ -66,10 +84,24 @@ impl Hiding {
         hiding
     }
 
-    /// All of it.
+    /// All of it that a compaction will expose.
     pub fn bytes(&self) -> u64 {
-        let all = self.between_bytes + u128::from(self.level_0_bytes);
-        u64::try_from(all).unwrap_or(u64::MAX)
+        if self.is_level_0_alone {
+            return 0;
+        }
+        narrow(self.between_bytes.priced + u128::from(self.level_0_bytes.priced))
+    }
+
+    /// All of it.
+    pub fn likely_bytes(&self) -> u64 {
+        narrow(self.between_bytes.likely + u128::from(self.level_0_bytes.likely))
+    }
+
+    /// What the `nth` table of a level hides, if its point entries hide so much.
+    pub fn likely_bytes_of(version: &Version, level: usize, nth: usize, hides: Option<Hides>) -> u64 {
+        let files = version.files(level);
+        let older = if level == 0 { files.get(nth + 1..).unwrap_or_default() } else { &[] };
+        files.get(nth).map_or(0, |file| hidden_by(version, level, (file, hides), older).likely)
     }
 
     /// What the tables meet below them.
@@ -78,44 +110,76 @@ impl Hiding {
     }
 
     fn look_at(&mut self, version: &Version, level: usize, file: &FileMeta) {
-        let bytes = hidden_by(version, level, file, &[]);
-        let before = self.between.insert(file.number, bytes).unwrap_or(0);
-        self.between_bytes = self.between_bytes + u128::from(bytes) - u128::from(before);
+        self.forget(file);
+        let bytes = hidden_by(version, level, (file, file.known.hides()), &[]);
+        self.between.insert(file.number, bytes);
+        self.between_bytes.priced += u128::from(bytes.priced);
+        self.between_bytes.likely += u128::from(bytes.likely);
     }
 
     fn forget(&mut self, file: &FileMeta) {
-        self.between_bytes -= u128::from(self.between.remove(&file.number).unwrap_or(0));
+        let bytes = self.between.remove(&file.number).unwrap_or_default();
+        self.between_bytes.priced -= u128::from(bytes.priced);
+        self.between_bytes.likely -= u128::from(bytes.likely);
     }
 }
 
-fn of_level_0(version: &Version) -> u64 {
+fn narrow(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+fn of_level_0(version: &Version) -> Hidden {
     let files = version.files(0);
-    if version.deepest_level().unwrap_or(0) == 0 {
-        return 0;
-    }
     let alone = alone(files);
-    files.iter().enumerate().fold(0, |sum: u64, (nth, file)| {
+    files.iter().enumerate().fold(Hidden::default(), |sum, (nth, file)| {
         let older = if alone.contains(&file.number) { &[] } else { &files[nth + 1..] };
-        sum.saturating_add(hidden_by(version, 0, file, older))
+        let bytes = hidden_by(version, 0, (file, file.known.hides()), older);
+        Hidden {
+            priced: sum.priced.saturating_add(bytes.priced),
+            likely: sum.likely.saturating_add(bytes.likely),
+        }
     })
 }
 
 /// What a table of a level may hide; if it is of level 0 also of `older` ones there.
-fn hidden_by(version: &Version, level: usize, file: &FileMeta, older: &[Arc<FileMeta>]) -> u64 {
+fn hidden_by(
+    version: &Version,
+    level: usize,
+    (file, hides): (&FileMeta, Option<Hides>),
+    older: &[Arc<FileMeta>],
+) -> Hidden {
     let separated = |file: &FileMeta| file.compensated().saturating_sub(file.len);
-    let (own, mut met) = (separated(file), 0u64);
+    let Hidden { priced, likely } = by_itself(file, hides, separated(file));
+    let most = priced.max(likely);
+    let hidden = |met: u64| Hidden { priced: met.min(priced), likely: met.min(likely) };
+    if most == 0 {
+        return Hidden::default();
+    }
     let (low, high) = (file.smallest_user_key(), file.largest_user_key());
     let meets = |older: &&Arc<FileMeta>| !older.ends_before(low) && !older.starts_after(high);
     let deeper = (level + 1..version.levels.len())
         .flat_map(|below| &version.files(below)[version.overlap_range(below, Some(low), Some(high))]);
     // The first that it meets is enough, most often.
+    let mut met = 0u64;
     for below in deeper.chain(older.iter().filter(meets)) {
         met = met.saturating_add(separated(below));
-        if met >= own {
-            return own;
+        if met >= most {
+            break;
         }
     }
-    met
+    hidden(met)
+}
+
+/// What a table hides if there is as much below it. Its tombstones hide what the manifest says (`FileMeta::hidden_bytes`).
+fn by_itself(file: &FileMeta, hides: Option<Hides>, own: u64) -> Hidden {
+    let Some(hides) = hides else { return Hidden { priced: own, likely: own } };
+    let values = own.saturating_sub(file.hidden_bytes);
+    let overwrites = u128::from(values) * u128::from(hides.keys_ppm) / 1_000_000;
+    let by_ranges = if file.range_tombstones > 0 { file.hidden_bytes } else { 0 };
+    Hidden {
+        priced: narrow(overwrites).saturating_add(file.hidden_bytes.min(own)),
+        likely: hides.record_bytes.saturating_add(by_ranges),
+    }
 }
 
 /// The tables of level 0 that meet no other one there: keys in order may make a thousand of them, too many to hold each against all others.

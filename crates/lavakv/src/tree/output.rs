@@ -1,5 +1,6 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
+use super::overwrites::Older;
 use super::speed_values::{self, Rank};
 use super::{Tree, disk};
 use crate::files::data_file::DataFile;
@@ -183,11 +184,12 @@ fn gone(tree: &Tree) -> Vec<u64> {
 /// Tables noted as gone in a file: more are there only where readers hold on to thousands.
 const NOTED_GONE_MAX: usize = 4096;
 
-/// What the manifest says of a finished table.
+/// What the manifest says of a finished table of `family`, and what is known of it besides. `inputs`: the tables that it
+/// replaces.
 pub(crate) fn file_meta(
-    tree: &Tree,
+    (tree, family): (&Tree, &Family),
     version: &Version,
-    level: usize,
+    (level, inputs): (usize, &[u64]),
     output: &MergeOutput<FinishedTable>,
 ) -> Result<FileMeta> {
     let mut meta = lsm::file_meta(&output.table);
@@ -200,6 +202,11 @@ pub(crate) fn file_meta(
         0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
         _ => hidden_bytes(version, level, &meta, tree.files.tables.table(&meta)?.range_tombstones()),
     };
+    // Of the version of the job some tables may be gone; this one is held meanwhile.
+    let now = family.read_state();
+    let older = Older::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
+    let hides = older.hidden_by(&meta, &output.table.notes);
+    meta.known = std::mem::take(&mut meta.known).with_hides(hides);
     Ok(meta)
 }
 

@@ -50,7 +50,7 @@ impl FamilySpace {
             width_bytes: with_overhead(width),
             collected_bytes: if separates { longest } else { 0 },
             table_share: if known { share.min(1024) } else { 1024 },
-            live_bytes: live.saturating_sub(ledger.hidden_likely(version)),
+            live_bytes: live.saturating_sub(summary.likely_hidden_bytes),
         }
     }
 }

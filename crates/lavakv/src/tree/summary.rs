@@ -34,6 +34,8 @@ pub(crate) struct VersionSummary {
     /// How much is exposed, and how much may be hidden, bytes.
     pub exposed_bytes: u64,
     pub hidden_bytes: u64,
+    /// The same with what level 0 hides where there is no level below it.
+    pub likely_hidden_bytes: u64,
     /// How much more garbage there may be because values are small, in percent of live bytes.
     pub allowance_percent: u64,
     /// The size of what a collection writes.
@@ -67,6 +69,7 @@ impl VersionSummary {
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, tables, options),
             exposed_bytes: exposed,
             hidden_bytes: above_bytes,
+            likely_hidden_bytes: hiding.map_or(0, Hiding::likely_bytes).min(ledger.referenced_bytes()),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),

@@ -85,11 +85,6 @@ impl Shop {
         self
     }
 
-    pub(crate) fn last_table(&mut self, change: impl FnOnce(&mut FileMeta)) {
-        let (level, at) = self.last;
-        change(&mut self.levels[level][at]);
-    }
-
     pub(crate) fn version(&self) -> Version {
         let levels = self.levels.iter().map(|l| l.iter().cloned().map(Arc::new).collect()).collect();
         let mut version = Version::with_files(1, levels);

@@ -5,10 +5,11 @@
 //!
 //! A **snapshot** holds no file. It makes compaction keep versions that newer ones hide. What compactions have kept so far
 //! was counted by them (`tree::retained`), exactly, as key and value bytes; what they have not met yet is estimated from the
-//! levels like all hidden garbage ([`values::Ledger::hidden_from`]).
+//! levels like all hidden garbage ([`super::hidden`]).
 //!
 //! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.
 
+use super::hidden::Hidden;
 use crate::files::log::TENANT;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reader;
@@ -199,11 +200,12 @@ fn files_of(jobs: &Jobs, read_state: &ReadState, obsolete: &HashMap<u64, u64>) -
 }
 
 /// What compaction has not met yet and will have to keep in a family, for each of the snapshots among `holders`.
-pub(super) fn estimate_hidden(read_state: &ReadState, holders: &mut [Holder]) {
+pub(super) fn estimate_hidden(hidden: &Hidden<'_>, holders: &mut [Holder]) {
     for holder in holders.iter_mut().filter(|h| h.kind == HolderKind::Snapshot) {
-        let hidden = read_state.ledger.hidden_from(&read_state.version, holder.sequence);
-        holder.hidden_bytes = holder.hidden_bytes.saturating_add(hidden.likely);
-        holder.hidden_bytes_max = holder.hidden_bytes_max.saturating_add(hidden.high);
+        let max = hidden.bounds(Some(holder.sequence)).records_max;
+        let likely = hidden.likely_for(holder.sequence).min(max);
+        holder.hidden_bytes = holder.hidden_bytes.saturating_add(likely);
+        holder.hidden_bytes_max = holder.hidden_bytes_max.saturating_add(max);
     }
 }
 

@@ -47,6 +47,25 @@ fn older_tables_of_level_0_and_of_levels_between_are_underneath() {
 }
 
 #[test]
+fn a_table_hides_by_the_part_of_its_keys_that_older_tables_hold() {
+    let last = [(6, references(1, 0..=9, 5000)), (6, references(2, 10..=19, 3000))];
+    let of = |hides: Option<Hides>| {
+        let mut above = FileMeta::clone(&references(3, 0..=19, 1000));
+        above.known = std::mem::take(&mut above.known).with_hides(hides);
+        let mut levels = vec![Vec::new(); 7];
+        last.iter().for_each(|(level, table)| levels[*level].push(table.clone()));
+        levels[3].push(Arc::new(above));
+        let hiding = Hiding::of(&Version::with_files(0, levels));
+        (hiding.bytes(), hiding.likely_bytes())
+    };
+    let hides = |keys_ppm, record_bytes| Some(Hides { keys_ppm, record_bytes });
+    assert_eq!(of(None), (1000, 1000), "each entry may hide one");
+    assert_eq!(of(hides(0, 0)), (0, 0), "a load of new keys");
+    assert_eq!(of(hides(250_000, 2000)), (250, 2000), "a quarter overwrites longer values");
+    assert_eq!(of(hides(1_000_000, 9999)), (1000, 8000), "no more than there is");
+}
+
+#[test]
 fn tables_that_touch_another_are_not_alone() {
     let of = |tables: &[(u64, std::ops::RangeInclusive<u8>)]| {
         let files: Vec<_> = tables.iter().map(|(n, keys)| references(*n, keys.clone(), 1)).collect();

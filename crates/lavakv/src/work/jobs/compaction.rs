@@ -270,8 +270,9 @@ impl Whole {
         jobs.files.sync_dir()?;
         let level = self.compaction.output_level;
         let outputs = || merged.iter().flat_map(|piece| &piece.outputs);
-        let files: Vec<FileMeta> =
-            outputs().map(|o| file_meta(&jobs.tree, &self.version, level, o)).collect::<Result<_>>()?;
+        let by = (&*jobs.tree, &*self.family);
+        let meta = |o| file_meta(by, &self.version, (level, &self.inputs), o);
+        let files: Vec<FileMeta> = outputs().map(meta).collect::<Result<_>>()?;
         let vssts: Vec<VsstMeta> = merged.iter().flat_map(|piece| piece.vssts.iter().cloned()).collect();
         let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
         jobs.context.stats.compaction_pieces.add(self.pieces.count() as u64);

@@ -127,7 +127,7 @@ impl FlushJob {
         for unit in &mut self.units {
             let version = unit.family.read_state().version.clone();
             let outputs = std::mem::take(&mut unit.outputs);
-            let files = outputs.iter().map(|o| file_meta(&jobs.tree, &version, 0, o));
+            let files = outputs.iter().map(|o| file_meta((&jobs.tree, &unit.family), &version, (0, &[]), o));
             let mut files: Vec<FileMeta> = files.collect::<Result<_>>()?;
             let sums = Record::references(unit.family.id, &mut files, []);
             tables.push((files, sums));

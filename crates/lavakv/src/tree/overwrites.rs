@@ -1,0 +1,203 @@
+//! How many bytes of records new entries hide: estimated from samples of keys that tables keep in memory.
+//!
+//! The sum over all tables is the hidden garbage of a family: an entry hides the next older version of its key, and no
+//! other. A key that no older table holds hides nothing, so a load of new keys counts as none, whatever its order.
+//!
+//! **Cost.** Samples are of the same keys in all tables ([`base::table_notes`]), so they are compared without a read. Of a
+//! new table at most [`LOOKUPS_MAX`] hashes are looked up in the samples of the older tables in its range. The job that
+//! writes the table does that before it takes a lock. Writers pay nothing.
+//!
+//! The estimate is unknown where an older table is from before the process, or where no key is in both samples' reach.
+
+use base::{KeySample, TableNotes};
+use std::sync::Arc;
+use version::{FileMeta, Hides, Version};
+
+/// So many hashes of a sample are looked up at most.
+const LOOKUPS_MAX: usize = 256;
+const MILLION: u128 = 1_000_000;
+
+/// Tables that may hold older versions of keys.
+pub(crate) struct Older<'v> {
+    version: &'v Version,
+    /// Tables of level 0 that are older, newest first.
+    level_0: Vec<&'v Arc<FileMeta>>,
+    /// The first deeper level that is older.
+    first: usize,
+}
+
+impl<'v> Older<'v> {
+    /// Older than all of memory.
+    pub fn than_memtables(version: &'v Version) -> Older<'v> {
+        Older { version, level_0: version.files(0).iter().collect(), first: 1 }
+    }
+
+    /// Older than a table at `level`. `inputs`: the tables that it replaces.
+    pub fn than_table(
+        version: &'v Version,
+        level: usize,
+        file: &FileMeta,
+        inputs: impl Fn(u64) -> bool,
+    ) -> Older<'v> {
+        let is_older = |f: &&Arc<FileMeta>| f.seq_range().1 < file.min_seq && !inputs(f.number);
+        let level_0 =
+            if level == 0 { version.files(0).iter().filter(is_older).collect() } else { Vec::new() };
+        Older { version, level_0, first: level + 1 }
+    }
+
+    /// The tables in a range of user keys that refer to values, newest first.
+    fn tables(&self, (low, high): (&[u8], &[u8])) -> Vec<&'v FileMeta> {
+        let version = self.version;
+        let in_range = |level: usize| {
+            let range = version.overlap_range(level, Some(low), Some(high));
+            version.files(level).get(range).unwrap_or_default().iter()
+        };
+        let meets = |f: &&&'v Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
+        let newest = self.level_0.iter().filter(meets).copied();
+        let deeper = (self.first..version.levels.len()).flat_map(in_range);
+        newest.chain(deeper).map(|f| &**f).filter(|f| f.uses.sums().references > 0).collect()
+    }
+
+    /// What the keys of `file` hide, with the notes from its builder.
+    pub fn hidden_by(&self, file: &FileMeta, notes: &TableNotes) -> Option<Hides> {
+        let range = (file.smallest_user_key(), file.largest_user_key());
+        self.hidden_by_keys(range, (notes.keys, &notes.sample), &[])
+    }
+
+    /// What the keys of a memtable in this range hide. `behind`: samples of the memtables between it and the tables.
+    pub fn hidden_by_keys(
+        &self,
+        range: (&[u8], &[u8]),
+        (keys, sample): (u64, &KeySample),
+        behind: &[&KeySample],
+    ) -> Option<Hides> {
+        let tables = self.tables(range);
+        if tables.is_empty() || keys == 0 {
+            return Some(Hides::default());
+        }
+        let mut level = behind.iter().map(|sample| sample.level()).fold(sample.level(), u32::max);
+        for file in &tables {
+            level = level.max(file.known.notes()?.sample.level());
+        }
+        while sample.at(level).len() > LOOKUPS_MAX {
+            level += 1;
+        }
+        let mut left = sample.at(level).to_vec();
+        let looked_up = left.len();
+        let mut find = |older: &[u64]| {
+            let before = left.len();
+            left.retain(|hash| older.binary_search(hash).is_err());
+            (before - left.len()) as u128
+        };
+        for sample in behind {
+            find(sample.at(level));
+        }
+        let mut found = 0u128;
+        let mut bytes = 0u128;
+        for file in tables {
+            let (notes, sums) = (file.known.notes()?, file.uses.sums());
+            let here = find(notes.sample.at(level));
+            found += here;
+            bytes += here * u128::from(sums.stored_bytes) / u128::from(file.entries.max(1));
+        }
+        let part = |found: u128, of: u64| {
+            let bytes = (found * u128::from(of)).checked_div(looked_up as u128)?;
+            Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+        };
+        Some(Hides { keys_ppm: part(found * MILLION, 1)?, record_bytes: part(bytes, keys)? })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use base::hash::key_hash;
+    use base::{Dependency, ValueKind, key};
+    use version::Known;
+
+    fn user_key(i: u64) -> [u8; 8] {
+        i.to_be_bytes()
+    }
+
+    fn sample(keys: impl Iterator<Item = u64>) -> KeySample {
+        let mut sample = KeySample::default();
+        keys.for_each(|i| sample.add(key_hash(&user_key(i))));
+        sample.union(KeySample::default())
+    }
+
+    /// A table of references to records of 100 bytes: every `step`-th key of the range.
+    fn table(number: u64, keys: std::ops::Range<u64>, step: usize) -> FileMeta {
+        let all = || keys.clone().step_by(step);
+        let count = all().count() as u64;
+        let end = |i: u64| key::encode(&user_key(i), number, ValueKind::Value);
+        let notes = TableNotes { keys: count, sample: sample(all()), ..TableNotes::default() };
+        let dependency = Dependency { blob_id: 1, count, stored_bytes: 100 * count, ..Dependency::default() };
+        FileMeta {
+            number,
+            smallest: end(keys.start),
+            largest: end(keys.end),
+            min_seq: number,
+            max_seq: number,
+            entries: count,
+            uses: vec![dependency].into(),
+            known: Known::from(notes),
+            ..FileMeta::default()
+        }
+    }
+
+    fn hides(version: &Version, level: usize, file: &FileMeta) -> Option<Hides> {
+        Older::than_table(version, level, file, |_| false).hidden_by(file, file.known.notes().unwrap())
+    }
+
+    fn version(files: &[(usize, FileMeta)]) -> Version {
+        let mut levels = vec![Vec::new(); 7];
+        files.iter().for_each(|(level, file)| levels[*level].push(Arc::new(file.clone())));
+        Version::with_files(0, levels)
+    }
+
+    #[test]
+    fn new_keys_hide_nothing_and_old_ones_their_records() {
+        let last = version(&[(6, table(1, 0..100_000, 2)), (6, table(2, 100_001..300_000, 2))]);
+        // All of these keys are odd below 100,000.
+        let new = table(9, 1..99_999, 2);
+        assert_eq!(hides(&last, 0, &new), Some(Hides::default()), "a load between the keys of others");
+        let old = table(9, 0..90_000, 4);
+        assert_eq!(hides(&last, 0, &old), Some(Hides { keys_ppm: 1_000_000, record_bytes: 2_250_000 }));
+        let half = hides(&last, 5, &table(9, 0..90_000, 1)).unwrap();
+        assert!(half.keys_ppm.abs_diff(500_000) < 80_000, "{half:?}");
+        assert_eq!(hides(&last, 6, &old), Some(Hides::default()), "nothing is below the last level");
+    }
+
+    #[test]
+    fn a_key_hides_one_older_version() {
+        let all = || table(1, 0..1000, 1);
+        let tables = version(&[(0, FileMeta { number: 5, min_seq: 5, max_seq: 5, ..all() }), (6, all())]);
+        let newest = table(9, 0..1000, 1);
+        assert_eq!(hides(&tables, 0, &newest).unwrap().record_bytes, 100_000);
+    }
+
+    #[test]
+    fn a_table_of_another_process_leaves_the_rest_unknown() {
+        let unknown = FileMeta { known: Known::default(), ..table(1, 0..1000, 1) };
+        let file = table(9, 500..2000, 1);
+        assert_eq!(hides(&version(&[(6, unknown.clone())]), 0, &file), None);
+        let apart = table(9, 2000..3000, 1);
+        assert_eq!(
+            hides(&version(&[(6, unknown)]), 0, &apart),
+            Some(Hides::default()),
+            "their keys do not meet"
+        );
+    }
+
+    #[test]
+    fn memtables_behind_hide_before_tables_do() {
+        let last = version(&[(6, table(1, 0..1000, 1))]);
+        let (newer, behind) = (sample(0..1000), sample(0..500));
+        let (low, high) = (user_key(0), user_key(999));
+        let older = Older::than_memtables(&last);
+        let hides =
+            |behind: &[&KeySample]| older.hidden_by_keys((&low, &high), (1000, &newer), behind).unwrap();
+        assert_eq!(hides(&[]).record_bytes, 100_000);
+        assert!(hides(&[&behind]).record_bytes.abs_diff(50_000) < 10_000);
+    }
+}

@@ -1,0 +1,47 @@
+//! The notes of a table that is there: what its builder knew of it.
+
+use crate::options::IterOptions;
+use crate::reader::Ksst;
+use crate::reference::Reference;
+use base::hash::key_hash;
+use base::{InternalIterator, KeySample, Result, TableNotes, ValueKind, key};
+use std::sync::Arc;
+
+/// Bytes that are read at once.
+const READAHEAD_LEN: usize = 256 << 10;
+
+impl Ksst {
+    /// Reads the whole table for its notes.
+    ///
+    /// # Errors
+    /// `Corruption` if a block is damaged, and what the file reports.
+    pub fn notes(self: &Arc<Self>) -> Result<TableNotes> {
+        let mut notes = TableNotes::default();
+        let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_LEN };
+        let mut cursor = self.iter(options);
+        let mut last: Option<Vec<u8>> = None;
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            let (user_key, trailer) = key::split(cursor.key());
+            if last.as_deref() != Some(user_key) {
+                notes.keys += 1;
+                notes.sample.add(key_hash(user_key));
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(user_key);
+            }
+            let kind = ValueKind::from_u8(trailer as u8);
+            let key_len = cursor.key().len() as u64;
+            if kind == Some(ValueKind::Reference) {
+                let reference = Reference::decode(cursor.value())?;
+                notes.records.add(reference.stored_len);
+                notes.values.add(key_len.saturating_add(reference.raw_len));
+            } else if kind.is_none_or(|kind| !kind.is_tombstone()) {
+                notes.values.add(key_len + cursor.value().len() as u64);
+            }
+            cursor.next()?;
+        }
+        notes.sample = std::mem::take(&mut notes.sample).union(KeySample::default());
+        Ok(notes)
+    }
+}

@@ -1,0 +1,120 @@
+//! Facts about the entries of a table beyond the manifest's: in memory only.
+//!
+//! A process knows them of the tables that it wrote. Of a table from before the process a report may read the notes. All
+//! copies of a description share them: they are noted once, whole, and never change. The estimate is fixed before the table
+//! is in a version, so whatever is derived from a version stays true.
+
+use base::TableNotes;
+use base::sync::OnceLock;
+use std::sync::Arc;
+
+/// See the module. Two descriptions of one table are equal whatever is known of it.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Shared by all copies of the description: a report reads the notes of a table from before the process.
+    notes: Arc<OnceLock<TableNotes>>,
+    hides: Option<Hides>,
+}
+
+/// What the point entries of a table hide, estimated when it was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hides {
+    /// Keys with an older version in tables that refer to values, in parts of a million.
+    pub keys_ppm: u64,
+    /// Bytes of the records of these versions.
+    pub record_bytes: u64,
+}
+
+impl PartialEq for Known {
+    fn eq(&self, _: &Known) -> bool {
+        true
+    }
+}
+
+impl Eq for Known {}
+
+impl From<TableNotes> for Known {
+    fn from(notes: TableNotes) -> Known {
+        let known = Known::default();
+        known.note(notes);
+        known
+    }
+}
+
+impl Known {
+    /// Its keys and the sizes of its entries, if they are known.
+    pub fn notes(&self) -> Option<&TableNotes> {
+        self.notes.get()
+    }
+
+    /// Notes them, unless they were known before.
+    pub fn note(&self, notes: TableNotes) {
+        self.notes.get_or_init(|| notes);
+    }
+
+    /// The estimate, if the table was written by this process.
+    pub fn hides(&self) -> Option<Hides> {
+        self.hides
+    }
+
+    /// With that estimate.
+    #[must_use]
+    pub fn with_hides(self, hides: Option<Hides>) -> Known {
+        Known { hides, ..self }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use io::Priority;
+    use io::sim::SimEnv;
+    use io::sim::threads::Plan;
+
+    /// Reports read a table at the same time, and others look at copies of its description.
+    #[test]
+    fn notes_are_seen_whole_and_never_change() {
+        for seed in 0..200 {
+            let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), move |env| {
+                let known = Known::default();
+                let spawn = |name, work: Box<dyn FnOnce() + Send>| {
+                    env.spawner.as_ref().unwrap().spawn(name, Priority::Foreground, work).unwrap()
+                };
+                let mut threads = Vec::new();
+                for keys in [1, 2] {
+                    let copy = known.clone();
+                    threads.push(spawn(
+                        "notes",
+                        Box::new(move || {
+                            let mut notes = TableNotes { keys, ..TableNotes::default() };
+                            notes.values.add(keys);
+                            copy.note(notes);
+                            assert!(copy.notes().is_some());
+                        }),
+                    ));
+                }
+                for _ in 0..2 {
+                    let copy = known.clone();
+                    threads.push(spawn(
+                        "looks",
+                        Box::new(move || {
+                            let first = copy.notes().cloned();
+                            let second = copy.notes().cloned();
+                            let of = |notes: &TableNotes| (notes.keys, notes.values.bytes());
+                            assert!(first.is_none() || first == second, "it has changed");
+                            assert!(
+                                second.as_ref().is_none_or(|n| matches!(of(n), (1, 1) | (2, 2))),
+                                "{second:?}"
+                            );
+                        }),
+                    ));
+                }
+                threads.into_iter().for_each(|thread| assert!(thread.join(), "a thread panicked"));
+                assert!(known.notes().is_some(), "all copies share them");
+            });
+            if let Err(stuck) = ran {
+                panic!("seed {seed}: {}", stuck.0);
+            }
+        }
+    }
+}
