@@ -184,6 +184,28 @@ fn reading_everything_gives_the_same_files_and_costs_more() {
     }
 }
 
+/// Predicted reads include the dead records between live ones.
+#[test]
+fn reads_of_records_are_predicted_to_a_fifth() {
+    for (seed, dead_percent) in [(1, 30), (2, 60), (3, 85), (4, 97)] {
+        for gap_bytes in [Some(0), Some(150), Some(1000), None] {
+            let (mut store, mut rng) = (Store::new(seed), Rng::new(seed));
+            let (meta, references) = vsst(&mut store, 1, 5, &(0..4000).collect::<Vec<_>>());
+            add_vsst(&mut store, meta);
+            let live: Vec<_> = references.into_iter().filter(|_| rng.below(100) >= dead_percent).collect();
+            add_table(&mut store, 5, &live);
+            let version = store.version();
+            let options = GcOptions { gap_bytes, ..GcOptions::default() };
+            let gc = pick(&version, &Ledger::of(&version), &options, &|_| false).unwrap();
+            let (said, mut job) = (gc.expected_read, GcJob::new(gc, &version, options));
+            run(&mut job, &mut store.world).unwrap();
+            let stats = job.stats();
+            let is = stats.key_read_bytes + stats.record_read_bytes;
+            assert!(is.abs_diff(said) <= is / 5, "{dead_percent} %, {gap_bytes:?}: said {said}, {is} read");
+        }
+    }
+}
+
 /// Collects three files of 200 records, of which one in three is live; the output and its bytes, or why there is none, and what it cost.
 fn collected(seed: u64, options: &GcOptions, prepare: impl Fn(&Store)) -> (Result<Vec<u8>>, GcStats) {
     let mut store = Store::new(seed);
