@@ -35,6 +35,8 @@
 //! After an error every further step returns the same error. [`GcJob::created`] lists every file made, finished or not:
 //! the caller deletes them, also after [`GcOutcome::Abandoned`]. Nothing else has been touched.
 
+pub(crate) use copy::GAP_UNKNOWN;
+
 use crate::outputs::{OutputVsst, Outputs};
 use crate::pick::{Gc, GcOptions};
 use base::{Error, ErrorKind, Result};

@@ -18,6 +18,7 @@
 //! The ledger keeps the files in the order of their garbage, so no more of them are looked at than are taken, skipped or
 //! do not fit, and of the last `LOOKED_AT_MAX` at most: those that follow have less garbage.
 
+use crate::job::GAP_UNKNOWN;
 use crate::ledger::{FileGarbage, Ledger, is_copyable};
 use std::sync::Arc;
 use version::{FamilyId, Heat, Version, VsstClass, VsstMeta};
@@ -111,7 +112,7 @@ pub struct Gc {
     pub expected_free: u64,
     /// Bytes of records that it is expected to write.
     pub expected_write: u64,
-    /// Bytes of keys and records that it is expected to read.
+    /// Bytes of keys and records that it is expected to read, dead records between live ones included.
     pub expected_read: u64,
     /// True if these figures of all inputs are exact (see [`Ledger`]).
     pub exact: bool,
@@ -140,7 +141,8 @@ impl Gc {
         self.expected_write += garbage.referenced_bytes;
         // What is not records is keys and index.
         let keys = if garbage.references == 0 { 0 } else { file.len.saturating_sub(file.record_bytes) };
-        self.expected_read += garbage.referenced_bytes.saturating_add(keys);
+        let gaps = gap_bytes_read(file, garbage, options);
+        self.expected_read += garbage.referenced_bytes.saturating_add(keys).saturating_add(gaps);
         self.exact &= garbage.exact;
         // Where the inputs do not agree it is cold.
         let class = survivors_of(file, options);
@@ -148,6 +150,28 @@ impl Gc {
         self.class = if agrees { class } else { VsstClass::Cold };
         self.inputs.push(file.clone());
     }
+}
+
+/// Bytes of dead records between live ones that a collection reads rather than leaves out, expected.
+///
+/// Records are taken to die independently of their neighbors: behind a live record lie `k` dead ones with the probability
+/// `(1 - d) d^k`, where `d` is the share of dead records. A gap of up to `longest` records is read:
+///
+/// `sum of k (1 - d) d^k for k to longest = d (1 - (longest + 1) d^longest + longest d^(longest + 1)) / (1 - d)`
+fn gap_bytes_read(file: &VsstMeta, garbage: &FileGarbage, options: &GcOptions) -> u64 {
+    if garbage.references == 0 {
+        return 0;
+    }
+    if !options.lazy_read {
+        return garbage.garbage_bytes;
+    }
+    let mean = file.record_bytes as f64 / file.entries.max(1) as f64;
+    let longest = (options.gap_bytes.unwrap_or(GAP_UNKNOWN) as f64 / mean.max(1.0)).floor();
+    let dead = garbage.garbage_bytes as f64 / file.record_bytes.max(1) as f64;
+    let live = (1.0 - dead).max(f64::EPSILON);
+    let power = dead.powf(longest);
+    let records = dead * (1.0 - (longest + 1.0) * power + longest * power * dead) / live;
+    ((garbage.references as f64 * records * mean) as u64).min(garbage.garbage_bytes)
 }
 
 /// The class of what survives of a file.

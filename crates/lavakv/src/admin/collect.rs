@@ -86,8 +86,8 @@ pub struct PlannedGc {
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
-    /// Bytes it must read of them: keys, and live records. Where live records lie close together it reads what lies
-    /// between them, too, and then up to `input_bytes`.
+    /// Bytes it is expected to read of them: keys, live records, and dead records between these where they lie close
+    /// together. Reads of tables are not in it.
     pub read_bytes: u64,
     /// Bytes it is expected to write.
     pub written_bytes: u64,

@@ -23,7 +23,7 @@ use table::{Record, Vsst};
 /// The longest gap that is read over where nobody knows what reads cost: what is read in the time that a request of its own
 /// would take, with dozens in flight. A fast local device needs 2 us for a request and moves 4 to 8 KiB in these, a
 /// network device 20 us and 24 KiB, the kernel's page cache 1 us and 5 KiB.
-const GAP_UNKNOWN: u64 = 12 << 10;
+pub(crate) const GAP_UNKNOWN: u64 = 12 << 10;
 /// The most requests of a batch.
 const BATCH_RUNS_MAX: usize = 1 << 10;
 /// The most records of a batch that are in order of arrival: each may be a request of its own.

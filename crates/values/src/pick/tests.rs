@@ -135,7 +135,7 @@ fn options(file_bytes: u64) -> GcOptions {
 fn the_highest_ratio_comes_first_until_an_output_is_full() {
     let shop = shop(&[(20, 700), (21, 100), (22, 300), (23, 850), (24, 500)]);
     assert_eq!(numbers(shop.pick(&options(10_000))), [21, 22, 24, 20], "23 is under the threshold");
-    let gc = shop.pick(&options(1000)).unwrap();
+    let gc = shop.pick(&GcOptions { gap_bytes: Some(0), ..options(1000) }).unwrap();
     assert_eq!(numbers(Some(gc.clone())), [21, 22, 24], "the next would not fit any more");
     assert_eq!((gc.expected_free, gc.expected_write, gc.exact), (900 + 700 + 500, 900, true));
     assert_eq!(gc.expected_read, 900 + 3 * 10);
