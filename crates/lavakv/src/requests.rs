@@ -130,9 +130,11 @@ impl Requests {
         Requests { write: *options, ..self.clone() }
     }
 
-    /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`].
+    /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`]. In a child of `fork` it does nothing.
     pub fn resume(&self) {
-        self.lane.resume();
+        if self.reactor.context.check_process().is_ok() {
+            self.lane.resume();
+        }
     }
 
     /// How many are in flight.

@@ -140,6 +140,7 @@ fn requests_calls(requests: &Requests, family: &Family, before: &Snapshot) -> Tr
     {
         refuse!(requests.put("key", "value"), requests.delete("key"), requests.write(WriteBatch::new()));
         refuse!(requests.get("key"), requests.multi_get(["key"]), requests.scan("a".., 1), requests.flush());
+        requests.resume();
         hold!(requests.queue().wait(None).is_none(), requests.in_flight() < 100);
     }
     Ok(())
