@@ -150,6 +150,9 @@ fn half_of_the_descriptors_are_left_to_the_process() {
 
 #[test]
 fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
+    if skipped_on_lavafs(because::DESCRIPTORS) {
+        return;
+    }
     let sim = SimEnv::new(7);
     let model = made_of_two_thousand_files(&sim);
     sim.set_open_max(Some(1024));
@@ -181,6 +184,9 @@ impl EventListener for Bounds {
 
 #[test]
 fn fewer_open_files_than_asked_for_are_told_once() {
+    if skipped_on_lavafs(because::DESCRIPTORS) {
+        return;
+    }
     for (limit, told) in [(None, vec![]), (Some(10_000), vec![]), (Some(1024), vec![(4096, 496, 1024)])] {
         let (sim, bounds) = (SimEnv::new(8), Arc::<Bounds>::default());
         sim.set_open_max(limit);
@@ -195,6 +201,9 @@ fn fewer_open_files_than_asked_for_are_told_once() {
 /// Of a reader without descriptors for all files the writer may remove one that is closed.
 #[test]
 fn a_reader_that_cannot_hold_all_files_open_says_so_when_one_is_gone() {
+    if skipped_on_lavafs(because::DESCRIPTORS) {
+        return;
+    }
     let sim = SimEnv::new(9);
     let model = made_of_two_thousand_files(&sim);
     sim.set_open_max(Some(64));

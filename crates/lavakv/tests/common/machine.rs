@@ -77,6 +77,8 @@ pub mod because {
     pub const READS: &str = "not understood yet: a collection reads twice as much as planned there";
     /// It counts calls about files of the simulator by name.
     pub const NAMES: &str = "the medium of a volume has one file, whatever is synced";
+    /// It bounds the descriptors of the simulated process.
+    pub const DESCRIPTORS: &str = "the files of a volume take no descriptors";
     /// It goes through the record of the simulated file system.
     pub const RECORD: &str =
         "its record would begin with the making of a volume: see torture crash-on-lavafs";
