@@ -3,7 +3,7 @@
 //! The check reads both slots of the superblock and the whole journal, and looks whether the metadata fits together. It
 //! does not read the contents of files, whose checksums belong to those who wrote them.
 //!
-//! Behind damage in the journal the check goes on with what is intact ([`crate::salvage`]).
+//! Behind damage in the journal the check goes on with what is intact (`salvage`).
 //!
 //! A repair never changes anything in place: it writes a dump of the metadata as far as they could be read, with the
 //! contradictions taken out, to free blocks, and then makes the superblock lead there. What it gives up is in the

@@ -1,7 +1,7 @@
 //! Descriptors of the process: the share of the store, and idle files that are closed when none is left.
 //!
 //! At most half of the soft limit is for the store: the program around it opens files and connections of its own. Of that half
-//! [`OTHERS`] are for the log, the manifest, locks and running jobs, the rest is for files that stay open for readers. The limit is
+//! `OTHERS` are for the log, the manifest, locks and running jobs, the rest is for files that stay open for readers. The limit is
 //! read when the store is opened. A call that finds no descriptor all the same closes idle files of the store and is made again.
 
 use base::Result;

@@ -65,11 +65,11 @@ pub struct Options {
     pub loggers: Loggers,
     /// What a buffered write logs may wait so many milliseconds for the flush of its memtable, and then never costs a write of the log on the device; if it is older
     /// it is made durable (up to a second late). Until then a loss of power takes it, and what follows it. Up to 64 MiB of the log wait: a memtable and two log groups,
-    /// in memory (part of [`Options::memory_bytes`]) and in a file that survives the process; a durable write takes along what waits. Where durable writes come, which [`Options::durability`] says or one
+    /// in memory (part of [`Options::memory_bytes`](field@Options::memory_bytes)) and in a file that survives the process; a durable write takes along what waits. Where durable writes come, which [`Options::durability`] says or one
     /// that came since the opening, that is no more than the device takes within [`Options::stall_budget`]. Up to
     /// four families that are written are flushed together; where it is more of them every flush takes along what waits, too. Releases that know of no such option refuse a store that was open with it, until it was
     /// opened twice without and flushed. `Some(0)`: what is buffered is written when it is worth a write.
-    /// Default: `None`, 10 seconds where [`Options::memory_bytes`] has room for what waits beside two memtables, and a [`Options::space_limit`] in bytes is 32 times
+    /// Default: `None`, 10 seconds where [`Options::memory_bytes`](field@Options::memory_bytes) has room for what waits beside two memtables, and a [`Options::space_limit`] in bytes is 32 times
     /// as much; else as `Some(0)`.
     pub buffered_age_ms_max: Option<u64>,
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is

@@ -52,7 +52,7 @@ impl Options {
         aging.ring_len(self.log_group_bytes, self.log_group_bytes)
     }
 
-    /// Of [`Options::memory_bytes`], what pages of the log take that wait for a flush; 0 where none wait ([`Options::buffered_age_ms_max`]). The rest is for
+    /// Of [`Options::memory_bytes`](field@Options::memory_bytes), what pages of the log take that wait for a flush; 0 where none wait ([`Options::buffered_age_ms_max`]). The rest is for
     /// memtables.
     pub fn waiting_log_bytes(&self) -> usize {
         match self.aging() {
@@ -61,7 +61,7 @@ impl Options {
         }
     }
 
-    /// [`Options::memory_bytes`], derived if it is 0.
+    /// [`Options::memory_bytes`](field@Options::memory_bytes), derived if it is 0.
     pub(crate) fn memory_bytes(&self) -> usize {
         if self.memory_bytes > 0 {
             return self.memory_bytes;
@@ -72,7 +72,7 @@ impl Options {
         self.memtable_bytes.saturating_mul(4).saturating_add(self.ring_bytes(aging))
     }
 
-    /// [`Options::wal_bytes_max`], derived if it is 0.
+    /// [`Options::wal_bytes_max`](field@Options::wal_bytes_max), derived if it is 0.
     pub(crate) fn wal_bytes_max(&self) -> u64 {
         match self.wal_bytes_max {
             0 => (256 << 20).max(self.log_group_bytes.saturating_mul(4)),
