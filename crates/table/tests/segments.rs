@@ -54,7 +54,7 @@ fn read_everything(bytes: Vec<u8>, value: &[u8]) -> Result<()> {
     let segment = open(bytes)?;
     assert_eq!((segment.user_key(), segment.identity()), (KEY, &identity()));
     assert_eq!(segment.raw_len(), value.len() as u64);
-    let whole = segment.read_all(1 << 20).inspect(|got| assert!(got == value));
+    let whole = segment.read_all(1 << 20).inspect(|got| assert!(**got == *value));
     let verified = segment.verify();
     whole?;
     verified.map(drop)
@@ -123,7 +123,7 @@ fn the_chunks_of_a_long_range_are_read_together() {
     let (bytes, _) = write(&value, 64, &mut rng);
     let file = MemRead::new(bytes);
     let segment = SegmentReader::open(file.clone(), 7, uid()).unwrap();
-    assert!(segment.read_all(1 << 20).unwrap() == value);
+    assert!(*segment.read_all(1 << 20).unwrap() == *value);
     assert_eq!(reads_of(&file), (16, 2 + 41), "windows of 16 chunks, each chunk once");
 }
 

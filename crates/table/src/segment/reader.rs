@@ -235,13 +235,14 @@ impl SegmentReader {
     /// # Errors
     /// `TooLarge` if it has more than `limit` bytes: it is then to be read in ranges. Those of
     /// [`SegmentReader::read_range`].
-    pub fn read_all(&self, limit: u64) -> Result<Vec<u8>> {
+    pub fn read_all(&self, limit: u64) -> Result<Arc<[u8]>> {
         if self.footer.raw_len > limit {
             let why = format!("a value of {} bytes, over {limit}: read it as a stream", self.footer.raw_len);
             return Err(Error::new(ErrorKind::TooLarge, why).at_file(self.file.path()));
         }
-        let mut value = vec![0; self.footer.raw_len as usize];
-        self.read_range(0, &mut value)?;
+        let mut value: Arc<[u8]> = std::iter::repeat_n(0, self.footer.raw_len as usize).collect();
+        let bytes = Arc::get_mut(&mut value).unwrap_or_else(|| unreachable!("nobody else has it"));
+        self.read_range(0, bytes)?;
         Ok(value)
     }
 
