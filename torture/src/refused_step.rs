@@ -1,8 +1,8 @@
 //! Row `refused-step`: a step of background work is refused, and the same process goes on.
 //!
 //! An edit of the manifest finds no room, a checkpoint fails in the middle, or a job is abandoned because an output finds
-//! none. The refusal ends at once. From then on nothing may fail: contents are those of the model, flushes and jobs come
-//! to an end, jobs leave nothing in the sums of the space budget, and the store opens again after a close, a kill and a
+//! none. The refusal ends at once. From then on nothing may fail. Contents are those of the model, and flushes and jobs come
+//! to an end. Jobs leave nothing in the sums of the space budget. The store opens again after a close, a kill and a
 //! loss of power. Enough is written in between for the log to release several groups.
 //!
 //! One case in four does so with both engines, whose collections and seals commit edits as well.
@@ -129,7 +129,7 @@ fn refused(driver: &mut Driver, step: Step, rng: &mut Rng) -> Check<u64> {
     Ok(count)
 }
 
-/// Takes a checkpoint. It fails for want of room, or holds what the model does.
+/// Takes a checkpoint. It fails with `NoSpace`, or its contents are those of the model.
 fn checkpoint(driver: &mut Driver) -> Check {
     driver.write()?;
     let dir = format!("/checkpoint-at-{}", driver.sim.op_count());
@@ -143,7 +143,7 @@ fn checkpoint(driver: &mut Driver) -> Check {
     }
 }
 
-/// The refusal is over: nothing else may fail, and what was refused has left nothing behind.
+/// The refusal is over: nothing else may fail, and the refused step has left nothing behind.
 fn goes_on(driver: &mut Driver, rng: &mut Rng) -> Check {
     driver.has_room_again()?;
     for _ in 0..4 {

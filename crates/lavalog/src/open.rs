@@ -137,7 +137,7 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
         })?;
         Ok((*checkpoint.head(), saved))
     };
-    // Somebody may have exchanged the copies: each file says which one it is.
+    // The copies may be exchanged: each file says which one it is.
     let read = |meta: &FileMeta| {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
         let others = state.checkpoints().filter(|other| other.number != meta.number);

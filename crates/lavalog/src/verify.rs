@@ -205,7 +205,7 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
     }
 }
 
-/// Tells of bytes that somebody appended to a file. Returns what the file is.
+/// Reports bytes behind the recorded end of a file. Returns the role of the file.
 fn tell_of_end(core: &Core, meta: &FileMeta, report: &mut VerifyReport) -> Role {
     let context = core.context();
     let len = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered).and_then(|file| file.len());

@@ -32,7 +32,7 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Who waits for what.
     pub signals: Signals,
-    /// Whose store it is.
+    /// The process that opened the store.
     pub process: Process,
 }
 

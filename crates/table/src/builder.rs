@@ -43,7 +43,7 @@ pub struct FinishedTable {
     pub largest: Vec<u8>,
     /// What the table says about itself.
     pub properties: Properties,
-    /// What is known of its entries besides. The file does not hold it.
+    /// Further facts about its entries. The file does not hold them.
     pub notes: TableNotes,
 }
 

@@ -16,7 +16,7 @@ pub struct Known {
     hides: Option<Hides>,
 }
 
-/// What the point entries of a table hide, estimated when it was written.
+/// Older versions that the point entries of a table hide, estimated when the table was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hides {
     /// Keys with an older version in tables that refer to values, in parts of a million.

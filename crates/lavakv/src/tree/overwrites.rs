@@ -58,13 +58,13 @@ impl<'v> Older<'v> {
         newest.chain(deeper).map(|f| &**f).filter(|f| f.uses.sums().references > 0).collect()
     }
 
-    /// What the keys of `file` hide, with the notes from its builder.
+    /// The older versions that the keys of `file` hide, with the notes from its builder.
     pub fn hidden_by(&self, file: &FileMeta, notes: &TableNotes) -> Option<Hides> {
         let range = (file.smallest_user_key(), file.largest_user_key());
         self.hidden_by_keys(range, (notes.keys, &notes.sample), &[])
     }
 
-    /// What the keys of a memtable in this range hide. `behind`: samples of the memtables between it and the tables.
+    /// The older versions that the keys of a memtable in this range hide. `behind`: samples of the memtables between it and the tables.
     pub fn hidden_by_keys(
         &self,
         range: (&[u8], &[u8]),

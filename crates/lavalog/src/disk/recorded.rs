@@ -1,6 +1,6 @@
 //! A file up to the length that the manifest has of it.
 //!
-//! Files of logs are found by their footer, the last bytes that were written. Bytes that somebody appended since would hide it.
+//! Files of logs are found by their footer, the last bytes that were written. Bytes appended by another program would hide it.
 
 use base::Result;
 use io::ReadFile;

@@ -16,7 +16,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Those of a log that a checkpoint describes.
+    /// The ends of a log, from its description in a checkpoint.
     pub fn restore(last: Option<Lsn>, trimmed_below: Lsn) -> Ends {
         Ends { last, trimmed: last.filter(|last| *last < trimmed_below), bound: last }
     }
@@ -50,7 +50,7 @@ impl Ends {
         self.bound = self.bound.map(|bound| bound.min(lsn)).max(self.last);
     }
 
-    /// The index lacks records, nobody knows which: a writer goes on behind all that there may have been.
+    /// The index lacks unknown records: the next append goes behind the bound.
     pub fn lose(&mut self) {
         self.last = self.bound;
     }

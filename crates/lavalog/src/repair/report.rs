@@ -22,7 +22,7 @@ pub struct RepairedLog {
     pub gaps: Vec<RepairGap>,
 }
 
-/// What a repair knows of a record.
+/// The fate of a record in a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOutcome<'r> {
     /// The record is in the new store, or the log had none with this LSN.
@@ -103,7 +103,7 @@ impl RepairReport {
         gaps.filter(|gap| gap.is_certain == is_certain).count()
     }
 
-    /// What is known of a record of a log, by its name in the new store.
+    /// The fate of a record. `log` is the name of its log in the new store.
     pub fn outcome(&self, log: &str, lsn: Lsn) -> RecordOutcome<'_> {
         let gaps = self.logs.iter().filter(|own| own.name == log).flat_map(|own| &own.gaps);
         let mut gaps = gaps.filter(|gap| (gap.first..=gap.last).contains(&lsn));

@@ -120,7 +120,7 @@ fn bytes_of_a_cold_file_that_are_no_record_are_told() {
             copies.push((entry, bytes.to_vec()));
         }
         assert!(!directory.logs.is_empty());
-        // The manifest knows the length of the file: what is no record takes as much as the last record did.
+        // The manifest knows the length of the file: the stranger is as long as the last record, which it replaces.
         copies.pop();
         let mut stranger = b"what is this?".to_vec();
         let forge = |stranger: &[u8]| {

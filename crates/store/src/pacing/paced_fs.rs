@@ -25,7 +25,7 @@ pub struct PacedFs {
     pub inner: Arc<dyn FileSystem>,
     /// What decides when.
     pub pace: Arc<Pace>,
-    /// What makes room for one more open file.
+    /// The caches that close idle files for one more descriptor.
     pub descriptors: Arc<Descriptors>,
 }
 
