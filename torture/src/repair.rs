@@ -12,6 +12,7 @@
 //! manifest alone is lost.
 
 pub(crate) mod bounds;
+mod tables;
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
@@ -48,6 +49,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         outcome.take(seen.map(drop).map_err(failed));
     });
     bounds::check(seed, false, &mut outcome);
+    tables::check(seed, &mut outcome);
     outcome
 }
 

@@ -588,7 +588,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "repair",
         about: "stores of every shape are damaged and repaired: what is not reported as lost is there, and nothing else",
         unit: Unit::Checks,
-        ci: 1_000,
+        ci: 1_400,
         alone: false,
         case: repair::case,
     },
