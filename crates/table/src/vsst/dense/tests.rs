@@ -47,6 +47,26 @@ fn rows_round_trip() {
 }
 
 #[test]
+fn rows_without_a_suffix_round_trip() {
+    for key in [&b"k"[..]] {
+        let units = 9;
+        let rows: Vec<_> = (0..200)
+            .map(|n| {
+                let row = Row { seq: 1000 - n, raw_len: 70, units, offset_units: n * units };
+                (key.to_vec(), row)
+            })
+            .collect();
+        let mut cursor = DenseCursor::default();
+        cursor.load(encode(&rows, false).into()).unwrap_or_else(|e| panic!("{key:?}: {e}"));
+        for (key, row) in &rows {
+            assert!(cursor.advance().unwrap());
+            assert_eq!((&cursor.user_key, cursor.row), (key, *row));
+        }
+        assert!(!cursor.advance().unwrap());
+    }
+}
+
+#[test]
 fn hostile_bytes_never_panic() {
     let mut rng = Rng::new(72);
     for _ in 0..5000 {
