@@ -103,8 +103,8 @@ impl DenseCursor {
         if flags & !HAS_OFFSETS != 0 {
             return Err(Error::corruption("a dense partition with unknown flags"));
         }
-        // A row has six bytes at least.
-        self.rows_left = reader.length(block.len() / 6)?;
+        // A row has five bytes at least: an older version of a key has no suffix.
+        self.rows_left = reader.length(block.len() / 5)?;
         let offset_units = reader.varint()?;
         self.with_offsets = flags & HAS_OFFSETS != 0;
         self.at = block.len() - reader.rest().len();
