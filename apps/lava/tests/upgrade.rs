@@ -7,6 +7,38 @@ mod common;
 use common::*;
 
 #[test]
+fn an_empty_key_needs_the_upgrade() {
+    let s = Scratch::new("upgrade-empty-key");
+    s.ok(&["put", "a", "1"]);
+    let rows = s.file("rows.tsv", b"\tnothing\nb\t2\n");
+    let import = ["import", rows.to_str().unwrap()];
+    for refused in [&["put", "", "nothing"][..], &["del", ""], &import] {
+        assert!(s.fails(2, refused).contains("raise it with 'lava upgrade'"), "{refused:?}");
+    }
+    assert!(s.fails(4, &["get", ""]).contains("key not found"));
+    s.ok(&["del", "--range", "", "a"]);
+    assert_eq!(s.ok(&["scan"]), "a\t1\n");
+    s.ok(&["upgrade"]);
+    s.ok(&import);
+    assert_eq!(s.ok(&["get", ""]), "nothing\n");
+    assert_eq!(s.ok(&["scan"]), "\tnothing\na\t1\nb\t2\n");
+    assert_eq!(s.ok(&["scan", "--to", "a", "--keys-only"]), "\n");
+    s.ok(&["verify"]);
+    for name in ["out.tsv", "out.jsonl"] {
+        s.ok(&["export", name]);
+        let other = s.path(&format!("other-{name}"));
+        assert!(run(&other, &["put", "a", "0"], &s.0).status.success());
+        assert!(run(&other, &["upgrade"], &s.0).status.success());
+        for args in [&["import", name][..], &["import", name, "--resume"]] {
+            assert!(run(&other, args, &s.0).status.success(), "{args:?}");
+            assert_eq!(run(&other, &["scan"], &s.0).stdout, b"\tnothing\na\t1\nb\t2\n", "{args:?}");
+        }
+    }
+    s.ok(&["del", ""]);
+    s.fails(4, &["get", ""]);
+}
+
+#[test]
 fn a_store_with_keys() {
     let s = Scratch::new("upgrade");
     s.ok(&["put", "key", "value"]);

@@ -1,7 +1,8 @@
 //! Stores whose format was raised: one damaged file of `CURRENT` and the manifest neither keeps them from opening nor loses anything.
 
 use lavastore::testing::SimEnv;
-use lavastore::{Db, LogOptions, LogStore, Options, Result, StoreFormat};
+use lavastore::{Db, ErrorKind, LogBatch, LogOptions, LogStore, Options, Result, StoreFormat, WriteBatch};
+use std::ops::Bound;
 use std::path::PathBuf;
 
 const DIR: &str = "/store";
@@ -78,4 +79,48 @@ fn a_store_of_logs_opens_with_one_damaged_file() {
         assert!(report.damages.is_empty(), "{what}: {:?}", report.damages);
         store.close().unwrap();
     });
+}
+
+#[test]
+fn an_empty_key_is_refused_before_the_upgrade_and_taken_after_it() {
+    let sim = SimEnv::new(3);
+    let db = Db::open_in(&sim.env(), DIR, &Options::default()).unwrap();
+    db.put("a", "1").unwrap();
+    let log = db.logs().unwrap().log("orders").unwrap();
+    log.append(1, "one").unwrap();
+    let mut applier = db.applier(&log).unwrap();
+    let mut changes = WriteBatch::new();
+    changes.put("b", "2");
+    changes.put("", "empty");
+    let mut records = LogBatch::new();
+    records.append(&log, 2, "two");
+    let long = vec![7; 20 << 20];
+    let mut write = |nth: usize| match nth {
+        0 => db.put("", "empty"),
+        1 => db.delete(""),
+        2 => db.write(&changes),
+        3 => db.put("", &long),
+        4 => applier.apply(1, &changes),
+        _ => db.write_with_logs(&changes, &records),
+    };
+    for nth in 0..6 {
+        let e = write(nth).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{nth}: {e}");
+        assert!(e.to_string().contains("raise it with 'lava upgrade' or Db::upgrade"), "{nth}: {e}");
+    }
+    assert_eq!((db.iter().count(), log.last_lsn().unwrap(), db.get("").unwrap()), (1, Some(1), None));
+    assert!(!db.contains_key("").unwrap());
+    db.delete_range(.."a").unwrap();
+    db.upgrade(StoreFormat::V2).unwrap();
+    for nth in 0..6 {
+        write(nth).unwrap_or_else(|e| panic!("{nth}: {e}"));
+        assert_eq!(db.contains_key("").unwrap(), nth != 1, "{nth}");
+    }
+    assert_eq!(log.last_lsn().unwrap(), Some(2));
+    assert_eq!(db.range("".."a").count(), 1);
+    assert_eq!(db.range(..="").count(), 1);
+    assert_eq!(db.range((Bound::Excluded(""), Bound::Unbounded)).count(), 2);
+    assert_eq!(db.prefix("").count(), 3);
+    db.delete_range(.."a").unwrap();
+    assert_eq!(db.get("").unwrap(), None);
 }

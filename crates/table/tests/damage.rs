@@ -299,7 +299,11 @@ fn what_a_table_cannot_hold_is_refused() {
     }
     assert_eq!(kind_of(b.add(&key::encode(b"l", 1, ValueKind::Reference), b"")), ErrorKind::InvalidArgument);
     assert_eq!(kind_of(b.add(b"short", b"")), ErrorKind::InvalidArgument);
-    assert_eq!(kind_of(b.add(&key::encode(b"", 1, ValueKind::Value), b"")), ErrorKind::TooLarge);
+    assert_eq!(kind_of(b.add(&key::encode(b"", 1, ValueKind::Value), b"")), ErrorKind::InvalidArgument);
+    let mut empty_first = builder();
+    empty_first.add(&key::encode(b"", 5, ValueKind::Value), b"v").unwrap();
+    let again = empty_first.add(&key::encode(b"", 5, ValueKind::Value), b"v");
+    assert_eq!(kind_of(again), ErrorKind::InvalidArgument);
     assert_eq!(builder().finish().unwrap_err().kind(), ErrorKind::InvalidArgument);
     let mut only_ranges = builder();
     only_ranges

@@ -89,7 +89,7 @@ fn check(rng: &mut Rng, table: &Arc<Ksst>, model: &Model, probes: u64) {
     let mut iter = table.iter(IterOptions { fill_cache: true, readahead_bytes: 0 });
     let mut ahead = table.iter(IterOptions { fill_cache: false, readahead_bytes: 20_000 });
     let mut counters = ReadCounters::default();
-    let mut last = (Vec::new(), 0);
+    let mut last: Option<(Vec<u8>, u64)> = None;
     for i in 0..probes {
         wander(rng, &mut iter, &all);
         if i % 4 == 0 {
@@ -113,11 +113,11 @@ fn check(rng: &mut Rng, table: &Arc<Ksst>, model: &Model, probes: u64) {
         }
         let offset = table.offset_of(ikey).unwrap();
         assert!(offset <= table.len());
-        match key::compare(&last.0, ikey) {
-            std::cmp::Ordering::Less => assert!(last.1 <= offset),
-            _ => assert!(last.1 >= offset),
+        match last.replace((ikey.clone(), offset)) {
+            Some((last, at)) if key::compare(&last, ikey).is_lt() => assert!(at <= offset),
+            Some((_, at)) => assert!(at >= offset),
+            None => {}
         }
-        last = (ikey.clone(), offset);
     }
 }
 

@@ -225,10 +225,13 @@ fn what_a_vsst_cannot_hold_is_refused() {
         assert_eq!(b.add(user, seq, b"v").unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     b.add(b"k", 4, b"v").unwrap();
+    assert_eq!(b.add(b"", 1, b"v").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let (mut empty_first, _) = vsst::builder(&options, None);
+    empty_first.add(b"", 5, b"v").unwrap();
+    assert_eq!(empty_first.add(b"", 5, b"v").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let long = vec![b'z'; base::limits::KEY_LEN_MAX + 1];
     for (user, seq, value) in [
         (&long[..], 1, &b""[..]),
-        (b"", 1, b""),
         (b"l", MAX_SEQ + 1, b""),
         (b"l", 1, &vec![0; base::limits::VALUE_LEN_MAX + 1]),
     ] {

@@ -11,6 +11,7 @@ mod compression;
 mod crashes;
 mod cut_compactions;
 mod dropped_at_work;
+mod empty_keys;
 mod failed_syncs;
 mod families;
 mod forks;

@@ -149,7 +149,7 @@ pub fn open(bytes: Vec<u8>, cache: &Arc<Cache>) -> Result<Arc<Ksst>> {
 /// A user key of one of several shapes that are awkward in different ways.
 pub fn random_key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(6) {
-        0 => (0..1 + rng.below(5)).map(|_| [0, 1, b'a', b'b', 0xff][rng.below(5) as usize]).collect(),
+        0 => (0..rng.below(6)).map(|_| [0, 1, b'a', b'b', 0xff][rng.below(5) as usize]).collect(),
         1 => vec![b'p'; 1 + rng.below(40) as usize],
         2 => format!("user{:012}", rng.below(3000)).into_bytes(),
         3 => [&b"prefix shared by many keys/"[..], &rng.below(500).to_be_bytes()].concat(),

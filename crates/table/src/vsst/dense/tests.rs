@@ -6,7 +6,7 @@ fn random_rows(rng: &mut Rng, with_offsets: bool) -> Vec<(Vec<u8>, Row)> {
     let mut offset_units = rng.below(1 << 40);
     (0..rng.below(60))
         .map(|_| {
-            let mut key = vec![0; 1 + rng.below(12) as usize];
+            let mut key = vec![0; rng.below(13) as usize];
             key.iter_mut().for_each(|b| *b = rng.below(3) as u8);
             let (units_max, raw_max) = (1 << rng.below(20), 1 << rng.below(24));
             let units = 1 + rng.below(units_max);
@@ -48,7 +48,7 @@ fn rows_round_trip() {
 
 #[test]
 fn rows_without_a_suffix_round_trip() {
-    for key in [&b"k"[..]] {
+    for key in [&b"k"[..], b""] {
         let units = 9;
         let rows: Vec<_> = (0..200)
             .map(|n| {
