@@ -2,7 +2,7 @@
 //!
 //! Formats carry 64-bit lengths; these limits are of this release, not of the formats.
 
-/// The longest user key, bytes. Empty keys are refused too.
+/// The longest user key, bytes. Empty keys need a store of format 2.
 pub const KEY_LEN_MAX: usize = 64 << 10;
 /// The longest value that goes through log, memtable or a block of a table, bytes.
 pub const VALUE_LEN_MAX: usize = 16 << 20;

@@ -29,7 +29,7 @@ use version::FamilyId;
 /// Bytes before the first entry.
 pub(crate) const HEADER_LEN: usize = 12;
 
-/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
+/// Changes applied atomically. Keys have up to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
 /// get files of their own (those above a quarter of [`crate::Options::log_group_bytes`]); the limits are checked when it is
 /// written.
 ///
@@ -50,6 +50,8 @@ pub struct WriteBatch {
     families: Vec<FamilyId>,
     /// Bytes of the longest value.
     longest_value: usize,
+    /// Some key is empty, which not every format allows.
+    has_empty_key: bool,
 }
 
 impl WriteBatch {
@@ -111,7 +113,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.body.clear();
         self.families.clear();
-        (self.count, self.error, self.longest_value) = (0, None, 0);
+        (self.count, self.error, self.longest_value, self.has_empty_key) = (0, None, 0, false);
     }
 
     /// Number of changes.
@@ -147,6 +149,7 @@ impl WriteBatch {
         }
         change.encode_into(&mut self.body);
         self.longest_value = self.longest_value.max(value.len());
+        self.has_empty_key |= change.has_empty_key();
         if !self.families.contains(&family) {
             self.families.push(family);
         }
@@ -175,6 +178,11 @@ impl WriteBatch {
 
     pub(crate) fn families(&self) -> &[FamilyId] {
         &self.families
+    }
+
+    /// True if some key is empty. Ranges may begin there in every format.
+    pub(crate) fn has_empty_key(&self) -> bool {
+        self.has_empty_key
     }
 
     /// No value of the batch is longer.
@@ -208,9 +216,6 @@ impl Change<'_> {
     /// The same with another limit for values: of what somebody wants to write, long ones get files of their own before
     /// anything is logged.
     pub(crate) fn validate_to(&self, value_len_max: usize) -> Result<()> {
-        if self.key.is_empty() && self.kind != ValueKind::RangeDeletion {
-            return Err(Error::invalid("empty key: keys have 1 to 65536 bytes"));
-        }
         if self.key.len() > limits::KEY_LEN_MAX {
             return Err(too_large("key", self.key.len(), limits::KEY_LEN_MAX));
         }
@@ -232,6 +237,11 @@ impl Change<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if its key is empty, and no bound of a range.
+    pub fn has_empty_key(&self) -> bool {
+        self.key.is_empty() && self.kind != ValueKind::RangeDeletion
     }
 
     /// True if its value lies in a file in order of arrival (in the log only).
@@ -346,9 +356,12 @@ mod tests {
             let ok = entries.take_while(|e| e.is_ok()).count();
             assert!(ok < 3);
         }
+        b.delete_range(b"", b"x");
+        assert!(!b.has_empty_key(), "a bound");
         b.put(b"", b"x");
-        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(b.check(0).is_ok() && b.has_empty_key());
         b.clear();
+        assert!(!b.has_empty_key());
         b.put(&vec![1; limits::KEY_LEN_MAX + 1], b"x");
         assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::TooLarge);
         b.clear();

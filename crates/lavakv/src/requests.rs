@@ -167,6 +167,9 @@ impl Requests {
     ) -> Result<WriteRequest> {
         let (len_max, id) = (base::limits::LARGE_VALUE_LEN_MAX as usize, family.id());
         Change { kind, family: id, key: &key, value: &value }.validate_to(len_max)?;
+        if key.is_empty() {
+            self.reactor.writes.check_empty_key()?;
+        }
         let family = self.own(family)?.clone();
         self.submit(OwnedPayload::One { family, kind, key, value })
     }
@@ -177,6 +180,9 @@ impl Requests {
     /// As [`Requests::put`], of any of its changes.
     pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
         batch.check_changes()?;
+        if batch.has_empty_key() {
+            self.reactor.writes.check_empty_key()?;
+        }
         self.submit(OwnedPayload::Batch(batch))
     }
 

@@ -30,8 +30,10 @@ use crate::files::log::Log;
 use crate::large::Large;
 use crate::tree::Tree;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
+use base::{Error, Result};
 use order::Order;
 use std::sync::Arc;
+use store::format::Feature;
 use store::space::SpaceBudget;
 use writer::Writer;
 
@@ -72,6 +74,19 @@ impl WritePath {
             order: Order::new(&tree.snapshots),
             pacer: Arc::default(),
         }
+    }
+
+    /// Refuses an empty key where the format of the store has none: an earlier release could not open the store.
+    pub fn check_empty_key(&self) -> Result<()> {
+        let format = self.files.format();
+        if format.allows(Feature::EmptyKeys) {
+            return Ok(());
+        }
+        let needed = Feature::EmptyKeys.since();
+        Err(Error::invalid(format!(
+            "empty key: the store has format {format}, and empty keys need format {needed}: raise it with 'lava upgrade' or \
+             Db::upgrade"
+        )))
     }
 
     /// The writer's lock, for whoever does not write.

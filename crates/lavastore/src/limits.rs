@@ -7,7 +7,7 @@
 //! assert_eq!(db.put(too_long, "").unwrap_err().kind(), ErrorKind::TooLarge);
 //! ```
 
-/// The longest key, bytes. Empty keys are refused too.
+/// The longest key, bytes. Empty keys need a store of format 2.
 ///
 /// ```
 /// assert_eq!(lavastore::limits::KEY_LEN_MAX, 64 << 10);

@@ -35,9 +35,10 @@ impl<'a> Writer<'a> {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty key and `TooLarge` beyond the [`limits`](crate::limits); `NoSpace` where the space limit or
-    /// the volume has no room; `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and from then on
-    /// `Poisoned`, until the store is opened again.
+    /// `InvalidArgument` for an empty key in a store of format 1 ([`Db::upgrade`](crate::Db::upgrade)
+    /// raises it); `TooLarge` beyond the [`limits`](crate::limits); `NoSpace` where the space limit or the
+    /// volume has no room; `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and
+    /// from then on `Poisoned`, until the store is opened again.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
     }

@@ -230,7 +230,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Where to seek for what is behind the gap, within the borders and beyond the user key that was passed last.
     fn border_behind(&self, gap: &Gap, forward: bool) -> Vec<u8> {
-        let passed = Some(self.key.as_slice()).filter(|key| !key.is_empty());
+        // Without a key that was passed the buffer is empty, and so it is behind the empty key.
+        let passed = Some(self.key.as_slice()).filter(|key| self.has_left || !key.is_empty());
         let (mut border, mut other) = (Vec::new(), Vec::new());
         if forward {
             let (user_key, trailer) = key::split(&gap.last);

@@ -22,7 +22,8 @@ use std::fmt;
 pub enum StoreFormat {
     /// The manifest carries no number. Every release reads and writes it.
     V1,
-    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies.
+    /// The manifest carries the number of the format; `CURRENT` and the manifest have copies; keys may be
+    /// empty.
     V2,
 }
 
@@ -33,13 +34,15 @@ pub enum Feature {
     FormatNumber,
     /// `CURRENT` and the manifest have copies, which an open reads where the originals are damaged.
     ManifestCopies,
+    /// Keys of LavaKV may be empty.
+    EmptyKeys,
 }
 
 impl Feature {
     /// The first format that allows it.
-    const fn since(self) -> StoreFormat {
+    pub const fn since(self) -> StoreFormat {
         match self {
-            Feature::FormatNumber | Feature::ManifestCopies => StoreFormat::V2,
+            Feature::FormatNumber | Feature::ManifestCopies | Feature::EmptyKeys => StoreFormat::V2,
         }
     }
 }

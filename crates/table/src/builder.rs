@@ -124,8 +124,7 @@ impl KsstBuilder {
     pub fn add_expiring(&mut self, ikey: &[u8], value: &[u8], expiry: u64) -> Result<()> {
         let entry = key::InternalKey::decode(ikey).map_err(|e| self.refuse(e))?;
         let (user_key, trailer) = key::split(ikey);
-        if user_key.is_empty() || user_key.len() > limits::KEY_LEN_MAX || value.len() > limits::VALUE_LEN_MAX
-        {
+        if user_key.len() > limits::KEY_LEN_MAX || value.len() > limits::VALUE_LEN_MAX {
             let why =
                 format!("an entry with a key of {} and a value of {} bytes", user_key.len(), value.len());
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
@@ -191,7 +190,8 @@ impl KsstBuilder {
         let (last_user, last_trailer) = stream.last();
         let shared = shared_len(last_user, user_key);
         let ascending = match (last_user.get(shared), user_key.get(shared)) {
-            (None, None) => trailer < last_trailer,
+            // The first key may be empty, as the buffer is before it.
+            (None, None) => self.properties.entries == 0 || trailer < last_trailer,
             (None, Some(_)) => true,
             (Some(_), None) => false,
             (Some(a), Some(b)) => a < b,

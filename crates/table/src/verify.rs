@@ -389,9 +389,6 @@ impl Walk {
         if !self.last.is_empty() && key::compare(&self.last, ikey).is_ge() {
             return Err(bad(table, "keys that do not ascend", offset));
         }
-        if entry.user_key.is_empty() {
-            return Err(bad(table, "an empty key", offset));
-        }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
             && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?

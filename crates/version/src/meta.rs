@@ -131,10 +131,8 @@ impl FileMeta {
         if number == 0 || number > NUMBER_MAX {
             return fault("its file number is out of range");
         }
-        // A range tombstone may start at the empty key, before all others.
-        let starts_empty = self.range_tombstones > 0 && self.smallest.len() == TRAILER_LEN;
-        if !(starts_empty || key_is_sound(&self.smallest)) || !key_is_sound(&self.largest) {
-            return fault("a boundary key is empty, too long or has no trailer");
+        if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
+            return fault("a boundary key is too long or has no trailer");
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
@@ -303,7 +301,7 @@ impl VsstMeta {
             return fault("its file number is out of range");
         }
         if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
-            return fault("a boundary key is empty, too long or has no trailer");
+            return fault("a boundary key is too long or has no trailer");
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
@@ -372,5 +370,5 @@ impl VsstMeta {
 
 /// True if `encoded` can be a boundary key: a user key of legal length and a trailer.
 fn key_is_sound(encoded: &[u8]) -> bool {
-    (TRAILER_LEN + 1..=TRAILER_LEN + limits::KEY_LEN_MAX).contains(&encoded.len())
+    (TRAILER_LEN..=TRAILER_LEN + limits::KEY_LEN_MAX).contains(&encoded.len())
 }

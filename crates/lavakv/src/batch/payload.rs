@@ -59,6 +59,14 @@ impl Payload<'_> {
         }
     }
 
+    /// True if some key is empty.
+    pub fn has_empty_key(&self) -> bool {
+        match self {
+            Payload::One(_, c) => c.has_empty_key(),
+            Payload::Batch(b) => b.has_empty_key(),
+        }
+    }
+
     pub fn is_delete_only(&self) -> bool {
         let frees = |kind: ValueKind| kind.is_tombstone() || kind == ValueKind::RangeDeletion;
         match self {

@@ -13,6 +13,7 @@ use crate::tree::family::ColumnFamily;
 use base::{HashMap, Result, ValueKind};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
+use store::format::Feature;
 use store::guest::Guest;
 use store::repair::Places;
 use table::SegmentReader;
@@ -78,7 +79,10 @@ impl Target {
     /// Sets a key.
     pub fn put(&self, family: FamilyId, key: &[u8], value: &[u8]) -> Result<()> {
         match self.family(family) {
-            Some((db, family)) => db.put_opt(family, key, value, &WriteOptions::volatile()),
+            Some((db, family)) => {
+                admit(db, key)?;
+                db.put_opt(family, key, value, &WriteOptions::volatile())
+            }
             None => Ok(()),
         }
     }
@@ -92,7 +96,10 @@ impl Target {
         segment: &Arc<SegmentReader>,
     ) -> Result<Result<()>> {
         let mut writer = match self.family(family) {
-            Some((db, family)) => Some(db.put_stream(family, key, WriteOptions::volatile())?),
+            Some((db, family)) => {
+                admit(db, key)?;
+                Some(db.put_stream(family, key, WriteOptions::volatile())?)
+            }
             None => None,
         };
         let mut at = 0;
@@ -115,7 +122,10 @@ impl Target {
     /// Deletes a key.
     pub fn delete(&self, family: FamilyId, key: &[u8]) -> Result<()> {
         match self.family(family) {
-            Some((db, family)) => db.delete_opt(family, key, &WriteOptions::volatile()),
+            Some((db, family)) => {
+                admit(db, key)?;
+                db.delete_opt(family, key, &WriteOptions::volatile())
+            }
             None => Ok(()),
         }
     }
@@ -163,5 +173,14 @@ impl Target {
                 db.close()
             }
         }
+    }
+}
+
+/// Raises the format of the new store if it has to have an empty key: the damaged one had it.
+fn admit(db: &Db, key: &[u8]) -> Result<()> {
+    let format = Feature::EmptyKeys.since();
+    match key.is_empty() && db.format() < format {
+        true => db.upgrade(format),
+        false => Ok(()),
     }
 }

@@ -92,6 +92,9 @@ impl ValueWriter {
         (durability, patience): (Durability, Patience),
     ) -> Result<ValueWriter> {
         segments::validate(key, 0)?;
+        if key.is_empty() {
+            writes.check_empty_key()?;
+        }
         writes.context.health.check()?;
         Ok(ValueWriter {
             writes: writes.clone(),
@@ -251,6 +254,9 @@ fn place_of_batch(
     batch: &WriteBatch,
     patience: &mut Patience,
 ) -> Result<(WriteBatch, Vec<Draft>)> {
+    if batch.has_empty_key() {
+        writes.check_empty_key()?;
+    }
     let longest = segments::threshold(&writes.context.options) - 1;
     let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
     // What is not going to be logged does not count. Before any of it is written.

@@ -225,6 +225,9 @@ impl<'a> WriteOp<'a> {
         if let Payload::Batch(batch) = &self.payload {
             batch.check(0)?;
         }
+        if self.payload.has_empty_key() {
+            self.writes.check_empty_key()?;
+        }
         if count == 0 {
             return self.log_nothing();
         }

@@ -59,7 +59,7 @@ pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>
         return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let user_key = r.bytes()?.to_vec();
-    if user_key.is_empty() || user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
+    if user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
         return Err(Error::corruption("the header holds no sound key, or more than a key"));
     }
     Ok((SegmentIdentity { number, uid, family, edit, created_unix_seconds }, user_key))

@@ -177,7 +177,7 @@ impl VsstBuilder {
     }
 
     fn check_limits(&self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<()> {
-        let sound = (1..=limits::KEY_LEN_MAX).contains(&user_key.len()) && seq <= MAX_SEQ;
+        let sound = user_key.len() <= limits::KEY_LEN_MAX && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
                 "a record with a key of {} and a value of {} bytes, sequence {seq}",
@@ -260,7 +260,8 @@ impl VsstBuilder {
     fn shared_with_last(&self, user_key: &[u8], seq: SeqNo) -> Result<usize> {
         let shared = shared_len(&self.last_user, user_key);
         let ascending = match (self.last_user.get(shared), user_key.get(shared)) {
-            (None, None) => seq < self.last_seq,
+            // The first key may be empty, as the buffer is before it.
+            (None, None) => self.is_empty() || seq < self.last_seq,
             (None, Some(_)) => true,
             (Some(_), None) => false,
             (Some(a), Some(b)) => a < b,

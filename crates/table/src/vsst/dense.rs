@@ -103,7 +103,7 @@ impl DenseCursor {
         if flags & !HAS_OFFSETS != 0 {
             return Err(Error::corruption("a dense partition with unknown flags"));
         }
-        // A row has five bytes at least: an older version of a key has no suffix.
+        // A row has five bytes at least: an older version of a key has no suffix, nor has the empty key.
         self.rows_left = reader.length(block.len() / 5)?;
         let offset_units = reader.varint()?;
         self.with_offsets = flags & HAS_OFFSETS != 0;
@@ -155,7 +155,7 @@ impl DenseCursor {
         *at = end;
         let key_len = shared.checked_add(suffix_len)?;
         let sound = shared <= self.user_key.len()
-            && (1..=limits::KEY_LEN_MAX).contains(&key_len)
+            && key_len <= limits::KEY_LEN_MAX
             && seq <= MAX_SEQ
             && raw_len <= limits::VALUE_LEN_MAX as u64
             && (1..=RECORD_LEN_MAX as u64).contains(&units);

@@ -87,10 +87,8 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
         Compression::None => value_len as u64,
         _ => Reader::new(value).varint()?,
     };
-    if key_len == 0 || raw_len > limits::VALUE_LEN_MAX as u64 {
-        return Err(Error::corruption(format!(
-            "a record with {key_len} bytes of key and {raw_len} of value"
-        )));
+    if raw_len > limits::VALUE_LEN_MAX as u64 {
+        return Err(Error::corruption(format!("a record with {raw_len} bytes of value")));
     }
     Ok(Shape {
         codec,

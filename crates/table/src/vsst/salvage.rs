@@ -12,8 +12,8 @@ use std::ops::Range;
 
 /// Bytes read at once, unless a record is longer.
 const WINDOW_LEN: usize = 1 << 20;
-/// No record has a shorter head: codec, two lengths, a byte of key, the sequence.
-const HEAD_LEN_MIN: usize = 11;
+/// No record has a shorter head: codec, two lengths, the sequence.
+const HEAD_LEN_MIN: usize = 10;
 /// Bytes of checksums computed in search of records before the search gives up.
 const SEARCH_LEN_MAX: u64 = 8 << 30;
 
@@ -131,7 +131,9 @@ fn plausible_len(head: &[u8]) -> Option<usize> {
     let mut reader = base::codec::Reader::new(head);
     let codec = reader.u8().ok()?;
     let (key_len, value_len) = (reader.varint().ok()?, reader.varint().ok()?);
-    let sound = codec <= 2 && (1..=base::limits::KEY_LEN_MAX as u64).contains(&key_len);
+    // Zeros are no record: no empty value is separated.
+    let is_zero = head.iter().take(HEAD_LEN_MIN).all(|&b| b == 0);
+    let sound = codec <= 2 && key_len <= base::limits::KEY_LEN_MAX as u64 && !is_zero;
     let len = key_len.checked_add(value_len)?.checked_add((HEAD_LEN_MIN + SUM_LEN) as u64)?;
     (sound && len <= RECORD_LEN_MAX as u64).then_some(len as usize)
 }
