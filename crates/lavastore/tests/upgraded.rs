@@ -84,7 +84,8 @@ fn a_store_of_logs_opens_with_one_damaged_file() {
 #[test]
 fn an_empty_key_is_refused_before_the_upgrade_and_taken_after_it() {
     let sim = SimEnv::new(3);
-    let db = Db::open_in(&sim.env(), DIR, &Options::default()).unwrap();
+    let logs = LogOptions::default();
+    let db = Db::open_with_logs_in(&sim.env(), DIR, &Options::default(), &logs).unwrap();
     db.put("a", "1").unwrap();
     let log = db.logs().unwrap().log("orders").unwrap();
     log.append(1, "one").unwrap();
