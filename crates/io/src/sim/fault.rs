@@ -91,6 +91,8 @@ pub enum FaultEffect {
     Eio,
     /// ENOSPC. As above.
     NoSpace,
+    /// ENOSPC before anything happened, also of a sync: it may be tried again.
+    NoRoom,
     /// EMFILE: what passes by itself. As above.
     NoDescriptor,
     /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
@@ -209,6 +211,7 @@ impl Verdict {
         match effect {
             FaultEffect::Eio => Verdict::Fail(error(EIO)),
             FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
+            FaultEffect::NoRoom => Verdict::Refused(error(ENOSPC)),
             FaultEffect::NoDescriptor => Verdict::Fail(error(EMFILE)),
             FaultEffect::Short => Verdict::Short(error(EIO)),
             FaultEffect::Lost => Verdict::Lost,
