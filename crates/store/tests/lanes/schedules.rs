@@ -21,6 +21,9 @@ const PATIENCE_NS: u64 = 200_000_000;
 /// That a file is used again, and written, between the look at the group and the read of the file is one in some thousand.
 const SEEDS: u64 = 2_200;
 
+/// Schedules of one reader that lists groups.
+const PASSING_SEEDS: u64 = 100;
+
 #[derive(Clone, Debug)]
 struct Record {
     place: Place,
@@ -137,4 +140,44 @@ fn no_schedule_shows_a_reader_what_he_did_not_ask_for() {
     }
     println!("{found} reads, {late} too late");
     assert!(found > 500 && late > 50, "{found} {late}");
+}
+
+/// Groups pass from the log to the storage of the lane while a reader lists them. Each is in the list all the time.
+#[test]
+fn a_group_that_passes_is_listed_at_every_moment() {
+    for seed in 1..=PASSING_SEEDS {
+        let sim = SimEnv::new(seed);
+        let plan = Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) };
+        let ran = sim.run_threads(&plan, move |env| {
+            let terms = StoreTerms { log: terms(), records: Some(terms()) };
+            let engines = Engines::default();
+            let store = Store::open_lanes(env, Path::new(DIR), terms, &engines, &mut |_, _| Ok(())).unwrap();
+            let log = store.lane(Lane::LOG).unwrap().clone();
+            let first = log.groups().first().map(|group| group.ltn);
+            let (listed, done) = (log.clone(), Arc::new(AtomicU64::new(0)));
+            let is_done = done.clone();
+            let body = Box::new(move || {
+                let mut looks = 0;
+                while is_done.load(Ordering::Acquire) == 0 || looks == 0 {
+                    let ltns: Vec<u64> = listed.groups().iter().map(|group| group.ltn).collect();
+                    assert!(ltns.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ltns:?}");
+                    assert_eq!(ltns.first().copied(), first, "{ltns:?}");
+                    looks += 1;
+                }
+            });
+            let spawner = env.spawner.clone().unwrap();
+            let thread = spawner.spawn("lists", Priority::Foreground, body).unwrap();
+            for seq in 1..=4 {
+                log.put_placed(TENANT, &[&[1; 30]], (seq, seq), Durability::Buffered).unwrap();
+                log.seal_active().unwrap();
+                log.tell_floor(TENANT, seq + 1);
+                log.hint_release();
+                store.tend().unwrap();
+            }
+            done.store(1, Ordering::Release);
+            assert!(thread.join());
+            assert!(log.groups().iter().any(|group| group.state == GroupState::Passed));
+        });
+        ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
 }

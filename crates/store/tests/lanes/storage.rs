@@ -1,12 +1,12 @@
 //! Groups are kept, read, damaged and let go of.
 
-use crate::engine::{DIR, Machine, OTHER, TENANT, terms};
+use crate::engine::{DIR, GROUP_BYTES, Machine, OTHER, TENANT, terms};
 use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
 use io::{PAGE, Rng};
 use std::path::{Path, PathBuf};
 use store::Store;
-use store::commit::{Durability, GroupState, Lane, LoggedBatch};
+use store::commit::{Durability, GroupState, Lane, LoggedBatch, ReadAhead};
 use store::manifest::Engines;
 use wal::check::LogFindings;
 
@@ -310,5 +310,26 @@ fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
         assert!(e.is_corruption() && e.file() == Some(&path), "{e}");
         let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
         assert_eq!(e.message(), format!("{told}{advice}"));
+    }
+}
+
+/// A reader follows a writer in the same group. What it read ahead ends in pages that were not written by then.
+#[test]
+fn pages_written_after_a_read_ahead_are_read_again() {
+    let mut rng = Rng::new(9);
+    for distance in [1, 3, 8, 12, 20, 30] {
+        let mut machine = Machine::open(SimEnv::new(distance).env()).unwrap();
+        let (mut ahead, mut records) = (ReadAhead::new(GROUP_BYTES), Vec::new());
+        for _ in 0..200 {
+            records.push(bytes(&mut rng, 1500));
+            machine.append(records.last().unwrap(), Durability::Durable).unwrap();
+            let Some(seq) = (records.len() as u64).checked_sub(distance).filter(|seq| *seq > 0) else {
+                continue;
+            };
+            let (place, len) = machine.index[&seq];
+            let mut out = Vec::new();
+            machine.log.read_ahead(place, len as usize, &mut ahead, &mut out).unwrap();
+            assert!(out == records[seq as usize - 1], "record {seq}");
+        }
     }
 }
