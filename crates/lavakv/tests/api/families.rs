@@ -209,3 +209,27 @@ fn a_volatile_batch_over_families_is_flushed_whole() {
     assert_eq!(db.get(b"here").unwrap().as_deref(), Some(&b"1"[..]), "it was flushed");
     assert_eq!(db.get_cf(&other, b"there").unwrap().as_deref(), Some(&b"1"[..]), "and so was its other half");
 }
+
+/// A batch fills the memtable of one family. Its last change is the first in the memtable of another, and the last sequence before the
+/// flush: the log must have it durable before the table of the first is installed.
+#[test]
+fn the_end_of_a_batch_in_another_memtable_is_durable_before_a_flush() {
+    let sim = SimEnv::new(8);
+    let db = open(&sim);
+    let other = db.create_column_family("other", small_family()).unwrap();
+    let mut batch = WriteBatch::new();
+    let count = small().memtable_bytes as u64 / 500;
+    (0..count).for_each(|n| batch.put(&key(n), &[1; 500]));
+    batch.put_cf(&other, b"end", b"1");
+    db.write_opt(&batch, &WriteOptions::buffered()).unwrap();
+    let flushes = db.stats().flushes;
+    db.put_opt(db.default_column_family(), b"more", b"1", &WriteOptions::buffered()).unwrap();
+    while db.stats().flushes == flushes {
+        assert!(db.run_background_step(), "the full memtable is to be flushed");
+    }
+    let after = sim.crash(CrashKind::PowerLoss, 1);
+    let db = open(&after);
+    let other = db.column_family("other").unwrap();
+    assert!(db.get(&key(0)).unwrap().is_some(), "it was flushed");
+    assert_eq!(db.get_cf(&other, b"end").unwrap().as_deref(), Some(&b"1"[..]));
+}

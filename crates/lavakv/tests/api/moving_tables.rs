@@ -80,6 +80,9 @@ fn tables_go_down_while_they_are_read() {
     reads_all(iterator, &model);
     settle(&db);
     assert_eq!(tables(&sim.env(), SPEED), Vec::<String>::new());
+    let files: usize = [SPEED, DIR].iter().map(|dir| sim.env().fs.list(Path::new(dir)).unwrap().len()).sum();
+    let open = sim.open_now();
+    assert!(open as usize <= files, "{open} files are open, and {files} exist");
     assert!(db.verify().unwrap().errors.is_empty());
     let listed = crate::two_disks::both(&sim).fs.list(Path::new(DIR)).unwrap();
     crate::common::ledger_adds_up(&db, listed.iter().map(|entry| entry.allocated).sum());
