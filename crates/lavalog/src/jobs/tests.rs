@@ -1,7 +1,7 @@
 use super::*;
 use crate::ops::Op;
 use crate::options::Options;
-use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use io::Priority;
 use io::sim::SimEnv;
 use io::sim::threads::Plan;
@@ -46,4 +46,36 @@ fn no_job_overtakes_who_waits_for_a_hold() {
         waited += u64::from(ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value);
     }
     assert!(waited > 5, "{waited} waited");
+}
+
+/// A waiter looks again by itself after 50 ms. The end of a hold wakes it at once.
+#[test]
+fn the_end_of_a_hold_wakes_the_next_one() {
+    for seed in 0..20 {
+        let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), |env| {
+            let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
+            let core = crate::open::open(env, Path::new("/logs"), &options, None).unwrap();
+            let first = core.hold().unwrap();
+            let (of_waiter, clock) = (core.clone(), env.clock.clone());
+            let held_ns = Arc::new(AtomicU64::new(0));
+            let own = held_ns.clone();
+            let body = Box::new(move || {
+                let hold = of_waiter.hold().unwrap();
+                own.store(clock.now_ns(), Ordering::SeqCst);
+                drop(hold);
+            });
+            let waiter = env.spawner.clone().unwrap().spawn("waits", Priority::Foreground, body).unwrap();
+            while lock(&core.under_way).waiting_holds == 0 {
+                env.clock.sleep_ns(1_000);
+            }
+            // It sleeps by then.
+            env.clock.sleep_ns(1_000_000);
+            let dropped_ns = env.clock.now_ns();
+            drop(first);
+            assert!(waiter.join());
+            held_ns.load(Ordering::SeqCst) - dropped_ns
+        });
+        let waited_ns = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+        assert!(waited_ns < 10_000_000, "seed {seed}: it waited {waited_ns} ns");
+    }
 }
