@@ -355,6 +355,40 @@ fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
     );
 }
 
+/// One gap covers the end of a group that is storage and the beginning of the next. An index file names the records of the first group only.
+#[test]
+fn a_gap_that_reaches_into_a_group_without_an_index_tells_of_its_records() {
+    let sim = SimEnv::new(10);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let log = store.create_log("log").unwrap();
+    // Each in a page of its own.
+    let append = |lsn: u64| log.append(lsn, &[lsn as u8; 4000], Durability::Durable).unwrap();
+    (101..=110).for_each(append);
+    store.seal().unwrap();
+    store.settle().unwrap();
+    (111..=120).for_each(append);
+    drop(log);
+    store.close().unwrap();
+    let sim = sim.crash(CrashKind::ProcessKill, 10);
+    let mut damaged = 0;
+    for path in files(&sim, ".log") {
+        let bytes = sim.env().fs.read_all(&path, 1 << 30).unwrap();
+        for lsn in [110, 111] {
+            if let Some(at) = bytes.windows(100).position(|window| window == [lsn; 100]) {
+                sim.flip_bit(&path, at as u64, 0).unwrap();
+                damaged += 1;
+            }
+        }
+    }
+    assert_eq!(damaged, 2, "each of the two is in one group");
+    let report = repair(&sim).unwrap();
+    assert_eq!(report.logs[0].records, 18, "{report:?}");
+    for lsn in [110, 111] {
+        let is_told = report.logs[0].gaps.iter().any(|gap| (gap.first..=gap.last).contains(&lsn));
+        assert!(is_told, "record {lsn}: {report:?}");
+    }
+}
+
 /// Other bytes are appended in the place of what a recovery cut off.
 #[test]
 fn batches_are_whole_or_not_there() {
