@@ -2,7 +2,13 @@ use super::*;
 use crate::Db;
 use crate::write::write_path::tests::with_little_memory;
 use base::ErrorKind;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, lock, rank};
 use io::sim::SimEnv;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// A store whose memory is nearly full: nobody runs jobs but who waits.
@@ -223,4 +229,37 @@ fn writes_behind_a_failure_are_attempted_unless_requests_stop() {
         db.block_on(put(b"resumed", 10).unwrap()).unwrap();
         db.block_on(put(b"long", 30 << 10).unwrap()).unwrap();
     }
+}
+
+/// The waker of a completed write. It counts its calls, and those that find the write visible.
+struct Observer {
+    visible: Mutex<Request<()>, rank::Outside>,
+    calls: AtomicU64,
+    calls_when_visible: AtomicU64,
+}
+
+impl Wake for Observer {
+    fn wake(self: Arc<Self>) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let is_visible = lock(&self.visible).take().is_some();
+        self.calls_when_visible.fetch_add(u64::from(is_visible), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_write_is_visible_before_its_completion_is_told() {
+    let sim = SimEnv::new(11);
+    let db = nearly_full(&sim);
+    let (requests, family) =
+        (db.requests(&RequestOptions::default()).unwrap(), db.default_column_family().clone());
+    let put = requests.put(&family, b"k".to_vec(), vec![1; 30 << 10]).unwrap();
+    let (visible, mut done) = put.split();
+    let (calls, calls_when_visible) = (AtomicU64::new(0), AtomicU64::new(0));
+    let observer = Arc::new(Observer { visible: Mutex::new(visible), calls, calls_when_visible });
+    let waker = Waker::from(observer.clone());
+    assert!(Pin::new(&mut done).poll(&mut Context::from_waker(&waker)).is_pending(), "it waits for memory");
+    db.block_on(requests.put(&family, b"later".to_vec(), vec![1]).unwrap()).unwrap();
+    assert!(done.take().unwrap().is_ok());
+    let of = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+    assert_eq!((of(&observer.calls), of(&observer.calls_when_visible)), (1, 1));
 }
