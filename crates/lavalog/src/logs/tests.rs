@@ -201,6 +201,26 @@ fn a_copy_counts_as_far_as_the_record_is_still_there_when_it_comes() {
     assert_eq!(runs, [(21, 79)]);
 }
 
+/// A trim takes a few parts out of the index at a time. A part below it that is left must not come back with a file.
+#[test]
+fn trimmed_records_of_a_collected_group_stay_gone() {
+    let mut all = Applied::new();
+    for ltn in 1..=4 {
+        all.ltn = ltn;
+        let lsns = ltn * 10..ltn * 10 + 10;
+        all.append(lsns.clone());
+        let file = all.part(Source::Group(ltn), lsns);
+        install(&mut all.logs, ltn, [file]);
+    }
+    let copies = all.part(Source::Cold(9), 30..50);
+    all.op(Op::Trim { log: 5, below: 45 });
+    assert_eq!(all.log().index().runs_from(0).next(), Some((30, 39)), "the trim is not done");
+    let from = vec![(Source::Group(3), 30), (Source::Group(4), 40)];
+    all.logs.relocate([Moved { log: 5, from, to: Some(copies.1) }]);
+    assert_eq!(all.lsns(), (45..50).collect::<Vec<_>>());
+    assert_eq!(all.logs.ledger().usage(Source::Cold(9)).live, Size { records: 5, bytes: 500 });
+}
+
 #[test]
 fn gaps_are_what_is_not_there_and_not_trimmed() {
     let mut all = Applied::new();
