@@ -155,13 +155,9 @@ impl Scan {
         self.next = self.next.map(|next| next.max(lsn));
     }
 
-    fn removals(&self) -> u64 {
-        self.core.followers.removals.load(Ordering::Acquire)
-    }
-
     /// Forgets what was read ahead if something of the log was truncated since, or the log deleted.
     fn let_go_of_truncated(&mut self) {
-        let removals = self.removals();
+        let removals = removals(&self.core);
         if self.ahead.is_empty() || removals == self.before.0 {
             return;
         }
@@ -174,12 +170,11 @@ impl Scan {
 
     fn read_ahead(&mut self) -> Result<()> {
         let Some(from) = self.next else { return Ok(()) };
-        let removals = self.removals();
         let (core, log, last) = (self.core.clone(), self.log, self.last);
-        let look_up = |logs: &Logs| Looked::up(logs, (log, last), from);
+        let look_up = |logs: &Logs| Looked::up(&core, logs, (log, last), from);
         let is_same = |then: &Looked, now: &Looked| then.spans.first() == now.spans.first();
         let read = core.read_found(look_up, is_same, |looked| {
-            self.before = (removals, looked.truncated);
+            self.before = (looked.removals, looked.truncated);
             match self.read_spans(looked) {
                 // What was read before the error is handed out first.
                 Err(_) if !self.ahead.is_empty() => Ok(()),
@@ -263,6 +258,13 @@ struct Looked {
     /// What [`Logs::taken_in`] and [`crate::logs::Log::truncated`] were.
     taken_in: u64,
     truncated: u64,
+    /// Removals before the look-up. A removal counts itself under the write lock of the logs, so the index has these and no more.
+    removals: u64,
+}
+
+/// See [`crate::core::Followers::removals`].
+fn removals(core: &Core) -> u64 {
+    core.followers.removals.load(Ordering::Acquire)
 }
 
 impl Looked {
@@ -270,7 +272,7 @@ impl Looked {
     ///
     /// # Errors
     /// `NotFound` if there is no such log; `Corruption` if the first of them may be lost.
-    fn up(logs: &Logs, (log, last): (LogId, Lsn), from: Lsn) -> Result<Option<Looked>> {
+    fn up(core: &Core, logs: &Logs, (log, last): (LogId, Lsn), from: Lsn) -> Result<Option<Looked>> {
         let log = logs.log(log)?;
         // What is trimmed may be in the index still.
         let from = from.max(log.trimmed_below());
@@ -287,7 +289,8 @@ impl Looked {
             span.first <= end
         });
         let (taken_in, truncated) = (logs.taken_in(), log.truncated());
-        Ok(Some(Looked { spans, taken_in, truncated }).filter(|looked| !looked.spans.is_empty()))
+        let looked = Looked { spans, taken_in, truncated, removals: removals(core) };
+        Ok(Some(looked).filter(|looked| !looked.spans.is_empty()))
     }
 }
 
@@ -296,5 +299,29 @@ impl Iterator for Scan {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read_next().transpose()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Durability, LogStore, Options};
+    use io::sim::SimEnv;
+    use std::path::Path;
+
+    /// A scan compares the two to find out that what it read ahead may be gone.
+    #[test]
+    fn a_removal_behind_a_look_up_is_not_among_those_that_it_saw() {
+        let env = SimEnv::new(1).env();
+        let store = LogStore::open(&env, Path::new("/logs"), &Options::default()).unwrap();
+        let log = store.create_log("a").unwrap();
+        (1..=3).for_each(|lsn| log.append(lsn, b"record", Durability::Durable).unwrap());
+        let core = store.core();
+        let look_up = || Looked::up(core, &read(&core.logs), (log.id(), Lsn::MAX), 0).unwrap().unwrap();
+        let looked = look_up();
+        assert_eq!(looked.removals, removals(core));
+        log.truncate_after(1, Durability::Durable).unwrap();
+        assert_eq!(looked.removals + 1, removals(core));
+        assert!(look_up().removals == removals(core) && look_up().truncated == looked.truncated + 1);
     }
 }
