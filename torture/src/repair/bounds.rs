@@ -4,7 +4,8 @@
 //! The oracle looks up each change and each record in the new store. Each missing one must lie inside a reported loss, and each reported
 //! range must begin and end with a missing one. Every change has a key of its own, so a missing key is a missing change.
 //!
-//! The end of a log of a killed store cannot be told from a torn one: there only the bounds count.
+//! The end of a lane of a killed store cannot be told from a torn one. There a missing change must be told if a later change of its lane is
+//! in the new store, and the bounds count in any case.
 
 use super::INTO;
 use crate::case::{Outcome, guarded};
@@ -42,6 +43,8 @@ struct Life {
     sim: SimEnv,
     /// The key of every change, by its sequence.
     keys: BTreeMap<u64, String>,
+    /// Sequences of the changes in the lane of records.
+    carried: BTreeSet<u64>,
     /// The operations of each record of the log, by its LSN: a batch with changes of keys is an operation more. LSNs begin at 1.
     records: BTreeMap<u64, (u64, u64)>,
     /// Operations of logs so far. The first creates the log.
@@ -71,9 +74,9 @@ impl Life {
     fn make(seed: u64, has_logs: bool, rng: &mut Rng) -> Check<Life> {
         let sim = machine::new(seed);
         let db = open(&sim, DIR, has_logs)?;
-        let (keys, closed) = (BTreeMap::new(), rng.one_in(2));
-        let mut life =
-            Life { has_logs, closed, sim, keys, records: BTreeMap::new(), operations: 0, floor: 1 };
+        let closed = rng.one_in(2);
+        let (keys, carried, records) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut life = Life { has_logs, closed, sim, keys, carried, records, operations: 0, floor: 1 };
         for _ in 0..rng.range(6, 50) {
             life.step(&db, rng).doing(|| "a step".into())?;
         }
@@ -108,6 +111,10 @@ impl Life {
         let options = if rng.one_in(2) { WriteOptions::durable() } else { WriteOptions::buffered() };
         let value = vec![b'v'; len];
         let batch = self.changes(count, &value);
+        if lane == Lane::Both {
+            let end = self.keys.len() as u64;
+            self.carried.extend(end + 1 - count..=end);
+        }
         if lane == Lane::Keys {
             return db.writing(&options).write(&batch);
         }
@@ -201,22 +208,14 @@ impl Life {
     fn judge_changes(&self, missing: &BTreeSet<u64>, report: &RepairReport) -> Check {
         let ranges: Vec<(u64, u64)> = report.keys.lost.iter().filter_map(|lost| lost.sequences).collect();
         ensure!(ranges.len() == report.keys.lost.len(), "a loss without sequences, and no table is damaged");
-        self.judge((missing, &ranges), (self.keys.len() as u64, "change"))
-    }
-
-    /// Each missing one is inside a range, and each range begins and ends with a missing one. A range without an end may begin behind all.
-    fn judge(&self, (missing, ranges): (&BTreeSet<u64>, &[(u64, u64)]), (end, what): (u64, &str)) -> Check {
-        let is_inside = |seq: &u64| ranges.iter().any(|(first, last)| (*first..=*last).contains(seq));
-        let untold = missing.iter().find(|seq| self.closed && !is_inside(seq));
-        ensure!(untold.is_none(), "{what} {untold:?} is missing, and not told");
-        for (first, last) in ranges {
-            let is_tight = match *last {
-                MAX_SEQ => missing.contains(first) || *first > end,
-                _ => missing.contains(first) && missing.contains(last),
-            };
-            ensure!(is_tight, "the range of {what}s {first} to {last} is not tight");
-        }
-        Ok(())
+        // A later change of the lane proves that the lane did not end before.
+        let proven = |is_carried: bool| {
+            let of_lane = |seq: &&u64| self.carried.contains(seq) == is_carried && !missing.contains(seq);
+            self.keys.keys().rfind(of_lane).copied().unwrap_or(0)
+        };
+        let proven = [proven(false), proven(true)];
+        let must_tell = |seq: u64| self.closed || seq < proven[usize::from(self.carried.contains(&seq))];
+        judge((missing, &ranges), (self.keys.len() as u64, "change"), must_tell)
     }
 
     fn missing_records(&self, db: &Db, report: &LogRepairReport) -> Check<BTreeSet<u64>> {
@@ -253,8 +252,28 @@ impl Life {
         // The first operation creates the log, of which a checkpoint may know.
         let is_told = lost.iter().any(|(first, _)| *first == 1);
         let operations: BTreeSet<u64> = operations.chain(is_told.then_some(1)).collect();
-        self.judge((&operations, &lost), (self.operations, "operation"))
+        judge((&operations, &lost), (self.operations, "operation"), |_| self.closed)
     }
+}
+
+/// Each missing one that must be told is inside a range, and each range begins and ends with a missing one. A range without an end may
+/// begin behind all.
+fn judge(
+    (missing, ranges): (&BTreeSet<u64>, &[(u64, u64)]),
+    (end, what): (u64, &str),
+    must_tell: impl Fn(u64) -> bool,
+) -> Check {
+    let is_inside = |seq: &u64| ranges.iter().any(|(first, last)| (*first..=*last).contains(seq));
+    let untold = missing.iter().find(|seq| must_tell(**seq) && !is_inside(seq));
+    ensure!(untold.is_none(), "{what} {untold:?} is missing, and not told");
+    for (first, last) in ranges {
+        let is_tight = match *last {
+            MAX_SEQ => missing.contains(first) || *first > end,
+            _ => missing.contains(first) && missing.contains(last),
+        };
+        ensure!(is_tight, "the range of {what}s {first} to {last} is not tight");
+    }
+    Ok(())
 }
 
 /// The numbers as runs, for a message.
