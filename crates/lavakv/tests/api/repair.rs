@@ -440,3 +440,19 @@ fn a_table_that_does_not_say_what_it_has_is_told_by_what_the_manifest_says() {
     }
     assert!(silent > 0, "no table was told whole");
 }
+
+/// The log still has the changes of a table. Without a manifest only the sequences of the table tell that, up to the last one.
+#[test]
+fn changes_of_a_table_are_not_taken_from_the_log_again() {
+    let sim = SimEnv::new(41);
+    let db = open(&sim);
+    (0..10).for_each(|i| db.put(&key(i), &value(i, 0)).unwrap());
+    db.flush().unwrap();
+    db.put(b"in the log", b"1").unwrap();
+    let sim = sim.crash(CrashKind::ProcessKill, 1);
+    remove_manifest(&env(&sim));
+    let (report, db) = repair(&sim);
+    let family = &report.families[0];
+    assert_eq!((family.records, family.log_changes), (10, 1), "{report:?}");
+    assert_eq!(contents(&db).len(), 11);
+}
