@@ -17,9 +17,10 @@ use crate::logs::{GroupPlace, Log, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{Op, OpRead, Ops};
 use base::{Error, ErrorKind, Result, SeqNo};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use store::guest::Carried;
+use store::repair::LogGap;
 
 /// Where a record is does not matter: all are read again from front to back.
 const ANYWHERE: GroupPlace = GroupPlace { ltn: 0, at: 0 };
@@ -81,13 +82,14 @@ impl Known {
                 continue;
             }
             report.lose(gap, !is_covered);
-            known.has_uncertain_gaps |= !is_indexed(sources, &indexed, gap.error.file());
+            known.has_uncertain_gaps |= !is_gap_indexed(sources, &indexed, gap);
         }
         sources.log.displaced.iter().for_each(|e| report.damage(e));
         for path in sources.log.silent() {
             let why = "no page is left of a log group that is kept as storage, or its file is missing";
             report.damage(&Error::corruption(why).at_file(path));
-            known.has_uncertain_gaps |= !is_indexed(sources, &indexed, Some(path));
+            known.has_uncertain_gaps |=
+                group_of(sources, Some(path)).is_none_or(|ltn| !indexed.contains_key(&ltn));
         }
         known.has_uncertain_gaps |= sources.cold_is_lost;
         sources.cold.iter().try_for_each(|found| known.take_cold(found, report))?;
@@ -179,20 +181,20 @@ impl Known {
         Ok(())
     }
 
-    /// What index files say; with `only_check`, of which groups all of it can be read.
+    /// What index files say. With `only_check`: the groups whose index files can be read as a whole, and their sequences.
     fn take_indexes(
         &mut self,
         sources: &Sources,
         report: &mut RepairReport,
         only_check: bool,
-    ) -> Result<BTreeSet<u64>> {
-        let mut indexed = BTreeSet::new();
+    ) -> Result<Indexed> {
+        let mut indexed = Indexed::new();
         for found in &sources.indexes {
             match IndexFile::open(found.file.clone(), found.number, found.uid) {
                 Ok((file, directory)) if only_check => {
                     self.passed_below = self.passed_below.max(file.head().seqs.1.saturating_add(1));
                     if file.verify(&directory).is_ok() {
-                        indexed.insert(file.head().ltn);
+                        indexed.insert(file.head().ltn, file.head().seqs);
                     }
                 }
                 Ok((file, directory)) => {
@@ -264,10 +266,28 @@ fn skip(e: &Error, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
-/// True if an index file tells which records a group had that is in this file.
-fn is_indexed(sources: &Sources, indexed: &BTreeSet<u64>, file: Option<&Path>) -> bool {
-    let Some((state, file)) = sources.state.as_ref().zip(file) else { return false };
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let group = state.store.log_groups.values().find(|group| store::names::log(group.file) == name);
-    group.is_some_and(|group| indexed.contains(&group.ltn))
+/// Numbers of groups whose records an index file names, with the first and the last sequence of each.
+type Indexed = BTreeMap<u64, (SeqNo, SeqNo)>;
+
+/// The number of the group in this file.
+fn group_of(sources: &Sources, file: Option<&Path>) -> Option<u64> {
+    let (state, name) = (sources.state.as_ref()?, file?.file_name()?.to_string_lossy());
+    let mut groups = state.store.log_groups.values();
+    groups.find(|group| store::names::log(group.file) == name).map(|group| group.ltn)
+}
+
+/// True if index files name the records of every group that the gap reaches into.
+fn is_gap_indexed(sources: &Sources, indexed: &Indexed, gap: &LogGap) -> bool {
+    let Some(first) = group_of(sources, gap.error.file()).filter(|ltn| indexed.contains_key(ltn)) else {
+        return false;
+    };
+    let mut next = gap.after_seq.saturating_add(1);
+    for (nth, (first_seq, last_seq)) in indexed.range(first..).map(|(_, seqs)| *seqs).enumerate() {
+        // Groups before the first were collected.
+        if nth > 0 && first_seq > next {
+            break;
+        }
+        next = next.max(last_seq.saturating_add(1));
+    }
+    gap.before_seq.is_none_or(|before| before <= next)
 }
