@@ -1,4 +1,7 @@
-//! Facts about the entries of a table beyond the manifest's: numbers, sizes, and a sample of its keys. In memory only.
+//! Facts about the entries of a table beyond the manifest's: numbers, sizes, and a sample of its keys.
+
+use crate::codec::{Reader, put_u64, put_varint};
+use crate::error::{Error, Result};
 
 /// Number, sum and extremes of sizes: enough to bound what any of them sum to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,14 @@ impl Sizes {
         self.bytes
     }
 
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        [self.count, self.bytes, self.min, self.max].into_iter().for_each(|n| put_varint(out, n));
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Sizes> {
+        Ok(Sizes { count: r.varint()?, bytes: r.varint()?, min: r.varint()?, max: r.varint()? })
+    }
+
     /// An upper bound of the sum of any `count` of the sizes.
     pub fn largest(&self, count: u64) -> u64 {
         if count >= self.count {
@@ -50,6 +61,8 @@ impl Sizes {
 const HASHES_MAX: usize = 1024;
 /// One of 256 keys is always sampled: 1/32 byte of memory for each key.
 const LEVEL_MAX: u32 = 8;
+/// A table holds this many hashes at most, unless more than one of 256 keys is left out.
+const STORED_MAX: usize = 256;
 
 /// Hashes of some user keys: all that begin with `level` zero bits. Samples of two tables are of the same keys, so the keys
 /// that both tables hold can be counted without a read (adaptive sampling: Flajolet, "On Adaptive Sampling", 1990).
@@ -93,6 +106,39 @@ impl KeySample {
         self
     }
 
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(self.level));
+        put_varint(out, self.hashes.len() as u64);
+        self.hashes.iter().for_each(|hash| put_u64(out, *hash));
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<KeySample> {
+        let level = r.length(63)? as u32;
+        let count = r.length(r.rest().len() / size_of::<u64>())?;
+        let hashes = (0..count).map(|_| r.u64()).collect::<Result<Vec<u64>>>()?;
+        let is_sound = hashes.is_sorted_by(|a, b| a < b)
+            && hashes.last().is_none_or(|hash| hash.leading_zeros() >= level);
+        if is_sound {
+            Ok(KeySample { level, hashes })
+        } else {
+            Err(Error::corruption("a sample of keys out of order"))
+        }
+    }
+
+    /// The sample as a table holds it.
+    fn stored(&self) -> KeySample {
+        let levels = self.level..=self.level.max(LEVEL_MAX);
+        let level = levels.into_iter().find(|level| self.at(*level).len() <= STORED_MAX);
+        let level = level.unwrap_or(self.level.max(LEVEL_MAX));
+        KeySample { level, hashes: self.at(level).to_vec() }
+    }
+
+    /// About how many bytes it takes in a table.
+    pub fn stored_len(&self) -> usize {
+        let sparse = self.hashes.len() >> LEVEL_MAX.saturating_sub(self.level);
+        size_of::<u64>() * self.hashes.len().min(STORED_MAX.max(sparse))
+    }
+
     /// Leading zero bits of all hashes.
     pub fn level(&self) -> u32 {
         self.level
@@ -116,6 +162,32 @@ pub struct TableNotes {
     pub values: Sizes,
     /// Some of its keys.
     pub sample: KeySample,
+}
+
+impl TableNotes {
+    /// As a table holds them, with a smaller sample. The sample is a union.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.keys);
+        self.records.encode_into(&mut out);
+        self.values.encode_into(&mut out);
+        self.sample.stored().encode_into(&mut out);
+        out
+    }
+
+    /// Decodes them. Bytes behind them are of a later release.
+    ///
+    /// # Errors
+    /// `Corruption` if they are malformed.
+    pub fn decode(bytes: &[u8]) -> Result<TableNotes> {
+        let r = &mut Reader::new(bytes);
+        Ok(TableNotes {
+            keys: r.varint()?,
+            records: Sizes::decode(r)?,
+            values: Sizes::decode(r)?,
+            sample: KeySample::decode(r)?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -187,5 +259,41 @@ mod tests {
             assert!(sample.hashes.is_sorted_by(|a, b| a < b));
             assert_eq!(sample.at(sample.level()), &sample.hashes);
         }
+    }
+
+    fn notes(keys: std::ops::Range<u64>) -> TableNotes {
+        let mut notes = TableNotes { keys: keys.end - keys.start, ..TableNotes::default() };
+        keys.clone().for_each(|key| notes.records.add(100 + key % 70));
+        TableNotes { sample: sample(keys), ..notes }
+    }
+
+    #[test]
+    fn encoded_notes_are_the_same() {
+        for keys in [0..0, 0..1, 0..1000, 0..300_000] {
+            let notes = notes(keys);
+            let mut bytes = notes.encode();
+            let notes = TableNotes { sample: notes.sample.stored(), ..notes };
+            let sampled = notes.sample.hashes.len() as u64;
+            assert!(sampled <= 256.max(notes.keys / 200) && sampled >= notes.keys.min(100));
+            assert_eq!(TableNotes::decode(&bytes).unwrap(), notes);
+            bytes.push(7);
+            assert_eq!(TableNotes::decode(&bytes).unwrap(), notes, "fields of a later release are skipped");
+        }
+    }
+
+    #[test]
+    fn hostile_notes_are_corruption() {
+        let bytes = notes(0..300).encode();
+        assert!((0..bytes.len()).all(|len| TableNotes::decode(&bytes[..len]).unwrap_err().is_corruption()));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x81;
+            if let Err(e) = TableNotes::decode(&damaged) {
+                assert!(e.is_corruption());
+            }
+        }
+        let unordered = KeySample { level: 0, hashes: vec![5, 3] };
+        let unordered = TableNotes { sample: unordered, ..TableNotes::default() };
+        assert!(TableNotes::decode(&unordered.encode()).unwrap_err().is_corruption());
     }
 }

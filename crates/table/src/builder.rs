@@ -3,7 +3,7 @@
 //! Entries come in internal-key order and go to one of two streams: references to the reference stream, everything else
 //! to the inline stream. Inline blocks are written as they fill; reference blocks are held back and written in runs of
 //! up to [`RUN_LEN`] bytes, so that garbage collection, which needs only references, and read-ahead find the blocks of
-//! each stream together. After the data come filters and index partitions, range tombstones, the top indexes,
+//! each stream together. After the data come filters and index partitions, notes, range tombstones, the top indexes,
 //! properties, meta index and footer (the byte map is in `docs/format/ksst.md`).
 
 use crate::block::InlineBlockBuilder;
@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 /// Bytes of reference blocks that are held back to be written together.
 const RUN_LEN: usize = 2 << 20;
+/// A table of more keys, with references, holds its notes. The entries of a shorter one are read as fast.
+const NOTED_KEYS_MIN: u64 = 1024;
 /// Range tombstones are cut into blocks of about so many bytes.
 const TOMBSTONE_BLOCK_LEN: usize = 64 << 10;
 
@@ -43,7 +45,7 @@ pub struct FinishedTable {
     pub largest: Vec<u8>,
     /// What the table says about itself.
     pub properties: Properties,
-    /// Further facts about its entries. The file does not hold them.
+    /// Further facts about its entries. A long table with references holds them.
     pub notes: TableNotes,
 }
 
@@ -326,7 +328,15 @@ impl KsstBuilder {
     pub fn len_estimate(&self) -> u64 {
         let open = self.inline_block.len_estimate() + self.reference_block.len_estimate() + self.run.len();
         let meta = self.tombstone_bytes + 16 * self.dependencies.len() + 512;
-        self.sink.offset + (open + meta) as u64 + self.inline.len_estimate() + self.references.len_estimate()
+        let notes = if self.properties.references > 0 && self.notes.keys > NOTED_KEYS_MIN {
+            self.references.sample_len() + self.inline.sample_len()
+        } else {
+            0
+        };
+        self.sink.offset
+            + (open + meta + notes) as u64
+            + self.inline.len_estimate()
+            + self.references.len_estimate()
     }
 
     /// Uncompressed bytes of keys and values so far, referenced values included: the compensated size.
@@ -402,7 +412,14 @@ impl KsstBuilder {
             Ok(())
         };
         let sink = &mut self.sink;
-        let mut block = Vec::new();
+        self.notes.sample = self.references.take_sample().union(self.inline.take_sample());
+        // First: an open reads the end of the file, and needs all sections but this one.
+        let holds_notes = !references.top.is_empty() && self.notes.keys > NOTED_KEYS_MIN;
+        let mut block = if holds_notes { self.notes.encode() } else { Vec::new() };
+        if holds_notes && block.len() <= limits::BLOCK_LEN_MAX {
+            add(sink, sections::NOTES, &mut block)?;
+        }
+        block.clear();
         for t in &self.tombstones {
             tombstone_block::encode_into(&mut block, t);
             if block.len() >= TOMBSTONE_BLOCK_LEN {
@@ -434,7 +451,6 @@ impl KsstBuilder {
         sink.sync()?;
         let (smallest, largest) = (p.smallest.clone(), p.largest.clone());
         debug_assert_eq!(meta.len, frame_len(sections::encode(&all).len()));
-        self.notes.sample = self.references.take_sample().union(self.inline.take_sample());
         Ok(FinishedTable { len: file_len, smallest, largest, properties: self.properties, notes: self.notes })
     }
 }

@@ -91,6 +91,7 @@ fn head(table: &Ksst, dependencies: &[Dependency], out: &mut String) -> fmt::Res
             sections::TOP_REFERENCES => "top index of references",
             sections::TOP_INLINE => "top index of inline entries",
             sections::RANGE_TOMBSTONES => "range tombstones",
+            sections::NOTES => "sizes of entries and fingerprints of keys",
             _ => "unknown section",
         };
         writeln!(out, "block {:>10} +{:<8} {name}", s.handle.offset, s.handle.len)?;

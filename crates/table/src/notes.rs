@@ -1,8 +1,13 @@
-//! The notes of a table that is there: what its builder knew of it.
+//! The notes of a table that is there: facts that its builder knew.
+//!
+//! A long table with references holds them in a section, of one read. Of others, and of tables from before the section,
+//! all entries are read.
 
-use crate::options::IterOptions;
+use crate::file::Role;
+use crate::options::{IterOptions, ReadCounters};
 use crate::reader::Ksst;
 use crate::reference::Reference;
+use crate::sections;
 use base::hash::key_hash;
 use base::{InternalIterator, KeySample, Result, TableNotes, ValueKind, key};
 use std::sync::Arc;
@@ -11,11 +16,19 @@ use std::sync::Arc;
 const READAHEAD_LEN: usize = 256 << 10;
 
 impl Ksst {
-    /// Reads the whole table for its notes.
+    /// Reads the notes of the table: their section, or else all entries.
     ///
     /// # Errors
     /// `Corruption` if a block is damaged, and what the file reports.
     pub fn notes(self: &Arc<Self>) -> Result<TableNotes> {
+        let Some(section) = self.sections.iter().find(|section| section.tag == sections::NOTES) else {
+            return self.walk_for_notes();
+        };
+        let block = self.file.read(section.handle, Role::Index, &mut ReadCounters::default())?;
+        TableNotes::decode(&block).map_err(|e| self.file.locate(e, section.handle.offset))
+    }
+
+    fn walk_for_notes(self: &Arc<Self>) -> Result<TableNotes> {
         let mut notes = TableNotes::default();
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_LEN };
         let mut cursor = self.iter(options);

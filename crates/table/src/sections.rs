@@ -4,8 +4,7 @@
 //! section count: varint; for each: tag: u8, offset: varint, frame length: varint
 //! ```
 //!
-//! Tags below 128 may be skipped by a reader that does not know them (later releases may add, for example, a block of
-//! key fingerprints); a reader that does not know a tag from 128 on must refuse the table.
+//! A reader skips unknown tags below 128, and refuses a table with an unknown tag from 128 on.
 
 use crate::frame::{BlockHandle, FRAME_LEN_MAX};
 use base::codec::{Reader, put_varint};
@@ -19,8 +18,8 @@ pub const TOP_REFERENCES: u8 = 2;
 pub const TOP_INLINE: u8 = 3;
 /// Range tombstones, sorted within the block; there may be several such sections.
 pub const RANGE_TOMBSTONES: u8 = 4;
-/// Reserved for fingerprints of keys.
-pub const FINGERPRINTS: u8 = 5;
+/// kSST: sizes of entries and fingerprints of some keys ([`base::TableNotes`]); only in long tables with references.
+pub const NOTES: u8 = 5;
 /// vSST: the root of the directory; exactly one.
 pub const DIRECTORY: u8 = 6;
 /// vSST: where the dense partitions lie; exactly one.

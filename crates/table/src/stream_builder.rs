@@ -99,6 +99,11 @@ impl StreamBuilder {
         }
     }
 
+    /// About how many bytes the sample of the keys so far takes.
+    pub(crate) fn sample_len(&self) -> usize {
+        self.sample.stored_len()
+    }
+
     /// The sample of the keys so far.
     pub(crate) fn take_sample(&mut self) -> KeySample {
         std::mem::take(&mut self.sample)

@@ -20,7 +20,7 @@ use crate::reference::Reference;
 use crate::reference_block::ReferenceCursor;
 use crate::stream::{Partition, Stream};
 use crate::tombstone_block;
-use base::Dependency;
+use base::{Dependency, TableNotes};
 use base::{Error, MAX_SEQ, Result, SeqNo, ValueKind, hash, key};
 use cache::Block;
 use std::collections::BTreeMap;
@@ -196,6 +196,9 @@ impl Ksst {
             let read = self.file.read(section.handle, Role::Index, &mut counts.counters);
             let decoded = read.and_then(|block| match section.tag {
                 crate::sections::RANGE_TOMBSTONES => tombstone_block::decode(&block, &mut tombstones)
+                    .map_err(|e| self.file.locate(e, section.handle.offset)),
+                crate::sections::NOTES => TableNotes::decode(&block)
+                    .map(drop)
                     .map_err(|e| self.file.locate(e, section.handle.offset)),
                 _ => Ok(()),
             });

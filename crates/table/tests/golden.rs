@@ -157,6 +157,47 @@ fn what_a_table_tells_of_its_store_stays_readable() {
     assert!(table.verify().is_ok());
 }
 
+/// A table of 1,200 references, which holds its notes.
+fn write_noted() -> (Vec<u8>, FinishedTable) {
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
+    let file = MemAppend::default();
+    let bytes = file.shared();
+    let mut builder = KsstBuilder::new(Box::new(file), Path::new(PATH), identity(), &options, None);
+    for i in 0..1200u64 {
+        let reference = Reference { blob_id: 1000, raw_len: 700 + i % 90, stored_len: 760 + i % 90 };
+        let ikey = key::encode(&i.to_be_bytes(), 100 + i, ValueKind::Reference);
+        builder.add(&ikey, &reference.encode()).unwrap();
+    }
+    let finished = builder.finish().unwrap();
+    let bytes = std::mem::take(&mut *bytes.lock().unwrap());
+    (bytes, finished)
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn the_notes_of_a_table_stay_readable() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ksst-v1-sampled.bin");
+    let (written, finished) = write_noted();
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        std::fs::write(&path, &written).unwrap();
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(written == bytes, "the format has changed");
+    let table = open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap();
+    let (notes, known) = (table.notes().unwrap(), finished.notes);
+    assert_eq!((notes.keys, notes.records, notes.values), (known.keys, known.records, known.values));
+    let (stored, level) = (&notes.sample, notes.sample.level());
+    assert!(stored.at(level) == known.sample.at(level) && stored.at(level).len() > 100);
+    assert!(table.verify().is_ok());
+}
+
+/// Notes are those of the builder, also where they are read from the entries.
+#[test]
+fn a_short_table_has_the_same_notes() {
+    let (bytes, finished) = write(Compression::None);
+    assert_eq!(open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap().notes().unwrap(), finished.notes);
+}
+
 /// Runs as it should only in a build without the default features.
 #[test]
 fn a_file_with_a_codec_that_is_not_built_in_is_unsupported() {

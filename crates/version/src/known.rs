@@ -1,6 +1,6 @@
-//! Facts about the entries of a table beyond the manifest's: in memory only.
+//! Facts about the entries of a table beyond the manifest's.
 //!
-//! A process knows them of the tables that it wrote. Of a table from before the process a report may read the notes. All
+//! A process knows them of the tables that it wrote. Of a table from before the process reports and surveys read the notes. All
 //! copies of a description share them: they are noted once, whole, and never change. The estimate is fixed before the table
 //! is in a version, so whatever is derived from a version stays true.
 
@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// See the module. Two descriptions of one table are equal whatever is known of it.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Shared by all copies of the description: a report reads the notes of a table from before the process.
+    /// Shared by all copies of the description: the notes of a table from before the process are read later.
     notes: Arc<OnceLock<TableNotes>>,
     hides: Option<Hides>,
 }
 
-/// Older versions that the point entries of a table hide, estimated when the table was written.
+/// Older versions that the point entries of a table hide, estimated when the table was written, or by a survey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hides {
     /// Keys with an older version in tables that refer to values, in parts of a million.
@@ -52,7 +52,7 @@ impl Known {
         self.notes.get_or_init(|| notes);
     }
 
-    /// The estimate, if the table was written by this process.
+    /// The estimate, if there is one.
     pub fn hides(&self) -> Option<Hides> {
         self.hides
     }

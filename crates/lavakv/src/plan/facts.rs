@@ -57,6 +57,8 @@ pub(crate) trait Facts {
     fn frozen(&self) -> Frozen;
     /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
     fn cleanup(&self) -> Option<bool>;
+    /// A family with tables of which it is unknown what they hide.
+    fn to_survey(&self) -> Option<Arc<Family>>;
     /// There were no writes for a while.
     fn is_quiet(&self) -> bool;
     /// Somebody holds garbage collection off.

@@ -20,6 +20,8 @@ pub(crate) struct Running {
     pub log: bool,
     pub flush: bool,
     pub cleanup: bool,
+    /// Samples of keys are read.
+    pub survey: bool,
     /// Compactions, all families.
     pub compactions: usize,
     /// Jobs that have come to help them, each with pieces of its own.
@@ -51,7 +53,8 @@ impl Running {
 
     /// True if a job runs that may make room.
     pub fn makes_room(&self) -> bool {
-        self.flush || self.cleanup || self.rewrites()
+        // A survey may raise a limit relative to the live data.
+        self.flush || self.cleanup || self.survey || self.rewrites()
     }
 
     /// True if a job runs, but for the scrub.
@@ -69,6 +72,8 @@ pub(crate) struct Learned {
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
     /// Versions in which no compaction exposes enough for what it writes.
     pub exposes_none: HashMap<FamilyId, Weak<Version>>,
+    /// Versions of which a survey can learn no more.
+    pub surveyed: HashMap<FamilyId, Weak<Version>>,
     /// How many collections the pressures allowed when it was asked last (see `slots`).
     pub gc_slots: usize,
     /// How much the log is written.

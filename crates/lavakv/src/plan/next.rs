@@ -31,6 +31,8 @@ pub(crate) enum Plan {
     Collect(Box<Collection>),
     /// A table goes to the other disk.
     Move(Arc<Family>, Arc<FileMeta>, Wanted),
+    /// Samples of keys are read, to estimate what tables of this family hide.
+    Survey(Arc<Family>),
     /// A pass of the scrub.
     Scrub,
 }
@@ -49,6 +51,13 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
         && let Some(prune) = facts.cleanup()
     {
         return Some(Plan::Cleanup { prune });
+    }
+    // Before compactions: what they are to expose, and limits, depend on it.
+    if JobClass::Compaction < below
+        && !running.survey
+        && let Some(family) = facts.to_survey()
+    {
+        return Some(Plan::Survey(family));
     }
     if let Some(plan) = within_slots(facts, below, notes) {
         return Some(plan);

@@ -85,6 +85,11 @@ impl ReadState {
     pub fn met(&self) -> Option<&Met> {
         self.hiding.as_ref().map(Hiding::met)
     }
+
+    /// True if there is no estimate of what some table hides.
+    pub fn has_unknown_tables(&self) -> bool {
+        self.hiding.as_ref().is_some_and(Hiding::has_unknown)
+    }
 }
 
 /// What is worked out of a version: see [`Family::derive`].

@@ -1,7 +1,7 @@
 //! What values lie above the last level and may hide others: kept from version to version.
 //!
 //! The job that writes a table estimates from samples how many of its keys older tables hold ([`super::overwrites`]). Where that is unknown, each entry is taken to
-//! hide as much as it holds. No table hides more than what lies below it where its keys are.
+//! hide as much as it holds, until a survey has read the samples (`work::jobs::survey`). No table hides more than what lies below it where its keys are.
 //!
 //! What a table may hide follows from its own description and from those of the tables below that its keys meet. So an edit changes it for the tables that come, and for
 //! those above a table that comes or goes; of ten thousand these are a few, and what is different between two versions is found without a look at the rest
@@ -35,12 +35,15 @@ struct Hidden {
     priced: u64,
     /// The bytes of the records that they hide.
     likely: u64,
+    /// Tables of which this is not estimated.
+    unknown: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     priced: u128,
     likely: u128,
+    unknown: u64,
 }
 
 impl Hiding {
@@ -97,6 +100,11 @@ impl Hiding {
         narrow(self.between_bytes.likely + u128::from(self.level_0_bytes.likely))
     }
 
+    /// True if there is no estimate of what some table hides.
+    pub fn has_unknown(&self) -> bool {
+        self.between_bytes.unknown > 0 || self.level_0_bytes.unknown > 0
+    }
+
     /// What the `nth` table of a level hides, if its point entries hide so much.
     pub fn likely_bytes_of(version: &Version, level: usize, nth: usize, hides: Option<Hides>) -> u64 {
         let files = version.files(level);
@@ -115,12 +123,14 @@ impl Hiding {
         self.between.insert(file.number, bytes);
         self.between_bytes.priced += u128::from(bytes.priced);
         self.between_bytes.likely += u128::from(bytes.likely);
+        self.between_bytes.unknown += bytes.unknown;
     }
 
     fn forget(&mut self, file: &FileMeta) {
         let bytes = self.between.remove(&file.number).unwrap_or_default();
         self.between_bytes.priced -= u128::from(bytes.priced);
         self.between_bytes.likely -= u128::from(bytes.likely);
+        self.between_bytes.unknown -= bytes.unknown;
     }
 }
 
@@ -137,6 +147,7 @@ fn of_level_0(version: &Version) -> Hidden {
         Hidden {
             priced: sum.priced.saturating_add(bytes.priced),
             likely: sum.likely.saturating_add(bytes.likely),
+            unknown: sum.unknown + bytes.unknown,
         }
     })
 }
@@ -149,9 +160,12 @@ fn hidden_by(
     older: &[Arc<FileMeta>],
 ) -> Hidden {
     let separated = |file: &FileMeta| file.compensated().saturating_sub(file.len);
-    let Hidden { priced, likely } = by_itself(file, hides, separated(file));
+    let Hidden { priced, likely, unknown } = by_itself(file, hides, separated(file));
     let most = priced.max(likely);
-    let hidden = |met: u64| Hidden { priced: met.min(priced), likely: met.min(likely) };
+    let hidden = |met: u64| {
+        let unknown = if met > 0 { unknown } else { 0 };
+        Hidden { priced: met.min(priced), likely: met.min(likely), unknown }
+    };
     if most == 0 {
         return Hidden::default();
     }
@@ -172,13 +186,14 @@ fn hidden_by(
 
 /// What a table hides if there is as much below it. Its tombstones hide what the manifest says (`FileMeta::hidden_bytes`).
 fn by_itself(file: &FileMeta, hides: Option<Hides>, own: u64) -> Hidden {
-    let Some(hides) = hides else { return Hidden { priced: own, likely: own } };
+    let Some(hides) = hides else { return Hidden { priced: own, likely: own, unknown: 1 } };
     let values = own.saturating_sub(file.hidden_bytes);
     let overwrites = u128::from(values) * u128::from(hides.keys_ppm) / 1_000_000;
     let by_ranges = if file.range_tombstones > 0 { file.hidden_bytes } else { 0 };
     Hidden {
         priced: narrow(overwrites).saturating_add(file.hidden_bytes.min(own)),
         likely: hides.record_bytes.saturating_add(by_ranges),
+        unknown: 0,
     }
 }
 

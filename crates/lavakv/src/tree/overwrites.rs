@@ -7,7 +7,8 @@
 //! new table at most [`LOOKUPS_MAX`] hashes are looked up in the samples of the older tables in its range. The job that
 //! writes the table does that before it takes a lock. Writers pay nothing.
 //!
-//! The estimate is unknown where an older table is from before the process, or where no key is in both samples' reach.
+//! The estimate is unknown where the sample of an older table is not in memory: a survey reads it (`work::jobs::survey`). Where no
+//! key is in the reach of both samples, all keys count as overwrites.
 
 use base::{KeySample, TableNotes};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl<'v> Older<'v> {
     }
 
     /// The tables in a range of user keys that refer to values, newest first.
-    fn tables(&self, (low, high): (&[u8], &[u8])) -> Vec<&'v FileMeta> {
+    pub fn tables(&self, (low, high): (&[u8], &[u8])) -> Vec<&'v Arc<FileMeta>> {
         let version = self.version;
         let in_range = |level: usize| {
             let range = version.overlap_range(level, Some(low), Some(high));
@@ -55,7 +56,7 @@ impl<'v> Older<'v> {
         let meets = |f: &&&'v Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
         let newest = self.level_0.iter().filter(meets).copied();
         let deeper = (self.first..version.levels.len()).flat_map(in_range);
-        newest.chain(deeper).map(|f| &**f).filter(|f| f.uses.sums().references > 0).collect()
+        newest.chain(deeper).filter(|f| f.uses.sums().references > 0).collect()
     }
 
     /// The older versions that the keys of `file` hide, with the notes from its builder.
@@ -84,6 +85,9 @@ impl<'v> Older<'v> {
         }
         let mut left = sample.at(level).to_vec();
         let looked_up = left.len();
+        if looked_up == 0 {
+            return Some(all_of(keys, &tables));
+        }
         let mut find = |older: &[u64]| {
             let before = left.len();
             left.retain(|hash| older.binary_search(hash).is_err());
@@ -106,6 +110,14 @@ impl<'v> Older<'v> {
         };
         Some(Hides { keys_ppm: part(found * MILLION, 1)?, record_bytes: part(bytes, keys)? })
     }
+}
+
+/// As if each of these keys were in one of the tables.
+fn all_of(keys: u64, tables: &[&Arc<FileMeta>]) -> Hides {
+    let sum = |of: fn(&FileMeta) -> u64| tables.iter().fold(0u64, |sum, file| sum.saturating_add(of(file)));
+    let (bytes, entries) = (sum(|file| file.uses.sums().stored_bytes), sum(|file| file.entries));
+    let bytes = u128::from(bytes) * u128::from(keys) / u128::from(entries.max(1));
+    Hides { keys_ppm: 1_000_000, record_bytes: u64::try_from(bytes).unwrap_or(u64::MAX) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -187,6 +199,14 @@ mod tests {
             Some(Hides::default()),
             "their keys do not meet"
         );
+    }
+
+    #[test]
+    fn keys_outside_of_the_samples_count_as_overwrites() {
+        let last = version(&[(6, table(1, 0..300_000, 1))]);
+        let few = (0..100).find(|i| key_hash(&user_key(*i)).leading_zeros() == 0).unwrap();
+        let new = table(9, few..few + 1, 1);
+        assert_eq!(hides(&last, 0, &new), Some(Hides { keys_ppm: 1_000_000, record_bytes: 100 }));
     }
 
     #[test]

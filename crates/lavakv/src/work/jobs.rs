@@ -17,6 +17,7 @@ pub(crate) mod relocation;
 pub(crate) mod scrub;
 pub(crate) mod seen;
 pub(crate) mod separate;
+pub(crate) mod survey;
 mod verdict;
 
 use crate::context::Context;
@@ -150,6 +151,7 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
         Plan::Help(job) => compaction::help(set, job),
         Plan::Collect(collection) => gc::claim(jobs, set, *collection),
         Plan::Move(family, table, wanted) => Some(moves::claim(jobs, set, (family, table, wanted))),
+        Plan::Survey(family) => Some(survey::claim(jobs, set, family)),
         Plan::Scrub => Some(scrub::claim(jobs, set)),
     }
 }

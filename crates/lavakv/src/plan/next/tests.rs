@@ -21,6 +21,7 @@ struct MadeUp {
     volatile_seq: SeqNo,
     joined_seq: SeqNo,
     cleanup: Option<bool>,
+    survey: Option<Arc<Family>>,
     quiet: bool,
     gc_paused: bool,
     now_ns: u64,
@@ -50,6 +51,10 @@ impl Facts for MadeUp {
     }
     fn cleanup(&self) -> Option<bool> {
         self.cleanup
+    }
+
+    fn to_survey(&self) -> Option<Arc<Family>> {
+        self.survey.clone()
     }
     fn is_quiet(&self) -> bool {
         self.quiet
@@ -172,6 +177,7 @@ fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
         volatile_seq: 0,
         joined_seq: 0,
         cleanup: None,
+        survey: None,
         quiet: false,
         gc_paused: false,
         now_ns: 1,
@@ -205,6 +211,7 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
             format!("collect {}{purpose}", c.family.id)
         }
         Some(Plan::Move(_, table, _)) => format!("move {}", table.number),
+        Some(Plan::Survey(family)) => format!("survey {}", family.id),
         Some(Plan::Scrub) => "scrub".into(),
     }
 }
@@ -223,6 +230,10 @@ fn what_holds_up_writers_goes_first() {
     facts.in_progress.running.flush = true;
     assert_eq!(told(&facts), "cleanup true");
     facts.in_progress.running.cleanup = true;
+    facts.survey = Some(facts.families[0].family.clone());
+    assert_eq!(told(&facts), "survey 1");
+    assert_ne!(told_below(&facts, JobClass::Compaction), "survey 1", "level 0 comes between");
+    facts.in_progress.running.survey = true;
     assert_eq!(told(&facts), "compact 2 from 0");
     facts.families.remove(1);
     assert_eq!(told(&facts), "collect 1");

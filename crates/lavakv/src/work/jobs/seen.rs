@@ -1,9 +1,10 @@
 //! The store as decisions see it.
 
-use super::{Jobs, cleanup, disks};
+use super::{Jobs, cleanup, disks, survey};
 use crate::context::options::Options;
 use crate::plan::facts::{Facts, FamilyFacts, Frozen};
 use crate::plan::in_progress::InProgressSet;
+use crate::tree::family::Family;
 use crate::tree::flushable::flushable;
 use base::SeqNo;
 use std::cell::OnceCell;
@@ -52,6 +53,11 @@ impl Facts for Seen<'_> {
 
     fn cleanup(&self) -> Option<bool> {
         cleanup::is_wanted(self.jobs)
+    }
+
+    fn to_survey(&self) -> Option<Arc<Family>> {
+        let wanted = self.families().iter().find(|family| survey::is_wanted(family, self.in_progress));
+        wanted.map(|family| family.family.clone())
     }
 
     fn is_quiet(&self) -> bool {
