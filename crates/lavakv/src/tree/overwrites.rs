@@ -4,8 +4,9 @@
 //! other. A key that no older table holds hides nothing, so a load of new keys counts as none, whatever its order.
 //!
 //! **Cost.** Samples are of the same keys in all tables ([`base::table_notes`]), so they are compared without a read. Of a
-//! new table at most [`LOOKUPS_MAX`] hashes are looked up in the samples of the older tables in its range. The job that
-//! writes the table does that before it takes a lock. Writers pay nothing.
+//! new table at most [`HASHES_MAX`] hashes are looked up in the samples of the older tables in its range, and fewer where these
+//! are many: [`LOOKUPS_MAX`] lookups in all, or about [`HASHES_MIN`] a table. The job that writes the table does that before it takes
+//! a lock. Writers pay nothing.
 //!
 //! The estimate is unknown where the sample of an older table is not in memory: a survey reads it (`work::jobs::survey`). Where no
 //! key is in the reach of both samples, all keys count as overwrites.
@@ -15,7 +16,11 @@ use std::sync::Arc;
 use version::{FileMeta, Hides, Version};
 
 /// So many hashes of a sample are looked up at most.
-const LOOKUPS_MAX: usize = 256;
+const HASHES_MAX: usize = 256;
+/// So many are looked up however many tables there are, if the sample has as many.
+const HASHES_MIN: usize = 8;
+/// Lookups in all.
+const LOOKUPS_MAX: usize = 32 << 10;
 const MILLION: u128 = 1_000_000;
 
 /// Tables that may hold older versions of keys.
@@ -80,7 +85,8 @@ impl<'v> Older<'v> {
         for file in &tables {
             level = level.max(file.known.notes()?.sample.level());
         }
-        while sample.at(level).len() > LOOKUPS_MAX {
+        let most = hashes_max(tables.len());
+        while sample.at(level).len() > most && sample.at(level + 1).len() >= HASHES_MIN {
             level += 1;
         }
         let mut left = sample.at(level).to_vec();
@@ -110,6 +116,11 @@ impl<'v> Older<'v> {
         };
         Some(Hides { keys_ppm: part(found * MILLION, 1)?, record_bytes: part(bytes, keys)? })
     }
+}
+
+/// How many hashes are looked up in each of so many tables.
+fn hashes_max(tables: usize) -> usize {
+    (LOOKUPS_MAX / tables.max(1)).clamp(HASHES_MIN, HASHES_MAX)
 }
 
 /// As if each of these keys were in one of the tables.
@@ -219,5 +230,31 @@ mod tests {
             |behind: &[&KeySample]| older.hidden_by_keys((&low, &high), (1000, &newer), behind).unwrap();
         assert_eq!(hides(&[]).record_bytes, 100_000);
         assert!(hides(&[&behind]).record_bytes.abs_diff(50_000) < 10_000);
+    }
+
+    /// Times an estimate over so many tables: the median of several.
+    fn timed(tables: u64) -> (std::time::Duration, Hides) {
+        let below = (0..tables).map(|nth| (6, table(1 + nth, nth * 8000..(nth + 1) * 8000 - 1, 1)));
+        let version = version(&below.collect::<Vec<_>>());
+        let new = table(tables + 9, 4..tables * 8000, tables as usize / 8);
+        let mut took: Vec<_> = (0..9)
+            .map(|_| {
+                let begun = std::time::Instant::now();
+                let hides = hides(&version, 0, &new).unwrap();
+                (begun.elapsed(), hides)
+            })
+            .collect();
+        took.sort_by_key(|(time, _)| *time);
+        took.swap_remove(4)
+    }
+
+    #[test]
+    fn many_tables_cost_few_lookups() {
+        assert_eq!([1, 128, 1000, 1 << 20].map(hashes_max), [256, 256, 32, 8]);
+        for tables in [64, 1000, 4000] {
+            let (time, hides) = timed(tables);
+            println!("{tables} tables: {time:?}");
+            assert_eq!(hides.keys_ppm, 1_000_000, "all keys are overwrites");
+        }
     }
 }
