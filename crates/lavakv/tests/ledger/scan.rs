@@ -23,6 +23,8 @@ pub struct Scan {
     pub vssts: u64,
     /// Tables and vSSTs that it does not list: of jobs, of memtables, or obsolete.
     pub loose: u64,
+    /// These files with their bytes.
+    pub loose_files: BTreeMap<String, u64>,
     pub logs: u64,
     pub manifests: u64,
     pub other: u64,
@@ -121,6 +123,20 @@ impl Files {
     }
 }
 
+fn name_of_data(name: &str) -> bool {
+    name.contains(".ksst") || name.ends_with(".vsst")
+}
+
+/// The tables and vSSTs of each column family that the manifest lists.
+pub fn listed(sim: &SimEnv) -> BTreeMap<u32, BTreeSet<String>> {
+    let state = Manifest::recover(&env(sim), Path::new(DIR), true).unwrap().state();
+    let names = |version: &Version| {
+        let tables = version.levels.iter().flat_map(|level| level.iter()).map(|f| f.kind().to_string());
+        tables.chain(version.vssts.values().map(|v| version::names::vsst(v.number))).collect()
+    };
+    state.families.values().map(|family| (family.id, names(&family.version))).collect()
+}
+
 /// Scans the directory of a simulated store.
 pub fn scan(sim: &SimEnv) -> Scan {
     let (env, dir) = (env(sim), Path::new(DIR));
@@ -135,13 +151,17 @@ pub fn scan(sim: &SimEnv) -> Scan {
         let part = match &file.name[..] {
             name if listed_tables.contains(name) => &mut out.tables,
             name if listed_vssts.contains(name) => &mut out.vssts,
-            name if name.contains(".ksst") || name.ends_with(".vsst") => &mut out.loose,
+            name if name_of_data(name) => &mut out.loose,
             name if name.ends_with(".log") || name.ends_with(".tail") || name == "STAGING" => &mut out.logs,
             name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => &mut out.manifests,
             _ => &mut out.other,
         };
         *part += file.allocated;
         out.total += file.allocated;
+        let is_data = name_of_data(&file.name);
+        if is_data && !listed_tables.contains(&file.name) && !listed_vssts.contains(&file.name) {
+            out.loose_files.insert(file.name, file.allocated);
+        }
     }
     let files = Files { env, cache: Arc::new(Cache::new(1 << 20)) };
     versions.iter().for_each(|version| scan_family(&files, version, &mut out));

@@ -4,14 +4,14 @@
 //! in memtables. All else that tables reference is hidden garbage. Bounds must hold at every moment.
 
 use crate::common::*;
-use crate::scan::{Scan, Stored, scan};
-use crate::separated;
+use crate::scan::{Scan, Stored, listed, scan};
+use crate::{separated, snapshots_hold_what_they_see};
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{
-    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, ReadOptions, Snapshot, Space,
-    SpaceLimit, WriteBatch, sim::SimEnv,
+    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, PolicyChoice, ReadOptions, Snapshot,
+    Space, SpaceLimit, WriteBatch, sim::SimEnv,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The versions of a key, ascending: sequence, and the value unless it was deleted.
 type Versions = Vec<(u64, Option<Vec<u8>>)>;
@@ -52,7 +52,16 @@ struct History {
     exact: Exact,
     rng: Rng,
     snapshots: Vec<Snapshot>,
-    iterators: Vec<DbIterator>,
+    iterators: Vec<Reader>,
+    readers: u64,
+    reopened: u64,
+}
+
+/// An iterator, and the files of its view.
+struct Reader {
+    _iterator: DbIterator,
+    name: String,
+    files: BTreeSet<String>,
 }
 
 impl History {
@@ -61,6 +70,7 @@ impl History {
         let mut options = separated();
         // Some histories write records of one size, some of many.
         options.family.min_blob_size = [64, 200][rng.below(2) as usize];
+        options.family.policy = PolicyChoice::named(["leveled", "vlsm"][rng.below(2) as usize]).unwrap();
         let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
         db.create_column_family("inline", small_family()).unwrap();
         History {
@@ -71,6 +81,8 @@ impl History {
             rng,
             snapshots: Vec::new(),
             iterators: Vec::new(),
+            readers: 0,
+            reopened: 0,
         }
     }
 
@@ -126,6 +138,17 @@ impl History {
             drop(db);
         }
         self.db = Some(Db::open_in(env(&self.sim), DIR, self.options.clone()).unwrap());
+        self.reopened += 1;
+    }
+
+    fn read(&mut self, family: &ColumnFamily) {
+        self.readers += 1;
+        let name = format!("reader {}", self.readers);
+        let options = ReadOptions { name: name.clone(), ..Default::default() };
+        let files = listed(&self.sim).remove(&family.id()).unwrap();
+        let mut iterator = self.db().iter_cf(family, options).unwrap();
+        iterator.seek_to_first().unwrap();
+        self.iterators.push(Reader { _iterator: iterator, name, files });
     }
 
     fn step(&mut self) {
@@ -144,14 +167,10 @@ impl History {
             132 if self.rng.one_in(12) => self.db().compact_range(&family, None, None).unwrap(),
             133 if self.rng.one_in(12) => drop(self.db().collect_garbage(Default::default()).unwrap()),
             134 if self.snapshots.len() < 4 => self.snapshots.push(self.db().snapshot()),
-            135 if self.iterators.len() < 4 => {
-                let mut iterator = self.db().iter_cf(&family, ReadOptions::default()).unwrap();
-                iterator.seek_to_first().unwrap();
-                self.iterators.push(iterator);
-            }
+            135 if self.iterators.len() < 4 => self.read(&family),
             136 if self.rng.one_in(2) => drop(self.snapshots.pop()),
             137 if self.rng.one_in(2) => drop(self.iterators.pop()),
-            138 if self.rng.one_in(30) => self.reopen(),
+            138 if self.rng.one_in(6) => self.reopen(),
             139 if self.rng.one_in(20) => settle(self.db()),
             140..200 => {
                 for _ in 0..self.rng.below(6) {
@@ -172,6 +191,9 @@ struct Outcome {
     bounded: u64,
     pinned: u64,
     held: u64,
+    /// States with versions that compactions kept for a snapshot.
+    kept: u64,
+    reopened: u64,
     /// Sums over all states, bytes.
     referenced_bytes: u64,
     missed_bytes: u64,
@@ -206,11 +228,28 @@ impl Outcome {
             self.missed_bytes += told.1.abs_diff(hidden);
         }
         self.check_holders(history, &scan, &space);
+        self.check_pinned(history, &scan, &space);
         self.states += 1;
-        self.pinned += u64::from(space.pinned_bytes > 0);
+        self.kept += u64::from(space.kept_bytes > 0);
+    }
+
+    /// Each reader keeps the files of its view that are obsolete now, and nothing else.
+    fn check_pinned(&mut self, history: &History, scan: &Scan, space: &Space) {
+        let mut held = BTreeMap::new();
+        for reader in &history.iterators {
+            let is_own = |(name, _): &(&String, &u64)| reader.files.contains(*name);
+            let own: BTreeMap<&String, &u64> = scan.loose_files.iter().filter(is_own).collect();
+            let holder = space.holders.iter().find(|holder| holder.name == reader.name).unwrap();
+            assert_eq!(holder.file_bytes, own.values().copied().sum::<u64>(), "{holder:#?}");
+            held.extend(own);
+        }
+        let bytes: u64 = held.values().copied().sum();
+        assert_eq!(space.pinned_bytes - space.pinned_unheld_bytes, bytes, "{space:#?}");
+        self.pinned += u64::from(bytes > 0);
     }
 
     fn check_holders(&mut self, history: &History, scan: &Scan, space: &Space) {
+        snapshots_hold_what_they_see(space, scan, &history.snapshots);
         for holder in space.holders.iter().filter(|h| h.kind == HolderKind::Snapshot) {
             let seen = |stored: &&Stored| {
                 let from = history.exact.hidden_from(stored);
@@ -234,10 +273,18 @@ fn bounds_hold_in_random_histories() {
                 history.step();
             }
             outcome.check(&history);
+            if history.rng.one_in(3) {
+                // Limits and the throttle know all that a report can find out.
+                settle(history.db());
+                let space = history.db().space().unwrap();
+                assert_eq!(hidden_in_metrics(history.db()), space.hidden_bytes as f64, "{space:#?}");
+            }
         }
+        outcome.reopened += history.reopened;
     }
-    let Outcome { states, hidden, bounded, pinned, held, referenced_bytes, missed_bytes } = outcome;
-    assert!([hidden, pinned, held].iter().all(|&n| n > states / 10), "{outcome:?}");
+    let Outcome { states, hidden, bounded, pinned, held, kept, reopened, referenced_bytes, missed_bytes } =
+        outcome;
+    assert!([hidden, pinned, held, kept, reopened].iter().all(|&n| n > states / 10), "{outcome:?}");
     assert!(bounded > states / 4, "the upper bound says something: {outcome:?}");
     assert!(missed_bytes < referenced_bytes / 6, "the estimate says something: {outcome:?}");
 }
@@ -355,8 +402,8 @@ fn a_load_under_a_ratio_is_not_held_up() {
 /// The estimate of hidden garbage in the metrics, for which no table is read: limits and the throttle use the same.
 fn hidden_in_metrics(db: &Db) -> f64 {
     let text = db.metrics().unwrap();
-    let line = text.lines().find(|line| line.starts_with("lavastore_family_hidden_garbage_bytes{")).unwrap();
-    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    let lines = text.lines().filter(|line| line.starts_with("lavastore_family_hidden_garbage_bytes{"));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
 /// The next process counts new keys as the first one did, over the tables that it finds.
