@@ -1,5 +1,6 @@
 //! An environment: everything the engine may ask of the outside world.
 
+use crate::descriptors::Descriptors;
 use crate::{Clock, FileSystem};
 use base::Result;
 use std::fmt;
@@ -47,6 +48,8 @@ pub struct Env {
     pub spawner: Option<Arc<dyn Spawner>>,
     /// Seeds.
     pub entropy: Arc<dyn Entropy>,
+    /// Stores that share the descriptors of the process.
+    pub descriptors: Arc<Descriptors>,
 }
 
 /// A source of seeds and uids.

@@ -50,7 +50,11 @@ pub(crate) use queue::RingQueue;
 pub(crate) use read::KernelReadFile;
 
 use crate::Env;
+use crate::descriptors::Descriptors;
 use std::sync::Arc;
+
+/// Of this process.
+static DESCRIPTORS: process::PerProcess<Arc<Descriptors>> = process::PerProcess::new();
 
 /// Which engine does the file I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +99,7 @@ impl Env {
             clock: Arc::new(system::KernelClock::new()),
             spawner: Some(Arc::<system::KernelSpawner>::default()),
             entropy: Arc::new(system::KernelEntropy),
+            descriptors: DESCRIPTORS.get().clone(),
         }
     }
 }

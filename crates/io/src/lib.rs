@@ -14,6 +14,7 @@
 pub mod batch;
 pub mod buf;
 pub mod clock;
+pub mod descriptors;
 pub mod device;
 pub mod env;
 pub mod fs;

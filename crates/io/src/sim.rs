@@ -153,6 +153,7 @@ impl SimEnv {
             world: Mutex::new(World::new(seed, disk)),
             clock: Arc::new(SimClock::new(now_ns)),
             entropy: Arc::new(SimEntropy::new(seed)),
+            descriptors: Arc::default(),
         }))
     }
 
@@ -163,6 +164,7 @@ impl SimEnv {
             clock: self.0.clock.clone(),
             spawner: None,
             entropy: self.0.entropy.clone(),
+            descriptors: self.0.descriptors.clone(),
         }
     }
 

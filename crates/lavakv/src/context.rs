@@ -39,8 +39,10 @@ pub(crate) struct Context {
     pub options: Options,
     /// What memtables may take, all together, as it follows from these: each write asks for it.
     pub memtables_bytes_max: u64,
-    /// Files of data that stay open.
+    /// Files of data that stay open, if no other store is open in the process.
     pub open_files_max: usize,
+    /// Engines that share the store.
+    pub engines: u64,
     /// How much smaller than they were given the options are.
     pub fit: Fit,
     pub stats: Stats,
@@ -80,7 +82,17 @@ impl Context {
         let memtables_bytes_max = options.memtables_bytes_max() as u64;
         let open_files_max = open_max(&*store.env.fs, options.open_files_max, engines);
         let stats = Stats::default();
-        Context { store, options, memtables_bytes_max, open_files_max, fit, stats, times, read_queues }
+        Context {
+            store,
+            options,
+            memtables_bytes_max,
+            open_files_max,
+            engines,
+            fit,
+            stats,
+            times,
+            read_queues,
+        }
     }
 
     /// What of it is the store's.
@@ -96,9 +108,14 @@ impl Context {
         }
     }
 
+    /// Files of data that stay open beside the stores that are open now.
+    pub fn open_files_allowed(&self) -> usize {
+        self.open_files_max.min(self.volumes.directory().descriptors.part(self.engines))
+    }
+
     /// Tells the listener if fewer than `asked` files may be open.
     pub fn tell_open_files(&self, asked: usize) {
-        let (allowed, limit) = (self.open_files_max, self.env.fs.open_files_limit());
+        let (allowed, limit) = (self.open_files_allowed(), self.env.fs.open_files_limit());
         if let Some(limit) = limit.filter(|_| allowed < asked) {
             self.tell(&Event::OpenFilesBounded { asked, allowed, limit });
         }

@@ -124,10 +124,8 @@ fn open_all(engine: &Engine) -> Result<bool> {
             }
         }
     }
-    if count > engine.context.open_files_max {
-        engine.files.tables.set_closes_files();
-        engine.context.tell_open_files(count);
-    }
+    engine.files.tables.set_read();
+    engine.context.tell_open_files(count);
     Ok(damaged)
 }
 

@@ -99,7 +99,8 @@ impl RowFiles {
     pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
         let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
         let open = OpenFiles::new(open_max);
-        open.give_back_to(&context.volumes.directory().descriptors);
+        // As for groups: see [`LogTerms::retained_open_max`](store::commit::LogTerms).
+        open.share(&context.volumes.directory().descriptors, 4);
         RowFiles { context: context.clone(), known: RwLock::new(known), open }
     }
 

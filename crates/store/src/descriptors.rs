@@ -1,67 +1,66 @@
-//! Descriptors of the process: the share of the store, and idle files that are closed when none is left.
+//! The part of a store in the descriptors of the process.
 //!
-//! At most half of the soft limit is for the store: the program around it opens files and connections of its own. Of that half
-//! `OTHERS` are for the log, the manifest, locks and running jobs, the rest is for files that stay open for readers. The limit is
-//! read when the store is opened. A call that finds no descriptor all the same closes idle files of the store and is made again.
+//! Stores have at most half of the soft limit together, in equal parts: the program around them opens files and connections of its
+//! own. Of its part each store has `OTHERS` for the log, the manifest, locks and running jobs, the rest is for files that stay open
+//! for readers. The limit is read when the store is opened; the parts shrink when another store is opened. A call that finds no
+//! descriptor all the same closes idle files of all stores and is made again ([`io::descriptors`]).
 
 use base::Result;
-use base::sync::OnceLock;
-use io::FileSystem;
-use std::sync::{Arc, Weak};
+use io::descriptors::{CloseIdle, OpenStore};
+use io::{Env, FileSystem};
+use std::sync::Arc;
 
 /// Descriptors for the log, the manifest, locks, and inputs and outputs of running jobs.
 const OTHERS: u64 = 16;
 /// As many files stay open whatever the limit is.
 const LEAST: u64 = 8;
-/// Caches of open files that one store has at most.
-const CACHES_MAX: usize = 8;
 
-/// The number of files that one of `parts` caches may keep open: `asked`, or less where the process may not have so many.
+/// The number of files that one of `parts` caches of the only store may keep open: `asked`, or less where the process may not
+/// have so many.
 pub fn open_max(fs: &dyn FileSystem, asked: usize, parts: u64) -> usize {
-    let Some(limit) = fs.open_files_limit() else { return asked };
-    let share = (limit / 2).saturating_sub(OTHERS) / parts.max(1);
-    usize::try_from(share.max(LEAST)).map_or(asked, |share| share.min(asked))
+    part_of(fs.open_files_limit(), 1, parts).min(asked)
 }
 
-/// A cache of open files.
-pub trait CloseIdle: Send + Sync {
-    /// Closes about half of the files, the least recently used first. False if there was none, or the cache is in use.
-    fn close_idle(&self) -> bool;
+fn part_of(limit: Option<u64>, stores: u64, parts: u64) -> usize {
+    let Some(limit) = limit else { return usize::MAX };
+    let part = (limit / 2 / stores.max(1)).saturating_sub(OTHERS) / parts.max(1);
+    usize::try_from(part.max(LEAST)).unwrap_or(usize::MAX)
 }
 
-/// The caches of open files of a store. See the module.
-#[derive(Debug, Default)]
+/// The part of a store, which counts as open until this is dropped. See the module.
+#[derive(Debug)]
 pub struct Descriptors {
-    caches: [OnceLock<Weak<dyn CloseIdle>>; CACHES_MAX],
+    limit: Option<u64>,
+    store: OpenStore,
 }
 
 impl Descriptors {
-    /// Adds a cache. One too many is not asked to close files.
-    pub fn add(&self, cache: &Arc<impl CloseIdle + 'static>) {
-        let cache: Arc<dyn CloseIdle> = cache.clone();
-        let mut cache = Some(Arc::downgrade(&cache));
-        for place in &self.caches {
-            let Some(weak) = cache.take() else { return };
-            cache = place.set(weak).err();
-        }
+    /// Of a store that is opened.
+    pub fn join(env: &Env) -> Arc<Descriptors> {
+        Arc::new(Descriptors { limit: env.fs.open_files_limit(), store: env.descriptors.join() })
     }
 
-    /// Makes a call that takes a descriptor, again and again as long as it finds none and idle files can be closed.
+    /// The number of files that one of `parts` caches may keep open, beside the stores that are open now.
+    pub fn part(&self, parts: u64) -> usize {
+        part_of(self.limit, self.store.descriptors().stores(), parts)
+    }
+
+    /// True if no other store is open in the process: the bounds of the caches are right then.
+    pub fn is_alone(&self) -> bool {
+        self.store.descriptors().stores() <= 1
+    }
+
+    /// Lists a cache.
+    pub fn add(&self, cache: &Arc<impl CloseIdle + 'static>) {
+        self.store.descriptors().add(cache);
+    }
+
+    /// See [`io::descriptors::Descriptors::with_one`].
     ///
     /// # Errors
     /// Those of the call.
-    pub fn with_one<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
-            match call() {
-                Err(e) if e.lacks_descriptor() && self.close_idle() => {}
-                done => return done,
-            }
-        }
-    }
-
-    fn close_idle(&self) -> bool {
-        let caches = self.caches.iter().filter_map(|cache| cache.get()?.upgrade());
-        caches.filter(|cache| cache.close_idle()).count() > 0
+    pub fn with_one<T>(&self, call: impl FnMut() -> Result<T>) -> Result<T> {
+        self.store.descriptors().with_one(call)
     }
 }
 
@@ -82,5 +81,22 @@ mod tests {
         assert_eq!(max(Some(1024), 100, 1), 100);
         assert_eq!([64, 32, 0].map(|limit| max(Some(limit), 4096, 1)), [16, 8, 8]);
         assert_eq!(max(Some(u64::MAX), 4096, 1), 4096);
+    }
+
+    #[test]
+    fn stores_of_a_process_share_the_half() {
+        let sim = SimEnv::new(2);
+        sim.set_open_max(Some(1024));
+        let first = Descriptors::join(&sim.env());
+        assert_eq!((first.part(1), first.part(2)), (496, 248));
+        let others = [Descriptors::join(&sim.env()), Descriptors::join(&sim.env())];
+        assert_eq!((first.part(1), others[1].part(1)), (154, 154));
+        drop(others);
+        assert_eq!(first.part(1), 496);
+        assert_eq!(
+            Descriptors::join(&SimEnv::new(3).env()).part(1),
+            usize::MAX,
+            "another machine has no limit"
+        );
     }
 }

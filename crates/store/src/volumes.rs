@@ -63,7 +63,7 @@ impl Location {
         let metered = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
         let on_two = env.fs.disks(dir).is_some();
         let pace = Arc::new(if on_two { Pace::of_two(&env.clock) } else { Pace::new(&env.clock) });
-        let descriptors = Arc::<Descriptors>::default();
+        let descriptors = Descriptors::join(env);
         let fs = Arc::new(PacedFs { inner: metered, pace: pace.clone(), descriptors: descriptors.clone() });
         Location { fs, dir: dir.to_owned(), meter, pace, descriptors }
     }
@@ -71,7 +71,7 @@ impl Location {
     /// A directory that nobody changes: nothing is counted, and there is no background work.
     pub fn unmetered(env: &Env, dir: &Path) -> Location {
         let (meter, pace) = (Arc::new(Meter::new(dir)), Arc::new(Pace::new(&env.clock)));
-        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace, descriptors: Arc::default() }
+        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter, pace, descriptors: Descriptors::join(env) }
     }
 
     /// The same machine with this file system.

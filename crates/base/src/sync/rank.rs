@@ -213,6 +213,8 @@ ranks! {
     Noted,
 
     leaves:
+    /// Stores and their caches of open files, which share the descriptors of the process.
+    IdleFiles,
     /// LavaFS: one part of the page cache.
     FsPages,
     /// Cache: how much of the budget is for indexes.

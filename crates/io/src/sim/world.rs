@@ -10,6 +10,7 @@ use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::disk_times::Work;
 use super::fault::{EMFILE, ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
+use crate::descriptors::Descriptors;
 use crate::{Clock, PAGE, Rng};
 use base::sync::leaf::{Mutex, MutexGuard};
 use base::sync::rank;
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     pub(super) world: Mutex<World, rank::SimWorld>,
     pub(super) clock: Arc<SimClock>,
     pub(super) entropy: Arc<SimEntropy>,
+    pub(super) descriptors: Arc<Descriptors>,
 }
 
 impl Shared {

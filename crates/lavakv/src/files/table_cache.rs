@@ -23,8 +23,8 @@ pub(crate) struct TableCache {
     context: Arc<Context>,
     cache: Arc<Cache>,
     open: OpenFiles<OpenFile>,
-    /// Set where the store is only read and not all of its files stay open.
-    closes_files: OnceLock<()>,
+    /// Set where the store is only read.
+    is_read: OnceLock<()>,
 }
 
 #[derive(Clone)]
@@ -37,9 +37,9 @@ enum OpenFile {
 impl TableCache {
     pub fn new(context: &Arc<Context>, cache: Arc<Cache>) -> Self {
         let open = OpenFiles::new(context.open_files_max);
-        open.give_back_to(&context.volumes.directory().descriptors);
-        let (context, closes_files) = (context.clone(), OnceLock::new());
-        TableCache { quarantine: Quarantine::default(), context, cache, open, closes_files }
+        open.share(&context.volumes.directory().descriptors, context.engines);
+        let (context, is_read) = (context.clone(), OnceLock::new());
+        TableCache { quarantine: Quarantine::default(), context, cache, open, is_read }
     }
 
     /// Forgets files that are about to be removed. The cache is gone through once for all of them.
@@ -58,17 +58,17 @@ impl TableCache {
     }
 
     /// From now on a file that is missing may be one that was closed here, and removed by the process that writes the store.
-    pub fn set_closes_files(&self) {
-        let _ = self.closes_files.set(());
+    pub fn set_read(&self) {
+        let _ = self.is_read.set(());
     }
 
     fn open_file(&self, volume: Volume, name: &str) -> Result<Arc<dyn ReadFile>> {
         self.context.open(volume, name, self.context.options.access).map_err(|e| match e.kind() {
-            ErrorKind::NotFound if self.closes_files.get().is_some() => Error::new(
+            ErrorKind::NotFound if self.is_read.get().is_some() && self.open.has_closed() => Error::new(
                 ErrorKind::Busy,
                 format!(
                     "the process that writes the store has removed the file, and only {} may stay open here: open the store again, or raise the limit (ulimit -n)",
-                    self.context.open_files_max
+                    self.context.open_files_allowed()
                 ),
             )
             .at_file(self.context.path(name)),

@@ -177,7 +177,8 @@ impl GroupFiles {
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
         let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(terms.retained_open_max));
-        open.give_back_to(&context.volumes.directory().descriptors);
+        // Beside keys a store of logs has half of the files, and half of these are groups.
+        open.share(&context.volumes.directory().descriptors, 4);
         GroupFiles { lane, terms, context, manifest, store, space, state, open }
     }
 

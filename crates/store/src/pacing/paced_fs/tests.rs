@@ -10,7 +10,10 @@ const COMPACTION: Option<Traffic> = Some(Traffic::Compaction);
 fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
     let pace = Arc::new(Pace::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();
-    (Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Arc::default() }), pace)
+    (
+        Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) }),
+        pace,
+    )
 }
 
 fn path(number: u64) -> std::path::PathBuf {
@@ -167,7 +170,7 @@ fn reads_in_flight_are_timed() {
     for env in [Env::kernel(), SimEnv::new(4).env()] {
         let pace = Arc::new(Pace::new(&env.clock));
         env.fs.create_dir_all(&dir).unwrap();
-        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Arc::default() };
+        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
         write(&fs, &dir.join(names::ksst(1)), &bytes(100_000, 1));
         let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
         let read = |count: u64| {
@@ -194,7 +197,7 @@ fn reads_beside_the_work_are_booked_and_hold_no_place() {
     for env in [Env::kernel(), SimEnv::new(4).env()] {
         let pace = Arc::new(Pace::new(&env.clock));
         env.fs.create_dir_all(&dir).unwrap();
-        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Arc::default() };
+        let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
         let data = bytes(300_000, 1);
         write(&fs, &dir.join(names::ksst(1)), &data);
         let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
@@ -238,7 +241,7 @@ fn what_was_read_ahead_in_time_makes_no_byte_cheaper() {
     let env = Env::kernel();
     let pace = Arc::new(Pace::new(&env.clock));
     env.fs.create_dir_all(&dir).unwrap();
-    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Arc::default() };
+    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
     write(&fs, &dir.join(names::ksst(1)), &bytes(200_000, 1));
     let file = fs.open(&dir.join(names::ksst(1)), Access::Direct).unwrap();
     let read = |wait: bool| {
@@ -271,7 +274,7 @@ fn a_batch_beside_the_work_is_of_one_disk() {
     let pace = Arc::new(Pace::of_two(&env.clock));
     let speed = pace.of_speed_disk().unwrap().clone();
     env.fs.create_dir_all(&dir).unwrap();
-    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Arc::default() };
+    let fs = PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) };
     let data = bytes(100_000, 1);
     let files = [FileKind::Ksst(1), FileKind::SpeedKsst(2)].map(|kind| {
         let path = dir.join(kind.to_string());
@@ -348,7 +351,7 @@ fn each_disk_has_a_pace_of_its_own() {
     let pace = Arc::new(Pace::of_two(&sim.env().clock));
     let speed = pace.of_speed_disk().unwrap().clone();
     sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
-    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Arc::default() };
+    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Descriptors::join(&sim.env()) };
     let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
     let log = fs.create_in_place(&Path::new("/s").join(names::log(7)), 1 << 20, Access::Direct).unwrap();
     let page = AlignedBuf::zeroed(io::PAGE);
@@ -396,7 +399,7 @@ fn of_a_batch_over_both_disks_each_has_its_own() {
     let pace = Arc::new(Pace::of_two(&sim.env().clock));
     let speed = pace.of_speed_disk().unwrap().clone();
     sim.env().fs.create_dir_all(Path::new("/s")).unwrap();
-    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Arc::default() };
+    let fs = PacedFs { inner: sim.env().fs, pace: pace.clone(), descriptors: Descriptors::join(&sim.env()) };
     let of_speed = |number| Path::new("/s").join(FileKind::SpeedKsst(number).to_string());
     let files: Vec<_> = [path(1), of_speed(2), path(3), of_speed(4)]
         .into_iter()
