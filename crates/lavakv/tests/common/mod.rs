@@ -12,7 +12,7 @@ pub use copies::{put_twice, remove_manifest};
 #[allow(unused_imports, reason = "each test program uses its own part")]
 pub use machine::{because, env, lavafs_env, on_lavafs, skipped_on_lavafs};
 #[allow(unused_imports, reason = "each test program uses its own part")]
-pub use meanwhile::{before_each_open, before_opens};
+pub use meanwhile::{before_each_open, before_opens, counting_reads};
 #[allow(unused_imports, reason = "each test program uses its own part")]
 pub use syncs::around_syncs;
 #[allow(unused_imports, reason = "each test program uses its own part")]
