@@ -119,6 +119,11 @@ impl Cache {
         self.segment(segment).get(key)
     }
 
+    /// True if the block of `key` is cached in `segment`. It does not count as asked for.
+    pub fn contains(&self, segment: Segment, key: &CacheKey) -> bool {
+        self.segment(segment).contains(key)
+    }
+
     /// Offers a block to `segment`. Others may be evicted for it, or it is declined; nothing fails.
     pub fn insert(&self, segment: Segment, key: CacheKey, block: &Block) {
         if let Inserted::Stored { returned_soon: true } = self.segment(segment).insert(key, block) {

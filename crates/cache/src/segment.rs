@@ -154,6 +154,10 @@ impl BlockSegment {
         found
     }
 
+    pub fn contains(&self, key: &CacheKey) -> bool {
+        self.blocks.contains_key(key)
+    }
+
     pub fn insert(&self, key: CacheKey, block: &Block) -> Inserted {
         if weight(block.len()) > self.weight_max.load(Relaxed) {
             self.declined.fetch_add(1, Relaxed);

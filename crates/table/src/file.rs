@@ -193,6 +193,12 @@ impl TableFile {
         Some(block)
     }
 
+    /// True if a block is in the cache. It does not count as asked for.
+    pub(crate) fn is_cached(&self, handle: BlockHandle, role: Role) -> bool {
+        let key = CacheKey { file: self.number, offset: handle.offset };
+        self.cache.0.contains(role.segment(), &key)
+    }
+
     /// Puts a verified block into the cache.
     pub(crate) fn fill(&self, handle: BlockHandle, role: Role, block: &Block) {
         let key = CacheKey { file: self.number, offset: handle.offset };

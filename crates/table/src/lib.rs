@@ -66,6 +66,7 @@ pub use segment::{
     FinishedSegment, SegmentCheck, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter,
 };
 pub use source::{Extent, Fetched, Source, Stop, Stopped, Want};
+pub use stream::UncachedReferences;
 pub use verify::{CheckStep, TableCheck};
 pub use vsst::{
     FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstCheck, VsstKeys, VsstOptions,

@@ -18,7 +18,7 @@ use crate::readahead::Borders;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
 use crate::source::Source;
-use crate::stream::Stream;
+use crate::stream::{Stream, UncachedReferences};
 use crate::tail::Tail;
 use crate::{block, reference_block, tombstone_block};
 use base::range_del::FragmentedRangeTombstones;
@@ -267,6 +267,16 @@ impl Ksst {
             sum = sum.saturating_add(stream.bytes_before(&self.file, user_key, trailer)?);
         }
         Ok(sum.min(self.len))
+    }
+
+    /// What is not in the cache of the references from one user key to another. Reads at most two
+    /// partitions of the index; the data of other partitions counts as not cached where their index is not.
+    ///
+    /// # Errors
+    /// As [`Ksst::offset_of`].
+    pub fn uncached_references(&self, first: &[u8], last: &[u8]) -> Result<UncachedReferences> {
+        let sum = self.references.as_ref().map(|stream| stream.uncached(&self.file, first, last));
+        sum.unwrap_or_else(|| Ok(UncachedReferences::default()))
     }
 
     pub(crate) fn streams(&self) -> impl Iterator<Item = &Stream> {

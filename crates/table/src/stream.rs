@@ -43,7 +43,70 @@ impl Partition {
     }
 }
 
+/// References of a range of keys, and what a reader of them has to fetch from the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UncachedReferences {
+    /// About how many references the range has.
+    pub references: u64,
+    /// About how many blocks they have.
+    pub blocks: u64,
+    /// Bytes of the blocks, cached or not.
+    pub block_bytes: u64,
+    /// Bytes of the blocks that are not cached.
+    pub uncached_block_bytes: u64,
+    /// Bytes of all blocks of references of the table.
+    pub table_block_bytes: u64,
+    /// Bytes of partitions of the index that are not cached.
+    pub uncached_index_bytes: u64,
+    /// Bytes of filters that are not cached.
+    pub uncached_filter_bytes: u64,
+}
+
 impl Stream {
+    /// See [`crate::Ksst::uncached_references`].
+    pub(crate) fn uncached(&self, file: &TableFile, first: &[u8], last: &[u8]) -> Result<UncachedReferences> {
+        let (mut sum, mut seen_bytes) = (UncachedReferences::default(), 0u64);
+        let ends = [self.search(first, u64::MAX), self.search(last, 0).min(self.partitions() - 1)];
+        for p in ends[0]..=ends[1] {
+            if let Some(filter) = self.filter_handle(p).filter(|h| !file.is_cached(*h, Role::Filter)) {
+                sum.uncached_filter_bytes += filter.len;
+            }
+            let index = self.index_handle(p);
+            let is_cached = file.is_cached(index, Role::Index);
+            if !is_cached {
+                sum.uncached_index_bytes += index.len;
+            }
+            if !is_cached && !ends.contains(&p) {
+                let bytes = self.column(top::DATA_LEN, p);
+                sum.block_bytes = sum.block_bytes.saturating_add(bytes);
+                sum.uncached_block_bytes = sum.uncached_block_bytes.saturating_add(bytes);
+                continue;
+            }
+            let partition = self.partition(file, p, Caching::Peek, &mut ReadCounters::default())?;
+            let (shape, block) = (&partition.shape, &partition.block);
+            let from = if p == ends[0] { shape.search(block, first, u64::MAX) } else { 0 };
+            let to = if p == ends[1] { shape.search(block, last, 0).saturating_add(1) } else { usize::MAX };
+            for row in from..to.min(shape.rows()) {
+                let handle = partition.handle(row);
+                sum.blocks += 1;
+                seen_bytes = seen_bytes.saturating_add(handle.len);
+                sum.block_bytes = sum.block_bytes.saturating_add(handle.len);
+                if !file.is_cached(handle, self.role) {
+                    sum.uncached_block_bytes = sum.uncached_block_bytes.saturating_add(handle.len);
+                }
+            }
+        }
+        let part = |of: u64, bytes: u64, all: u64| {
+            let part = u128::from(of) * u128::from(bytes) / u128::from(all.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        let all = self.bytes_before.last().copied().unwrap_or(0);
+        sum.table_block_bytes = all;
+        sum.references = part(self.entries, sum.block_bytes.min(all), all);
+        sum.blocks = part(sum.blocks, sum.block_bytes, seen_bytes);
+        Ok(sum)
+    }
+
     pub(crate) fn open(role: Role, block: Block) -> Result<Stream> {
         let mut reader = Reader::new(&block);
         let entries = reader.varint()?;

@@ -10,7 +10,7 @@ use io::ReadFile;
 use std::sync::Arc;
 
 /// How much of the end of a file is read first when it is opened.
-const TAIL_LEN: u64 = 8 << 10;
+pub(crate) const TAIL_LEN: u64 = 8 << 10;
 
 /// The end of a file.
 pub(crate) struct Tail {

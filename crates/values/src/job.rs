@@ -36,6 +36,7 @@
 //! the caller deletes them, also after [`GcOutcome::Abandoned`]. Nothing else has been touched.
 
 pub(crate) use copy::GAP_UNKNOWN;
+pub use forecast::LookupForecast;
 
 use crate::outputs::{OutputVsst, Outputs};
 use crate::pick::{Gc, GcOptions};
@@ -52,6 +53,7 @@ use version::{FileMeta, Level, Version, VsstClass, VsstMeta};
 use window::{MergedKeys, Window};
 
 mod copy;
+mod forecast;
 mod lookup;
 mod names;
 mod pace;

@@ -30,7 +30,7 @@ pub mod scale;
 pub mod series;
 
 pub use drop_cache::{DropCache, Parting};
-pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
+pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, LookupForecast, Measured};
 pub use ledger::{FileGarbage, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;

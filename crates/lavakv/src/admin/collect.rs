@@ -18,9 +18,10 @@ use crate::work::jobs::Jobs;
 use crate::work::jobs::seen::Seen;
 use base::sync::{lock, rank};
 use base::{Error, ErrorKind, HashMap, HashSet, Result};
+use lsm::TableSource;
 use std::sync::{Arc, Weak};
-use values::Ledger;
-use version::FamilyId;
+use values::{Gc, Ledger, LookupForecast};
+use version::{FamilyId, FileMeta};
 
 /// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct GcReport {
     pub collections: u64,
     /// Collections given up because they found too little garbage.
     pub abandoned: u64,
-    /// Bytes of vSSTs read.
+    /// Bytes read, of vSSTs and of tables.
     pub read_bytes: u64,
     /// Bytes of vSSTs written.
     pub written_bytes: u64,
@@ -86,8 +87,8 @@ pub struct PlannedGc {
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
-    /// Bytes it is expected to read of them: keys, live records, and dead records between these where they lie close
-    /// together. Reads of tables are not in it.
+    /// Bytes it is expected to read: keys, live records, dead records between these where they lie close
+    /// together, and what is not cached of the tables that tell which records are live.
     pub read_bytes: u64,
     /// Bytes it is expected to write.
     pub written_bytes: u64,
@@ -169,7 +170,7 @@ impl ProgressReporter<'_> {
         self.told = Some((ended, now_ns));
         let set = lock(&self.jobs.in_progress).as_plans_see_it();
         let seen = Seen::new(self.jobs, &set);
-        let (plan, exposed) = (plan_with(&seen, self.request), exposed(&seen));
+        let (plan, exposed) = (plan_with(&seen, self.request, &mut |_, _| 0), exposed(&seen));
         let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(&seen));
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
             std::array::from_fn(|i| now[i] - self.counted[i]);
@@ -288,7 +289,7 @@ fn next<'a>(
     request: GcRequest,
     exposed: Exposed,
     left: &HashMap<FamilyId, Ledger>,
-) -> Option<(&'a FamilyFacts, values::Gc)> {
+) -> Option<(&'a FamilyFacts, Gc)> {
     facts.families().iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family.options)?;
         let options = collection::options(facts.options().ablation, &family.read_state, threshold);
@@ -301,10 +302,24 @@ fn next<'a>(
 pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
     request.check()?;
     let set = lock(&jobs.in_progress).as_plans_see_it();
-    Ok(plan_with(&Seen::new(jobs, &set), request))
+    let seen = Seen::new(jobs, &set);
+    let open = |file: &FileMeta| jobs.files.tables.table(file);
+    let mut forecast = LookupForecast::new(jobs.context.options.cache_bytes as u64);
+    let mut beside_inputs = |family: &FamilyFacts, gc: &Gc| {
+        let options = collection::options(jobs.context.options.ablation, &family.read_state, 0);
+        // A collection fails where a table cannot be read, so it reads nothing there.
+        let lookups = forecast.bytes_of(gc, &family.read_state.version, &options, &open).unwrap_or(0);
+        let copied = gc.inputs.iter().filter(|_| gc.expected_read > 0);
+        lookups + copied.map(|meta| jobs.files.tables.opening_bytes(meta)).sum::<u64>()
+    };
+    Ok(plan_with(&seen, request, &mut beside_inputs))
 }
 
-fn plan_with(facts: &dyn Facts, request: GcRequest) -> GcPlan {
+fn plan_with(
+    facts: &dyn Facts,
+    request: GcRequest,
+    beside_inputs: &mut dyn FnMut(&FamilyFacts, &Gc) -> u64,
+) -> GcPlan {
     debug_assert!(!rank::holds::<rank::InProgress>(), "nobody waits for a plan of all collections");
     let mut left = exposed(facts);
     let mut plan = GcPlan {
@@ -320,12 +335,12 @@ fn plan_with(facts: &dyn Facts, request: GcRequest) -> GcPlan {
         let id = family.family.id;
         let ledger = ledgers.get(&id).unwrap_or(&family.read_state.ledger).without_garbage_of(gc.numbers());
         ledgers.insert(id, ledger);
-        plan.collections.push(planned_gc(&family.family.name, &gc));
+        plan.collections.push(planned_gc(&family.family.name, &gc, beside_inputs(family, &gc)));
     }
     plan
 }
 
-fn planned_gc(family: &str, gc: &values::Gc) -> PlannedGc {
+fn planned_gc(family: &str, gc: &Gc, beside_inputs: u64) -> PlannedGc {
     let input_bytes: u64 = gc.inputs.iter().map(|meta| meta.len).sum();
     let record_bytes: u64 = gc.inputs.iter().map(|meta| meta.record_bytes).sum();
     // Keys and index shrink with the records.
@@ -335,7 +350,7 @@ fn planned_gc(family: &str, gc: &values::Gc) -> PlannedGc {
         family: family.to_owned(),
         files: gc.numbers().collect(),
         input_bytes,
-        read_bytes: gc.expected_read,
+        read_bytes: gc.expected_read.saturating_add(beside_inputs),
         written_bytes,
         freed_bytes: input_bytes - written_bytes,
         exact: gc.exact,

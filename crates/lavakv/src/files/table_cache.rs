@@ -114,6 +114,11 @@ impl TableCache {
         self.vsst_from(meta, &mut ReadCounters::default())
     }
 
+    /// Bytes that [`TableCache::vsst`] reads first.
+    pub fn opening_bytes(&self, meta: &VsstMeta) -> u64 {
+        if self.open.is_open(meta.number) { 0 } else { Vsst::opening_bytes(meta.len) }
+    }
+
     /// As [`TableCache::vsst`], with bytes from a source.
     pub fn vsst_from<S: Source>(&self, meta: &VsstMeta, source: &mut S) -> Result<Arc<Vsst>, S::Stop> {
         match self.open.find(meta.number, || self.open_vsst(meta, source))? {

@@ -69,6 +69,11 @@ impl<F: Clone> OpenFiles<F> {
         write(&self.cached.open).remove(&number).map(|open| open.file)
     }
 
+    /// True if the file of this number is open.
+    pub fn is_open(&self, number: u64) -> bool {
+        read(&self.cached.open).contains_key(&number)
+    }
+
     /// The open file of this number; what `make` makes if there is none.
     ///
     /// # Errors

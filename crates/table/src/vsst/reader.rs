@@ -19,7 +19,7 @@ use crate::options::ReadCounters;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
 use crate::source::{Source, Stop};
-use crate::tail::Tail;
+use crate::tail::{TAIL_LEN, Tail};
 use base::{Compression, Error, ErrorKind, Result, SeqNo, Uid};
 use cache::{Block, BlockSlice, Cache};
 use io::ReadFile;
@@ -63,6 +63,11 @@ impl Vsst {
     /// codec that this build lacks.
     pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid, cache: Arc<Cache>) -> Result<Vsst> {
         Self::open_from(file, number, uid, cache, &mut ReadCounters::default())
+    }
+
+    /// Bytes that are read to open a vSST of so many bytes.
+    pub fn opening_bytes(len: u64) -> u64 {
+        len.min(TAIL_LEN)
     }
 
     /// As [`Vsst::open`], with bytes from a source.

@@ -35,7 +35,7 @@ const STEP_NS: u64 = 1_500_000;
 /// Turning to a table.
 const TABLE_NS: u64 = 2000;
 /// After so many references without a key that was asked, a join seeks.
-const SEEK_AFTER_JOINING: u32 = 32;
+pub(super) const SEEK_AFTER_JOINING: u32 = 32;
 /// The same for a scan, which would drop what it has read ahead.
 const SEEK_AFTER_SCANNING: u32 = 32 << 10;
 /// Bytes that a scan reads at once.

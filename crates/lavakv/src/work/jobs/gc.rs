@@ -247,7 +247,11 @@ impl GcWorld for World<'_> {
     }
 
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
-        self.files.tree.files.tables.vsst(meta)
+        let tree = &self.files.tree;
+        let opening_bytes = tree.files.tables.opening_bytes(meta);
+        let vsst = tree.files.tables.vsst(meta)?;
+        tree.context.stats.gc_bytes_read.add(opening_bytes);
+        Ok(vsst)
     }
 
     fn now_ns(&self) -> Option<u64> {
