@@ -52,6 +52,8 @@ pub(crate) mod seen {
     pub(crate) const STOPPED: &str = "stores that a failure stopped";
     pub(crate) const LACKED: &str = "lacks of descriptors";
     pub(crate) const CUT: &str = "ends of killed stores cut as torn";
+    pub(crate) const OPENED_BESIDE: &str = "read-only opens beside commits";
+    pub(crate) const REPEATED: &str = "read-only opens begun anew, since the writer changed the store";
     pub(crate) const NAMED: &str = "damaged files named beside writers";
     pub(crate) const ALONE: &str = "stores opened with one of two engines";
 }

@@ -128,7 +128,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "fork" => &[CHILDREN, WRITTEN_BESIDE],
         "refused-step" => &[STEP_EDIT, STEP_CHECKPOINT, STEP_JOB],
         "age-after-power-loss" => &[AGE_TAKEN, OLD_WRITES],
-        "verify-beside-writers" => &[seen::NAMED],
+        "verify-beside-writers" => &[seen::NAMED, seen::OPENED_BESIDE, seen::REPEATED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
     wanted.iter().find(|name| !seen(name)).copied()

@@ -5,6 +5,9 @@
 //! A verification counts if at least [`COMMITS_MIN`] commits, a seal and a trim returned during it; the others are verifications all the
 //! same, and are noted apart.
 //!
+//! Writers commit while a read-only open is under way. It shows everything that was durable before the call, and of a log no record without
+//! those before it. How often it began anew, since its writer had changed what it read, its pauses tell.
+//!
 //! In some cases a bit of a file is flipped first. If a copy of the store at rest shows the damage before and after, the verifications
 //! beside writers must have named that file.
 
@@ -14,7 +17,7 @@ use crate::check::{Check, Doing, ensure};
 use crate::machine::{self, DIR};
 use crate::plan::pick;
 use io::sim::threads::{Choice, Plan, Ran, Stuck};
-use io::{Priority, Rng};
+use io::{Clock, Priority, Rng};
 use lavakv::{Db, Durability, WriteBatch, WriteOptions};
 use lavalog::{LogHandle, LogStore};
 use lavastore::testing::SimEnv;
@@ -86,12 +89,46 @@ struct Seen {
     /// Verifications that overlapped enough work.
     counted: u64,
     overlap: Done,
-    /// Verifications that overlapped less work, then opens that met a writer at work.
+    /// Verifications that overlapped less work.
     others: u64,
-    busy: u64,
+    opens: ReadOnlyOpens,
     /// Files that damage was reported in.
     damaged: BTreeSet<String>,
 }
+
+/// Opens for reading only.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadOnlyOpens {
+    /// Those beside which commits returned.
+    beside_commits: u64,
+    /// Attempts that were given up since the writer had changed what they read.
+    repeats: u64,
+    /// Opens that found no moment, however often they tried.
+    busy: u64,
+}
+
+/// A clock that counts pauses: an open pauses before each attempt but the first.
+#[derive(Debug)]
+struct PauseCounter {
+    inner: Arc<dyn Clock>,
+    pauses: AtomicU64,
+}
+
+impl Clock for PauseCounter {
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+    fn unix_seconds(&self) -> u64 {
+        self.inner.unix_seconds()
+    }
+    fn sleep_ns(&self, ns: u64) {
+        self.pauses.fetch_add(1, SeqCst);
+        self.inner.sleep_ns(ns);
+    }
+}
+
+/// The number of the last batch of keys, in every batch.
+const COUNTER: &[u8] = b"counter";
 
 struct Shared {
     db: Db,
@@ -102,6 +139,9 @@ struct Shared {
     commits: AtomicU64,
     seals: AtomicU64,
     trims: AtomicU64,
+    /// The last durable record of each appender, and the last durable batch of keys.
+    durable: [AtomicU64; APPENDERS],
+    durable_keys: AtomicU64,
     stop: AtomicBool,
     seen: Mutex<Seen>,
 }
@@ -134,6 +174,9 @@ fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
         let durability = if rng.one_in(8) { Durability::Durable } else { Durability::Buffered };
         let len = pick(&mut rng, &[10, 60, 60, 300, 2500]);
         shared.excused(log.append(lsn, &vec![lsn as u8; len], durability), "append")?;
+        if durability == Durability::Durable {
+            shared.durable[nth].store(lsn, SeqCst);
+        }
         shared.commits.fetch_add(1, SeqCst);
         if rng.one_in(10) && lsn > kept + 20 {
             kept = lsn - rng.below(20);
@@ -152,8 +195,11 @@ fn append(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
 fn put(shared: &Shared, mut rng: Rng) -> Check {
     let log = shared.logs.log("both").doing(|| "make a log".into())?;
     let mut lsn = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
-    while !shared.stop.load(SeqCst) {
-        put_one(shared, &log, &mut lsn, &mut rng)?;
+    for number in 1u64.. {
+        if shared.stop.load(SeqCst) {
+            break;
+        }
+        put_one(shared, &log, &mut lsn, number, &mut rng)?;
         shared.commits.fetch_add(1, SeqCst);
         if rng.one_in(25) {
             shared.excused(shared.db.flush(), "flush")?;
@@ -166,21 +212,73 @@ fn put(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, rng: &mut Rng) -> Check {
+fn put_one(shared: &Shared, log: &LogHandle, lsn: &mut u64, number: u64, rng: &mut Rng) -> Check {
     let durability = if rng.one_in(8) { Durability::Durable } else { Durability::Buffered };
     let (key, value) = (life::key(rng.below(60)), value(rng.below(1000)));
     let mut changes = WriteBatch::new();
     changes.put(&key, &value);
+    changes.put(COUNTER, &number.to_le_bytes());
     if rng.one_in(3) {
         *lsn += 1;
         let written = write_both(&shared.db, &changes, log, *lsn, &value, durability);
-        return shared.excused(written, "write of both engines");
+        shared.excused(written, "write of both engines")?;
+    } else {
+        let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
+        shared.excused(shared.db.write_opt(&changes, &options), "write")?;
     }
-    let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-    shared.excused(shared.db.write_opt(&changes, &options), "write")
+    if durability == Durability::Durable {
+        shared.durable_keys.store(number, SeqCst);
+    }
+    Ok(())
 }
 
-/// Returns the damages that one verification reports, each with the name of its file; `None`: a reader met its writer at work.
+/// Opens for reading only, beside the writers.
+fn opened<T>(shared: &Shared, open: impl FnOnce(Env) -> lavastore::Result<T>) -> lavastore::Result<T> {
+    let clock = Arc::new(PauseCounter { inner: shared.env.clock.clone(), pauses: AtomicU64::new(0) });
+    let before = shared.done();
+    let opened = open(Env { clock: clock.clone(), ..shared.env.clone() });
+    let during = shared.done().since(before);
+    let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.opens.beside_commits += u64::from(during.commits > 0);
+    seen.opens.repeats += clock.pauses.load(SeqCst);
+    seen.opens.busy += u64::from(opened.as_ref().is_err_and(|e| e.kind() == ErrorKind::Busy));
+    opened
+}
+
+/// The logs of a reader have what was durable before, and no record without those before it.
+fn has_durable_records(logs: &LogStore, durable: &[u64]) -> Check {
+    for (nth, durable) in durable.iter().enumerate().filter(|(_, durable)| **durable > 0) {
+        let log = logs.open_log(&format!("log {nth}")).doing(|| format!("log {nth}, read-only"))?;
+        let last = log.last_lsn().doing(|| "last".into())?.unwrap_or(0);
+        ensure!(last >= *durable, "log {nth} ends at {last} for a reader, and {durable} was durable before");
+        let mut before = None;
+        for record in log.scan(0) {
+            let lsn = match record {
+                Ok((lsn, _)) => lsn,
+                // Its writer has collected the record since.
+                Err(e) if e.kind() == ErrorKind::Busy => break,
+                Err(e) => return Err(format!("scan of log {nth}, read-only: {e}")),
+            };
+            ensure!(
+                before.is_none_or(|before| lsn == before + 1),
+                "log {nth} has {lsn} behind {before:?} for a reader"
+            );
+            before = Some(lsn);
+        }
+    }
+    Ok(())
+}
+
+/// The keys of a reader have the last batch that was durable before, or a later one.
+fn has_durable_keys(db: &Db, durable: u64) -> Check {
+    let counter = db.get(COUNTER).doing(|| "get, read-only".into())?;
+    let number = counter.and_then(|bytes| Some(u64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
+    let number = number.unwrap_or(0);
+    ensure!(number >= durable, "batch {number} is the last for a reader, and {durable} was durable before");
+    Ok(())
+}
+
+/// Returns the damages that one verification reports, each with the name of its file; `None`: a reader found no moment.
 fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)>>> {
     let named = |e: &lavastore::Error| {
         let file = e.file().and_then(Path::file_name).unwrap_or_default();
@@ -196,10 +294,20 @@ fn reports(shared: &Shared, what: Verified) -> Check<Option<Vec<(String, String)
         Verified::Logs => Ok(of_logs(&shared.logs)),
         Verified::Keys => of_keys(&shared.db),
         Verified::LogsReadOnly => {
-            LogStore::open_read_only(&shared.env, dir, &log_options()).map(|logs| of_logs(&logs))
+            let durable = shared.durable.each_ref().map(|durable| durable.load(SeqCst));
+            let logs = opened(shared, |env| LogStore::open_read_only(&env, dir, &log_options()));
+            if let Some(logs) = logs.as_ref().ok().filter(|_| shared.damaged.is_none()) {
+                has_durable_records(logs, &durable)?;
+            }
+            logs.map(|logs| of_logs(&logs))
         }
         Verified::KeysReadOnly => {
-            Db::open_read_only_in(shared.env.clone(), dir, kv_options()).and_then(|db| of_keys(&db))
+            let durable = shared.durable_keys.load(SeqCst);
+            let db = opened(shared, |env| Db::open_read_only_in(env, dir, kv_options()));
+            if let Some(db) = db.as_ref().ok().filter(|_| shared.damaged.is_none()) {
+                has_durable_keys(db, durable)?;
+            }
+            db.and_then(|db| of_keys(&db))
         }
     };
     match reported {
@@ -217,10 +325,7 @@ fn verify(shared: &Shared, what: &[Verified], count: u64) -> Check {
         let reported = reports(shared, what)?;
         let overlap = shared.done().since(before);
         let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(reported) = reported else {
-            seen.busy += 1;
-            continue;
-        };
+        let Some(reported) = reported else { continue };
         let is_known = |file: &str| shared.damaged.as_deref() == Some(file);
         if let Some((_, alarm)) = reported.iter().find(|_| shared.damaged.is_none()) {
             return Err(format!(
@@ -252,6 +357,8 @@ fn run(env: &Env, damaged: Option<String>, seed: u64) -> Check<Seen> {
         commits: AtomicU64::new(0),
         seals: AtomicU64::new(0),
         trims: AtomicU64::new(0),
+        durable: Default::default(),
+        durable_keys: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         seen: Mutex::default(),
     });
@@ -369,7 +476,9 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome.note("seals during them", seen.overlap.seals);
     outcome.note("trims during them", seen.overlap.trims);
     outcome.note("verifications that overlapped less", seen.others);
-    outcome.note("read-only opens that met their writer at work", seen.busy);
+    outcome.note(super::seen::OPENED_BESIDE, seen.opens.beside_commits);
+    outcome.note(super::seen::REPEATED, seen.opens.repeats);
+    outcome.note("read-only opens that found no moment", seen.opens.busy);
     match damaged {
         None => outcome.passed += seen.counted,
         Some(file) if seen.damaged.contains(&file) => outcome.note(super::seen::NAMED, 1),
