@@ -1,4 +1,4 @@
-//! What the lookups of a collection will read, before it begins.
+//! A forecast of the reads that the lookups of a collection will make.
 //!
 //! The forecast asks the same tables as the job, and looks into the cache as the job will: a block that is
 //! cached costs nothing. Assumptions where nothing is known without reading: within its range of keys, an
@@ -18,7 +18,7 @@ const FALSE_POSITIVE_EVERY: f64 = 100.0;
 /// The forecasts of some collections, one after another. See the module.
 #[derive(Debug)]
 pub struct LookupForecast {
-    /// Bytes that the cache takes in without evicting what it took in before.
+    /// Bytes that lookups can bring into the cache before it evicts any of them.
     room: u64,
     /// Bytes of each table that lookups have brought into the cache.
     brought_in: HashMap<u64, u64>,

@@ -5,8 +5,9 @@
 //! A verification counts if at least [`COMMITS_MIN`] commits, a seal and a trim returned during it; the others are verifications all the
 //! same, and are noted apart.
 //!
-//! Writers commit while a read-only open is under way. It shows everything that was durable before the call, and of a log no record without
-//! those before it. How often it began anew, since its writer had changed what it read, its pauses tell.
+//! Writers commit while a read-only open is under way. The reader shows every write that was durable before the
+//! call, and of a log no record without its predecessors. An open pauses before each attempt but the first, so
+//! the pauses count the attempts that met a change by the writer.
 //!
 //! In some cases a bit of a file is flipped first. If a copy of the store at rest shows the damage before and after, the verifications
 //! beside writers must have named that file.
@@ -99,9 +100,9 @@ struct Seen {
 /// Opens for reading only.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReadOnlyOpens {
-    /// Those beside which commits returned.
+    /// Opens during which commits returned.
     beside_commits: u64,
-    /// Attempts that were given up since the writer had changed what they read.
+    /// Attempts that ended because the writer had changed the store.
     repeats: u64,
     /// Opens that found no moment, however often they tried.
     busy: u64,
@@ -245,7 +246,7 @@ fn opened<T>(shared: &Shared, open: impl FnOnce(Env) -> lavastore::Result<T>) ->
     opened
 }
 
-/// The logs of a reader have what was durable before, and no record without those before it.
+/// A reader sees every record that was durable before the open, and no gap.
 fn has_durable_records(logs: &LogStore, durable: &[u64]) -> Check {
     for (nth, durable) in durable.iter().enumerate().filter(|(_, durable)| **durable > 0) {
         let log = logs.open_log(&format!("log {nth}")).doing(|| format!("log {nth}, read-only"))?;
