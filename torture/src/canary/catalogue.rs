@@ -88,12 +88,12 @@ fn sources(dir: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// Returns the module path of the tests in a file: `src/commit/pace.rs` is `commit::pace`, `tests/api/sync.rs`
-/// is `sync` of the binary `api`.
+/// is `sync` of the binary `api`, and `tests/api/main.rs` is its root.
 fn module_of(file: &Path) -> Vec<String> {
     let parts: Vec<String> =
         file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let skipped = if parts.first().is_some_and(|first| first == "tests") { 2 } else { 1 };
-    parts.into_iter().skip(skipped).collect()
+    parts.into_iter().skip(skipped).filter(|part| part != "main").collect()
 }
 
 /// Returns true if a file of the package has the test: the function, in the modules of its name.
