@@ -207,9 +207,14 @@ typedef struct lava_completion {
     lava_error *error;
 } lava_completion;
 
-/* `how` is that of writes. `depth` 0: 1024. */
+/* For `how` of lava_queue_new: the first write that fails stops the queue. Later writes come out as LAVA_BUSY, and nothing of them is written. */
+#define LAVA_QUEUE_STOP_AT_FAILURE 32u
+
+/* `how` is that of writes, with LAVA_QUEUE_STOP_AT_FAILURE or without. `depth` 0: 1024. */
 lava_status lava_queue_new(lava_db *db, uint32_t depth, uint32_t how, lava_queue **queue, lava_error **error);
 void lava_queue_free(lava_queue *queue);
+/* Attempts writes again after one of them failed, in a queue that stops at failures. */
+void lava_queue_resume(const lava_queue *queue);
 lava_status lava_submit_put(lava_queue *queue, const lava_family *family, lava_slice key, lava_slice value, uint64_t token, lava_error **error);
 lava_status lava_submit_delete(lava_queue *queue, const lava_family *family, lava_slice key, uint64_t token, lava_error **error);
 lava_status lava_submit_write(lava_queue *queue, const lava_batch *batch, uint64_t token, lava_error **error);

@@ -18,6 +18,9 @@ pub struct LavaQueue {
     queue: RequestQueue,
 }
 
+/// `LAVA_QUEUE_STOP_AT_FAILURE`.
+const STOP_AT_FAILURE: u32 = 32;
+
 /// Submits what is asked of a family, by the token that it comes out with.
 ///
 /// # Safety
@@ -54,7 +57,11 @@ pub unsafe extern "C" fn lava_queue_new(
     let make = || {
         // SAFETY: the rules of the header.
         let (db, queue) = unsafe { (handle(db)?, place(queue)?) };
-        let mut options = RequestOptions { write: options_of(how)?, ..RequestOptions::default() };
+        let mut options = RequestOptions {
+            write: options_of(how & !STOP_AT_FAILURE)?,
+            stop_at_first_failure: how & STOP_AT_FAILURE != 0,
+            ..RequestOptions::default()
+        };
         if depth > 0 {
             options.depth = depth as usize;
         }
@@ -71,6 +78,14 @@ pub unsafe extern "C" fn lava_queue_new(
 pub unsafe extern "C" fn lava_queue_free(queue: *mut LavaQueue) {
     // SAFETY: the rules of the header.
     unsafe { free(queue) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_queue_resume(queue: *const LavaQueue) {
+    // SAFETY: the rules of the header.
+    if let Some(queue) = unsafe { queue.as_ref() } {
+        queue.requests.resume();
+    }
 }
 
 #[unsafe(no_mangle)]

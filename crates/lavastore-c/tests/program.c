@@ -244,6 +244,37 @@ static void requests_in_flight(lava_db *db, lava_family *moons) {
     CHECK(has(db, NULL, NULL, "mars", "red"));
 }
 
+/* The writes behind one that fails are attempted, unless the queue stops there. */
+static void failures_in_a_queue(lava_db *db) {
+    uint32_t hows[] = {LAVA_WRITE_DURABLE, LAVA_WRITE_DURABLE | LAVA_QUEUE_STOP_AT_FAILURE};
+    for (int stops = 0; stops < 2; stops++) {
+        lava_family *comets = NULL;
+        lava_queue *queue = NULL;
+        lava_completion over;
+        lava_batch *batch = lava_batch_new();
+        OK(lava_family_open(db, "comets", &comets, error));
+        OK(lava_batch_put(batch, comets, text("halley"), text("1986"), error));
+        OK(lava_family_drop(db, comets, error));
+        OK(lava_queue_new(db, 8, hows[stops], &queue, error));
+        OK(lava_submit_put(queue, NULL, text("halley"), text("before"), 1, error));
+        CHECK(lava_wait(queue, UINT64_MAX, &over) && over.token == 1 && over.status == LAVA_OK);
+        lava_completion_free(&over);
+        REFUSED(LAVA_NOT_FOUND, lava_submit_write(queue, batch, 2, error));
+        if (stops) {
+            REFUSED(LAVA_BUSY, lava_submit_put(queue, NULL, text("halley"), text("behind"), 3, error));
+            lava_queue_resume(queue);
+        }
+        OK(lava_submit_put(queue, NULL, text("encke"), text("resumed"), 4, error));
+        CHECK(lava_wait(queue, UINT64_MAX, &over) && over.token == 4 && over.status == LAVA_OK);
+        lava_completion_free(&over);
+        CHECK(has(db, NULL, NULL, "halley", "before") && has(db, NULL, NULL, "encke", "resumed"));
+        lava_batch_free(batch);
+        lava_queue_free(queue);
+        lava_family_free(comets);
+    }
+    lava_queue_resume(NULL);
+}
+
 static void misuse(lava_db *db, const char *dir) {
     lava_db *other = NULL;
     lava_value *value = NULL;
@@ -285,6 +316,7 @@ int main(int argc, char **argv) {
     writes_and_reads(db, moons);
     goes_through_keys(db);
     requests_in_flight(db, moons);
+    failures_in_a_queue(db);
     misuse(db, dir);
     OK(lava_checkpoint(db, copy, error));
     /* A family that is left keeps it open. */
