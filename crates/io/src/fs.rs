@@ -273,23 +273,7 @@ pub trait AppendFile: Send {
     /// Flushes, then makes everything appended so far durable. After an error the file is poisoned: every later call
     /// fails with `Poisoned`.
     fn sync(&mut self, kind: SyncKind) -> Result<()>;
-    /// The first half of a data sync that others need not wait for: flushes, and returns what is left to do, which needs
-    /// the file no more, so that it can be appended to meanwhile. Its result goes to [`AppendFile::end_sync`]; until then
-    /// the file is appended to, reserved for and flushed, but neither synced nor dropped. `None`: all is done already.
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.sync(SyncKind::Data)?;
-        Ok(None)
-    }
-    /// The other half. Only if this succeeds everything is durable that had been appended when the sync began. An error, of
-    /// the sync or of what was written meanwhile (the kernel tells only one of the two), poisons the file as that of
-    /// [`AppendFile::sync`] does.
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        ran
-    }
 }
-
-/// What is left to do of a sync once everything was handed to the file system: see [`AppendFile::begin_sync`].
-pub type PendingSync = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// One read of a batch.
 #[derive(Debug)]

@@ -35,8 +35,8 @@ pub use device::{
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, BLOCK_LEN_MIN, Beside, CreateOptions, DirEntry, Disks, FileLock, FileRead,
-    FileSystem, FsSpace, InPlaceFile, Metadata, PacedFile, PartialWrite, PendingSync, Placement, ReadBegun,
-    ReadCosts, ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
+    FileSystem, FsSpace, InPlaceFile, Metadata, PacedFile, PartialWrite, Placement, ReadBegun, ReadCosts,
+    ReadFile, ReadPace, ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use read_queue::{Completed, ReadQueue, ReadQueues, ReadWaker, Wanted};

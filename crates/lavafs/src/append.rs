@@ -25,7 +25,7 @@ use crate::volume::{Volume, count};
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
-use io::{AlignedBuf, AppendFile, PendingSync, SyncKind};
+use io::{AlignedBuf, AppendFile, SyncKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -54,8 +54,6 @@ pub(crate) struct LavaAppendFile {
     role: Role,
     /// The last operation on this file.
     position: u64,
-    /// How far the sync goes that runs beside the writes, and whether it writes the journal.
-    beside: Option<(u64, bool)>,
     poison: Option<Error>,
 }
 
@@ -94,7 +92,6 @@ impl LavaAppendFile {
             exact: options.exact,
             role,
             position,
-            beside: None,
             poison: None,
         }
     }
@@ -329,30 +326,6 @@ impl AppendFile for LavaAppendFile {
                 f.volume.commit(f.position)?;
             }
             Ok(())
-        })
-    }
-
-    /// Without a claim: it would speak of bytes that are appended to meanwhile.
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        if self.live.is_orphan() {
-            self.sync(SyncKind::Data)?;
-            return Ok(None);
-        }
-        self.flush()?;
-        let (volume, position) = (self.volume.clone(), self.position);
-        let roles = volume.device.roles_of(&self.live.extents());
-        self.beside = Some((self.len(), !volume.is_durable(position)));
-        // The blocks of these bytes were in line when they were written.
-        Ok(Some(Box::new(move || volume.sync_devices(roles).and_then(|()| volume.commit(position)))))
-    }
-
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.guarded(|f| {
-            ran?;
-            let Some((synced, with_journal)) = f.beside.take() else { return Ok(()) };
-            f.synced = f.synced.max(synced);
-            // In line for whoever writes the journal next.
-            if with_journal { f.record_size(false) } else { Ok(()) }
         })
     }
 }

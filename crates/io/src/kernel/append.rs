@@ -27,7 +27,7 @@ use super::calls;
 use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
 use super::uring::{Ended, Outcome, RingPool, WRITES_MAX, Writer};
-use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, PendingSync, SyncKind};
+use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -35,8 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) struct KernelAppendFile {
-    /// Shared with a sync that runs beside the writes.
-    handle: Arc<Handle>,
+    handle: Handle,
     buf: AlignedBuf,
     buffered: usize,
     start: u64,
@@ -65,7 +64,7 @@ struct Writeback {
 impl KernelAppendFile {
     pub(super) fn create(path: &Path, options: &CreateOptions, engine: Arc<Engine>) -> Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
-        let handle = Arc::new(Handle::open("cannot create a file", path, flags, options.access)?);
+        let handle = Handle::open("cannot create a file", path, flags, options.access)?;
         let capacity = options.write_buffer_len.max(PAGE).next_multiple_of(PAGE);
         let step = if options.access == Access::Buffered { options.sync_every } else { 0 };
         let mut file = KernelAppendFile {
@@ -283,25 +282,9 @@ impl AppendFile for KernelAppendFile {
             if kind == SyncKind::Full && (f.reserved > f.len() || f.reserved_in_part) {
                 f.cut(f.len())?;
             }
-            sync(&f.handle, kind)
+            f.handle.sync(kind).map_err(|e| f.handle.fail("cannot sync a file", e))
         })
     }
-
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.guarded(Self::flush_buffer)?;
-        let handle = self.handle.clone();
-        Ok(Some(Box::new(move || sync(&handle, SyncKind::Data))))
-    }
-
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        // The kernel tells each failure of the device to one call: a write-back that failed beside the sync may have been
-        // told what was lost of the bytes that the sync was for.
-        self.guarded(|_| ran)
-    }
-}
-
-fn sync(handle: &Handle, kind: SyncKind) -> Result<()> {
-    handle.sync(kind).map_err(|e| handle.fail("cannot sync a file", e))
 }
 
 impl Drop for KernelAppendFile {

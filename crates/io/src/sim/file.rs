@@ -6,8 +6,8 @@ use super::fault::{EIO, ENOSPC, OpKind, Verdict, os_error};
 use super::fs::shown;
 use super::world::{Shared, World};
 use crate::{
-    AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, PartialWrite, PendingSync, ReadFile,
-    ReadRequest, ScratchFile, SyncKind,
+    AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, PartialWrite, ReadFile, ReadRequest,
+    ScratchFile, SyncKind,
 };
 use base::{Error, ErrorKind, Result};
 use std::fmt;
@@ -212,8 +212,7 @@ impl ReadFile for SimReadFile {
 
 /// A file written from front to back. What is in its buffer when it is dropped was never written.
 pub(super) struct SimAppendFile {
-    /// Shared with a sync that runs beside the writes.
-    handle: Arc<Handle>,
+    handle: Handle,
     buffer: Vec<u8>,
     buffer_len: usize,
     /// Bytes handed to the file system.
@@ -224,7 +223,7 @@ pub(super) struct SimAppendFile {
 impl SimAppendFile {
     pub(super) fn new(handle: Handle, options: &CreateOptions) -> Self {
         SimAppendFile {
-            handle: Arc::new(handle),
+            handle,
             buffer: Vec::new(),
             buffer_len: options.write_buffer_len.max(PAGE).next_multiple_of(PAGE),
             written: 0,
@@ -299,15 +298,6 @@ impl AppendFile for SimAppendFile {
         self.flush()?;
         let result = self.handle.sync(OpKind::Sync);
         self.remember(result)
-    }
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.flush()?;
-        let handle = self.handle.clone();
-        Ok(Some(Box::new(move || handle.sync(OpKind::Sync))))
-    }
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.usable()?;
-        self.remember(ran)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use lavastore_lavakv::io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    PendingSync, ReadFile, ScratchFile, SyncKind,
+    ReadFile, ScratchFile, SyncKind,
 };
 use lavastore_lavakv::{Env, Result};
 use std::fmt;
@@ -57,14 +57,6 @@ impl AppendFile for File {
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         let File { inner, path, around } = self;
         around(path, &mut || inner.sync(kind))
-    }
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        let mut rest = self.inner.begin_sync()?;
-        let (path, around) = (self.path.clone(), self.around.clone());
-        Ok(Some(Box::new(move || around(&path, &mut || rest.take().map_or(Ok(()), |rest| rest())))))
-    }
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.inner.end_sync(ran)
     }
 }
 

@@ -12,8 +12,8 @@ use crate::names::{self, FileKind};
 use base::Result;
 use io::{
     Access, AlignedBuf, AppendFile, Beside, CreateOptions, DirEntry, Disks, FileLock, FileRead, FileSystem,
-    FsSpace, InPlaceFile, Metadata, PacedFile, PendingSync, ReadBegun, ReadCosts, ReadFile, ReadPace,
-    ReadRequest, ScratchFile, SyncKind,
+    FsSpace, InPlaceFile, Metadata, PacedFile, ReadBegun, ReadCosts, ReadFile, ReadPace, ReadRequest,
+    ScratchFile, SyncKind,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -236,14 +236,6 @@ impl AppendFile for PacedAppend {
         }
         let (rest, inner) = (self.inner.len() % self.piece_len as u64, &mut self.inner);
         self.pace.waited(rest, || inner.sync(kind))
-    }
-
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.inner.begin_sync()
-    }
-
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.inner.end_sync(ran)
     }
 }
 

@@ -23,7 +23,7 @@ use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, Disks, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    PAGE, PendingSync, ReadFile, ScratchFile, SyncKind,
+    PAGE, ReadFile, ScratchFile, SyncKind,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -446,14 +446,6 @@ impl AppendFile for MeteredFile {
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.inner().sync(kind)
-    }
-
-    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
-        self.inner().begin_sync()
-    }
-
-    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
-        self.inner().end_sync(ran)
     }
 }
 

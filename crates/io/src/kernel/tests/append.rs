@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Access, SyncKind};
-use base::{Error, ErrorKind};
+use base::ErrorKind;
 
 const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
 
@@ -46,22 +46,6 @@ fn grow_and_read(env: &Env, path: &Path, access: Access, read_access: Access) {
     file.sync(SyncKind::Full).unwrap();
     drop(file);
     assert!(env.fs.read_all(path, 1 << 20).unwrap() == model);
-}
-
-/// The outcome of a sync that ran beside the file is the file's: a failure stops it, and after an earlier failure none succeeds.
-#[test]
-fn a_failed_sync_beside_the_file_poisons_it() {
-    each_engine(|env, dir| {
-        let mut file = env.fs.create(&dir.join("file"), &small_options(Access::Buffered)).unwrap();
-        file.append(b"some bytes").unwrap();
-        let beside = file.begin_sync().unwrap().unwrap();
-        file.end_sync(beside()).unwrap();
-        drop(file.begin_sync().unwrap());
-        let failed = Error::new(ErrorKind::Io, "the device failed");
-        let kinds = [file.end_sync(Err(failed)), file.append(b"more"), file.end_sync(Ok(()))]
-            .map(|outcome| outcome.unwrap_err().kind());
-        assert_eq!(kinds, [ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::Poisoned]);
-    });
 }
 
 /// The byte that the test below puts at an offset.
