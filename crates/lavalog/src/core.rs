@@ -26,6 +26,7 @@ use std::sync::Arc;
 use store::Store;
 use store::commit::{Log as Lane, Place, ReadAhead};
 use store::context::{Context, Counter};
+use store::descriptors::LOG_PARTS;
 use store::files::Files;
 use store::guest::Relieve;
 use store::manifest::Handle;
@@ -191,6 +192,15 @@ impl Core {
     /// The machine, and the store's directory.
     pub fn context(&self) -> &Arc<Context> {
         self.files.context()
+    }
+
+    /// Files of storage that may stay open now.
+    pub fn open_files_max(&self) -> u64 {
+        let (max, descriptors) =
+            (self.options.open_files_max, &self.context().volumes.directory().descriptors);
+        let part = || descriptors.part(LOG_PARTS).saturating_mul(2);
+        let now = if descriptors.is_alone() { max } else { max.min(part()) };
+        now as u64
     }
 
     /// Appends a record to `out`; false if there is none.

@@ -15,6 +15,7 @@ use io::{Access, ReadFile};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::context::Context;
+use store::descriptors::LOG_PARTS;
 use store::files::OpenFiles;
 use store::volumes::Volume;
 
@@ -99,8 +100,7 @@ impl RowFiles {
     pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
         let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
         let open = OpenFiles::new(open_max);
-        // As for groups: see [`LogTerms::retained_open_max`](store::commit::LogTerms).
-        open.share(&context.volumes.directory().descriptors, 4);
+        open.share(&context.volumes.directory().descriptors, LOG_PARTS);
         RowFiles { context: context.clone(), known: RwLock::new(known), open }
     }
 

@@ -88,6 +88,9 @@ pub struct Statistics {
     pub log_written_bytes: u64,
     /// What background work has used of the device since the store was opened, and what it may use now; beside keys that of both.
     pub background_io: BackgroundIo,
+    /// Files of storage that may stay open now: fewer than [`Options::open_files_max`] where the process has few descriptors,
+    /// or other stores.
+    pub open_files_max: u64,
     /// The number of the store's format: what a release must know to open it.
     pub format: u32,
     /// The number of the newest format that this release knows, to which [`LogStore::upgrade`] may raise it.
@@ -323,6 +326,7 @@ impl LogStore {
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
             background_io: BackgroundIo::of(&core.context().pace().report()),
+            open_files_max: core.open_files_max(),
             format: core.files.format().number(),
             format_newest: StoreFormat::NEWEST.number(),
             operations: core.operations(),

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Descriptors for the log, the manifest, locks, and inputs and outputs of running jobs.
 const OTHERS: u64 = 16;
+/// The parts of a cache of a store of logs: beside keys, such a store has half of the files, and half of these are groups.
+pub const LOG_PARTS: u64 = 4;
 /// As many files stay open whatever the limit is.
 const LEAST: u64 = 8;
 

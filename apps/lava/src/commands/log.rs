@@ -505,7 +505,7 @@ fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
 pub fn stats_json(s: &LogStatistics) -> Value {
     json!({
         "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes,
-        "format": s.format, "format_newest": s.format_newest,
+        "open_files_max": s.open_files_max, "format": s.format, "format_newest": s.format_newest,
     })
 }
 
@@ -514,6 +514,9 @@ pub fn stats_text(s: &LogStatistics) -> String {
     let mut text = format!("logs                 {}\n", human_count(s.logs));
     let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
     let _ = writeln!(text, "index in memory      {}", human_bytes(s.index_bytes));
+    if s.open_files_max < LogOptions::default().open_files_max as u64 {
+        let _ = writeln!(text, "open files           {} at most: see `ulimit -n`", s.open_files_max);
+    }
     text.push_str(&output::format_line(s.format.into(), s.format_newest.into()));
     text
 }

@@ -136,3 +136,18 @@ fn idle_files_are_closed_when_the_process_has_no_descriptor_left() {
     assert!(store.verify().damages.is_empty());
     store.close().unwrap();
 }
+
+#[test]
+fn the_statistics_say_how_many_files_may_stay_open() {
+    let sim = SimEnv::new(7);
+    let open = |dir| LogStore::open(&sim.env(), Path::new(dir), &options()).unwrap();
+    let max = |store: &LogStore| store.statistics().open_files_max;
+    let store = open(DIR);
+    assert_eq!(max(&store), options().open_files_max as u64);
+    store.close().unwrap();
+    sim.set_open_max(Some(OPEN_MAX));
+    let (store, other) = (open(DIR), open(COPY));
+    assert!(max(&store) < OPEN_MAX / 4 && max(&other) < OPEN_MAX / 4);
+    other.close().unwrap();
+    assert_eq!(max(&store), OPEN_MAX / 2 - 16);
+}

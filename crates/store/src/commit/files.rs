@@ -16,6 +16,7 @@ use super::LogTerms;
 use super::lane::Retained;
 use super::pace::{Pace, shortest_bytes};
 use crate::context::Context;
+use crate::descriptors::LOG_PARTS;
 use crate::files::OpenFiles;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
 use crate::names;
@@ -177,8 +178,7 @@ impl GroupFiles {
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
         let (state, open) = (Mutex::new(Files::default()), OpenFiles::new(terms.retained_open_max));
-        // Beside keys a store of logs has half of the files, and half of these are groups.
-        open.share(&context.volumes.directory().descriptors, 4);
+        open.share(&context.volumes.directory().descriptors, LOG_PARTS);
         GroupFiles { lane, terms, context, manifest, store, space, state, open }
     }
 

@@ -253,7 +253,7 @@ mod tests {
                 let spawn = |work: Box<dyn FnOnce() + Send>| {
                     env.spawner.as_ref().unwrap().spawn("store", io::Priority::Foreground, work).unwrap()
                 };
-                let one = Arc::new(full(&env));
+                let one = Arc::new(full(env));
                 let mut threads = Vec::new();
                 for _ in 0..2 {
                     let env = env.clone();

@@ -11,7 +11,7 @@ fn paced(env: &Env) -> (Arc<PacedFs>, Arc<Pace>) {
     let pace = Arc::new(Pace::new(&env.clock));
     env.fs.create_dir_all(Path::new("/s")).unwrap();
     (
-        Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(&env) }),
+        Arc::new(PacedFs { inner: env.fs.clone(), pace: pace.clone(), descriptors: Descriptors::join(env) }),
         pace,
     )
 }
