@@ -28,7 +28,7 @@ fn make_many_files(s: &Scratch) {
     let db = Db::open_with(s.path("db"), &options).unwrap();
     for i in 0..RECORDS {
         let len = if i % 9 == 0 { 4000 } else { 460 };
-        db.put(key(i).as_bytes(), &vec![b'a' + (i % 26) as u8; len]).unwrap();
+        db.put(key(i).as_bytes(), vec![b'a' + (i % 26) as u8; len]).unwrap();
     }
     db.flush().unwrap();
     db.close().unwrap();
