@@ -101,7 +101,13 @@ static void writes_and_reads(lava_db *db, lava_family *moons) {
     CHECK(has(db, NULL, NULL, "earth", NULL) && has(db, moons, NULL, "deimos", NULL));
     OK(lava_sync(db, error));
     OK(lava_flush(db, error));
+    REFUSED(LAVA_INVALID_ARGUMENT, lava_put(db, NULL, NONE, text("1"), LAVA_WRITE_DEFAULT, error));
+    CHECK(has(db, NULL, NULL, "", NULL));
     OK(lava_upgrade(db, 0, error));
+    OK(lava_put(db, NULL, NONE, text("1"), LAVA_WRITE_DEFAULT, error));
+    CHECK(has(db, NULL, NULL, "", "1"));
+    OK(lava_delete(db, NULL, NONE, LAVA_WRITE_DEFAULT, error));
+    CHECK(has(db, NULL, NULL, "", NULL));
     REFUSED(LAVA_INVALID_ARGUMENT, lava_upgrade(db, 1, error));
 
     lava_family *open_ends = NULL;
