@@ -154,7 +154,8 @@ fn a_batch_of_both_survives_whole_and_what_is_buffered_waits_for_a_sync_of_eithe
         let (keys, records) = found(&lose(seed));
         assert_eq!(keys[1], records[1], "both halves or neither");
     }
-    assert!((0..8).any(|seed| !found(&lose(seed)).1[2]), "it was buffered");
+    // A crash keeps each write that was not synced by chance.
+    assert!((0..64).any(|seed| !found(&lose(seed)).1[2]), "it was buffered");
     db.sync().unwrap();
     assert_eq!(found(&lose(1)), ([true, true, false], [true, true, true]));
 }
