@@ -21,7 +21,7 @@ use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Clock, Env, PAGE};
 pub use overtaken::Overtaken;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Sizes of the log.
@@ -74,13 +74,6 @@ pub struct Position {
     pub lpn: u64,
 }
 
-/// What appenders and changes of the ring hold one after the other.
-#[derive(Debug, Default)]
-struct Order {
-    /// The directory of a ring whose name is not durable yet.
-    unnamed: Option<(Env, PathBuf)>,
-}
-
 /// The write-ahead log of a store.
 #[derive(Debug)]
 pub struct Wal {
@@ -90,7 +83,7 @@ pub struct Wal {
     store: Uid,
     clock: Arc<dyn Clock>,
     /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
-    order: Mutex<Order, rank::LogOrder>,
+    order: Mutex<(), rank::LogOrder>,
     /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
     /// across a write to a group.
     tail: Mutex<Tail, rank::LogTail>,
@@ -159,7 +152,7 @@ impl Wal {
             start_lpn: next_lpn,
             store,
             clock: env.clock.clone(),
-            order: Mutex::default(),
+            order: Mutex::new(()),
             commit,
             tail: Mutex::new(tail),
             bufs: Mutex::new(Vec::new()),
@@ -224,19 +217,12 @@ impl Wal {
         durability: Durability,
         witness_edit: u64,
     ) -> Result<(Position, Place)> {
-        let mut order = lock(&self.order);
+        let _order = lock(&self.order);
         self.check()?;
-        if durability == Durability::Buffered {
-            self.sync_ring_name(&mut order)?;
-        }
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.notes.forget_below(self.commit.frontier.durable_end());
-        match tail.ring.erase_refused() {
-            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
-            erased => erased.map_err(|e| self.fail(e))?,
-        }
         if tenant != TenantId::FIRST {
             tail.share();
         }
@@ -627,13 +613,11 @@ impl Wal {
     /// far is made durable before, so that nothing in the old file is needed.
     ///
     /// # Errors
-    /// `Poisoned`, and those of the file system. After `NoSpace` the ring is as long as it was, or its name is not durable yet: buffered
-    /// batches are refused with `NoSpace` until it is. Failures of syncs for other reasons poison the log.
+    /// `Poisoned`, and those of the file system. After an error that is not of a sync the ring is as long as it was.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
         // No page is begun before this is over.
-        let mut order = lock(&self.order);
+        let _order = lock(&self.order);
         self.check()?;
-        self.sync_ring_name(&mut order)?;
         let old_len = self.staging_len();
         if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {
             return Ok(());
@@ -652,20 +636,8 @@ impl Wal {
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.ring.move_to(file);
         drop(tail);
-        order.unnamed = Some((env.clone(), dir.to_owned()));
-        self.sync_ring_name(&mut order)
-    }
-
-    /// Makes the name of the staging ring durable. No page goes to the file before its name outlives the process: LavaFS keeps names in
-    /// memory up to a sync.
-    fn sync_ring_name(&self, order: &mut Order) -> Result<()> {
-        let Some((env, dir)) = &order.unnamed else { return Ok(()) };
-        match env.fs.sync_dir(dir) {
-            Ok(()) => order.unnamed = None,
-            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
-            Err(e) => return Err(self.fail(e)),
-        }
-        Ok(())
+        // No page goes to the longer file before its name outlives the process: LavaFS keeps names in memory up to a sync.
+        env.fs.sync_dir(dir).inspect_err(|e| self.commit.fail(e.clone()))
     }
 
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {

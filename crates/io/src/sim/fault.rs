@@ -91,8 +91,6 @@ pub enum FaultEffect {
     Eio,
     /// ENOSPC. As above.
     NoSpace,
-    /// ENOSPC before anything happened, also of a sync: it may be tried again.
-    NoRoom,
     /// EMFILE: what passes by itself. As above.
     NoDescriptor,
     /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
@@ -211,7 +209,6 @@ impl Verdict {
         match effect {
             FaultEffect::Eio => Verdict::Fail(error(EIO)),
             FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
-            FaultEffect::NoRoom => Verdict::Refused(error(ENOSPC)),
             FaultEffect::NoDescriptor => Verdict::Fail(error(EMFILE)),
             FaultEffect::Short => Verdict::Short(error(EIO)),
             FaultEffect::Lost => Verdict::Lost,

@@ -1,9 +1,8 @@
-//! One durability domain: once it is poisoned, no writer of either engine gets an acknowledgement. A full volume does not poison it.
+//! One durability domain: once it is poisoned, no writer of either engine gets an acknowledgement.
 //!
 //! A script of writes of keys and logs, blocking and asynchronous, runs in simulation as often as it has fault points: each input or
 //! output operation fails once, or it and all later ones do.
 
-mod full;
 mod script;
 
 use io::sim::{FaultEffect, FaultPlan};
