@@ -269,7 +269,7 @@ impl Ksst {
         Ok(sum.min(self.len))
     }
 
-    /// What is not in the cache of the references from one user key to another. Reads at most two
+    /// The references from one user key to another, and their bytes outside the cache. Reads at most two
     /// partitions of the index; the data of other partitions counts as not cached where their index is not.
     ///
     /// # Errors

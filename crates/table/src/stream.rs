@@ -43,7 +43,7 @@ impl Partition {
     }
 }
 
-/// References of a range of keys, and what a reader of them has to fetch from the device.
+/// References of a range of keys, and the bytes that a reader of them has to fetch from the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UncachedReferences {
     /// About how many references the range has.

@@ -57,7 +57,7 @@ pub(crate) trait Facts {
     fn frozen(&self) -> Frozen;
     /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
     fn cleanup(&self) -> Option<bool>;
-    /// A family with tables of which it is unknown what they hide.
+    /// A family with tables whose hidden garbage is unknown.
     fn to_survey(&self) -> Option<Arc<Family>>;
     /// There were no writes for a while.
     fn is_quiet(&self) -> bool;

@@ -22,7 +22,7 @@ fn run(machine: Machine, fault: Option<FaultPlan>) -> (u64, Told) {
     }
     sim.clear_faults();
     let ops = sim.op_count() - begun;
-    // What failed stays failed where the device is sound again.
+    // A poisoned store stays so on a device that is sound again.
     round(&db, &logs, 16, &mut told).unwrap();
     (ops, told)
 }

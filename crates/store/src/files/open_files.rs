@@ -54,7 +54,7 @@ impl<F: Clone> OpenFiles<F> {
         }
     }
 
-    /// True if files were closed that nobody has asked to forget.
+    /// True if files were closed that were not to be forgotten.
     pub fn has_closed(&self) -> bool {
         self.cached.has_closed.get().is_some()
     }

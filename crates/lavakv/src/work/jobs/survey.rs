@@ -106,7 +106,7 @@ fn older<'v>(version: &'v Version, level: usize, file: &FileMeta) -> Older<'v> {
 }
 
 impl SurveyJob {
-    /// Reads the sample of a table or estimates what one hides. False: there is nothing left to do.
+    /// Reads the sample of a table, or estimates the garbage that one hides. False: nothing is left to do.
     fn advance(&mut self) -> bool {
         let version = &self.read_state.version;
         let tables = self.tables.get_or_insert_with(|| Tables::of(version));
