@@ -57,8 +57,6 @@ pub struct EngineSettings {
     pub compression: Codec,
     /// LavaStore: durable writes of the log at once.
     pub loggers: u64,
-    /// LavaStore: who waits for a write of the log that takes at most so many microseconds looks for its end before it sleeps.
-    pub spin_us: u64,
     /// LavaStore: what is buffered waits so long for a flush before it is written to the log, milliseconds.
     pub buffered_age: Option<u64>,
     /// LavaStore, RocksDB: the log is there.
@@ -90,7 +88,6 @@ impl EngineSettings {
         Ok(EngineSettings {
             sync: args.is_durable(),
             loggers: args.requests.loggers,
-            spin_us: args.requests.spin_us,
             buffered_age: args.requests.buffered_age,
             log_dir: args.requests.log_dir.clone(),
             speed_levels: args.requests.speed_levels,

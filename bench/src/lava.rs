@@ -150,7 +150,6 @@ fn described(options: &Options) -> Vec<(String, String)> {
             "buffered_age_ms_max",
             options.buffered_age_ms_max.map_or("as memory allows".to_owned(), |age| age.to_string()),
         ),
-        ("spin_us", options.loggers.spin_us_max.to_string()),
         ("speed_levels", options.speed_levels.to_string()),
         ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
         ("speed_values_fresh", options.speed_values_fresh.to_string()),
@@ -162,10 +161,9 @@ fn described(options: &Options) -> Vec<(String, String)> {
 
 /// 0: as many as are found to be best.
 fn loggers_of(settings: &EngineSettings) -> Loggers {
-    let spin_us_max = u32::try_from(settings.spin_us).unwrap_or(u32::MAX);
     match settings.loggers as usize {
-        0 => Loggers { spin_us_max, ..Loggers::AUTO },
-        writes_max => Loggers { writes_max, spin_us_max, ..Loggers::ONE },
+        0 => Loggers::AUTO,
+        writes_max => Loggers { writes_max, ..Loggers::ONE },
     }
 }
 

@@ -129,7 +129,6 @@ impl RecoveryArgs {
             direct_io: !self.buffered_io,
             compression: crate::args::Codec::None,
             loggers: 1,
-            spin_us: 0,
             buffered_age: Some(0),
             log_dir: None,
             speed_values: 0,

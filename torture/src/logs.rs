@@ -65,7 +65,7 @@ fn options(rng: &mut Rng) -> Options {
     let is_found = aside(rng, 0x7769_6474_6800).one_in(4);
     let writes_max = if is_found { 0 } else { 1 + aside(rng, 0x6c6f_6767_6572).below(3) as usize };
     Options {
-        loggers: Loggers { writes_max, threads_min: 0, ..Loggers::ONE },
+        loggers: Loggers { writes_max, threads_min: 0 },
         garbage_percent: pick(rng, &[10, 30, 30, 50, 80]),
         recent_bytes: pick(rng, &[0, 20 << 10, 16 << 20]),
         open_files_max: pick(rng, &[8, 512]),

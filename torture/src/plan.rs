@@ -67,11 +67,7 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     let writes_max = 1 + options.compactions_max;
     // Or as many as are found to be best, which changes while it runs.
     let is_found = aside(rng, 0x7769_6474_6800).one_in(4);
-    let loggers = Loggers {
-        writes_max: if is_found { 0 } else { writes_max },
-        threads_min: 0,
-        spin_us_max: if is_found { 1000 } else { 0 },
-    };
+    let loggers = Loggers { writes_max: if is_found { 0 } else { writes_max }, threads_min: 0 };
     let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), loggers, ..options };
     // Says something only where there are two disks, and may be another one at each opening.
     let limited =

@@ -122,7 +122,7 @@ impl Life {
         let speed_values_fresh = has_values && (sim.op_count() / 8).is_multiple_of(2);
         let values = Options { speed_values_bytes_max, speed_values_fresh, ..options() };
         let writes_max = [1, 3, 0, 2][(sim.op_count() / 3 % 4) as usize];
-        let loggers = Loggers { writes_max, threads_min: 0, ..Loggers::ONE };
+        let loggers = Loggers { writes_max, threads_min: 0 };
         let options = Options { speed_levels, speed_moving, speed_look, loggers, ..values };
         let options = plan::with_what_all_have(&Rng::new(sim.op_count()), options);
         Db::open_in(&env, DIR, &options)

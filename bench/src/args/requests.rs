@@ -34,9 +34,6 @@ pub struct RequestArgs {
     /// LavaStore: durable writes of the log that are at the device at once, where that pays: 1 to 3, or 0 for as many as are found to be best
     #[arg(long, value_name = "N", default_value_t = RequestArgs::default().loggers)]
     pub loggers: u64,
-    /// LavaStore: one of those who wait for a write of the log that takes at most so many microseconds looks for its end before it sleeps; 0: nobody does
-    #[arg(long, value_name = "US", default_value_t = RequestArgs::default().spin_us)]
-    pub spin_us: u64,
     /// LavaStore: what a buffered write logs may wait so many milliseconds for the flush of its memtable, and is never written then; memory is as much larger as waits at most. 0: it
     /// does not [default: 10000]
     #[arg(long, value_name = "MS")]
@@ -143,7 +140,6 @@ impl Default for RequestArgs {
             writers: 1,
             in_flight: false,
             loggers: 1,
-            spin_us: 0,
             buffered_age: None,
             log_dir: None,
             speed_levels: SpeedLevels::default(),
@@ -173,8 +169,6 @@ impl RequestArgs {
             Some("ycsb has no --batch: its operations are single ones")
         } else if self.loggers > 3 {
             Some("--loggers must be 0 to 3")
-        } else if self.spin_us > 1000 {
-            Some("--spin-us must be 0 to 1000")
         } else if self.buffered_age > Some(3_600_000) {
             Some("--buffered-age must be 0 to 3600000")
         } else if self.spandb && (all.workload != Workload::Ablation || all.compares_policies()) {

@@ -60,7 +60,7 @@ fn open_with(env: &Env, loggers: Loggers) -> LogStore {
 
 /// One write of the log at the device, or up to three wherever there are so many to be made.
 fn loggers_of(seed: u64) -> Loggers {
-    Loggers { writes_max: 1 + (seed % 3) as usize, threads_min: 0, ..Loggers::ONE }
+    Loggers { writes_max: 1 + (seed % 3) as usize, threads_min: 0 }
 }
 
 fn writer(shared: &Shared, n: usize, mut rng: Rng) {

@@ -55,7 +55,7 @@ fn open(env: &Env) -> (Store, Replayed) {
         access: Access::Direct,
         group_bytes: 64 << 10,
         free_groups_max: 2,
-        loggers: Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE },
+        loggers: Loggers { writes_max: 3, threads_min: 0 },
         retained_open_max: 2,
         aging: Aging::default(),
     };

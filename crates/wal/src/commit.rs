@@ -28,7 +28,6 @@
 
 mod company;
 mod flights;
-mod spin;
 mod width;
 
 use crate::Domain;
@@ -41,8 +40,6 @@ use base::{Error, ErrorKind, Result};
 use company::{Comer, Company, Plan};
 pub use flights::Loggers;
 use flights::{FLIGHTS_MAX, Flights, Whose};
-use spin::Spin;
-pub(crate) use spin::SpinTold;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub(crate) use width::WidthTold;
@@ -93,8 +90,6 @@ struct State {
     /// The present round was begun for those who sync.
     is_sync: bool,
     company: Company,
-    /// Who looks before it sleeps.
-    spin: Spin,
     /// Threads that wait for the token itself.
     queued: usize,
     /// Who waits without a thread, by page.
@@ -164,7 +159,6 @@ impl Commit {
     pub fn with_flights(self, loggers: Loggers) -> Self {
         let mut state = self.lock();
         state.flights = Flights::of_loggers(loggers);
-        state.spin = Spin::new(loggers.spin_us_max);
         drop(state);
         self
     }
@@ -275,12 +269,6 @@ impl Commit {
                 // Whatever was appended until now will be taken; how far that is, is known in a moment.
                 return Ok(Turn::Lead(self.begin(turn, &mut state, u64::MAX)));
             }
-            if round <= state.round
-                && let Some(looks) = state.spin.begins()
-            {
-                state = self.looks(state, lpn, looks);
-                continue;
-            }
             let side = side_of(round);
             state.sides[side].enter(lpn);
             state = match plan {
@@ -289,21 +277,6 @@ impl Commit {
             };
             state.sides[side].threads -= 1;
         }
-    }
-
-    /// Looks for the end of a round that has begun, without the lock.
-    fn looks<'a>(&'a self, state: MutexGuard<'a, State>, lpn: u64, looks: u64) -> MutexGuard<'a, State> {
-        drop(state);
-        let is_over = || self.frontier.durable_end() > lpn || self.failed.load(Ordering::Relaxed);
-        spin::look(looks, is_over);
-        let mut state = self.lock();
-        state.spin.ends(is_over());
-        state
-    }
-
-    /// How often somebody looked before it slept.
-    pub fn spin(&self) -> SpinTold {
-        self.lock().spin.told()
     }
 
     /// How many rounds may be in flight now, and what was tried to find that out.

@@ -28,10 +28,6 @@ pub struct WalStats {
     pub loggers_tried: u64,
     /// How often it was kept.
     pub loggers_kept: u64,
-    /// Waits for a durable write that began with looks for its end.
-    pub spins: u64,
-    /// Those of them that needed no sleep.
-    pub spins_enough: u64,
     /// Writes that did not.
     pub writes: u64,
     /// Data syncs of group files.

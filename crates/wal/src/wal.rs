@@ -692,14 +692,12 @@ impl Wal {
 
     /// Counters.
     pub fn stats(&self) -> WalStats {
-        let ((at_once, width), spin) = (self.commit.width(), self.commit.spin());
+        let (at_once, width) = self.commit.width();
         let tail = lock(&self.tail);
         WalStats {
             writes_at_once: at_once as u64,
             loggers_tried: width.trials,
             loggers_kept: width.kept,
-            spins: spin.tried,
-            spins_enough: spin.enough,
             batches: tail.batches,
             payload_bytes: tail.payload_bytes,
             rolls: tail.rolls,

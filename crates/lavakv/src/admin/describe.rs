@@ -19,8 +19,6 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_writes_at_once.set(w.writes_at_once);
         jobs.context.stats.wal_loggers_tried.set(w.loggers_tried);
         jobs.context.stats.wal_loggers_kept.set(w.loggers_kept);
-        jobs.context.stats.wal_spins.set(w.spins);
-        jobs.context.stats.wal_spins_enough.set(w.spins_enough);
     }
     jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
     jobs.context.stats.format.set(jobs.files.manifest.format().number().into());

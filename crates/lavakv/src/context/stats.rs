@@ -58,10 +58,6 @@ counters! {
     wal_loggers_tried,
     /// Times that it was kept.
     wal_loggers_kept,
-    /// Waits for a durable write of the log that began with looks for its end (`loggers.spin_us_max`).
-    wal_spins,
-    /// Those of them that needed no sleep.
-    wal_spins_enough,
     /// Bytes of segments: large values, which are written once.
     segment_bytes_written,
     /// Bytes of tables written by flush.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const DIR: &str = "/db";
 
 /// Up to three writes of each lane are at the device at once, wherever there are so many to be made.
-const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE };
+const LOGGERS: Loggers = Loggers { writes_max: 3, threads_min: 0 };
 
 pub fn log_options() -> lavalog::Options {
     lavalog::Options {

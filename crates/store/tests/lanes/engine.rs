@@ -145,7 +145,7 @@ pub fn terms() -> LogTerms {
         access: Access::Direct,
         group_bytes: GROUP_BYTES,
         free_groups_max: 2,
-        loggers: Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE },
+        loggers: Loggers { writes_max: 3, threads_min: 0 },
         retained_open_max: 2,
         aging: Aging::default(),
     }

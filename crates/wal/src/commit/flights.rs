@@ -51,19 +51,13 @@ pub struct Loggers {
     /// More than one only where at least so many threads sync, since few share one write, or eight records wait without a thread. 0:
     /// always, whether it pays or not. Default: 17. With `writes_max` 0: from so many waiting writers on other numbers are tried; 0: whoever waits.
     pub threads_min: usize,
-    /// Where a write takes at most so many microseconds, one of those who wait for it looks for its end before it sleeps, as long as that is mostly enough. 0:
-    /// nobody does. Default: 0.
-    pub spin_us_max: u32,
 }
-
-/// The most that [`Loggers::spin_us_max`] may be.
-const SPIN_US_MAX: u32 = 1000;
 
 impl Loggers {
     /// One write at a time: the default.
-    pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1, spin_us_max: 0 };
+    pub const ONE: Loggers = Loggers { writes_max: 1, threads_min: COMPANY_MAX + 1 };
     /// As many as are found to serve most: one at a time as long as few wait.
-    pub const AUTO: Loggers = Loggers { writes_max: 0, threads_min: 4, spin_us_max: 0 };
+    pub const AUTO: Loggers = Loggers { writes_max: 0, threads_min: 4 };
 
     /// Fails for what cannot be.
     ///
@@ -74,12 +68,6 @@ impl Loggers {
             let given = self.writes_max;
             return Err(Error::invalid(format!(
                 "option loggers.writes_max = {given} is out of range: 0 to {FLIGHTS_MAX}"
-            )));
-        }
-        if self.spin_us_max > SPIN_US_MAX {
-            let given = self.spin_us_max;
-            return Err(Error::invalid(format!(
-                "option loggers.spin_us_max = {given} is out of range: 0 to {SPIN_US_MAX}"
             )));
         }
         Ok(())
@@ -334,7 +322,6 @@ impl Commit {
         let mut state = self.lock();
         let others = state.flights.threads();
         state.company.ends(took.ns, others);
-        state.spin.took(took.ns);
         state.flights.pays.took(flight.beside, flight.pages, took.ns);
         self.keep(&mut state, failure);
         let satisfied = self.take_landed(&mut state, flight.round);

@@ -263,27 +263,6 @@ fn loom_the_number_of_flights_changes() {
     });
 }
 
-/// Those who look for the end of a write before they sleep are not forgotten, and nor is anybody beside them; also where it fails.
-#[test]
-fn loom_who_looks_before_it_sleeps_is_told() {
-    for fails in [false, true] {
-        check(3, move || {
-            let log = Beside::with_loggers(0, Loggers { writes_max: 2, threads_min: 0, spin_us_max: 1 });
-            // A write took so long that others are looked for.
-            log.log.commit.lock().spin.took(1000);
-            let others = [0, 1].map(|_| {
-                let log = log.clone();
-                thread::spawn(move || log.append_and_sync())
-            });
-            let outcome = move || if fails { Err(Error::new(ErrorKind::Io, "x")) } else { Ok(()) };
-            let synced = log.sync(log.log.append(), &outcome);
-            let others = others.map(|other| other.join().unwrap());
-            assert!(fails || synced.is_ok() && others.iter().all(Result::is_ok));
-            assert_eq!(synced.is_err(), log.log.commit.check().is_err());
-        });
-    }
-}
-
 /// Other work with the token waits until nothing is in flight, and is not starved.
 #[test]
 fn loom_other_work_waits_for_flights() {
