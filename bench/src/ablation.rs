@@ -3,7 +3,7 @@
 //! The workload `overwrite` runs once for each row, every time in a fresh directory. The first row has all of the paper's
 //! mechanisms switched off; every other row adds one to the row before, in the paper's order:
 //!
-//! | row | the paper | [`lavastore::Ablation`] |
+//! | row | the paper | [`lavastore::testing::Ablation`] |
 //! |---|---|---|
 //! | `TDB` | TerarkDB, which Scavenger+ began with | all of the following off |
 //! | `+C` | space-aware compaction on compensated sizes (TDB-C) | `compensated_size` |
@@ -11,7 +11,7 @@
 //! | `+W` | hotspot-aware write: hot and cold values in files of their own (CRW) | `hot_cold` |
 //! | `+L` | lookups of collection on streams of references, which DTables keep apart (CRWL, "S") | `joined_lookups` |
 //! | `+A` | adaptive readahead: live values that lie close together in one read (S-A) | `readahead` |
-//! | `+D` | dynamic scheduling of collection, and its limit of bandwidth (S-AD, "S+") | `dynamic_scheduling` |
+//! | `+D` | dynamic scheduling of collection, and its limit of bandwidth (S-AD, "S+") | `gc_threads`, `gc_threshold`, `gc_pace` |
 //!
 //! [`OTHER_SWITCHES`] are not of that paper; they are in every row what `--without` leaves of them, which is on. What no
 //! switch can take away is in `TDB`, too, because it is in the formats: keys of a value file apart from its records,
@@ -40,15 +40,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The rows, and the switch that each adds.
-pub const ROWS: [(&str, Option<&str>); 7] = [
-    ("TDB", None),
-    ("+C", Some("compensated_size")),
-    ("+R", Some("lazy_read")),
-    ("+W", Some("hot_cold")),
-    ("+L", Some("joined_lookups")),
-    ("+A", Some("readahead")),
-    ("+D", Some("dynamic_scheduling")),
+/// The rows, and the switches that each adds.
+pub const ROWS: [(&str, &[&str]); 7] = [
+    ("TDB", &[]),
+    ("+C", &["compensated_size"]),
+    ("+R", &["lazy_read"]),
+    ("+W", &["hot_cold"]),
+    ("+L", &["joined_lookups"]),
+    ("+A", &["readahead"]),
+    ("+D", &["gc_threads", "gc_threshold", "gc_pace"]),
 ];
 
 /// Switches of mechanisms that are not of Scavenger+.
@@ -113,8 +113,8 @@ pub struct RowFigure {
 pub struct Row {
     /// As the paper calls it.
     pub row: String,
-    /// The switch that it adds to the row before.
-    pub adds: Option<String>,
+    /// The switches that it adds to the row before.
+    pub adds: Vec<String>,
     /// The switches that are off in it.
     pub without: Vec<String>,
     /// Figures by name.
@@ -145,7 +145,7 @@ pub struct AblationReport {
 
 /// What is off in row `at`: what later rows add, and what the user does without.
 fn without(args: &BenchArgs, at: usize) -> Vec<String> {
-    let later = ROWS.iter().skip(at + 1).filter_map(|(_, adds)| adds.map(str::to_owned));
+    let later = ROWS.iter().skip(at + 1).flat_map(|(_, adds)| adds.iter().map(|name| (*name).to_owned()));
     let mut off: Vec<String> = later.chain(args.without.iter().cloned()).collect();
     off.sort();
     off.dedup();
@@ -169,7 +169,7 @@ pub fn ablation(
     let values = rounds::values(&FIGURES, &runs);
     let rows = runs.into_iter().enumerate().map(|(at, runs)| Row {
         row: ROWS[at].0.to_owned(),
-        adds: ROWS[at].1.map(str::to_owned),
+        adds: ROWS[at].1.iter().map(|name| (*name).to_owned()).collect(),
         without: without(args, at),
         figures: figures(&values, at),
         limit_breaches: runs.iter().map(|r| Some(r.limit.as_ref()?.limit_breaches)).sum(),
@@ -231,6 +231,13 @@ impl AblationReport {
 }
 
 impl Row {
+    fn added(&self) -> String {
+        match self.adds.is_empty() {
+            true => "all of these off".to_owned(),
+            false => self.adds.join(", "),
+        }
+    }
+
     fn line(&self, name: &str, digits: usize) -> String {
         let Some(figure) = self.figures.get(name) else {
             return format!("{:<4} -\n", self.row);
@@ -240,7 +247,7 @@ impl Row {
         let line = format!(
             "{:<4} {:<49}{:>28}{before:>26}{first:>26}",
             self.row,
-            self.adds.as_deref().unwrap_or("all of these off"),
+            self.added(),
             figure.spread.text(digits)
         );
         line.trim_end().to_owned() + "\n"

@@ -4,7 +4,8 @@ use crate::Result;
 use crate::args::{BenchArgs, Codec, SpeedLevels};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
-use lavastore::{Ablation, Histograms, PolicyChoice};
+use lavastore::testing::Ablation;
+use lavastore::{Histograms, PolicyChoice};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

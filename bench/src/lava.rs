@@ -5,10 +5,11 @@ use crate::args::{Codec, SpeedLevels};
 use crate::engine::{Answer, Asked, Backlog, Batch, Engine, EngineSettings, Flight, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
+use lavastore::testing::Ablation;
 use lavastore::{
-    Ablation, Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options,
-    Outcome, PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch,
-    WriteOptions, Writer,
+    Access, Compression, Db, Durability, Env, Family, FamilyOptions, Histograms, Loggers, Options, Outcome,
+    PolicyChoice, ReadOptions, RequestOptions, RequestQueue, Requests, SpaceLimit, WriteBatch, WriteOptions,
+    Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -4,9 +4,10 @@ use crate::machine;
 use crate::state::Change;
 use clap::ValueEnum;
 use io::Rng;
+use lavastore::testing::Ablation;
 use lavastore::{
-    Ablation, Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice,
-    SpaceLimit, SpacePolicy, VlsmOptions,
+    Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice, SpaceLimit,
+    SpacePolicy, VlsmOptions,
 };
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -177,12 +178,17 @@ const ROOMY_RATIO: f64 = 4.0;
 /// Mostly all mechanisms, else some, and sometimes none of them.
 fn ablation(rng: &Rng) -> Ablation {
     let mut aside = aside(rng, 0x6162_6c61_7465);
-    let names = Ablation::names();
-    let off: Vec<&str> = match aside.below(8) {
-        0 => names,
-        1 | 2 => names.into_iter().filter(|_| aside.one_in(2)).collect(),
+    // Seeds on record turn all three parts of the scheduling of collections off at once.
+    let with_threads = ["gc_threshold", "gc_pace"];
+    let names = Ablation::names().into_iter().filter(|name| !with_threads.contains(name));
+    let mut off: Vec<&str> = match aside.below(8) {
+        0 => names.collect(),
+        1 | 2 => names.filter(|_| aside.one_in(2)).collect(),
         _ => Vec::new(),
     };
+    if off.contains(&"gc_threads") {
+        off.extend(with_threads);
+    }
     Ablation::without(off).expect("these are their names")
 }
 

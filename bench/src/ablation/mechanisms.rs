@@ -1,6 +1,6 @@
 //! What mechanisms are worth, each on a workload where it matters: `ablation --mechanisms`.
 //!
-//! For each of them two rows: `overwrite` as it is, and without it ([`lavastore::Ablation`]), on the same writes. All workloads have as many keys as `--num` says
+//! For each of them two rows: `overwrite` as it is, and without it ([`lavastore::testing::Ablation`]), on the same writes. All workloads have as many keys as `--num` says
 //! (or what `overwrite` takes for such values), and as many updates of each:
 //!
 //! | mechanism | workload |
@@ -9,7 +9,7 @@
 //! | `pipelined_collection` | 1,000 B, uniform: collection is what writers wait for, and the device is not at its limit |
 //! | `joined_lookups` | the same: most keys to be judged for what is copied |
 //! | `least_overlap` | 200 B in tables: levels are most of what is written |
-//! | `dynamic_scheduling` | 1,000 B with four threads |
+//! | `gc_threads` | 1,000 B with four threads |
 //! | `lazy_with_room` | 1,000 B with a limit of six times the data, and of 256 MiB where that is more |
 //! | `exposing_first` | 8,000 B with memtables of a fifth of the data |
 //! | `space_first` | half short, half 16 KiB, with memtables of an eighth of what is usual: there is always a level 0 to be compacted |
@@ -46,7 +46,7 @@ pub const MECHANISMS: [Mechanism; 10] = [
     ("pipelined_collection", |args| of_len(args, 1000)),
     ("joined_lookups", |args| of_len(args, 1000)),
     ("least_overlap", |args| of_len(args, 200)),
-    ("dynamic_scheduling", |args| {
+    ("gc_threads", |args| {
         of_len(args, 1000);
         args.background_threads = 4;
     }),
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn runs_of_a_pair_differ_in_the_mechanism_alone() {
-        let known: Vec<&str> = ROWS.iter().filter_map(|(_, adds)| *adds).chain(OTHER_SWITCHES).collect();
+        let known: Vec<&str> =
+            ROWS.iter().flat_map(|(_, adds)| adds.iter().copied()).chain(OTHER_SWITCHES).collect();
         let args = args("ablation --mechanisms --without correlated");
         for mechanism in &MECHANISMS {
             let [on, off] = pair(&args, mechanism);

@@ -188,7 +188,7 @@ fn the_json_has_every_promised_field() {
 
 #[test]
 fn unknown_mechanisms_are_refused_with_the_list() {
-    let known = lavastore::Ablation::names();
+    let known = lavastore::testing::Ablation::names();
     assert!(args(&format!("overwrite --without {}", known.join(","))).check().is_ok());
     let error = args("overwrite --without magic").check().unwrap_err().to_string();
     assert!(error.contains("magic") && known.iter().all(|name| error.contains(name)), "{error}");

@@ -486,13 +486,6 @@ pub use lavakv::{KeyOutcome, LostRange, RepairDamage, RepairReport as KeyRepairR
 #[doc(inline)]
 pub use lavakv::{Access, Env, SeqNo};
 
-/// ```
-/// use lavastore::{Ablation, Options};
-/// let options = Options { ablation: Ablation { hot_cold: false, ..Default::default() }, ..Default::default() };
-/// ```
-#[doc(inline)]
-pub use lavakv::Ablation;
-
 #[doc(no_inline)]
 pub use lavafs;
 

@@ -20,6 +20,13 @@
 
 pub use lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, Policy, Record, SimEnv};
 
+/// ```
+/// use lavastore::{Options, testing::Ablation};
+/// let options = Options { ablation: Ablation { hot_cold: false, ..Default::default() }, ..Default::default() };
+/// ```
+#[doc(inline)]
+pub use lavakv::Ablation;
+
 use crate::{Db, LogOptions, LogStore, Options};
 
 /// A new store with default options, in the memory of a simulated machine of its own: for tests that need a store and no

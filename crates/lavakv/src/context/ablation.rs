@@ -19,9 +19,8 @@ pub struct Ablation {
     pub compensated_size: bool,
     /// A quiet store goes on compacting while that frees more than it writes; off: it only collects garbage.
     pub quiet_compaction: bool,
-    /// Threads and threshold of garbage collection follow garbage, the shape of the trees and the room that is left, and
-    /// its bytes the latency of flush; off: all threads, the family's threshold, no bound but `io_budget`.
-    pub dynamic_scheduling: bool,
+    /// The threads of garbage collection follow the amount of garbage and the shape of the trees; off: as many as are free.
+    pub gc_threads: bool,
     /// Garbage collection reads live records only; off: all records of a file.
     pub lazy_read: bool,
     /// Values of keys that were overwritten lately go to vSSTs of their own; off: all of a flush go together.
@@ -47,6 +46,10 @@ pub struct Ablation {
     pub space_first: bool,
     /// What survives the collection of hot files is collected apart from hot and from cold values; off: it is cold.
     pub warm_survivors: bool,
+    /// The threshold of garbage collection follows garbage and room; off: the family's `gc_ratio_percent`.
+    pub gc_threshold: bool,
+    /// The bytes that garbage collection reads and writes per second follow the latency of flushes; off: no bound but `io_budget`.
+    pub gc_pace: bool,
 }
 
 impl Default for Ablation {
@@ -57,7 +60,7 @@ impl Default for Ablation {
             correlated: true,
             compensated_size: true,
             quiet_compaction: true,
-            dynamic_scheduling: true,
+            gc_threads: true,
             lazy_read: true,
             hot_cold: true,
             io_pacing: true,
@@ -70,20 +73,22 @@ impl Default for Ablation {
             lazy_with_room: true,
             space_first: true,
             warm_survivors: true,
+            gc_threshold: true,
+            gc_pace: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 18] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 20] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
             ("correlated", &mut self.correlated),
             ("compensated_size", &mut self.compensated_size),
             ("quiet_compaction", &mut self.quiet_compaction),
-            ("dynamic_scheduling", &mut self.dynamic_scheduling),
+            ("gc_threads", &mut self.gc_threads),
             ("lazy_read", &mut self.lazy_read),
             ("hot_cold", &mut self.hot_cold),
             ("io_pacing", &mut self.io_pacing),
@@ -97,6 +102,8 @@ impl Ablation {
             ("lazy_with_room", &mut self.lazy_with_room),
             ("space_first", &mut self.space_first),
             ("warm_survivors", &mut self.warm_survivors),
+            ("gc_threshold", &mut self.gc_threshold),
+            ("gc_pace", &mut self.gc_pace),
         ]
     }
 

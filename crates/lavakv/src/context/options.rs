@@ -133,7 +133,8 @@ pub struct Options {
     /// The compaction policies that families may have: those that are built in. A test may add some.
     #[doc(hidden)]
     pub policies: Policies,
-    /// Mechanisms switched off, for measuring.
+    /// Mechanisms switched off, to measure each of them: no option of a store.
+    #[doc(hidden)]
     pub ablation: Ablation,
 }
 

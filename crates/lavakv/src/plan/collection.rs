@@ -254,7 +254,7 @@ fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
     // Asked in any case: it is a comparison with what was seen last.
     let quiet = facts.is_quiet();
     let ratio = family.options.gc_ratio_percent;
-    if !facts.options().ablation.dynamic_scheduling {
+    if !facts.options().ablation.gc_threshold {
         return ratio;
     }
     let (summary, floor) = (&family.read_state.summary, u64::from(ratio));

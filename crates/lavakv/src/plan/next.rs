@@ -218,7 +218,7 @@ fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
 fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
     let options = facts.options();
     let (threads, compactions_max) = (options.background_threads, options.compactions_max);
-    if !options.ablation.dynamic_scheduling {
+    if !options.ablation.gc_threads {
         return Slots::fixed(threads).limited(threads, compactions_max);
     }
     let mut pressure = Pressure::default();

@@ -62,7 +62,7 @@ fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
     device(sim, 8);
     churn.run(&db, 6000);
     for _ in 0..300 {
-        if db.stats().gc_pace_bytes_per_s > 0 || !ablation.dynamic_scheduling {
+        if db.stats().gc_pace_bytes_per_s > 0 || !ablation.gc_pace {
             break;
         }
         churn.run(&db, 10);
@@ -98,7 +98,7 @@ fn collections_keep_the_pace_while_flushes_are_slow() {
     assert!(bytes > 3 * slack, "there was something to bound: {bytes}");
     assert!(db.verify().unwrap().errors.is_empty());
 
-    let off = Ablation::without(["dynamic_scheduling"]).unwrap();
+    let off = Ablation::without(["gc_pace"]).unwrap();
     let sim = SimEnv::new(1);
     let (db, _) = slowed(&sim, off);
     let (unbounded_bytes, unbounded_ns) = collect_all(&sim, &db);
@@ -145,7 +145,9 @@ fn flushes_go_on_while_collections_wait() {
 #[test]
 fn a_store_settles_whatever_its_threads() {
     for (seed, threads) in [1, 2, 8].into_iter().enumerate() {
-        for ablation in [Ablation::default(), Ablation::without(["dynamic_scheduling"]).unwrap()] {
+        for ablation in
+            [Ablation::default(), Ablation::without(["gc_threads", "gc_threshold", "gc_pace"]).unwrap()]
+        {
             let sim = SimEnv::new(seed as u64);
             let options = Options { background_threads: threads, ablation, ..apart(200) };
             let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
@@ -172,7 +174,7 @@ fn a_full_volume_makes_collection_eager() {
     for (ablation, full) in [
         (Ablation::default(), false),
         (Ablation::default(), true),
-        (Ablation::without(["dynamic_scheduling"]).unwrap(), true),
+        (Ablation::without(["gc_threshold"]).unwrap(), true),
     ] {
         let sim = SimEnv::new(5);
         let (db, mut model) = (scheduled(&sim, ablation), Model::new());

@@ -75,7 +75,7 @@ fn threads_are_shared_out_by_the_pressures() {
             (1..=threads).contains(&values.merges_max) && values.collections_max <= threads,
             "{values:?}"
         );
-        let fixed = Ablation::without(["dynamic_scheduling"]).unwrap();
+        let fixed = Ablation::without(["gc_threads", "gc_threshold", "gc_pace"]).unwrap();
         let unshared = at_work(threads, fixed, (4000, 700));
         assert!(
             unshared.mean(unshared.collections) > 0.75 * threads as f64,
