@@ -2,7 +2,7 @@
 //!
 //! What recovery would read is the pages of the groups that were not released, and behind them those that are in the
 //! staging file only. Pages in a group file are final: they were written once, in their closed form, and every one below
-//! the end that [`crate::Wal::groups`] tells must be intact, and continue the one before it. Of a staged page it must be
+//! the end that [`crate::wal::Wal::groups`] tells must be intact, and continue the one before it. Of a staged page it must be
 //! there what was staged of it. Pages that are in memory only are nobody's to check.
 //!
 //! A group that is released meanwhile may be written by its next owner: so an error counts only if the caller still finds
@@ -18,11 +18,15 @@
 //!
 //! Invariants: nothing is written. Memory is a run of pages, the longest batch, and a copy of the staging file.
 
+use crate::history::PriorGroup;
+use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
+use crate::place::Place;
 use crate::recover::Assembly;
+use crate::recover::LoggedBatch;
 use crate::staging::Staging;
+use crate::wal::Wal;
 use crate::walk::{READ_LEN, Walk};
-use crate::{Lane, LoggedBatch, Place, PriorGroup, Wal};
 use base::{Error, Result, Uid};
 use io::{Env, InPlaceFile, PAGE};
 use std::collections::BTreeSet;
@@ -44,7 +48,7 @@ pub struct GroupToCheck {
     pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Where in the file the pages begin that count, bytes: see [`crate::PriorGroup::begins`].
+    /// Where in the file the pages begin that count, bytes: see [`crate::history::PriorGroup::begins`].
     pub begins: u64,
     /// Where they end.
     pub filled: u64,

@@ -30,7 +30,7 @@ mod company;
 mod flights;
 mod width;
 
-use crate::Domain;
+use crate::domain::Domain;
 use base::completion::Completer;
 use base::sync::OnceLock;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};

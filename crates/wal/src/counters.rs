@@ -1,6 +1,6 @@
 //! What the log did since it was started, and how long that took. Counted relaxed: any value a moment old will do.
 
-use crate::Durability;
+use crate::durability::Durability;
 use base::sync::statistic::{AtomicU64, Ordering};
 use io::Env;
 use io::timing::Timing;
@@ -14,7 +14,7 @@ pub struct WalStats {
     pub payload_bytes: u64,
     /// Bytes of pages handed to the group files.
     pub written_bytes: u64,
-    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::Wal::skip_to`].
+    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::wal::Wal::skip_to`].
     pub skipped_bytes: u64,
     /// Writes that made themselves durable.
     pub durable_writes: u64,

@@ -3,7 +3,7 @@
 //! Nothing is judged against the rest of the log: each page is shown with what its own bytes say, and a page that is not
 //! intact with the reason. The store's uid is taken from the pages, so that a group can be read without its manifest.
 
-use crate::Lane;
+use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Verdict};
 use crate::walk::Walk;
 use base::{Error, ErrorKind, Result};

@@ -5,8 +5,10 @@
 //! the oldest group on disk, unless it is the first of all, always begins with a page that was durable, so a missing
 //! beginning is never mistaken for a torn one.
 
+use crate::history::{Chain, History, PriorGroup};
+use crate::lane::Lane;
 use crate::page::{HEADER_LEN, Shape};
-use crate::{Chain, History, Lane, PriorGroup, Spans, TenantId};
+use crate::tenant::{Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use io::{BLOCK_LEN_MIN, InPlaceFile, PAGE};
 use std::collections::VecDeque;
@@ -216,7 +218,7 @@ impl Groups {
         !self.closed.is_empty() && durable_end <= self.active.first_lpn
     }
 
-    /// See [`crate::Wal::release_below`].
+    /// See [`crate::wal::Wal::release_below`].
     pub fn release_below(&mut self, floors: &[(TenantId, SeqNo)], durable_end: u64) -> Vec<PriorGroup> {
         let mut released = Vec::new();
         while let Some(oldest) = self.closed.front() {

@@ -48,7 +48,7 @@ impl Lane {
     /// The name of its staging file, which keeps its open pages for the next process, in the store's directory.
     pub fn staging_name(self) -> &'static str {
         match self {
-            Lane::FIRST => crate::STAGING_NAME,
+            Lane::FIRST => crate::staging::STAGING_NAME,
             _ => "STAGING-1",
         }
     }

@@ -6,7 +6,7 @@
 //! Invariant: what any tenant may need of the log is noted, or among what is gone.
 
 use crate::page::BatchHeader;
-use crate::{Span, Spans, TenantId};
+use crate::tenant::{Span, Spans, TenantId};
 use base::SeqNo;
 use std::collections::VecDeque;
 

@@ -18,7 +18,8 @@
 //!   lane or logger has a part in them. An older release reports them as unsupported, whatever else it thinks of them.
 //! * Decoding never panics and allocates nothing.
 
-use crate::{Lane, TenantId};
+use crate::lane::Lane;
+use crate::tenant::TenantId;
 use base::checksum::{checksum, mask};
 use base::codec::Reader;
 use base::{Error, ErrorKind, SeqNo, Uid};

@@ -11,10 +11,19 @@
 //!
 //! This is so in pages of version 2 and later; groups of version 1 are replayed and never read by place.
 
-use crate::Lane;
+use crate::lane::Lane;
 use crate::page::{self, HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN, Owner, Verdict};
 use base::{Error, Result, Uid};
 use io::{AlignedBuf, BLOCK_LEN_MIN, InPlaceFile, PAGE};
+
+/// Where something stands in the files of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The file.
+    pub path: std::path::PathBuf,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
 
 /// Blocks of a page in which a batch does not end.
 const PAGE_BLOCKS: u64 = (PAGE / BLOCK_LEN_MIN) as u64;

@@ -18,10 +18,14 @@ mod read_only;
 
 pub use read_only::{LaneRead, StagedPages, read_lane};
 
+use crate::history::{Chain, History, LogBegin, PriorGroup};
+use crate::lane::Lane;
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
+use crate::place::Place;
+use crate::staging::STAGING_NAME;
 use crate::staging::Staging;
+use crate::tenant::{OnReplay, Spans, TenantId};
 use crate::walk::{READ_LEN, Readers, Walk};
-use crate::{Chain, History, Lane, LogBegin, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile};
@@ -75,7 +79,7 @@ pub struct RecoveryReport {
     pub batches: u64,
     /// The highest edit of the manifest that a page saw durable: a manifest that ends before it has lost its end.
     pub witness_edit: u64,
-    /// What the next log continues: for [`crate::Wal::start`].
+    /// What the next log continues: for [`crate::wal::Wal::start`].
     pub history: History,
 }
 

@@ -27,10 +27,13 @@
 pub mod displaced;
 mod end;
 
+use crate::history::LogBegin;
+use crate::lane::Lane;
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
+use crate::place::{LogPlace, Place};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{Lane, LogBegin, LogPlace, Place, TenantId};
+use crate::tenant::TenantId;
 use base::{Error, Result, SeqNo, Uid};
 use end::TornPage;
 use io::{Env, PAGE, ReadFile};

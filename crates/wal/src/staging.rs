@@ -8,7 +8,7 @@
 //! The file may be long ([`STAGING_LEN_MAX`]), and is read in pieces. Who has the store for himself keeps where each page is, some hundred bytes, and reads it
 //! once more when its turn has come ([`Staging::index`]). Who reads beside a writer keeps the pages: their slots may have others by then.
 
-use crate::Lane;
+use crate::lane::Lane;
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE, ReadFile};
@@ -16,6 +16,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The name of the staging file of the first lane, which keeps the open pages for the next process, in the log's directory.
+pub const STAGING_NAME: &str = "STAGING";
 
 /// The largest ring that recovery reads back, bytes.
 pub const STAGING_LEN_MAX: usize = 64 << 20;
@@ -187,7 +190,7 @@ impl Staging {
         let Some(unknown) = self.newer.get(&(owner, ltn)) else { return Ok(()) };
         let cure = "open the store with the release that wrote it, or a newer one";
         let error: Error = unknown.error(cure);
-        Err(error.at_file(crate::STAGING_NAME))
+        Err(error.at_file(crate::staging::STAGING_NAME))
     }
 
     pub fn get(&self, owner: Owner, ltn: u64, lpn: u64) -> Option<&StagedPage> {

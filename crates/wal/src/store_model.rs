@@ -1,12 +1,15 @@
 //! For tests: what surrounds a log in a store. A manifest that is durable when it says so, batches that are told apart,
 //! and the rules that a recovered log must keep.
 
+use crate::durability::Durability;
+use crate::groups::PreparedGroup;
+use crate::history::{History, LogBegin};
+use crate::lane::Lane;
+use crate::page::group_len_needed;
 use crate::page::{self, Owner, PageHeader};
 use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, RecoveryReport, recover_lane};
-use crate::{
-    Durability, History, Lane, LogBegin, Overtaken, Position, PreparedGroup, TenantId, Wal, WalOptions,
-    group_len_needed,
-};
+use crate::tenant::TenantId;
+use crate::wal::{Overtaken, Position, Wal, WalOptions};
 use base::{ErrorKind, Result, Uid};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, PAGE, Rng};

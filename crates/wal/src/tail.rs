@@ -10,9 +10,12 @@
 //! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
+use crate::groups::PreparedGroup;
+use crate::history::{Chain, History};
+use crate::lane::Lane;
 use crate::notes::Notes;
 use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Shape, Stream};
-use crate::{Chain, History, Lane, Place, PreparedGroup};
+use crate::place::Place;
 use base::{ErrorKind, Result, Uid};
 use io::{AlignedBuf, PAGE, PartialWrite, ScratchFile};
 use std::collections::VecDeque;

@@ -6,14 +6,20 @@
 //! up the tail, takes the token and writes the ring out itself.
 
 use crate::check::{LogEnd, StagedEnd};
+use crate::commit::Loggers;
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::counters::{Counters, Times, WalStats, add};
+use crate::domain::Domain;
+use crate::durability::Durability;
 use crate::groups::{PreparedGroup, Segment};
+use crate::history::{History, PriorGroup};
+use crate::lane::Lane;
 use crate::page::{self, BatchHeader};
+use crate::place::Place;
 use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
-use crate::{Domain, Durability, History, Lane, Loggers, Place, PriorGroup, TenantId};
+use crate::tenant::TenantId;
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -114,7 +120,7 @@ impl Wal {
     ///
     /// The manifest must list the group already, and whatever recovery reported to be sealed and discarded must be
     /// durable: starting erases the staging file. `next_lpn` is above every number seen before
-    /// ([`crate::RecoveryReport::next_lpn`]); `history` is what the log continues.
+    /// ([`crate::recover::RecoveryReport::next_lpn`]); `history` is what the log continues.
     ///
     /// # Errors
     /// Those of the file system; `InvalidArgument` for a group or ring that is too small, or out of order.

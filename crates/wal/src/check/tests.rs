@@ -1,5 +1,5 @@
 use super::*;
-use crate::Durability;
+use crate::durability::Durability;
 use crate::recover::RecoveryMode;
 use crate::store_model::{Caller, Replayed, dir, forge, path_of, recover_all, store, uid_of};
 use io::sim::CrashKind;
@@ -52,7 +52,7 @@ fn a_log_at_work_is_found_sound_with_every_batch_that_survives_the_process() {
 /// Checks a log while its caller goes on between any two looks. Returns the findings, the batches, and the steps of the caller.
 fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFindings, Replayed, u64) {
     let env = caller.sim.env();
-    let to_check = |g: crate::PriorGroup| GroupToCheck {
+    let to_check = |g: crate::history::PriorGroup| GroupToCheck {
         ltn: g.ltn,
         uid: Some(uid_of(g.ltn)),
         file: env.fs.open_in_place(&path_of(g.ltn), Access::Direct).unwrap(),
@@ -164,7 +164,7 @@ fn what_is_staged_and_damaged_is_named() {
         caller.append(900, Durability::Buffered).unwrap();
     }
     assert!(check(&caller).0.errors.is_empty());
-    let staging = dir().join(crate::STAGING_NAME);
+    let staging = dir().join(crate::staging::STAGING_NAME);
     let (lpn, used) = (caller.wal.ends().staged[0].lpn, caller.wal.ends().staged[0].used);
     caller.sim.flip_bit(&staging, lpn % 5 * PAGE as u64 + used as u64 - 1, 0).unwrap();
     let (found, _) = check(&caller);

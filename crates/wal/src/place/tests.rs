@@ -1,10 +1,13 @@
 use super::*;
 use crate::check::{GroupToCheck, LogCheck, LogFindings};
+use crate::durability::Durability;
+use crate::groups::PreparedGroup;
+use crate::history::History;
+use crate::page::group_len_needed;
+use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, recover_lane};
 use crate::store_model::{dir, options, path_of, store, uid_of};
-use crate::{
-    Durability, History, LogGroup, LoggedBatch, PreparedGroup, RecoveryMode, Spans, TenantId, Wal,
-    WalOptions, group_len_needed, recover_lane,
-};
+use crate::tenant::{Spans, TenantId};
+use crate::wal::{Wal, WalOptions};
 use base::ErrorKind;
 use io::sim::SimEnv;
 use io::{Access, Env, Rng};

@@ -8,7 +8,8 @@
 //! does not know it any more, the log is refused.
 
 use super::{Accepted, Cursor, Scan};
-use crate::{Chain, Spans};
+use crate::history::Chain;
+use crate::tenant::Spans;
 
 impl Scan<'_> {
     /// Enters a group in whose middle the log begins. Returns the offset of the first page to be looked at.

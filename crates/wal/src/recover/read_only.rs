@@ -6,7 +6,7 @@
 //! places: so what is over the file is never wrong.
 
 use super::{LogGroup, OnBatch, RecoveryReport, Scan};
-use crate::Lane;
+use crate::lane::Lane;
 use crate::staging::Staging;
 use base::{Error, Result, Uid};
 use io::{AlignedBuf, Env, InPlaceFile};

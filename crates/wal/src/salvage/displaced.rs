@@ -2,7 +2,7 @@
 //! place in it, that it names itself; so a file that begins with one is what that page says, whatever it is called.
 
 use super::LogFile;
-use crate::Lane;
+use crate::lane::Lane;
 use crate::page::{self, Verdict};
 use crate::staging::Staging;
 use base::{Result, Uid};

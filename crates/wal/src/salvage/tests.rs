@@ -1,5 +1,5 @@
 use super::*;
-use crate::Durability;
+use crate::durability::Durability;
 use crate::recover::RecoveryMode;
 use crate::store_model::{Caller, Manifest, Replayed, dir, forge, path_of, recover_all, store, uid_of};
 use base::ErrorKind;

@@ -1,6 +1,6 @@
 //! What a flush overtakes is never written.
 //!
-//! With an age ([`crate::WalOptions::buffered_age_ns`]) pages stay in the ring, and in the staging file, until one of their records is
+//! With an age ([`crate::wal::WalOptions::buffered_age_ns`]) pages stay in the ring, and in the staging file, until one of their records is
 //! that old, the ring is nearly full, or somebody waits for a record at or behind them. Meanwhile the memtables that
 //! hold their records may have been flushed. Then the log *begins* behind them: an edit of the manifest says so, and they are
 //! let go of like pages that were written ([`Wal::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
@@ -8,8 +8,8 @@
 //! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`] after such a write pages
 //! are written when they are worth it, as without an age.
 //!
-//! After that the log still knows that durable batches come ([`crate::WalOptions::expects_durable`], or one came since the start; that somebody syncs what was buffered
-//! says nothing of the kind). From then on no more pages wait than the device takes in [`crate::WalOptions::durable_wait_ns_max`], as fast as it took the log's long
+//! After that the log still knows that durable batches come ([`crate::wal::WalOptions::expects_durable`], or one came since the start; that somebody syncs what was buffered
+//! says nothing of the kind). From then on no more pages wait than the device takes in [`crate::wal::WalOptions::durable_wait_ns_max`], as fast as it took the log's long
 //! writes so far: a durable batch that comes at any time waits for no more than that, and for what is appended while a part of it is written. In a log in which there never was one all of the ring waits.
 //!
 //! For that the log notes which pages each batch is in, and when it came (`notes`).
@@ -21,8 +21,9 @@
 
 use super::Wal;
 use crate::counters::add;
+use crate::history::LogBegin;
 use crate::tail::Tail;
-use crate::{LogBegin, TenantId};
+use crate::tenant::TenantId;
 use base::sync::lock;
 use base::{Result, SeqNo};
 use io::PAGE;

@@ -4,12 +4,12 @@
 //! (`commit::flights`). All other work has the token for itself.
 
 use super::Wal;
-use crate::Position;
 use crate::commit::{Token, Took};
 use crate::counters::add;
 use crate::groups::Segment;
 use crate::page::{self, Owner};
 use crate::tail::ClosedPage;
+use crate::wal::Position;
 use base::Result;
 use base::sync::lock;
 use io::{AlignedBuf, PAGE};

@@ -7,11 +7,12 @@
 
 use super::*;
 use crate::check::{GroupToCheck, LogCheck, LogFindings};
+use crate::history::LogBegin;
+use crate::recover::{LoggedBatch, RecoveryMode};
 use crate::store_model::{
     Expectation, Manifest, Written, dir, floors_of_all, keeping_pages, options, path_of, payload,
     recover_all, store, uid_of,
 };
-use crate::{LogBegin, LoggedBatch, RecoveryMode};
 use base::sync::{lock as take, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};

@@ -1,8 +1,9 @@
 use super::*;
+use crate::history::Chain;
+use crate::recover::RecoveryMode;
 use crate::store_model::{
     Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of,
 };
-use crate::{Chain, RecoveryMode};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -156,7 +157,7 @@ fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
     assert_eq!(released(&[all]), none, "one that says nothing needs everything");
     assert_eq!(released(&[all, (TenantId(1), u64::MAX)]), none);
     assert_eq!(released(&[all, (mine, 9004)]), none, "that is the first it needs");
-    let mut history = crate::History { chain: None, groups: caller.wal.groups() };
+    let mut history = crate::history::History { chain: None, groups: caller.wal.groups() };
     assert_eq!(history.release_below(&[all, (mine, 9004)]), none);
     assert_eq!(history.release_below(&[all, (mine, 9005)]), [1, 2]);
     assert_eq!(released(&[all, (mine, 9005)]), [1]);
@@ -613,7 +614,7 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
 #[derive(Debug, Default)]
 struct OneDomain(Mutex<Option<base::Error>, rank::HealthError>);
 
-impl crate::Domain for OneDomain {
+impl crate::domain::Domain for OneDomain {
     fn fail(&self, error: &base::Error) {
         lock(&self.0).get_or_insert(error.clone());
     }
@@ -636,7 +637,7 @@ fn a_failed_domain_acknowledges_nothing() {
         base::completion::Completer::calling(move |outcome| lock(&told).push(outcome))
     };
     caller.wal.when_durable(waits, teller());
-    crate::Domain::fail(&*domain, &base::Error::new(base::ErrorKind::Io, "the manifest"));
+    crate::domain::Domain::fail(&*domain, &base::Error::new(base::ErrorKind::Io, "the manifest"));
     for position in [position, waits] {
         assert_eq!(caller.wal.sync(position).unwrap_err().kind(), base::ErrorKind::Poisoned);
     }

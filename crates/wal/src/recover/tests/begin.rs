@@ -1,8 +1,9 @@
 //! Logs that begin inside a group, since flushes have overtaken what was before.
 
 use super::*;
+use crate::durability::Durability;
+use crate::staging::STAGING_NAME;
 use crate::store_model::{Manifest, dir, floors_of_all};
-use crate::{Durability, STAGING_NAME};
 
 fn append(caller: &mut Caller, len: usize) {
     caller.append(len, Durability::Buffered).unwrap();

@@ -1,8 +1,9 @@
 //! States that are too rare for the random campaign to visit often, made by hand.
 
 use super::*;
+use crate::durability::Durability;
+use crate::staging::STAGING_NAME;
 use crate::store_model::{Manifest, Replayed, dir, owner, path_of, store};
-use crate::{Durability, STAGING_NAME};
 
 fn append(caller: &mut Caller, len: usize) {
     caller.append(len, Durability::Buffered).unwrap();

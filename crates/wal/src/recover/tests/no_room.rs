@@ -1,7 +1,7 @@
 //! A copy-on-write file system that is full: writes to the staging file and to groups are refused.
 
 use super::*;
-use crate::Durability;
+use crate::durability::Durability;
 use base::ErrorKind;
 use io::sim::{FaultEffect, FaultPlan, OpKind};
 

@@ -1,7 +1,9 @@
 use super::*;
 use crate::check::{GroupToCheck, LogCheck, LogFindings};
+use crate::durability::Durability;
+use crate::recover::LoggedBatch;
 use crate::store_model::{Caller, dir, floors_of_all, path_of, store, uid_of};
-use crate::{Durability, LoggedBatch, WalOptions};
+use crate::wal::WalOptions;
 use io::Access;
 use io::sim::{Costs, SimEnv};
 
@@ -113,7 +115,7 @@ fn a_check_begins_where_the_log_does() {
     caller.sync(last).unwrap();
     let env = caller.sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
-    let to_check = |group: crate::PriorGroup| GroupToCheck {
+    let to_check = |group: crate::history::PriorGroup| GroupToCheck {
         ltn: group.ltn,
         uid: Some(uid_of(group.ltn)),
         file: open(group.ltn),
