@@ -3,7 +3,7 @@
 //!
 //! * `options`, `ablation`: what a user asks for, checked.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
-//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained. `pacer`: what they owe for it.
+//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained. `pacer`: what they owe for it. `verdict`: the rate that they are allowed.
 //!
 //! It knows of no file and no key, and everything may know it.
 
@@ -16,6 +16,7 @@ pub(crate) mod pacer;
 pub(crate) mod sizes;
 pub(crate) mod stats;
 pub(crate) mod times;
+pub(crate) mod verdict;
 
 use base::{Error, ErrorKind};
 use event::{Event, StallCause};

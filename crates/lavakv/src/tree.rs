@@ -261,6 +261,7 @@ impl Tree {
     /// this too, under their lock.
     pub fn refresh_space(&self) {
         self.space.refresh(|roll_bytes| self.demands(roll_bytes));
+        self.context.signals.state_changed();
     }
 
     /// Tells the next process what the files may occupy, where that cannot be seen from the files: in a store with a guest. Nothing if it is

@@ -24,7 +24,7 @@ pub(crate) mod writer;
 
 use crate::context::Context;
 use crate::context::drain::Drain;
-use crate::context::pacer::Pacer;
+use crate::context::verdict::Gate;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
@@ -50,8 +50,8 @@ pub(crate) struct WritePath {
     writer: Mutex<Writer, rank::Writer>,
     /// What is on its way into the memtables: registered under the writer's lock, which may then be given up.
     order: Order,
-    /// What writers owe where they are slowed down for what all families share; paid before they take the writer's lock.
-    pacer: Arc<Pacer>,
+    /// The rate of writers where they are slowed down for what all families share; paid before they take the writer's lock.
+    gate: Arc<Gate>,
 }
 
 /// How often who waits for another write looks whether that is over, before it sleeps: to sleep takes longer. And how long it pauses between
@@ -72,7 +72,7 @@ impl WritePath {
             drain: drain.clone(),
             writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
             order: Order::new(&tree.snapshots),
-            pacer: Arc::default(),
+            gate: Arc::default(),
         }
     }
 

@@ -7,7 +7,9 @@
 //! is called from a model, its locks must not be held across a call into a module that is.
 
 #[cfg(not(loom))]
-pub use super::{Condvar, Mutex, MutexGuard, RwLock, atomic, lock, read, wait, wait_timeout, write};
+pub use super::{
+    Condvar, Mutex, MutexGuard, RwLock, atomic, lock, read, try_lock, wait, wait_timeout, write,
+};
 
 #[cfg(loom)]
 pub use loom;
@@ -54,6 +56,11 @@ mod locks {
         mutex.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks a mutex if nobody holds it.
+    pub fn try_lock<T, R>(mutex: &Mutex<T, R>) -> Option<MutexGuard<'_, T>> {
+        mutex.0.try_lock().ok()
+    }
+
     /// Waits until it is woken.
     pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
@@ -79,7 +86,7 @@ mod locks {
     }
 }
 #[cfg(loom)]
-pub use locks::{Mutex, RwLock, lock, read, wait, wait_timeout, write};
+pub use locks::{Mutex, RwLock, lock, read, try_lock, wait, wait_timeout, write};
 
 /// Runs a model with at most so many preemptions in one execution. Every execution of it is explored, and one in which
 /// all threads wait for one another is a failure.

@@ -95,6 +95,8 @@ ranks! {
     RecordOrder,
     /// Writer: who sleeps until a write that was logged is visible.
     Inserting,
+    /// Admission: who looks at the limits for the writes that follow.
+    Verdict,
     /// Simulation: the jobs under way and the choice among them. Who waits runs a step of one, the writer too.
     SimulatedJobs,
     /// Log groups: their preparation, one at a time.

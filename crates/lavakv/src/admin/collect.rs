@@ -375,6 +375,7 @@ impl GcPause {
 
     pub(crate) fn begin(jobs: &Jobs) -> GcPause {
         jobs.drain.pause_gc();
+        jobs.context.signals.state_changed();
         // A request under way is to notice.
         jobs.context.signals.notify_progress();
         GcPause { context: Arc::downgrade(&jobs.context), drain: Arc::downgrade(&jobs.drain) }
@@ -387,6 +388,7 @@ impl Drop for GcPause {
             && context.check_process().is_ok()
         {
             drain.resume_gc();
+            context.signals.state_changed();
             context.signals.notify_work();
         }
     }

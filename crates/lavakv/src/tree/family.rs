@@ -4,7 +4,7 @@ use crate::context::ablation::Ablation;
 use crate::context::drain::level_0::Level0Drain;
 use crate::context::fit::Fit;
 use crate::context::options::{FamilyOptions, Options};
-use crate::context::pacer::Pacer;
+use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
 use crate::tree::hiding::Hiding;
@@ -173,8 +173,8 @@ pub(crate) struct Family {
     read_state: RwLock<Arc<ReadState>, rank::ReadState>,
     /// Changed under the lock of the manifest, and never back.
     dropped: AtomicBool,
-    /// What its writers owe where they are slowed down for this family.
-    pub pacer: Arc<Pacer>,
+    /// The rate of its writers where they are slowed down for this family.
+    pub gate: Arc<Gate>,
     /// How fast its level 0 is drained.
     pub level_0: Level0Drain,
     /// What scans lose by the order of its values.
@@ -228,7 +228,7 @@ impl Family {
             of_store,
             read_state: RwLock::new(Arc::new(read_state)),
             dropped: AtomicBool::new(false),
-            pacer: Arc::default(),
+            gate: Arc::default(),
             level_0: Level0Drain::default(),
             demand: Arc::default(),
             drop_cache: OnceLock::new(),

@@ -124,6 +124,7 @@ impl Tree {
                         *outcome = Installed::Whole;
                     }
                 }
+                self.context.signals.state_changed();
             },
         )?;
         // What may be the last that knows of a version: it takes a while to let go of.

@@ -92,6 +92,7 @@ impl WritePath {
                 writer.next_memtable_id += 1;
             }
         }
+        self.context.signals.state_changed();
         self.context.signals.notify_work();
     }
 }

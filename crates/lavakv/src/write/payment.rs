@@ -6,7 +6,8 @@ use super::need::Need;
 use super::patience::{Patience, busy};
 use super::throttle::{Level0, Pressure};
 use crate::context::event::StallCause;
-use crate::context::pacer::{Pacer, Until, cost_ns, piece};
+use crate::context::pacer::{Until, cost_ns, piece};
+use crate::context::verdict::{CREDIT_PARTS, Gate, Look, Payer};
 use crate::tree::family::{Family, ReadState};
 use base::Result;
 use std::sync::Arc;
@@ -15,12 +16,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Payment {
     left_bytes: u64,
-    /// It only deletes: it does not pay for space.
-    frees: bool,
-    /// It goes neither through memory nor through level 0.
-    aside: bool,
+    payer: Payer,
     /// What it was charged, nanoseconds, and where.
-    charged: Vec<(Arc<Pacer>, u64)>,
+    charged: Vec<(Arc<Gate>, u64)>,
     /// What it waited for, and how long.
     slept: Option<(StallCause, u64)>,
 }
@@ -38,12 +36,13 @@ pub(crate) enum Paid {
 impl Payment {
     /// For so many bytes of a write.
     pub fn of_write(bytes: u64, frees: bool) -> Payment {
-        Payment { left_bytes: bytes, frees, aside: false, charged: Vec::new(), slept: None }
+        let payer = if frees { Payer::Deletes } else { Payer::Write };
+        Payment { left_bytes: bytes, payer, charged: Vec::new(), slept: None }
     }
 
     /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
     fn of_segment(bytes: u64) -> Payment {
-        Payment { left_bytes: bytes, frees: false, aside: true, charged: Vec::new(), slept: None }
+        Payment { left_bytes: bytes, payer: Payer::Segment, charged: Vec::new(), slept: None }
     }
 
     /// Pays what it can, if what others owe is paid before `until_ns` (see [`Pacer::charge`]).
@@ -57,7 +56,7 @@ impl Payment {
             let (now_ns, piece) = (writes.context.now_ns(), piece(self.left_bytes, lowest.rate));
             // Who cannot wait for all of it is charged all the same, and waits for what it may.
             let in_time =
-                |l: &Limit<'_>| l.pacer.is_paid_by(now_ns, cost_ns(self.left_bytes, l.rate), until_ns);
+                |l: &Limit<'_>| l.gate.pacer.is_paid_by(now_ns, cost_ns(self.left_bytes, l.rate), until_ns);
             let piece = if limits.iter().all(in_time) { piece } else { self.left_bytes };
             let Ok((sleep_ns, cause)) = self.charge(writes, &limits, now_ns, piece, until_ns) else {
                 self.book(writes);
@@ -76,16 +75,21 @@ impl Payment {
 
     /// What limits it now: of what all families share, and of each family that it writes to. None: it pays nothing.
     fn limits<'a>(&self, writes: &'a WritePath, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
+        let epoch = writes.context.signals.state_epoch();
+        let credit_bytes_max = writes.context.options.memtable_bytes as u64 / CREDIT_PARTS;
         let mut limits = Vec::new();
-        let mut add = |pacer: &'a Arc<Pacer>, pressure: Pressure| {
-            let pressure = if self.aside { pressure.of_space() } else { pressure };
-            let allowed = pressure.allowed_rate();
-            // Who frees space does not pay for it.
-            let allowed = allowed.filter(|(_, cause)| *cause != StallCause::Space || !self.frees);
-            limits.extend(allowed.map(|(rate, cause)| Limit { pacer, rate, cause }));
+        let mut add = |gate: &'a Arc<Gate>, pressure: &dyn Fn() -> Pressure| {
+            let look = || {
+                let pressure = pressure().on(self.payer);
+                let credit_bytes = pressure.credit_bytes().min(credit_bytes_max);
+                Look { allowed: pressure.allowed_rate(), credit_bytes }
+            };
+            let verdict = gate.verdict(self.payer);
+            let allowed = verdict.allowed(self.left_bytes, epoch, || writes.context.now_ns(), look);
+            limits.extend(allowed.map(|(rate, cause)| Limit { gate, rate, cause }));
         };
-        add(&writes.pacer, of_all(writes));
-        families.iter().for_each(|family| add(&family.pacer, of_family(writes, family)));
+        add(&writes.gate, &|| of_all(writes));
+        families.iter().for_each(|family| add(&family.gate, &|| of_family(writes, family)));
         limits
     }
 
@@ -101,12 +105,12 @@ impl Payment {
         let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
         let until = Until { ns: until_ns, debt_ns_max: budget_ns };
         let mut longest = (0, StallCause::Memory);
-        for Limit { pacer, rate, cause } in limits {
+        for Limit { gate, rate, cause } in limits {
             let cost_ns = cost_ns(piece, *rate);
-            let sleep_ns = pacer.charge(now_ns, cost_ns, until).ok_or(())?;
-            match self.charged.iter_mut().find(|(of, _)| Arc::ptr_eq(of, pacer)) {
+            let sleep_ns = gate.pacer.charge(now_ns, cost_ns, until).ok_or(())?;
+            match self.charged.iter_mut().find(|(of, _)| Arc::ptr_eq(of, gate)) {
                 Some((_, charged_ns)) => *charged_ns += cost_ns,
-                None => self.charged.push((Arc::clone(pacer), cost_ns)),
+                None => self.charged.push((Arc::clone(gate), cost_ns)),
             }
             if sleep_ns > longest.0 {
                 longest = (sleep_ns, *cause);
@@ -117,7 +121,7 @@ impl Payment {
 
     /// The write came to nothing: it owes nothing.
     pub fn refund(&mut self) {
-        self.charged.drain(..).for_each(|(pacer, cost_ns)| pacer.refund(cost_ns));
+        self.charged.drain(..).for_each(|(gate, cost_ns)| gate.pacer.refund(cost_ns));
     }
 
     fn book(&mut self, writes: &WritePath) {
@@ -130,7 +134,7 @@ impl Payment {
 
 /// Where a write pays, and what.
 struct Limit<'a> {
-    pacer: &'a Arc<Pacer>,
+    gate: &'a Arc<Gate>,
     /// Bytes per second.
     rate: u64,
     cause: StallCause,

@@ -32,6 +32,7 @@
 use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
 use crate::context::pacer::RATE_FLOOR;
+use crate::context::verdict::{CREDIT_BYTES_MAX, CREDIT_PARTS, Payer};
 use crate::tree::chain::EXCESS_SLOW_PERCENT;
 
 /// Where the chain stands, as the write path sees it: what all families share, or what is one family's. Nothing else is asked of what is left out.
@@ -135,9 +136,21 @@ impl Pressure {
         self.excess_percent > EXCESS_SLOW_PERCENT
     }
 
-    /// The part that concerns what goes neither through memory nor through L0.
-    pub fn of_space(self) -> Pressure {
-        Pressure { backlog: 0, l0: None, excess_percent: 0, ..self }
+    /// The part of it that slows this payer down.
+    pub fn on(self, payer: Payer) -> Pressure {
+        match payer {
+            Payer::Write => self,
+            Payer::Deletes => Pressure { space_room: 0, space_margin: 0, ..self },
+            Payer::Segment => Pressure { backlog: 0, l0: None, excess_percent: 0, ..self },
+        }
+    }
+
+    /// Bytes of writes for which a look at it is good: few where little room is left.
+    pub fn credit_bytes(&self) -> u64 {
+        let memory = (self.memory_max > 0).then(|| self.memory_max.saturating_sub(self.memory_used));
+        let space = (self.space_margin > 0).then_some(self.space_room);
+        let room = memory.into_iter().chain(space).min().unwrap_or(u64::MAX);
+        (room / CREDIT_PARTS).min(CREDIT_BYTES_MAX)
     }
 
     /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.

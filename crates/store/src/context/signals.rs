@@ -32,6 +32,8 @@ pub struct Signals {
     work_epoch: AtomicU64,
     /// Raised whenever a waiting foreground call should look again.
     progress_epoch: AtomicU64,
+    /// Raised whenever the limits on writes may have changed.
+    state_epoch: AtomicU64,
     /// Guards nothing: who sleeps does so under it, so that no wake-up is lost.
     parked: Mutex<(), rank::Parked>,
     work: Condvar,
@@ -99,6 +101,17 @@ impl Signals {
             drop(lock(&self.parked));
             self.progress.notify_all();
         }
+    }
+
+    /// The state that the limits on writes follow from has changed.
+    pub fn state_changed(&self) {
+        self.state_epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Rises with each change of that state.
+    #[inline]
+    pub fn state_epoch(&self) -> u64 {
+        self.state_epoch.load(Ordering::Acquire)
     }
 
     /// All work is to end.

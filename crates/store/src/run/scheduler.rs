@@ -323,7 +323,9 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
         return Ok(Progress::Wait(wait_ns));
     }
     let _during = during(class.traffic());
-    job.step()
+    let stepped = job.step();
+    context.signals.state_changed();
+    stepped
 }
 
 /// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.

@@ -125,7 +125,7 @@ fn a_segment_that_is_refused_owes_nothing() {
     };
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
     sim.env().clock.sleep_ns(1_000_000_000);
-    let owed = || db.engine().writes.pacer.owed_ns(db.engine().context.now_ns());
+    let owed = || db.engine().writes.gate.pacer.owed_ns(db.engine().context.now_ns());
     assert_eq!(owed(), 0);
     let mut refused = 0;
     for _ in 0..20 {

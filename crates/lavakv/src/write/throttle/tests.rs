@@ -112,3 +112,20 @@ fn level_0_comes_to_rest_without_a_stop() {
         assert!(low > 0.6 && high < 1.5 && deepest < 32.0, "{takes} of it: {low} to {high}, {deepest} deep");
     }
 }
+
+/// Deletes make room, so space is no limit to them. All others are.
+#[test]
+fn deletes_pay_for_memory_where_space_is_scarcer() {
+    let pressure = Pressure {
+        memory_used: 50 << 20,
+        memory_max: 100 << 20,
+        backlog: 40 << 20,
+        flush_bytes_per_s: 100 << 20,
+        space_room: 1,
+        space_margin: 1 << 30,
+        ..Pressure::default()
+    };
+    assert_eq!(pressure.on(Payer::Write).allowed_rate().unwrap().1, StallCause::Space);
+    assert_eq!(pressure.on(Payer::Deletes).allowed_rate().unwrap().1, StallCause::Memory);
+    assert_eq!(pressure.on(Payer::Segment).allowed_rate().unwrap().1, StallCause::Space);
+}

@@ -1,0 +1,203 @@
+//! The last verdict on the rate of writes, and how long it holds.
+//!
+//! The limits on writes follow from memory, level 0, levels, garbage and space ([`crate::write::throttle`]). To look at all of them takes longer than the
+//! rest of the admission of a short put, and between two looks hardly anything changes. So the outcome of a look is kept for the next writes:
+//!
+//! * **Credit**: it holds for [`CREDIT_BYTES_MAX`] bytes of writes, and for less where little room is left ([`Look::credit_bytes`]). Every write takes its bytes
+//!   from the credit. So a flush that is stuck, which tells nobody, is met before the room is gone.
+//! * **Epoch**: a step of a flush, compaction or collection, a rotation of a memtable, a pause of collections and a changed limit raise the epoch of the
+//!   store ([`store::context::signals::Signals::state_changed`]). A verdict of an earlier epoch is void.
+//! * **Time**: a verdict that limits the rate holds for [`HOLDS_NS_MAX`]. One that does not limit it is bound by credit and epoch alone, which spares the
+//!   clock: nothing but writes and jobs brings a limit near.
+//!
+//! **Order.** A look and the publication of its outcome happen under a lock that nobody waits for: a write that does not get it goes by the verdict that is
+//! there. So the outcome of an earlier look never replaces that of a later one. The epoch is read before the look and published after the verdict: a
+//! change during the look leaves a verdict that is void already.
+
+use crate::context::event::StallCause;
+use crate::context::pacer::Pacer;
+use base::sync::model::atomic::{AtomicU64, Ordering};
+use base::sync::model::{Mutex, try_lock};
+use base::sync::rank;
+
+/// The most bytes of writes for which one look is good.
+pub(crate) const CREDIT_BYTES_MAX: u64 = 64 << 10;
+/// A look is good for one part in so many of the room that it found.
+pub(crate) const CREDIT_PARTS: u64 = 32;
+/// How long a verdict holds that limits the rate.
+const HOLDS_NS_MAX: u64 = 1_000_000;
+
+/// An allowed rate in bytes per second, and its reason. `None`: there is no limit.
+pub(crate) type Allowed = Option<(u64, StallCause)>;
+
+/// The outcome of a look at the limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub allowed: Allowed,
+    /// Bytes of writes for which it is good.
+    pub credit_bytes: u64,
+}
+
+/// Who pays: each has limits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payer {
+    /// A write.
+    Write,
+    /// A write of deletes alone: space is no limit to it, since it frees some.
+    Deletes,
+    /// A large value in a file of its own, which goes neither through memory nor through level 0.
+    Segment,
+}
+
+/// Where writes are slowed down: for one family, or for all.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// What was charged and is not paid yet.
+    pub pacer: Pacer,
+    verdicts: [Verdict; 3],
+}
+
+impl Gate {
+    /// The verdict on such writes.
+    pub fn verdict(&self, payer: Payer) -> &Verdict {
+        &self.verdicts[payer as usize]
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// The state of the store that it is of, plus one; 0: none.
+    epoch: AtomicU64,
+    /// See [`pack`].
+    allowed: AtomicU64,
+    /// An `i64`: writes take their bytes before they see whether there are as many.
+    credit_bytes: AtomicU64,
+    /// In clock nanoseconds.
+    until_ns: AtomicU64,
+    looking: Mutex<(), rank::Verdict>,
+}
+
+impl Verdict {
+    /// The rate that is allowed to a write of `bytes`. `look` is asked where the last verdict does not hold.
+    pub fn allowed(
+        &self,
+        bytes: u64,
+        epoch: u64,
+        now_ns: impl Fn() -> u64,
+        look: impl FnOnce() -> Look,
+    ) -> Allowed {
+        let is_of_now = self.epoch.load(Ordering::Acquire) == epoch + 1;
+        let allowed = unpack(self.allowed.load(Ordering::Relaxed));
+        let is_good = is_of_now && self.take_credit(bytes);
+        if is_good && (allowed.is_none() || now_ns() < self.until_ns.load(Ordering::Relaxed)) {
+            return allowed;
+        }
+        let Some(_looking) = try_lock(&self.looking) else { return allowed };
+        let Look { allowed, credit_bytes } = look();
+        self.allowed.store(pack(allowed), Ordering::Relaxed);
+        self.credit_bytes.store(credit_bytes.saturating_sub(bytes), Ordering::Relaxed);
+        if allowed.is_some() {
+            self.until_ns.store(now_ns().saturating_add(HOLDS_NS_MAX), Ordering::Relaxed);
+        }
+        self.epoch.store(epoch + 1, Ordering::Release);
+        allowed
+    }
+
+    fn take_credit(&self, bytes: u64) -> bool {
+        let credit = self.credit_bytes.fetch_sub(bytes, Ordering::Relaxed) as i64;
+        i64::try_from(bytes).is_ok_and(|bytes| credit >= bytes)
+    }
+}
+
+/// A rate above its cause in the lowest three bits; 0: no limit.
+fn pack(allowed: Allowed) -> u64 {
+    allowed.map_or(0, |(rate, cause)| rate.min(u64::MAX >> 3) << 3 | (cause as u64 + 1))
+}
+
+fn unpack(packed: u64) -> Allowed {
+    let cause = StallCause::ALL.get((packed & 7).checked_sub(1)? as usize)?;
+    Some((packed >> 3, *cause))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn look(rate: u64, credit_bytes: u64) -> Look {
+        Look { allowed: (rate > 0).then_some((rate, StallCause::L0)), credit_bytes }
+    }
+
+    #[test]
+    fn packing_keeps_rate_and_cause() {
+        for cause in StallCause::ALL {
+            for rate in [0, 1, 1 << 40, u64::MAX >> 3] {
+                assert_eq!(unpack(pack(Some((rate, cause)))), Some((rate, cause)));
+            }
+        }
+        assert_eq!((pack(None), unpack(0)), (0, None));
+    }
+
+    #[test]
+    fn a_verdict_holds_for_its_credit_its_epoch_and_its_time() {
+        let verdict = Verdict::default();
+        let ask = |bytes, epoch, now_ns, rate| {
+            let mut looked = false;
+            let allowed = verdict.allowed(
+                bytes,
+                epoch,
+                || now_ns,
+                || {
+                    looked = true;
+                    look(rate, 1000)
+                },
+            );
+            (allowed.map_or(0, |(rate, _)| rate), looked)
+        };
+        assert_eq!(ask(100, 0, 0, 0), (0, true), "there was none");
+        assert_eq!(ask(900, 0, u64::MAX, 5), (0, false), "without a limit the time is not asked");
+        assert_eq!(ask(1, 0, 0, 5), (5, true), "the credit is used up");
+        assert_eq!(ask(1, 0, HOLDS_NS_MAX - 1, 6), (5, false));
+        assert_eq!(ask(1, 0, HOLDS_NS_MAX, 6), (6, true), "its time is over");
+        assert_eq!(ask(1, 1, HOLDS_NS_MAX, 7), (7, true), "the store has changed");
+        assert_eq!(ask(u64::MAX, 1, HOLDS_NS_MAX, 8), (8, true), "more than any credit");
+        assert_eq!(ask(1, 1, HOLDS_NS_MAX, 9), (9, true), "which left nothing");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use base::sync::model::check;
+    use base::sync::model::loom::thread;
+    use std::sync::Arc;
+
+    /// Whatever looks at the limits while they change: the verdict that holds in the end is of the last state.
+    #[test]
+    fn loom_an_earlier_look_never_wins() {
+        check(3, || {
+            let shared = Arc::new((Verdict::default(), AtomicU64::new(1), AtomicU64::new(0)));
+            let write = |shared: &(Verdict, AtomicU64, AtomicU64)| {
+                let (verdict, rate, epoch) = shared;
+                let look = || Look {
+                    allowed: Some((rate.load(Ordering::Acquire), StallCause::L0)),
+                    credit_bytes: 1000,
+                };
+                verdict.allowed(1, epoch.load(Ordering::Acquire), || 0, look)
+            };
+            let others = [0, 1].map(|other| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if other == 0 {
+                        shared.1.store(2, Ordering::Release);
+                        shared.2.fetch_add(1, Ordering::AcqRel);
+                    }
+                    write(&shared);
+                })
+            });
+            write(&shared);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            assert_eq!(write(&shared), Some((2, StallCause::L0)));
+        });
+    }
+}
