@@ -59,7 +59,7 @@ impl Engine {
         let large = Arc::new(Large::new(&tree));
         let drain = Arc::new(Drain::default());
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
-        let jobs = Arc::new(Jobs::new(&writes, crate::admin::metrics::metrics));
+        let jobs = Arc::new(Jobs::new(&writes, &drain, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
         let reactor = Reactor::new(&jobs);
         let foreground: Arc<dyn Foreground> = reactor.clone();
@@ -107,14 +107,14 @@ impl Engine {
         // Whether a flush was asked for says nothing: it may have found no room.
         // What a guest's batches carry goes into tables, so that the store can be opened without the guest.
         let unflushed = {
-            let writer = self.writes.lock();
+            let writer = self.writes.memtables.lock();
             writer.volatile_seq.max(writer.carried_seq) >= self.tree.log_floor()
         };
         let flush = unflushed && !health.is_poisoned();
         let flushed = if flush { crate::admin::flush::flush(&self.jobs) } else { Ok(()) };
         {
-            let _writer = self.writes.lock();
-            self.writes.settle();
+            let _writer = self.writes.memtables.lock();
+            self.writes.memtables.settle();
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
         // Those that wait for jobs end because of that, so jobs have to go on until then.

@@ -1,7 +1,7 @@
 //! LavaKV, the key-value engine of LavaStore.
 //!
 //! ```text
-//! put     write_path -> wal -> memtable -> visible -> durable
+//! put     commit -> wal -> memtable -> visible -> durable
 //! get     read_path  -> memtables -> tables, level by level
 //! behind  scheduler  -> jobs: log, flush, clean-up, compaction, collection, scrub -> manifest edit
 //! ```

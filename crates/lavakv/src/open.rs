@@ -385,8 +385,8 @@ fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Fa
 fn relieve(engine: &Engine) -> Relieve {
     let writes = engine.writes.clone();
     Arc::new(move || {
-        let Some(mut writer) = writes.try_lock() else { return false };
-        writes.freeze_all(&mut writer);
+        let Some(mut writer) = writes.memtables.try_lock() else { return false };
+        writes.memtables.freeze_all(&mut writer);
         true
     })
 }
@@ -499,7 +499,7 @@ pub(crate) fn replay_up_to_damage(
 
 /// Writes values that lay beside the log to tables. Their files are removed after that.
 pub(crate) fn settle_placed(engine: &Engine) -> Result<()> {
-    engine.writes.freeze_all(&mut engine.writes.lock());
+    engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
     flush::run_inline(&engine.jobs).map(drop)
 }
 
@@ -524,7 +524,7 @@ fn carry_over(
 ) -> Result<()> {
     while let Some((first_seq, payload)) = carried.next_below(below) {
         replay_batch((engine, inserts), state, placed, first_seq, &payload)?;
-        let mut writer = engine.writes.lock();
+        let mut writer = engine.writes.memtables.lock();
         writer.carried_seq = writer.next_seq.saturating_sub(1);
     }
     Ok(())
@@ -571,7 +571,7 @@ fn replay_batch(
             "a batch in the log has another number of entries than its header says",
         ));
     }
-    let mut writer = engine.writes.lock();
+    let mut writer = engine.writes.memtables.lock();
     writer.changes(&changed);
     writer.next_seq = writer.next_seq.max(seq);
     engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(seq - 1));

@@ -230,7 +230,7 @@ fn short_groups(engine: &Engine) -> usize {
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
 fn flush_recovered(engine: &Engine) {
     if old_groups(engine) > OLD_GROUPS_MAX + 1 {
-        engine.writes.freeze_all(&mut engine.writes.lock());
+        engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Together {
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     flush_ceiling: AtomicU64,
     /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
-    /// one edit (see `write_path`).
+    /// one edit (see `write::commit`).
     volatile_seq: AtomicU64,
     /// Memtables that reach down to this sequence were frozen with those of other families, so that they are best flushed in one edit.
     joined_seq: AtomicU64,

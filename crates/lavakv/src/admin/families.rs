@@ -3,7 +3,7 @@
 use crate::context::options::{FamilyOptions, Options};
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
-use crate::write::writer::Writer;
+use crate::write::memtables::Writer;
 use base::sync::MutexGuard;
 use base::{Error, ErrorKind, Result, limits};
 use std::cell::Cell;
@@ -74,8 +74,8 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
 
 /// The writer's lock, so that no write can meet a family that is only half there.
 fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
-    let writer = jobs.writes.lock();
-    jobs.writes.settle();
+    let writer = jobs.writes.memtables.lock();
+    jobs.writes.memtables.settle();
     jobs.context.health.check()?;
     Ok(writer)
 }

@@ -18,10 +18,10 @@ pub(crate) fn freeze_all(jobs: &Arc<Jobs>) -> Result<SeqNo> {
 
 /// Freezes all memtables and calls `then` with the sequence before any later write is let in.
 pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Result<SeqNo> {
-    let mut writer = jobs.writes.lock();
+    let mut writer = jobs.writes.memtables.lock();
     jobs.context.health.check()?;
-    jobs.writes.settle();
-    jobs.writes.freeze_all(&mut writer);
+    jobs.writes.memtables.settle();
+    jobs.writes.memtables.freeze_all(&mut writer);
     let upto = jobs.tree.snapshots.visible();
     then(upto);
     Ok(upto)

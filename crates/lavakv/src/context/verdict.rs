@@ -1,6 +1,6 @@
 //! The last verdict on the rate of writes, and how long it holds.
 //!
-//! The limits on writes follow from memory, level 0, levels, garbage and space ([`crate::write::throttle`]). To look at all of them takes longer than the
+//! The limits on writes follow from memory, level 0, levels, garbage and space ([`crate::write::admission::price`]). To look at all of them takes longer than the
 //! rest of the admission of a short put, and between two looks hardly anything changes. So the outcome of a look is kept for the next writes:
 //!
 //! * **Credit**: it holds for [`CREDIT_BYTES_MAX`] bytes of writes, and for less where little room is left ([`Look::credit_bytes`]). Every write takes its bytes

@@ -295,7 +295,7 @@ impl<'e> Inserts<'e> {
     /// Puts a change into the active memtable of its family, now or until the next [`Inserts::settle`].
     pub fn put(&mut self, family: &Arc<Family>, seq: SeqNo, change: &Change<'_>) {
         if self.lot_bytes == 0 {
-            self.writes.insert_one(family, seq, change);
+            self.writes.memtables.insert_one(family, seq, change);
             return;
         }
         let filled = self.filled.entry(family.id).or_insert_with(|| {
@@ -304,7 +304,7 @@ impl<'e> Inserts<'e> {
         });
         // These are held by their memtable, too.
         if change.kind == ValueKind::PlacedReference {
-            self.writes.insert_into(&filled.table, family.id, seq, change);
+            self.writes.memtables.insert_into(&filled.table, family.id, seq, change);
             return;
         }
         let lot = &mut self.lot;
@@ -332,7 +332,7 @@ impl<'e> Inserts<'e> {
 
     fn book(&mut self) {
         for filled in self.filled.values_mut() {
-            self.writes.book(&filled.table);
+            self.writes.memtables.book(&filled.table);
             filled.in_lot = None;
         }
     }

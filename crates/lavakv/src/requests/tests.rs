@@ -1,6 +1,6 @@
 use super::*;
 use crate::Db;
-use crate::write::write_path::tests::with_little_memory;
+use crate::write::commit::tests::with_little_memory;
 use base::ErrorKind;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};

@@ -64,7 +64,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub fn new(writes: &Arc<WritePath>, metrics: fn(&Jobs) -> Result<String>) -> Jobs {
+    pub fn new(writes: &Arc<WritePath>, drain: &Arc<Drain>, metrics: fn(&Jobs) -> Result<String>) -> Jobs {
         Jobs {
             context: writes.context.clone(),
             space: writes.space.clone(),
@@ -73,7 +73,7 @@ impl Jobs {
             log: writes.log.clone(),
             large: writes.large.clone(),
             writes: writes.clone(),
-            drain: writes.drain.clone(),
+            drain: drain.clone(),
             in_progress: Mutex::default(),
             gc_pace: GcPace::default(),
             quiet: Quiet::default(),

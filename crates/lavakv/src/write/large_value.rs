@@ -1,8 +1,8 @@
 //! Values that are in a file of their own before they are logged: large ones, and streams into single values.
 
 use super::WritePath;
-use super::patience::Patience;
-use super::write_path::WriteOp;
+use super::admission::patience::Patience;
+use super::commit::WriteOp;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{Change, Entries, WriteBatch};
 use crate::context::into_io;
@@ -35,16 +35,16 @@ impl PaidDraft {
         patience: &mut Patience,
     ) -> Result<PaidDraft> {
         writes.context.health.check()?;
-        writes.admit_segment(expected_len, patience)?;
+        writes.admission.admit_segment(expected_len, patience)?;
         let draft = Draft::begin(&writes.files, family.id, key, expected_len)?;
         let (writes, family, admitted) = (writes.clone(), family.clone(), expected_len > 0);
         Ok(PaidDraft { writes, family, draft, admitted })
     }
 
     fn append(&mut self, data: &[u8], patience: &mut Patience) -> Result<()> {
-        let mut payment = self.writes.pay_for_segment(&self.family, data.len() as u64, patience)?;
+        let mut payment = self.writes.admission.pay_for_segment(&self.family, data.len() as u64, patience)?;
         if !self.admitted {
-            let admitted = self.writes.admit_segment(data.len() as u64, patience);
+            let admitted = self.writes.admission.admit_segment(data.len() as u64, patience);
             admitted.inspect_err(|_| payment.refund())?;
         }
         self.draft.append(data)

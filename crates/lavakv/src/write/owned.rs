@@ -4,10 +4,10 @@
 //! the price of a write is a time, and for all else it looks every millisecond, as long as there is somebody who waits.
 
 use super::WritePath;
+use super::admission::need::Need;
+use super::admission::patience::{Begun, Patience, busy};
+use super::commit::{Logged, WriteOp, WriteState, WriteStep};
 use super::large_value;
-use super::need::Need;
-use super::patience::{Begun, Patience, busy};
-use super::write_path::{Logged, WriteOp, WriteState, WriteStep};
 use crate::batch::payload::OwnedPayload;
 use crate::context::event::StallCause;
 use crate::context::options::Durability;
@@ -99,7 +99,7 @@ impl OwnedWrite {
             let mut op = WriteOp::resumed(&self.writes, self.payload.borrowed(), state);
             let stepped = op.step(self.patience.until_ns());
             let begun = match &stepped {
-                Ok(WriteStep::Needs(need)) => self.patience.begin(&self.writes, need),
+                Ok(WriteStep::Needs(need)) => self.patience.begin(&self.writes.admission, need),
                 Ok(WriteStep::Done) => Ok(None),
                 Err(e) => Err(e.clone()),
             };
@@ -120,11 +120,11 @@ impl OwnedWrite {
     /// It is logged: where it stands once it is visible. Those before it are put into the memtables at this moment by other threads, for which a
     /// caller looks but does not sleep.
     fn shown(&self, logged: Logged, may_block: bool) -> Result<Stand> {
-        if !self.writes.sees(logged.last_seq) {
+        if !self.writes.memtables.sees(logged.last_seq) {
             if !may_block {
                 return Ok(Stand::Device);
             }
-            self.writes.wait_visible(logged.last_seq)?;
+            self.writes.memtables.wait_visible(logged.last_seq)?;
         }
         Ok(logged.to_be_durable.map_or(Stand::Done, |(lane, position)| Stand::Logged(lane, position)))
     }
@@ -163,14 +163,14 @@ impl OwnedWrite {
         let again_ns = match need {
             Need::Time(ns, _) => Some(begun.ns.saturating_add(*ns)).filter(|until_ns| now_ns < *until_ns),
             need => {
-                let over = now_ns >= self.patience.until_ns() || writes.is_met(need);
+                let over = now_ns >= self.patience.until_ns() || writes.admission.is_met(need);
                 (!over).then(|| now_ns.saturating_add(LOOK_NS).min(self.patience.until_ns()))
             }
         };
         if again_ns.is_none()
             && let Some((need, begun)) = self.wait.take()
         {
-            let waited_ns = self.patience.end(&writes, begun);
+            let waited_ns = self.patience.end(&writes.admission, begun);
             // The price is booked by who pays it, as one wait.
             if !matches!(need, Need::Time(..)) {
                 writes.context.record_stall(begun.cause, waited_ns);

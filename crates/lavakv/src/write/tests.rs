@@ -8,8 +8,8 @@
 //! anything else may be longer by a step, since here nothing more urgent begins before that has ended; and so may one for the price of memory, which
 //! rises while a flush stands still behind such a step.
 
-use super::need::Need;
-use super::write_path::{WriteOp, WriteStep};
+use super::admission::need::Need;
+use super::commit::{WriteOp, WriteStep};
 use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::context::event::StallCause;
@@ -151,7 +151,9 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
     while sim.now_ns() - begun_ns < load.ms * MS {
         let now_ns = sim.now_ns();
         for client in &mut clients {
-            while client.at_ns <= now_ns && client.need.as_ref().is_none_or(|need| writes.is_met(need)) {
+            while client.at_ns <= now_ns
+                && client.need.as_ref().is_none_or(|need| writes.admission.is_met(need))
+            {
                 if client.need.take().is_some() {
                     client.waited_ns += now_ns - client.at_ns;
                     client.at_ns = now_ns;

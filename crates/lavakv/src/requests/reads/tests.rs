@@ -1,6 +1,6 @@
 use super::*;
 use crate::read::pending::Cost;
-use crate::write::write_path::tests::with_little_memory;
+use crate::write::commit::tests::with_little_memory;
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::{ErrorKind, Result};
 use cache::Block;

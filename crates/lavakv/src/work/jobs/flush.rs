@@ -4,7 +4,7 @@
 //! one table, or into several beside each other if the policy of the family says so; after a volatile batch over several families it takes those of all families and installs them in one
 //! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
 //! again. Where another family has changes in the log alone that came before what is flushed, or with it in a batch, the log is made durable
-//! before the edit (see `write_path`).
+//! before the edit (see `write::commit`).
 
 use super::claim::Claim;
 use super::seen::Seen;

@@ -20,7 +20,7 @@ use crate::files::data_file::DataFile;
 use crate::files::log::Log;
 use crate::large::placed::PlacedValues;
 use crate::work::jobs::Jobs;
-use crate::write::writer::Writer;
+use crate::write::memtables::Writer;
 use base::sync::MutexGuard;
 use base::{Error, Result, SeqNo, ValueKind};
 use lsm::TableSource;
@@ -422,14 +422,14 @@ fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
         return;
     }
     let Some(mut writer) = writer_soon(jobs) else { return };
-    jobs.writes.freeze_all(&mut writer);
+    jobs.writes.memtables.freeze_all(&mut writer);
 }
 
 /// The writer's lock, if it is to be had within a tenth of a second. Whoever holds it for longer waits for background work, and
 /// may wait for the very thread that is here. The next pass meets the same damage, and tries again.
 fn writer_soon(jobs: &Jobs) -> Option<MutexGuard<'_, Writer>> {
     for _ in 0..100 {
-        if let Some(writer) = jobs.writes.try_lock() {
+        if let Some(writer) = jobs.writes.memtables.try_lock() {
             return Some(writer);
         }
         jobs.context.env.clock.sleep_ns(1_000_000);

@@ -21,9 +21,9 @@ fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
         let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
         let writes = &db.engine().writes;
         let before = {
-            let mut writer = writes.lock();
+            let mut writer = writes.memtables.lock();
             writer.next_seq += 1;
-            writes.begin_insert(writer.next_seq - 1)
+            writes.memtables.begin_insert(writer.next_seq - 1)
         };
         let mut write = put(&db, b"k", durability);
         for _ in 0..3 {

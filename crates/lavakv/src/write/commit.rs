@@ -1,10 +1,10 @@
 //! The write path: admission, log, memtable, visible, durable.
 //!
 //! **One serialization point.** Under the writer's lock a batch gets its sequences, its place in the log, and its place among those that are
-//! on their way into the memtables ([`super::order`]). Then the lock is given up ([`WriteOp::lets_next_in`]), and the batch goes into the memtables
+//! on their way into the memtables ([`super::memtables::order`]). Then the lock is given up ([`WriteOp::lets_next_in`]), and the batch goes into the memtables
 //! beside others that do. What becomes visible does so in the order of the log, and a write returns when it is visible itself. So
 //! page order, sequence order and the order of becoming visible agree. Whoever freezes a memtable does it under the writer's lock and after
-//! [`WritePath::settle`]: it holds whole batches, all of them visible. So a write keeps the memtables that were active when it was registered: none
+//! [`super::memtables::Memtables::settle`]: it holds whole batches, all of them visible. So a write keeps the memtables that were active when it was registered: none
 //! can be frozen before it is done.
 //!
 //! **Visible, then durable.** A durable write then waits, outside the lock, until the log has made every page up to its
@@ -19,20 +19,22 @@
 //! **Over several families.** What is in tables is a prefix of what was written, whatever a loss of power takes. So a flush first makes the log durable, if
 //! another family has changes in it that came before those that are flushed, or with one of them in a batch: otherwise one family's half could be kept
 //! (in a table) and the other's be lost (in the log). Where pages of the log wait to be overtaken by flushes, families are frozen
-//! together and installed in one edit, so that nothing is before them ([`super::freeze`]). Volatile batches are in no log; if one spans families, the next
+//! together and installed in one edit, so that nothing is before them ([`super::memtables`]). Volatile batches are in no log; if one spans families, the next
 //! flush freezes all families and installs them in one edit.
 
+mod carry;
+
 use super::WritePath;
-use super::admission::Ask;
-use super::log::{LastResort, Unlogged, of_unknown_fate};
-use super::need::Need;
-use super::patience::{Patience, busy};
-use super::payment::{Paid, Payment};
-use super::room::{Tried, UNDER_WAY_BYTES_MAX};
-use super::writer::Writer;
-use crate::batch::frame::Frame;
+use super::admission::need::Need;
+use super::admission::patience::{Patience, busy};
+use super::admission::payment::{Paid, Payment};
+use super::admission::room::{Tried, UNDER_WAY_BYTES_MAX};
+use super::admission::space::Ask;
+use super::memtables::Writer;
 use crate::batch::payload::Payload;
+use crate::batch::{self, frame::Frame};
 use crate::context::options::Durability;
+use crate::files::log::TENANT;
 use crate::large::draft::Draft;
 use crate::tree::family::Family;
 use base::sync::MutexGuard;
@@ -40,6 +42,7 @@ use base::sync::atomic::Ordering;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::borrow::Cow;
 use std::sync::Arc;
+use store::commit::{Ballast, Need as GroupNeed};
 use store::guest::Carry;
 use wal::{Lane, Position};
 
@@ -190,7 +193,7 @@ impl<'a> WriteOp<'a> {
                 if let Some((lane, position)) = to_be_durable {
                     self.writes.sync_lane(lane, position)?;
                 }
-                self.writes.wait_visible(last_seq)?;
+                self.writes.memtables.wait_visible(last_seq)?;
                 self.acknowledge()
             }
             Stage::Done => Ok(WriteStep::Done),
@@ -215,7 +218,7 @@ impl<'a> WriteOp<'a> {
 
     fn run_with(&mut self, patience: &mut Patience) -> Result<()> {
         while let WriteStep::Needs(need) = self.step(patience.until_ns())? {
-            patience.wait(self.writes, &need)?;
+            patience.wait(&self.writes.admission, &need)?;
         }
         Ok(())
     }
@@ -233,7 +236,7 @@ impl<'a> WriteOp<'a> {
         }
         let families = self.families()?;
         if let Stage::Start(payment) = &mut self.state.stage {
-            match payment.pay(self.writes, &families, until_ns)? {
+            match payment.pay(&self.writes.admission, &families, until_ns)? {
                 Paid::All => {}
                 Paid::Needs(need) => return Ok(WriteStep::Needs(need)),
                 Paid::NotInTime(cause) => return Err(busy(cause)),
@@ -308,7 +311,7 @@ impl<'a> WriteOp<'a> {
         }
         writes.context.health.check()?;
         // With the last that was logged all before it is durable, in both lanes.
-        let last = writes.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
+        let last = writes.memtables.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
         let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
         self.wait_for(Logged { last_seq: 0, to_be_durable: last })
     }
@@ -369,17 +372,17 @@ impl<'a> WriteOp<'a> {
         let writes = self.writes;
         let is_alone = !self.lets_next_in();
         if is_alone {
-            writes.settle();
+            writes.memtables.settle();
         }
-        let inserting = writes.begin_insert(last_seq);
+        let inserting = writes.memtables.begin_insert(last_seq);
         // From here on others may be logged, and put into the memtables, too.
         let writer = is_alone.then_some(writer);
-        let bytes = writes.insert(&self.payload, families, first_seq);
+        let bytes = writes.memtables.insert(&self.payload, families, first_seq);
         inserting.done();
         if let Some(mut writer) = writer
             && writes.large.segments.over_bound.swap(false, Ordering::AcqRel)
         {
-            families.iter().for_each(|family| writes.freeze(&mut writer, family));
+            families.iter().for_each(|family| writes.memtables.freeze(&mut writer, family));
         }
         let stats = &writes.context.stats;
         writes.context.signals.wake_dozing();
@@ -400,7 +403,7 @@ impl<'a> WriteOp<'a> {
     /// The writer's lock, once there is room for the write: on disk, in memory, in level 0, in the log.
     fn enter(&mut self, families: &[Arc<Family>]) -> Result<Entered<'a>> {
         let writes = self.writes;
-        let mut writer = writes.enter();
+        let mut writer = writes.memtables.enter();
         // Families are dropped under this lock.
         if let Some(family) = families.iter().find(|family| family.is_dropped()) {
             return Err(gone(&family.name));
@@ -409,17 +412,15 @@ impl<'a> WriteOp<'a> {
             return Ok(Entered::Needs(need));
         }
         let (payload, tried) = (&self.payload, &mut self.state.tried);
-        if let Some(need) = writes.make_room(&mut writer, families, payload, tried)? {
+        if let Some(need) = writes.admission.make_room(&mut writer, families, payload, tried)? {
             return Ok(Entered::Needs(need));
         }
         if self.state.durability != Durability::Volatile
-            && let Some(need) = writes.shorten_log(&mut writer, payload, tried)
+            && let Some(need) = writes.admission.shorten_log(&mut writer, payload, tried)
         {
             return Ok(Entered::Needs(need));
         }
-        if !writes.order.make_place(writes.looks()) {
-            writes.context.health.check()?;
-        }
+        writes.memtables.make_place()?;
         Ok(Entered::Open(writer))
     }
 
@@ -431,7 +432,7 @@ impl<'a> WriteOp<'a> {
         let ask = Ask::of_write(self.payload.weight(), self.payload.is_delete_only());
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *self.state.since_ns.get_or_insert_with(|| writes.context.now_ns());
-        writes.admit(writer, ask, since_ns)
+        writes.admission.admit(writer, ask, since_ns)
     }
 
     fn families(&self) -> Result<Cow<'a, [Arc<Family>]>> {
@@ -450,7 +451,112 @@ impl Drop for WriteOp<'_> {
     fn drop(&mut self) {
         // Given up, or failed, while it waited: those behind it need not.
         if self.state.tried.ticket.is_some() {
-            self.writes.leave_queue(&mut self.writes.lock(), &mut self.state.tried);
+            self.writes.admission.leave_queue(&mut self.writes.memtables.lock(), &mut self.state.tried);
+        }
+    }
+}
+
+/// Why a batch was not logged.
+pub(crate) enum Unlogged {
+    /// Nothing of it is in the log.
+    Certain(Error),
+    /// It may be found there after a restart.
+    Perhaps(Error),
+    /// Nothing of it is, and it may be tried again when this is met: the deletes that it consists of wait for what a flush of
+    /// everything frees.
+    NotYet(Need, LastResort),
+    /// Nothing of it is, and it may be tried again when what it waits for is durable: the other lane, or values in files.
+    Behind,
+}
+
+/// A wait for a group, after a flush of everything.
+#[derive(Debug)]
+pub(crate) struct LastResort {
+    /// The error to give if there is none.
+    refusal: Error,
+    /// Bytes of the log when it began.
+    live_bytes: u64,
+}
+
+/// The error of a write that may be found in the log after a restart, under a kind that does not say that nothing of it
+/// was logged. A file system may have kinds like that of its own: one that stopped everything after a failure elsewhere says
+/// `Poisoned`, and so does the log to all who wait for a sync that failed; a device may find out late that it is full.
+pub(crate) fn of_unknown_fate(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Poisoned | ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+        _ => error,
+    }
+}
+
+impl WritePath {
+    /// Appends to the log, providing a group where it asks for one. `frame`: of the payload, if that is one change.
+    pub fn append(
+        &self,
+        writer: &mut Writer,
+        (payload, frame): (&Payload<'_>, &Frame),
+        (first_seq, last_seq): (SeqNo, SeqNo),
+        durability: Durability,
+        resort: &mut Option<LastResort>,
+    ) -> Result<Position, Unlogged> {
+        let header = batch::header(first_seq, payload.count());
+        let [head, key, between, value] = match payload {
+            Payload::Batch(batch) => [batch.body(), &[], &[], &[]],
+            Payload::One(_, change) => frame.around(change),
+        };
+        let pieces = [&header[..], head, key, between, value];
+        loop {
+            match self.log.append(TENANT, &pieces, (first_seq, last_seq), durability) {
+                Ok(position) => return Ok(position),
+                Err(e) if e.kind() == ErrorKind::Busy => {
+                    let len = pieces.iter().map(|piece| piece.len()).sum();
+                    self.provide_group(writer, len, payload.is_delete_only(), resort)?;
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
+                    return Err(Unlogged::Certain(e));
+                }
+                Err(e) => {
+                    self.context.health.poison(&e);
+                    return Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                }
+            }
+        }
+    }
+
+    /// Gives the log a group for a batch. Where there is no room for one, deletes wait for what a flush of everything frees.
+    fn provide_group(
+        &self,
+        writer: &mut Writer,
+        batch_len: usize,
+        frees: bool,
+        resort: &mut Option<LastResort>,
+    ) -> Result<(), Unlogged> {
+        if let Some(LastResort { refusal, live_bytes }) = resort.take() {
+            // Everything was flushed, or something was found: or else the log must not have the room that a later flush needs.
+            let found = self.log.files().has_fitting(wal::group_len_needed(batch_len))
+                || self.log.wal().live_bytes() < live_bytes;
+            return match found || self.space.memory.backlog() == 0 {
+                true => self.log.provide(batch_len, GroupNeed::Last).map_err(Unlogged::Certain),
+                false => Err(Unlogged::Certain(refusal)),
+            };
+        }
+        let need = if frees { GroupNeed::Deletes } else { GroupNeed::Usual };
+        match self.log.provide(batch_len, need) {
+            Err(e) if frees && e.kind() == ErrorKind::NoSpace => {
+                let live_bytes = self.log.wal().live_bytes();
+                let need = Need::Group { least: wal::group_len_needed(batch_len), live_bytes };
+                self.flush_for_room(writer);
+                Err(Unlogged::NotYet(need, LastResort { refusal: e, live_bytes }))
+            }
+            provided => provided.map_err(Unlogged::Certain),
+        }
+    }
+
+    /// There is no room for another group, not even for deletes: everything is flushed, so that groups of the log that are full
+    /// come back. What deletes hide in memtables is not written, so this may find room where nothing else does.
+    fn flush_for_room(&self, writer: &mut Writer) {
+        self.memtables.freeze_all(writer);
+        if self.log.files().give_ballast(Ballast::Jobs) {
+            self.context.health.space_found();
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::context::sizes::tests::SUMS;
 use crate::tree::family::tests::STEPS;
-use crate::write::admission::Ask;
+use crate::write::admission::space::Ask;
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -78,7 +78,7 @@ fn who_looked_for_memory_in_vain_looks_again() {
     let (writes, memory) = (&db.engine().writes, &db.engine().space.memory);
     for nth in (0u64..).take_while(|_| memory.used() <= 100 << 10) {
         db.put_cf(&families[nth as usize % 3], &nth.to_be_bytes(), &[7; 1000]).unwrap();
-        writes.settle();
+        writes.memtables.settle();
     }
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
     let value = [7; 30 << 10];
@@ -86,7 +86,7 @@ fn who_looked_for_memory_in_vain_looks_again() {
     let payload = Payload::One(&families[0].0, change);
     let find = |largest| {
         let mut tried = Tried { largest, ..Tried::default() };
-        writes.find_memory(&mut writes.lock(), &payload, &mut tried).unwrap()
+        writes.admission.find_memory(&mut writes.memtables.lock(), &payload, &mut tried).unwrap()
     };
     assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
@@ -109,7 +109,7 @@ fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
         let (asked, summed, now_ns) = (STEPS.get(), SUMS.get(), db.engine().context.now_ns());
         let ask = Ask { bytes: 1 << 40, frees };
         // Refused, or told to wait for what jobs may free.
-        let admitted = writes.admit(&mut writes.lock(), ask, now_ns);
+        let admitted = writes.admission.admit(&mut writes.memtables.lock(), ask, now_ns);
         assert!(!matches!(admitted, Ok(None)), "there is no such room");
         assert!(SUMS.get() > summed, "the reserve was worked out");
         assert!(STEPS.get() - asked <= STEPS_MAX, "{} families were asked", STEPS.get() - asked);
@@ -162,9 +162,9 @@ fn what_was_found_and_is_past_is_not_frozen() {
     let found = engine.tree.oldest_unflushed().unwrap();
     db.flush().unwrap();
     db.put(b"b", b"2").unwrap();
-    engine.writes.freeze_oldest(&mut engine.writes.lock(), &found);
+    engine.writes.admission.freeze_oldest(&mut engine.writes.memtables.lock(), &found);
     assert_eq!(frozen(), 0, "a is in a table, and b is no reason");
     let found = engine.tree.oldest_unflushed().unwrap();
-    engine.writes.freeze_oldest(&mut engine.writes.lock(), &found);
+    engine.writes.admission.freeze_oldest(&mut engine.writes.memtables.lock(), &found);
     assert_eq!(frozen(), 1);
 }

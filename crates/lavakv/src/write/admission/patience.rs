@@ -5,12 +5,12 @@
 //!
 //! * The call says how long it may wait ([`crate::WriteOptions::wait_at_most`], at once with `no_wait`): a write that would have to
 //!   wait longer fails with `Busy`, and nothing of it is written or placed. Where the engine knows beforehand how long it would take (the
-//!   price of a write: [`super::throttle`]) the write fails at once; a write that fails owes nothing.
+//!   price of a write: [`super::price`]) the write fails at once; a write that fails owes nothing.
 //! * It says nothing: the write waits. When it has waited for [`crate::Options::stall_budget`], that is counted and told, once for each
 //!   operation.
 //! * An operation is one call of the API: of a stream, each piece.
 
-use super::WritePath;
+use super::Admission;
 use super::need::Need;
 use crate::context::Context;
 use crate::context::event::StallCause;
@@ -49,27 +49,27 @@ impl Patience {
     }
 
     /// Waits for what a step needs, as long as it may. An error: not that long, and nothing of the write was logged.
-    pub fn wait(&mut self, writes: &WritePath, need: &Need) -> Result<()> {
-        if let Some(begun) = self.begin(writes, need)? {
-            writes.wait(need, self.until_ns());
-            self.end(writes, begun);
+    pub fn wait(&mut self, admission: &Admission, need: &Need) -> Result<()> {
+        if let Some(begun) = self.begin(admission, need)? {
+            admission.wait(need, self.until_ns());
+            self.end(admission, begun);
         }
         Ok(())
     }
 
     /// A wait for what a step needs begins. `None`: the next step waits itself. An error: it may not wait so long, and nothing of the write
     /// was logged.
-    pub fn begin(&self, writes: &WritePath, need: &Need) -> Result<Option<Begun>> {
+    pub fn begin(&self, admission: &Admission, need: &Need) -> Result<Option<Begun>> {
         let Some(cause) = need.cause() else {
             return Ok(None);
         };
-        let begun_ns = writes.context.now_ns();
+        let begun_ns = admission.context.now_ns();
         // What is paid for was granted: see `Payment`.
         let is_price = matches!(need, Need::Time(..));
         if !is_price && begun_ns >= self.until_ns() {
             if matches!(need, Need::Space { .. }) {
                 // Nobody waits for it any more.
-                writes.space.write_waits_for(0);
+                admission.space.write_waits_for(0);
             }
             return Err(busy(cause));
         }
@@ -77,16 +77,16 @@ impl Patience {
     }
 
     /// It is over. How long it took, nanoseconds.
-    pub fn end(&mut self, writes: &WritePath, begun: Begun) -> u64 {
-        let ns = writes.context.now_ns().saturating_sub(begun.ns);
-        let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+    pub fn end(&mut self, admission: &Admission, begun: Begun) -> u64 {
+        let ns = admission.context.now_ns().saturating_sub(begun.ns);
+        let budget_ns = u64::try_from(admission.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
         let was_within = self.waited_ns <= budget_ns;
         self.waited_ns = self.waited_ns.saturating_add(ns);
         if self.longest.is_none_or(|(_, longest)| ns > longest) {
             self.longest = Some((begun.cause, ns));
         }
         if let Some((cause, _)) = self.longest.filter(|_| was_within && self.waited_ns > budget_ns) {
-            writes.context.record_over_budget(cause, self.waited_ns);
+            admission.context.record_over_budget(cause, self.waited_ns);
         }
         ns
     }
@@ -102,7 +102,7 @@ pub(crate) struct Begun {
 }
 
 /// Why a write that may not wait was refused.
-pub(super) fn busy(cause: StallCause) -> Error {
+pub(crate) fn busy(cause: StallCause) -> Error {
     let what = cause.waits_for();
     let why = format!(
         "the write would wait longer than it may, for {what}: try again later, or let it wait longer"

@@ -3,7 +3,7 @@
 use super::*;
 use crate::batch::Change;
 use crate::batch::payload::Payload;
-use crate::write::write_path::{WriteOp, WriteStep};
+use crate::write::commit::{WriteOp, WriteStep};
 use crate::{ColumnFamily, Db, Durability, FamilyOptions, Options, SpaceLimit, WriteBatch, WriteOptions};
 use base::{ErrorKind, ValueKind};
 use io::sim::SimEnv;
@@ -44,9 +44,9 @@ fn deepen(db: &Db, family: &ColumnFamily, tables: usize) {
         // What it would have to wait for is looked at by who calls this.
         let mut op = WriteOp::new(&engine.writes, Payload::Batch(&batch), Durability::Buffered);
         while let WriteStep::Needs(need) = op.step(u64::MAX).unwrap() {
-            engine.writes.wait(&need, u64::MAX);
+            engine.writes.admission.wait(&need, u64::MAX);
         }
-        engine.writes.freeze_all(&mut engine.writes.lock());
+        engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
         crate::work::jobs::flush::run_inline(&engine.jobs).unwrap();
     }
 }
@@ -125,7 +125,7 @@ fn a_segment_that_is_refused_owes_nothing() {
     };
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
     sim.env().clock.sleep_ns(1_000_000_000);
-    let owed = || db.engine().writes.gate.pacer.owed_ns(db.engine().context.now_ns());
+    let owed = || db.engine().writes.admission.gate.pacer.owed_ns(db.engine().context.now_ns());
     assert_eq!(owed(), 0);
     let mut refused = 0;
     for _ in 0..20 {

@@ -1,7 +1,7 @@
 //! What a write waits for between two of its steps.
 //!
 //! A step never sleeps: it lets go of every lock and says what it needs. A blocking call waits for that here
-//! ([`WritePath::wait`]); an asynchronous one may ask now and then ([`WritePath::is_met`]). Then the next step looks at everything
+//! ([`Admission::wait`]); an asynchronous one may ask now and then ([`Admission::is_met`]). Then the next step looks at everything
 //! anew: what was free when somebody woke up may be taken when he comes.
 //!
 //! | need | until | who brings it about |
@@ -17,8 +17,8 @@
 //!
 //! Each but `Time`, `Durable` and `Visible` also ends where nobody is going to bring it about: the next step then says why.
 
-use super::WritePath;
-use super::admission::Ask;
+use super::Admission;
+use super::space::Ask;
 use crate::context::event::StallCause;
 use crate::tree::family::Family;
 use base::SeqNo;
@@ -92,7 +92,7 @@ impl Need {
     }
 }
 
-impl WritePath {
+impl Admission {
     /// True if the next step of a write that needs this has something to do.
     pub fn is_met(&self, need: &Need) -> bool {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());

@@ -1,10 +1,10 @@
 //! The price of a write where a limit is near: paid a piece at a time, at the price of the moment, before anything is locked,
-//! so that whoever does not write waits for nothing. See `throttle`.
+//! so that whoever does not write waits for nothing. See [`super::price`].
 
-use super::WritePath;
+use super::Admission;
 use super::need::Need;
 use super::patience::{Patience, busy};
-use super::throttle::{Level0, Pressure};
+use super::price::{Level0, Pressure};
 use crate::context::event::StallCause;
 use crate::context::pacer::{Until, cost_ns, piece};
 use crate::context::verdict::{CREDIT_PARTS, Gate, Look, Payer};
@@ -46,20 +46,20 @@ impl Payment {
     }
 
     /// Pays what it can, if what others owe is paid before `until_ns` (see [`Pacer::charge`]).
-    pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
+    pub fn pay(&mut self, admission: &Admission, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
         if self.slept.is_some() {
-            writes.context.health.check().inspect_err(|_| self.book(writes))?;
+            admission.context.health.check().inspect_err(|_| self.book(admission))?;
         }
         while self.left_bytes > 0 {
-            let limits = self.limits(writes, families);
+            let limits = self.limits(admission, families);
             let Some(lowest) = limits.iter().min_by_key(|limit| limit.rate) else { break };
-            let (now_ns, piece) = (writes.context.now_ns(), piece(self.left_bytes, lowest.rate));
+            let (now_ns, piece) = (admission.context.now_ns(), piece(self.left_bytes, lowest.rate));
             // Who cannot wait for all of it is charged all the same, and waits for what it may.
             let in_time =
                 |l: &Limit<'_>| l.gate.pacer.is_paid_by(now_ns, cost_ns(self.left_bytes, l.rate), until_ns);
             let piece = if limits.iter().all(in_time) { piece } else { self.left_bytes };
-            let Ok((sleep_ns, cause)) = self.charge(writes, &limits, now_ns, piece, until_ns) else {
-                self.book(writes);
+            let Ok((sleep_ns, cause)) = self.charge(admission, &limits, now_ns, piece, until_ns) else {
+                self.book(admission);
                 return Ok(Paid::NotInTime(lowest.cause));
             };
             self.left_bytes -= piece;
@@ -69,14 +69,14 @@ impl Payment {
                 return Ok(Paid::Needs(Need::Time(sleep_ns, cause)));
             }
         }
-        self.book(writes);
+        self.book(admission);
         Ok(Paid::All)
     }
 
     /// What limits it now: of what all families share, and of each family that it writes to. None: it pays nothing.
-    fn limits<'a>(&self, writes: &'a WritePath, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
-        let epoch = writes.context.signals.state_epoch();
-        let credit_bytes_max = writes.context.options.memtable_bytes as u64 / CREDIT_PARTS;
+    fn limits<'a>(&self, admission: &'a Admission, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
+        let epoch = admission.context.signals.state_epoch();
+        let credit_bytes_max = admission.context.options.memtable_bytes as u64 / CREDIT_PARTS;
         let mut limits = Vec::new();
         let mut add = |gate: &'a Arc<Gate>, pressure: &dyn Fn() -> Pressure| {
             let look = || {
@@ -85,24 +85,24 @@ impl Payment {
                 Look { allowed: pressure.allowed_rate(), credit_bytes }
             };
             let verdict = gate.verdict(self.payer);
-            let allowed = verdict.allowed(self.left_bytes, epoch, || writes.context.now_ns(), look);
+            let allowed = verdict.allowed(self.left_bytes, epoch, || admission.context.now_ns(), look);
             limits.extend(allowed.map(|(rate, cause)| Limit { gate, rate, cause }));
         };
-        add(&writes.gate, &|| of_all(writes));
-        families.iter().for_each(|family| add(&family.gate, &|| of_family(writes, family)));
+        add(&admission.gate, &|| of_all(admission));
+        families.iter().for_each(|family| add(&family.gate, &|| of_family(admission, family)));
         limits
     }
 
     /// Charges a piece wherever it has a price. How long to sleep, and for what; an error: longer than it may.
     fn charge(
         &mut self,
-        writes: &WritePath,
+        admission: &Admission,
         limits: &[Limit<'_>],
         now_ns: u64,
         piece: u64,
         until_ns: u64,
     ) -> std::result::Result<(u64, StallCause), ()> {
-        let budget_ns = u64::try_from(writes.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        let budget_ns = u64::try_from(admission.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
         let until = Until { ns: until_ns, debt_ns_max: budget_ns };
         let mut longest = (0, StallCause::Memory);
         for Limit { gate, rate, cause } in limits {
@@ -124,10 +124,10 @@ impl Payment {
         self.charged.drain(..).for_each(|(gate, cost_ns)| gate.pacer.refund(cost_ns));
     }
 
-    fn book(&mut self, writes: &WritePath) {
+    fn book(&mut self, admission: &Admission) {
         self.left_bytes = 0;
         if let Some((cause, total_ns)) = self.slept.take() {
-            writes.context.record_stall(cause, total_ns);
+            admission.context.record_stall(cause, total_ns);
         }
     }
 }
@@ -140,7 +140,7 @@ struct Limit<'a> {
     cause: StallCause,
 }
 
-impl WritePath {
+impl Admission {
     /// Pays for bytes of a value in a file of its own, and waits meanwhile. What was paid, in case it comes to nothing.
     pub fn pay_for_segment(
         &self,
@@ -166,18 +166,18 @@ impl WritePath {
 }
 
 /// What all families share: memory and space.
-fn of_all(writes: &WritePath) -> Pressure {
-    let (memory, context) = (&writes.space.memory, &writes.context);
-    let (space_room, space_margin) = writes.space.room().unwrap_or_default();
+fn of_all(admission: &Admission) -> Pressure {
+    let (memory, context) = (&admission.space.memory, &admission.context);
+    let (space_room, space_margin) = admission.space.room().unwrap_or_default();
     let backlog = memory.backlog();
     let now_ns = if backlog > 0 { context.now_ns() } else { 0 };
     Pressure {
         memory_used: memory.used(),
         // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
         memory_max: context.memtables_bytes_max - context.options.memtable_bytes as u64 / 8,
-        backlog: writes.drain.left_to_flush(backlog),
-        flush_bytes_per_s: writes.drain.flush_bytes_per_s(now_ns),
-        gc_bytes_per_s: writes.drain.gc.get(),
+        backlog: admission.drain.left_to_flush(backlog),
+        flush_bytes_per_s: admission.drain.flush_bytes_per_s(now_ns),
+        gc_bytes_per_s: admission.drain.gc.get(),
         space_room,
         space_margin,
         ..Default::default()
@@ -185,24 +185,24 @@ fn of_all(writes: &WritePath) -> Pressure {
 }
 
 /// What is one family's: level 0, the levels below, and garbage.
-fn of_family(writes: &WritePath, family: &Family) -> Pressure {
-    let limited = writes.space.has_own_limit();
+fn of_family(admission: &Admission, family: &Family) -> Pressure {
+    let limited = admission.space.has_own_limit();
     let mut p = Pressure {
-        flush_bytes_per_s: writes.drain.flush.get(),
-        gc_bytes_per_s: writes.drain.gc.get(),
-        ..family.look(|read_state| seen_of(read_state, limited, writes.context.options.memtable_bytes))
+        flush_bytes_per_s: admission.drain.flush.get(),
+        gc_bytes_per_s: admission.drain.gc.get(),
+        ..family.look(|read_state| seen_of(read_state, limited, admission.context.options.memtable_bytes))
     };
     if let Some(l0) = &mut p.l0 {
         l0.draining = family.level_0.draining();
-        l0.bytes_per_s = family.level_0.bytes_per_s(writes.context.now_ns());
+        l0.bytes_per_s = family.level_0.bytes_per_s(admission.context.now_ns());
     }
     // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
-    if p.is_slow_for_levels() && writes.context.health.is_stuck(writes.context.now_ns()) {
+    if p.is_slow_for_levels() && admission.context.health.is_stuck(admission.context.now_ns()) {
         p.excess_percent = 0;
     }
     // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
     // keep.
-    if p.garbage_over_percent > 0 && writes.drain.gc_is_paused() {
+    if p.garbage_over_percent > 0 && admission.drain.gc_is_paused() {
         p.garbage_over_percent = 0;
     }
     p

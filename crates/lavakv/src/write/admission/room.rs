@@ -4,14 +4,13 @@
 //! whatever family is to be frozen, the family is looked for with nothing locked ([`Look`]): there may be thousands. What was found
 //! may be past when the lock is taken again, and is looked at before it is used.
 
-use super::WritePath;
+use super::Admission;
 use super::need::{Look, Need};
-use super::order::UNDER_WAY_MAX;
-use super::queue::Ticket;
-use super::writer::Writer;
 use crate::batch::payload::Payload;
 use crate::tree::Tree;
 use crate::tree::family::Family;
+use crate::write::memtables::order::UNDER_WAY_MAX;
+use crate::write::memtables::{Ticket, Writer};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 
@@ -52,7 +51,7 @@ impl Tried {
     }
 }
 
-impl WritePath {
+impl Admission {
     /// Freezes full memtables; what the write needs before it may be logged.
     pub fn make_room(
         &self,
@@ -76,11 +75,11 @@ impl WritePath {
                 too_deep.get_or_insert(family);
             }
             if is_full {
-                self.freeze(writer, family);
+                self.memtables.freeze(writer, family);
             }
         }
-        if self.are_full_together(writer) {
-            self.freeze_all(writer);
+        if self.memtables.are_full_together(writer) {
+            self.memtables.freeze_all(writer);
         }
         if self.log.went_over_bound() {
             let Some(oldest) = tried.oldest.take() else { return Ok(Some(Need::Look(Look::Oldest))) };
@@ -106,7 +105,7 @@ impl WritePath {
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
         if memory.used() + wanted + (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64 > max {
             // What is under way is not booked yet.
-            self.settle();
+            self.memtables.settle();
         }
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
         // The budget is spread over many families, none of them full: the largest goes first.
@@ -117,7 +116,7 @@ impl WritePath {
         if must_freeze && largest.is_none() {
             return Ok(Some(Need::Look(Look::Largest)));
         }
-        largest.iter().for_each(|family| self.freeze(writer, family));
+        largest.iter().for_each(|family| self.memtables.freeze(writer, family));
         if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
                 && payload.is_delete_only()
@@ -152,7 +151,7 @@ impl WritePath {
     /// Freezes who had the oldest change, if it still has it.
     fn freeze_oldest(&self, writer: &mut Writer, (seq, family): &(SeqNo, Arc<Family>)) {
         if family.oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
-            self.freeze(writer, family);
+            self.memtables.freeze(writer, family);
         }
     }
 

@@ -55,7 +55,7 @@ fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
     );
     let (mut large, mut small) = (put(&db, b"large", &long), put(&db, b"small", &short));
     assert!(needs_memory(&mut large));
-    assert!(db.engine().writes.try_lock().is_some(), "the writer's lock is free meanwhile");
+    assert!(db.engine().writes.memtables.try_lock().is_some(), "the writer's lock is free meanwhile");
     assert!(needs_memory(&mut small), "what there is is spoken for");
     assert!(needs_memory(&mut large) && needs_memory(&mut small), "asking again changes nothing");
     while needs_memory(&mut large) {
@@ -75,7 +75,7 @@ fn who_gives_up_makes_way_for_those_behind() {
     assert!(needs_memory(&mut large) && needs_memory(&mut small));
     drop(large);
     assert!(matches!(small.step(u64::MAX).unwrap(), WriteStep::Done), "nobody is before it any more");
-    assert_eq!(db.engine().writes.lock().queue.before(None), 0);
+    assert_eq!(db.engine().writes.memtables.lock().queue.before(None), 0);
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
     let db = nearly_full(&sim);
     let family = db.create_column_family("x", FamilyOptions::default()).unwrap();
     let need = Need::Levels((*family.0).clone());
-    assert!(db.engine().writes.is_met(&need), "its level 0 is empty");
+    assert!(db.engine().writes.admission.is_met(&need), "its level 0 is empty");
     db.drop_column_family(&family).unwrap();
-    assert!(db.engine().writes.is_met(&need));
+    assert!(db.engine().writes.admission.is_met(&need));
 }
 
 /// The last sequence is written; behind it there is none.
@@ -95,7 +95,7 @@ fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
     let sim = SimEnv::new(4);
     let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
     db.put(b"a", b"1").unwrap();
-    db.engine().writes.lock().next_seq = base::MAX_SEQ;
+    db.engine().writes.memtables.lock().next_seq = base::MAX_SEQ;
     let mut two = crate::WriteBatch::new();
     two.put(b"b", b"2");
     two.put(b"c", b"3");
@@ -120,11 +120,11 @@ fn a_write_that_panics_on_its_way_into_the_memtables_poisons_the_store_and_holds
     let volatile = crate::WriteOptions { durability: Some(Durability::Volatile), ..Default::default() };
     let cf = db.default_column_family();
     db.put_opt(cf, b"a", b"1", &volatile).unwrap();
-    db.engine().writes.lock().next_seq = 1;
+    db.engine().writes.memtables.lock().next_seq = 1;
     let put = || db.put_opt(cf, b"a", b"2", &volatile);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(put)).is_err());
     let writes = &db.engine().writes;
-    let e = writes.wait_visible(2).unwrap_err();
+    let e = writes.memtables.wait_visible(2).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Io, "what is told of a write that was logged behind it");
     assert!(e.to_string().contains("a thread panicked while it put a write into the memtables"), "{e}");
     assert_eq!(db.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);

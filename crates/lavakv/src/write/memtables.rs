@@ -1,0 +1,325 @@
+//! The active memtables: who may write to them, inserts under way, and their rotation.
+//!
+//! **One serialization point.** Whoever holds the lock of [`Writer`] gives out sequences, appends to the log and begins inserts ([`order`]).
+//! Inserts go on without the lock, several at once, and become visible in the order of the log.
+//!
+//! **Rotation.** A memtable that takes no more is frozen whole, with everything that was logged for it: under the writer's lock, after
+//! [`Memtables::settle`] has waited for the inserts under way. So a frozen memtable holds whole batches, all of them visible, and a write keeps the
+//! memtables that were active when its insert began.
+//!
+//! **Joint flushes.** A flush must not come before the log where another family has older changes, or a part of a batch, that are in the log alone
+//! (see [`super::commit`]). Where pages of the log wait to be overtaken that would write them all. So there the other families are frozen along with
+//! the one that is full ([`Memtables::joins`]) and flushed in the same edit: what is in it is then a prefix, and needs nothing of the log.
+
+pub(crate) mod order;
+mod queue;
+
+use crate::batch::payload::Payload;
+use crate::batch::{Change, Entries};
+use crate::context::Context;
+use crate::files::log::Log;
+use crate::large::Large;
+use crate::tree::Tree;
+use crate::tree::family::Family;
+use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use memtable::MemTable;
+use order::{Order, UnderWay};
+pub(crate) use queue::{Queue, Ticket};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::space::SpaceBudget;
+use table::SegmentReference;
+use version::FamilyId;
+use wal::{Lane, Position};
+
+/// How often who waits for another write looks whether that is over, before it sleeps: to sleep takes longer. And how long it pauses between
+/// two looks.
+const LOOKS: usize = 64;
+const PAUSES: usize = 4;
+/// So many families with changes are frozen together at most: each gets a table of its part of a memtable, and the shorter these are, the more often a level
+/// below is read and written for them.
+const JOINED_MAX: usize = 4;
+/// With so many among them that have less than a part of a memtable. A short table in level 0 costs, when it is merged, about a quarter of what a
+/// full memtable has, with the defaults. The log would be written once.
+const SMALL_MAX: usize = 2;
+/// The part: one in so many.
+const SMALL_PART: usize = 8;
+
+/// See the module.
+pub(crate) struct Memtables {
+    context: Arc<Context>,
+    space: Arc<SpaceBudget>,
+    tree: Arc<Tree>,
+    log: Arc<Log>,
+    large: Arc<Large>,
+    /// The serialization point of all writes.
+    writer: Mutex<Writer, rank::Writer>,
+    /// Inserts under way: begun under the writer's lock, which may then be given up.
+    order: Order,
+}
+
+/// State of the serialization point.
+pub(crate) struct Writer {
+    /// The sequence the next change gets.
+    pub next_seq: SeqNo,
+    pub next_memtable_id: u64,
+    /// The families with changes in their active memtables, by id: no other has any. So whoever freezes all asks these alone.
+    pub changed: BTreeMap<FamilyId, Arc<Family>>,
+    /// A volatile batch over several families sits in active memtables.
+    pub volatile_over_families: bool,
+    /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
+    pub volatile_seq: SeqNo,
+    /// The lane and the place of the last batch that was logged.
+    pub last_logged: Option<(Lane, Position)>,
+    /// The highest sequence that a batch of a guest's carries; 0: none since the open.
+    pub carried_seq: SeqNo,
+    /// Those that wait for memory.
+    pub queue: Queue,
+}
+
+impl Writer {
+    pub fn new(next_seq: SeqNo, next_memtable_id: u64) -> Writer {
+        Writer {
+            next_seq,
+            next_memtable_id,
+            changed: BTreeMap::new(),
+            volatile_over_families: false,
+            volatile_seq: 0,
+            last_logged: None,
+            carried_seq: 0,
+            queue: Queue::default(),
+        }
+    }
+
+    /// Changes are about to be put into the active memtables of these families.
+    pub fn changes(&mut self, families: &[Arc<Family>]) {
+        for family in families {
+            self.changed.entry(family.id).or_insert_with(|| family.clone());
+        }
+    }
+}
+
+/// A write that is being put into the memtables.
+pub(crate) struct Inserting<'a> {
+    memtables: &'a Memtables,
+    under_way: Option<UnderWay<'a>>,
+}
+
+impl Inserting<'_> {
+    /// It is in the memtables.
+    pub fn done(mut self) {
+        if let Some(under_way) = self.under_way.take() {
+            under_way.done();
+        }
+    }
+}
+
+impl Drop for Inserting<'_> {
+    fn drop(&mut self) {
+        // Before those who wait for it are told: half of it may be in the memtables.
+        if self.under_way.is_some() {
+            let why = "a thread panicked while it put a write into the memtables";
+            self.memtables.context.health.poison(&Error::new(ErrorKind::Poisoned, why));
+        }
+    }
+}
+
+impl Memtables {
+    pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>) -> Memtables {
+        let memtables = tree.all_families().len() as u64;
+        Memtables {
+            context: tree.context.clone(),
+            space: tree.space.clone(),
+            tree: tree.clone(),
+            log: log.clone(),
+            large: large.clone(),
+            writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
+            order: Order::new(&tree.snapshots),
+        }
+    }
+
+    /// The writer's lock, for whoever does not write.
+    pub fn lock(&self) -> MutexGuard<'_, Writer> {
+        lock(&self.writer)
+    }
+
+    /// The same, if nobody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Writer>> {
+        try_lock(&self.writer)
+    }
+
+    /// The writer's lock, for a write.
+    pub fn enter(&self) -> MutexGuard<'_, Writer> {
+        for _ in 0..self.looks() {
+            if let Some(writer) = self.try_lock() {
+                return writer;
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
+        self.lock()
+    }
+
+    /// How often who waits for a few microseconds looks before it sleeps.
+    fn looks(&self) -> usize {
+        if self.context.env.is_simulated() { 1 } else { LOOKS }
+    }
+
+    /// Under the writer's lock: there is a place for another insert, or the store is poisoned.
+    pub fn make_place(&self) -> Result<()> {
+        match self.order.make_place(self.looks()) {
+            true => Ok(()),
+            false => self.context.health.check(),
+        }
+    }
+
+    /// Under the writer's lock: waits until everything that was logged is in the memtables, and visible. Nothing follows as long
+    /// as the writer's lock is held.
+    pub fn settle(&self) {
+        // One that never will be has poisoned the store.
+        self.order.settle(self.looks());
+    }
+
+    /// Freezes the active memtables of all families. Those with nothing in them are not asked.
+    pub fn freeze_all(&self, writer: &mut Writer) {
+        self.freeze_of(writer, None);
+    }
+
+    /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
+    pub fn freeze(&self, writer: &mut Writer, family: &Arc<Family>) {
+        self.freeze_of(writer, Some(family));
+    }
+
+    /// True if all families with changes are to be flushed in one edit, since that spares the log a write. `only`: as far as it goes, this one alone is full.
+    fn joins(&self, writer: &Writer, only: Option<&Arc<Family>>) -> bool {
+        let changed = &writer.changed;
+        let keeps_pages = self.log.get().is_some_and(wal::Wal::keeps_pages);
+        keeps_pages
+            && (2..=JOINED_MAX).contains(&changed.len())
+            && only.is_none_or(|only| changed.contains_key(&only.id) && self.few_are_small(writer, only.id))
+    }
+
+    /// True if few families with changes have little of them, but for this one.
+    fn few_are_small(&self, writer: &Writer, but: FamilyId) -> bool {
+        let small = self.context.options.memtable_bytes / SMALL_PART;
+        let others = writer.changed.values().filter(|family| family.id != but);
+        others.filter(|family| family.look(|seen| seen.active.bytes() < small)).count() <= SMALL_MAX
+    }
+
+    /// True if families that are flushed together hold as much, all together, as one memtable may. The pages that wait are so many as well, and there is
+    /// room for no more ([`store::commit::Aging::ring_len`]).
+    pub fn are_full_together(&self, writer: &Writer) -> bool {
+        let (memory, memtable_bytes) = (&self.space.memory, self.context.options.memtable_bytes as u64);
+        writer.changed.len() > 1
+            && memory.used().saturating_sub(memory.backlog()) >= memtable_bytes
+            && self.joins(writer, None)
+            && self.few_are_small(writer, FamilyId::MAX)
+    }
+
+    /// `only`: of no other family, unless it is better, or has to be.
+    fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
+        self.settle();
+        let over_families = std::mem::take(&mut writer.volatile_over_families);
+        let joins = self.joins(writer, only);
+        let upto = writer.next_seq.saturating_sub(1);
+        self.tree.together.freezes_to(upto);
+        let families: Vec<Arc<Family>> = match only.filter(|_| !over_families && !joins) {
+            Some(family) => {
+                writer.changed.remove(&family.id);
+                vec![Arc::clone(family)]
+            }
+            None => std::mem::take(&mut writer.changed).into_values().collect(),
+        };
+        {
+            let _freezing = (over_families || joins).then(|| self.tree.together.freezing());
+            if joins {
+                self.tree.together.join_to(upto);
+            }
+            for family in families {
+                let active = family.read_state().active.clone();
+                if active.is_empty() && active.range_tombstones().is_empty() {
+                    continue;
+                }
+                self.space.memory.froze(active.bytes());
+                family.freeze(writer.next_memtable_id);
+                writer.next_memtable_id += 1;
+            }
+        }
+        self.context.signals.state_changed();
+        self.context.signals.notify_work();
+    }
+
+    /// Under the writer's lock: a write that was logged is going to be put into the memtables.
+    pub fn begin_insert(&self, last_seq: SeqNo) -> Inserting<'_> {
+        Inserting { memtables: self, under_way: Some(self.order.begin(last_seq)) }
+    }
+
+    /// True if a write is visible, or is a moment later.
+    pub fn sees(&self, seq: SeqNo) -> bool {
+        self.order.sees(seq, self.looks())
+    }
+
+    /// Waits until a write is visible.
+    ///
+    /// # Errors
+    /// It never will be: a write before it ended with a panic, and the store is poisoned.
+    pub fn wait_visible(&self, seq: SeqNo) -> Result<()> {
+        match self.order.wait_for(seq, self.looks()) {
+            true => Ok(()),
+            false => self.context.health.check().map_err(super::commit::of_unknown_fate),
+        }
+    }
+
+    /// Puts the changes into the memtables; returns key and value bytes.
+    pub fn insert(&self, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
+        match payload {
+            Payload::One(family, change) => self.insert_one(family, first_seq, change),
+            Payload::Batch(batch) => {
+                let mut bytes = 0;
+                for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+                    let change = change.expect("a batch encodes its own entries");
+                    let family = families.iter().find(|f| f.id == change.family);
+                    let family = family.expect("families were looked up by the batch's list");
+                    bytes += self.insert_one(family, seq, &change);
+                }
+                bytes
+            }
+        }
+    }
+
+    /// Puts one change into the active memtable of its family, and books the memory; returns key and value bytes. Under the
+    /// writer's lock, or in recovery.
+    pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
+        let read_state = family.read_state();
+        let bytes = self.insert_into(&read_state.active, family.id, seq, change);
+        self.book(&read_state.active);
+        bytes
+    }
+
+    /// Books by how much a memtable has grown.
+    pub fn book(&self, memtable: &MemTable) {
+        let grown = memtable.take_grown();
+        if grown > 0 {
+            self.space.memory.grew(grown);
+        }
+    }
+
+    /// Puts one change into the active memtable of its family, and books no memory; returns key and value bytes.
+    pub fn insert_into(
+        &self,
+        active: &Arc<MemTable>,
+        family: FamilyId,
+        seq: SeqNo,
+        change: &Change<'_>,
+    ) -> u64 {
+        active.insert(seq, change.kind, change.key, change.value);
+        let segments = &self.large.segments;
+        if change.kind == ValueKind::PlacedReference {
+            let reference =
+                SegmentReference::decode(change.value).expect("checked with the limits of the change");
+            segments.hold(reference.file, family, active, reference.stored_len);
+            return change.key.len() as u64 + reference.raw_len;
+        }
+        (change.key.len() + change.value.len()) as u64
+    }
+}
