@@ -29,7 +29,6 @@ use super::admission::need::Need;
 use super::admission::patience::{Patience, busy};
 use super::admission::payment::{Paid, Payment};
 use super::admission::room::{Tried, UNDER_WAY_BYTES_MAX};
-use super::admission::space::Ask;
 use super::memtables::Writer;
 use crate::batch::payload::Payload;
 use crate::batch::{self, frame::Frame};
@@ -81,8 +80,6 @@ pub(crate) struct WriteState {
     /// The end of the other lane, which must be durable before it is logged, and whether that was waited for already.
     behind: Option<(Lane, Position)>,
     waited: bool,
-    /// Since when it has waited for space.
-    since_ns: Option<u64>,
 }
 
 impl WriteState {
@@ -102,7 +99,6 @@ impl WriteState {
             resort: None,
             behind: None,
             waited: false,
-            since_ns: None,
         }
     }
 
@@ -408,31 +404,12 @@ impl<'a> WriteOp<'a> {
         if let Some(family) = families.iter().find(|family| family.is_dropped()) {
             return Err(gone(&family.name));
         }
-        if let Some(need) = self.ask_for_space(&mut writer)? {
-            return Ok(Entered::Needs(need));
-        }
-        let (payload, tried) = (&self.payload, &mut self.state.tried);
-        if let Some(need) = writes.admission.make_room(&mut writer, families, payload, tried)? {
-            return Ok(Entered::Needs(need));
-        }
-        if self.state.durability != Durability::Volatile
-            && let Some(need) = writes.admission.shorten_log(&mut writer, payload, tried)
-        {
+        let asked = (&self.payload, self.state.durability != Durability::Volatile);
+        if let Some(need) = writes.admission.make_room(&mut writer, families, asked, &mut self.state.tried)? {
             return Ok(Entered::Needs(need));
         }
         writes.memtables.make_place()?;
         Ok(Entered::Open(writer))
-    }
-
-    fn ask_for_space(&mut self, writer: &mut Writer) -> Result<Option<Need>> {
-        let writes = self.writes;
-        if !writes.space.is_limited() && !writes.log.files().ballast_is_short() {
-            return Ok(None);
-        }
-        let ask = Ask::of_write(self.payload.weight(), self.payload.is_delete_only());
-        // A limit may begin to hold while this waits for the lock.
-        let since_ns = *self.state.since_ns.get_or_insert_with(|| writes.context.now_ns());
-        writes.admission.admit(writer, ask, since_ns)
     }
 
     fn families(&self) -> Result<Cow<'a, [Arc<Family>]>> {

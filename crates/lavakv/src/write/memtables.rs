@@ -206,12 +206,11 @@ impl Memtables {
         others.filter(|family| family.look(|seen| seen.active.bytes() < small)).count() <= SMALL_MAX
     }
 
-    /// True if families that are flushed together hold as much, all together, as one memtable may. The pages that wait are so many as well, and there is
+    /// True if several families that are flushed together hold as much, all together, as one memtable may. The pages that wait are so many as well, and there is
     /// room for no more ([`store::commit::Aging::ring_len`]).
     pub fn are_full_together(&self, writer: &Writer) -> bool {
         let (memory, memtable_bytes) = (&self.space.memory, self.context.options.memtable_bytes as u64);
-        writer.changed.len() > 1
-            && memory.used().saturating_sub(memory.backlog()) >= memtable_bytes
+        memory.used().saturating_sub(memory.backlog()) >= memtable_bytes
             && self.joins(writer, None)
             && self.few_are_small(writer, FamilyId::MAX)
     }

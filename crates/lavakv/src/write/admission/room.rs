@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// The longest write during which others are logged and inserted.
 pub(crate) const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
+/// What such writes may add to memory that is not booked yet.
+const UNDER_WAY_SUM: u64 = (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64;
 
 /// Who waits behind others looks after so long whether they are still there.
 const SLICE_NS: u64 = 10_000_000;
@@ -31,6 +33,8 @@ pub(crate) struct Tried {
     shortening: Option<(u64, Option<u64>)>,
     /// The log cannot be made shorter now.
     log_stays_long: bool,
+    /// Since when it has waited for space.
+    pub(super) since_ns: Option<u64>,
     /// What was found a moment ago, where it was looked for; inside: there is none.
     oldest: Option<Option<(SeqNo, Arc<Family>)>>,
     largest: Option<Option<Arc<Family>>>,
@@ -52,14 +56,18 @@ impl Tried {
 }
 
 impl Admission {
-    /// Freezes full memtables; what the write needs before it may be logged.
+    /// What a write needs before it may be logged. Full memtables are frozen. `is_logged`: it goes to the log.
     pub fn make_room(
         &self,
         writer: &mut Writer,
         families: &[Arc<Family>],
-        payload: &Payload<'_>,
+        (payload, is_logged): (&Payload<'_>, bool),
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
+        let is_scarce = self.space.is_limited() || self.log.files().ballast_is_short();
+        if is_scarce && let Some(need) = self.find_space(writer, payload, tried)? {
+            return Ok(Some(need));
+        }
         self.context.health.check()?;
         let mut too_deep = None;
         for family in families {
@@ -78,7 +86,7 @@ impl Admission {
                 self.memtables.freeze(writer, family);
             }
         }
-        if self.memtables.are_full_together(writer) {
+        if writer.changed.len() > 1 && self.memtables.are_full_together(writer) {
             self.memtables.freeze_all(writer);
         }
         if self.log.went_over_bound() {
@@ -86,14 +94,23 @@ impl Admission {
             self.log.take_over_bound();
             oldest.iter().for_each(|oldest| self.freeze_oldest(writer, oldest));
         }
-        if let Some(need) = self.find_memory(writer, payload, tried)? {
+        let memory_max =
+            self.context.memtables_bytes_max - self.context.memtables_bytes_max.min(UNDER_WAY_SUM);
+        let wanted = payload.weight() as u64;
+        let has_memory =
+            writer.queue.is_empty() && self.space.memory.used().saturating_add(wanted) <= memory_max;
+        if !has_memory && let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
         }
-        let need = too_deep.map(|family| Need::Levels(family.clone()));
-        // Nobody is going to make it less deep: then it is no reason to wait.
-        Ok(need.filter(|need| !self.is_met(need)))
+        // Where nobody is going to make it less deep that is no reason to wait.
+        let need = too_deep.map(|family| Need::Levels(family.clone())).filter(|need| !self.is_met(need));
+        match need {
+            None if is_logged && is_scarce => Ok(self.shorten_log(writer, payload, tried)),
+            need => Ok(need),
+        }
     }
 
+    /// Memory is short, or others wait for it.
     fn find_memory(
         &self,
         writer: &mut Writer,
@@ -103,10 +120,8 @@ impl Admission {
         let (memory, health) = (&self.space.memory, &self.context.health);
         let (weight, max) = (payload.weight() as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
-        if memory.used() + wanted + (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64 > max {
-            // What is under way is not booked yet.
-            self.memtables.settle();
-        }
+        // What is under way is not booked yet.
+        self.memtables.settle();
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
         // The budget is spread over many families, none of them full: the largest goes first.
         let must_freeze = !fits && memory.backlog() == 0;
@@ -176,7 +191,7 @@ impl Admission {
     ///
     /// Before anything of the write is placed: a value is to lie in the file of the memtable that takes it, and here memtables
     /// are frozen.
-    pub fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
+    fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
         // A change may take more in the log than in the payload: where its value lies, if that is somewhere else.
         let fits = || self.log.wal().has_room(2 * payload.weight());
         if tried.log_stays_long || !self.space.is_limited() || fits() {

@@ -3,6 +3,8 @@
 use super::Admission;
 use super::need::Need;
 use super::patience::Patience;
+use super::room::Tried;
+use crate::batch::payload::Payload;
 use crate::context::options::SpacePolicy;
 use crate::write::memtables::Writer;
 use base::{Error, ErrorKind, Result};
@@ -28,6 +30,19 @@ impl Ask {
 }
 
 impl Admission {
+    /// What a write needs of space, where that is scarce.
+    pub(super) fn find_space(
+        &self,
+        writer: &mut Writer,
+        payload: &Payload<'_>,
+        tried: &mut Tried,
+    ) -> Result<Option<Need>> {
+        let ask = Ask::of_write(payload.weight(), payload.is_delete_only());
+        // A limit may begin to hold while this waits for the lock.
+        let since_ns = *tried.since_ns.get_or_insert_with(|| self.context.now_ns());
+        self.admit(writer, ask, since_ns)
+    }
+
     /// True if there is room for it.
     pub fn has_room(&self, ask: Ask) -> bool {
         if !ask.frees && self.log.files().ballast_is_short() {
@@ -40,7 +55,7 @@ impl Admission {
     }
 
     /// Looks whether a write may go on that has waited since `since_ns`; what it needs if not. Under the writer's lock.
-    pub fn admit(&self, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Option<Need>> {
+    pub(super) fn admit(&self, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Option<Need>> {
         // What is under way counts as well.
         self.memtables.settle();
         let granted = || {

@@ -30,11 +30,13 @@ impl Queue {
         self.waiting.remove(&ticket);
     }
 
+    /// True if nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Bytes that are spoken for by those before this place; by all that wait, if it is none.
     pub fn before(&self, ticket: Option<Ticket>) -> u64 {
-        if self.waiting.is_empty() {
-            return 0;
-        }
         let end = ticket.unwrap_or(Ticket::MAX);
         self.waiting.range(..end).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
