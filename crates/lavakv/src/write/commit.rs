@@ -86,15 +86,14 @@ impl WriteState {
     /// Of a write that has not begun. It refers to these segments, which are finished; if it is not logged they are removed.
     pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<Draft>) -> WriteState {
         let payment = Payment::of_write(payload.weight() as u64, payload.is_delete_only());
-        WriteState { durability, stage: Stage::Start(payment), drafts, ..WriteState::over() }
+        Self::at(Stage::Start(payment), durability, drafts)
     }
 
-    /// Of one that is over.
-    fn over() -> WriteState {
+    fn at(stage: Stage, durability: Durability, drafts: Vec<Draft>) -> WriteState {
         WriteState {
-            durability: Durability::Buffered,
-            stage: Stage::Done,
-            drafts: Vec::new(),
+            durability,
+            stage,
+            drafts,
             tried: Tried::default(),
             resort: None,
             behind: None,
@@ -156,7 +155,7 @@ impl<'a> WriteOp<'a> {
 
     /// What it takes to go on later.
     pub fn paused(mut self) -> WriteState {
-        std::mem::replace(&mut self.state, WriteState::over())
+        std::mem::replace(&mut self.state, WriteState::at(Stage::Done, Durability::Buffered, Vec::new()))
     }
 
     /// A write whose batch a guest's carries. If that does not take it now it ends, and nothing was written.
@@ -255,7 +254,7 @@ impl<'a> WriteOp<'a> {
                 self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
                 None
             }
-            _ => match self.log_after_the_other_lane(&mut writer, (first_seq, last_seq)) {
+            _ => match self.append(&mut writer, (first_seq, last_seq)) {
                 Ok(Some(position)) => Some(position),
                 Ok(None) => {
                     self.state.stage = Stage::Done;
@@ -323,11 +322,7 @@ impl<'a> WriteOp<'a> {
 
     /// Logs the write, in its lane, once all before it in the other one is durable (see [`super::carry`]). `None`: the guest does not take
     /// it now.
-    fn log_after_the_other_lane(
-        &mut self,
-        writer: &mut Writer,
-        seqs: (SeqNo, SeqNo),
-    ) -> Result<Option<Position>, Unlogged> {
+    fn append(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
         if let Some((other, position)) = writes.other_lane(writer, lane) {
             if !std::mem::replace(&mut self.state.waited, true) {
@@ -349,12 +344,37 @@ impl<'a> WriteOp<'a> {
         Ok(position)
     }
 
-    /// Appends the write to the log.
-    fn log(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Position, Unlogged> {
-        let own = (&self.payload, &self.frame);
-        let logged = self.writes.append(writer, own, seqs, self.state.durability, &mut self.state.resort);
-        let maybe_logged = matches!(logged, Ok(_) | Err(Unlogged::Perhaps(_)));
-        self.state.drafts.iter_mut().filter(|_| maybe_logged).for_each(Draft::keep);
+    /// Appends the write to the log, which is given a group where it asks for one.
+    fn log(
+        &mut self,
+        writer: &mut Writer,
+        (first_seq, last_seq): (SeqNo, SeqNo),
+    ) -> Result<Position, Unlogged> {
+        let WriteOp { writes, payload, frame, state, .. } = self;
+        let header = batch::header(first_seq, payload.count());
+        let [head, key, between, value] = match payload {
+            Payload::Batch(batch) => [batch.body(), &[], &[], &[]],
+            Payload::One(_, change) => frame.around(change),
+        };
+        let pieces = [&header[..], head, key, between, value];
+        let logged = loop {
+            match writes.log.append(TENANT, &pieces, (first_seq, last_seq), state.durability) {
+                Ok(position) => break Ok(position),
+                Err(e) if e.kind() == ErrorKind::Busy => {
+                    let len = pieces.iter().map(|piece| piece.len()).sum();
+                    writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
+                    return Err(Unlogged::Certain(e));
+                }
+                Err(e) => {
+                    writes.context.health.poison(&e);
+                    break Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                }
+            }
+        };
+        // It may be found in the log, with what it refers to.
+        state.drafts.iter_mut().for_each(Draft::keep);
         logged
     }
 
@@ -466,39 +486,6 @@ pub(crate) fn of_unknown_fate(error: Error) -> Error {
 }
 
 impl WritePath {
-    /// Appends to the log, providing a group where it asks for one. `frame`: of the payload, if that is one change.
-    pub fn append(
-        &self,
-        writer: &mut Writer,
-        (payload, frame): (&Payload<'_>, &Frame),
-        (first_seq, last_seq): (SeqNo, SeqNo),
-        durability: Durability,
-        resort: &mut Option<LastResort>,
-    ) -> Result<Position, Unlogged> {
-        let header = batch::header(first_seq, payload.count());
-        let [head, key, between, value] = match payload {
-            Payload::Batch(batch) => [batch.body(), &[], &[], &[]],
-            Payload::One(_, change) => frame.around(change),
-        };
-        let pieces = [&header[..], head, key, between, value];
-        loop {
-            match self.log.append(TENANT, &pieces, (first_seq, last_seq), durability) {
-                Ok(position) => return Ok(position),
-                Err(e) if e.kind() == ErrorKind::Busy => {
-                    let len = pieces.iter().map(|piece| piece.len()).sum();
-                    self.provide_group(writer, len, payload.is_delete_only(), resort)?;
-                }
-                Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
-                    return Err(Unlogged::Certain(e));
-                }
-                Err(e) => {
-                    self.context.health.poison(&e);
-                    return Err(Unlogged::Perhaps(of_unknown_fate(e)));
-                }
-            }
-        }
-    }
-
     /// Gives the log a group for a batch. Where there is no room for one, deletes wait for what a flush of everything frees.
     fn provide_group(
         &self,

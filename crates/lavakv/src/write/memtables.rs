@@ -100,34 +100,15 @@ impl Writer {
     }
 }
 
-/// A write that is being put into the memtables.
-pub(crate) struct Inserting<'a> {
-    memtables: &'a Memtables,
-    under_way: Option<UnderWay<'a>>,
-}
-
-impl Inserting<'_> {
-    /// It is in the memtables.
-    pub fn done(mut self) {
-        if let Some(under_way) = self.under_way.take() {
-            under_way.done();
-        }
-    }
-}
-
-impl Drop for Inserting<'_> {
-    fn drop(&mut self) {
-        // Before those who wait for it are told: half of it may be in the memtables.
-        if self.under_way.is_some() {
-            let why = "a thread panicked while it put a write into the memtables";
-            self.memtables.context.health.poison(&Error::new(ErrorKind::Poisoned, why));
-        }
-    }
-}
-
 impl Memtables {
     pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>) -> Memtables {
         let memtables = tree.all_families().len() as u64;
+        let context = tree.context.clone();
+        // Half of it may be in the memtables.
+        let on_panic = move || {
+            let why = "a thread panicked while it put a write into the memtables";
+            context.health.poison(&Error::new(ErrorKind::Poisoned, why));
+        };
         Memtables {
             context: tree.context.clone(),
             space: tree.space.clone(),
@@ -135,7 +116,7 @@ impl Memtables {
             log: log.clone(),
             large: large.clone(),
             writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
-            order: Order::new(&tree.snapshots),
+            order: Order::new(&tree.snapshots, on_panic),
         }
     }
 
@@ -249,8 +230,8 @@ impl Memtables {
     }
 
     /// Under the writer's lock: a write that was logged is going to be put into the memtables.
-    pub fn begin_insert(&self, last_seq: SeqNo) -> Inserting<'_> {
-        Inserting { memtables: self, under_way: Some(self.order.begin(last_seq)) }
+    pub fn begin_insert(&self, last_seq: SeqNo) -> UnderWay<'_> {
+        self.order.begin(last_seq)
     }
 
     /// True if a write is visible, or is a moment later.

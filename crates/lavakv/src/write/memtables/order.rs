@@ -25,6 +25,7 @@ use base::SeqNo;
 use base::sync::model::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use base::sync::model::{Condvar, Mutex, lock, wait};
 use base::sync::rank;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// So many are under way at most.
@@ -41,9 +42,10 @@ const LAP_BITS: u32 = 8;
 struct Slot(AtomicU64);
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Order {
     snapshots: Arc<Snapshots>,
+    /// Called before those that wait are told that a write will never end.
+    on_panic: Box<dyn Fn() + Send + Sync>,
     slots: [Slot; UNDER_WAY_MAX],
     /// The number of the next write, and the last sequence of the one before. Changed under the writer's lock.
     next: AtomicU64,
@@ -69,9 +71,11 @@ fn lap(number: u64) -> u64 {
 }
 
 impl Order {
-    pub fn new(snapshots: &Arc<Snapshots>) -> Order {
+    /// `on_panic` is called when a thread panics between [`Order::begin`] and [`UnderWay::done`].
+    pub fn new(snapshots: &Arc<Snapshots>, on_panic: impl Fn() + Send + Sync + 'static) -> Order {
         Order {
             snapshots: snapshots.clone(),
+            on_panic: Box::new(on_panic),
             slots: std::array::from_fn(|_| Slot(AtomicU64::new(0))),
             next: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -99,7 +103,7 @@ impl Order {
         debug_assert!(number - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64);
         self.next.store(number + 1, Ordering::Relaxed);
         self.last.store(last, Ordering::Relaxed);
-        UnderWay { order: self, number, last, is_done: false }
+        UnderWay { order: self, number, last }
     }
 
     /// Under the writer's lock: waits until all that has begun is visible. False: it never will be.
@@ -175,31 +179,27 @@ impl Order {
     }
 }
 
-/// A write that is being put into the memtables.
-#[derive(Debug)]
+/// A write that is being put into the memtables. Dropped, it will never end.
 pub(crate) struct UnderWay<'a> {
     order: &'a Order,
     number: u64,
     last: SeqNo,
-    is_done: bool,
 }
 
 impl UnderWay<'_> {
     /// It is in the memtables: visible when all before it are.
-    pub fn done(mut self) {
-        self.is_done = true;
-        let order = self.order;
-        order.slot(self.number).store(mark(self.number, self.last), Ordering::Release);
+    pub fn done(self) {
+        let UnderWay { order, number, last } = *ManuallyDrop::new(self);
+        order.slot(number).store(mark(number, last), Ordering::Release);
         order.advance(order.ended.fetch_add(0, Ordering::AcqRel));
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        if !self.is_done {
-            self.order.broken.store(true, Ordering::Release);
-            self.order.wake();
-        }
+        (self.order.on_panic)();
+        self.order.broken.store(true, Ordering::Release);
+        self.order.wake();
     }
 }
 

@@ -22,7 +22,7 @@ impl Store {
         let snapshots = Arc::new(Snapshots::default());
         Arc::new(Store {
             writer: Mutex::new(0),
-            order: Order::new(&snapshots),
+            order: Order::new(&snapshots, || ()),
             snapshots,
             memtable: std::array::from_fn(|_| AtomicBool::new(false)),
         })

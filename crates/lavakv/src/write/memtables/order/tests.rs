@@ -6,7 +6,7 @@ use io::sim::threads::Plan;
 
 fn order() -> (Arc<Snapshots>, Order) {
     let snapshots = Arc::new(Snapshots::default());
-    let order = Order::new(&snapshots);
+    let order = Order::new(&snapshots, || ());
     (snapshots, order)
 }
 
