@@ -18,7 +18,7 @@ pub struct Function {
 pub struct Symbols(BTreeMap<u64, Function>);
 
 impl Symbols {
-    /// Those of a program of this project.
+    /// The functions of a program of this project.
     pub fn of(program: &Path) -> Result<Symbols> {
         let bytes = std::fs::read(program)?;
         let object = object::File::parse(&*bytes)?;
@@ -69,7 +69,7 @@ fn name_in_project(demangled: &str) -> Option<String> {
     Some(without_arguments(&format!("{of_type}{rest}")).replace("lavastore_", ""))
 }
 
-/// What stands within an angle bracket that was opened, and what stands behind it.
+/// The text up to the end of an open angle bracket, and the text behind it.
 fn split_at_close(inner: &str) -> Option<(&str, &str)> {
     let mut depth = 1;
     for (at, sign) in inner.char_indices() {

@@ -1,7 +1,7 @@
 //! The write path: admission, commit, memtables.
 //!
 //! * [`commit`]: the order of sequence, log append, insert, publication and durability. Start here.
-//! * [`admission`]: whether a write may enter, at what rate, and what it waits for.
+//! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts under way, visibility, and rotation.
 //! * `large_value`: values in files of their own, written before the log. `owned`: writes that no thread waits for.
 

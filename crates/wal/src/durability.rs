@@ -1,6 +1,6 @@
 //! The promise of a write.
 
-/// What a write promises when it returns.
+/// The promise of a write that has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// Survives power loss.

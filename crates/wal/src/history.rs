@@ -1,4 +1,4 @@
-//! What a log continues when it starts: groups, and the end of the pages in them.
+//! The groups that a log continues when it starts, and the end of their pages.
 
 use crate::lane::Lane;
 use crate::tenant::{Spans, TenantId};
@@ -33,7 +33,7 @@ impl LogBegin {
     }
 }
 
-/// A group that still holds records somebody may need.
+/// A group whose records may still be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorGroup {
     /// Its number.
@@ -49,7 +49,7 @@ pub struct PriorGroup {
     pub seqs: Spans,
 }
 
-/// What a log continues when it starts: nothing in a new store, else what recovery found.
+/// The past that a log continues when it starts: empty in a new store, else the groups that recovery accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The end of the accepted pages; `None` if there are none.

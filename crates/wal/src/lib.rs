@@ -13,7 +13,7 @@
 //! it. `docs/format/wal.md` has the byte map and the argument.
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open; `wal/overtaken`: what a flush overtakes is never written), `tail` and `groups` (what comes next goes
-//! where), `notes` (which batches are in which pages), `tenant` (whose batches are), `commit` (who writes, and when it is durable), `counters` (what was done, how long it took), `rate` (how fast the device is), `history` (what a log continues), `durability` (what a write promises), [`recover`](mod@recover) (after a restart), `staging` (the
+//! where), `notes` (which batches are in which pages), `tenant` (whose batches are), `commit` (who writes, and when it is durable), `counters` (what was done, how long it took), `rate` (how fast the device is), `history` (the groups that a log continues), `durability` (the promise of a write), [`recover`](mod@recover) (after a restart), `staging` (the
 //! pages that a crash left in the staging file), [`place`] (a part of a batch, read alone), `lane` (several logs in one store), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
 //! as it can be read), [`dump`] (a group as text).
 //!

@@ -56,7 +56,7 @@ mod locks {
         mutex.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks a mutex if nobody holds it.
+    /// Locks a mutex if it is free.
     pub fn try_lock<T, R>(mutex: &Mutex<T, R>) -> Option<MutexGuard<'_, T>> {
         mutex.0.try_lock().ok()
     }

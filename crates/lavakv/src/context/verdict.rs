@@ -4,14 +4,14 @@
 //! rest of the admission of a short put, and between two looks hardly anything changes. So the outcome of a look is kept for the next writes:
 //!
 //! * **Credit**: it holds for [`CREDIT_BYTES_MAX`] bytes of writes, and for less where little room is left ([`Look::credit_bytes`]). Every write takes its bytes
-//!   from the credit. So a flush that is stuck, which tells nobody, is met before the room is gone.
+//!   from the credit. So a stuck flush, which raises no event, is met before the room is gone.
 //! * **Epoch**: a step of a flush, compaction or collection, a rotation of a memtable, a pause of collections and a changed limit raise the epoch of the
 //!   store ([`store::context::signals::Signals::state_changed`]). A verdict of an earlier epoch is void.
 //! * **Time**: a verdict that limits the rate holds for [`HOLDS_NS_MAX`]. One that does not limit it is bound by credit and epoch alone, which spares the
 //!   clock: nothing but writes and jobs brings a limit near.
 //!
-//! **Order.** A look and the publication of its outcome happen under a lock that nobody waits for: a write that does not get it goes by the verdict that is
-//! there. So the outcome of an earlier look never replaces that of a later one. The epoch is read before the look and published after the verdict: a
+//! **Order.** A look and the publication of its outcome happen under a lock taken without waiting: a write that does not get it uses the present
+//! verdict. So the outcome of an earlier look never replaces that of a later one. The epoch is read before the look and published after the verdict: a
 //! change during the look leaves a verdict that is void already.
 
 use crate::context::event::StallCause;
@@ -52,7 +52,7 @@ pub(crate) enum Payer {
 /// Where writes are slowed down: for one family, or for all.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// What was charged and is not paid yet.
+    /// The debts of its writers.
     pub pacer: Pacer,
     verdicts: [Verdict; 3],
 }
@@ -172,7 +172,7 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// Whatever looks at the limits while they change: the verdict that holds in the end is of the last state.
+    /// Limits change while writes look at them: the last verdict that holds is of the last state.
     #[test]
     fn loom_an_earlier_look_never_wins() {
         check(3, || {

@@ -1,6 +1,6 @@
 //! Admission of writes: the rate at which they may enter, and the room that they need.
 //!
-//! A write passes three gates, each of which returns what the write waits for ([`need::Need`]) in place of a wait of its own:
+//! A write passes three checks. None of them sleeps: it returns the condition to wait for ([`need::Need`]).
 //!
 //! 1. **The rate** ([`payment`]), before any lock. It follows from memory, level 0, levels, garbage and space ([`price`]); the last verdict on it holds for
 //!    a while ([`crate::context::verdict`]).
@@ -33,7 +33,7 @@ pub(crate) struct Admission {
     log: Arc<Log>,
     drain: Arc<Drain>,
     memtables: Arc<Memtables>,
-    /// The rate of writers where they are slowed down for what all families share. Families have gates of their own.
+    /// The rate of writers as far as memory and space limit it. Each family has a gate for its own limits.
     gate: Arc<Gate>,
 }
 

@@ -373,7 +373,7 @@ impl<'a> WriteOp<'a> {
                 }
             }
         };
-        // It may be found in the log, with what it refers to.
+        // It may be found in the log, with its references.
         state.drafts.iter_mut().for_each(Draft::keep);
         logged
     }

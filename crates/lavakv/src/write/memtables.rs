@@ -1,6 +1,6 @@
 //! The active memtables: who may write to them, inserts under way, and their rotation.
 //!
-//! **One serialization point.** Whoever holds the lock of [`Writer`] gives out sequences, appends to the log and begins inserts ([`order`]).
+//! **One serialization point.** The lock of [`Writer`] protects the next sequence, appends to the log and the begin of inserts ([`order`]).
 //! Inserts go on without the lock, several at once, and become visible in the order of the log.
 //!
 //! **Rotation.** A memtable that takes no more is frozen whole, with everything that was logged for it: under the writer's lock, after
@@ -9,7 +9,7 @@
 //!
 //! **Joint flushes.** A flush must not come before the log where another family has older changes, or a part of a batch, that are in the log alone
 //! (see [`super::commit`]). Where pages of the log wait to be overtaken that would write them all. So there the other families are frozen along with
-//! the one that is full ([`Memtables::joins`]) and flushed in the same edit: what is in it is then a prefix, and needs nothing of the log.
+//! the one that is full ([`Memtables::joins`]) and flushed in the same edit: the edit then holds a prefix of all writes, and needs nothing of the log.
 
 pub(crate) mod order;
 mod queue;
@@ -64,7 +64,7 @@ pub(crate) struct Writer {
     /// The sequence the next change gets.
     pub next_seq: SeqNo,
     pub next_memtable_id: u64,
-    /// The families with changes in their active memtables, by id: no other has any. So whoever freezes all asks these alone.
+    /// The families with changes in their active memtables, by id. A rotation of all families asks these alone.
     pub changed: BTreeMap<FamilyId, Arc<Family>>,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
@@ -120,12 +120,12 @@ impl Memtables {
         }
     }
 
-    /// The writer's lock, for whoever does not write.
+    /// The writer's lock, for other uses than a write.
     pub fn lock(&self) -> MutexGuard<'_, Writer> {
         lock(&self.writer)
     }
 
-    /// The same, if nobody has it.
+    /// The same, if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Writer>> {
         try_lock(&self.writer)
     }

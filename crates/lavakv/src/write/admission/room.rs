@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The longest write during which others are logged and inserted.
 pub(crate) const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
-/// What such writes may add to memory that is not booked yet.
+/// The memory of such writes that may not be booked yet.
 const UNDER_WAY_SUM: u64 = (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64;
 
 /// Who waits behind others looks after so long whether they are still there.
@@ -56,7 +56,8 @@ impl Tried {
 }
 
 impl Admission {
-    /// What a write needs before it may be logged. Full memtables are frozen. `is_logged`: it goes to the log.
+    /// Finds space and room for a write, and freezes full memtables. Returns the condition to wait for, if there is one. `is_logged`: the
+    /// write goes to the log.
     pub fn make_room(
         &self,
         writer: &mut Writer,
@@ -102,7 +103,7 @@ impl Admission {
         if !has_memory && let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
         }
-        // Where nobody is going to make it less deep that is no reason to wait.
+        // A level 0 that no job is going to compact is no reason to wait.
         let need = too_deep.map(|family| Need::Levels(family.clone())).filter(|need| !self.is_met(need));
         match need {
             None if is_logged && is_scarce => Ok(self.shorten_log(writer, payload, tried)),
@@ -120,7 +121,7 @@ impl Admission {
         let (memory, health) = (&self.space.memory, &self.context.health);
         let (weight, max) = (payload.weight() as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
-        // What is under way is not booked yet.
+        // Inserts under way are not booked yet.
         self.memtables.settle();
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
         // The budget is spread over many families, none of them full: the largest goes first.

@@ -1,4 +1,4 @@
-//! Whether a write may begin where space is limited, and what it waits for if not.
+//! Admission where space is limited, and the condition to wait for.
 
 use super::Admission;
 use super::need::Need;
@@ -30,7 +30,7 @@ impl Ask {
 }
 
 impl Admission {
-    /// What a write needs of space, where that is scarce.
+    /// Finds space for a write where it is scarce.
     pub(super) fn find_space(
         &self,
         writer: &mut Writer,

@@ -30,7 +30,7 @@ impl Queue {
         self.waiting.remove(&ticket);
     }
 
-    /// True if nobody waits.
+    /// True if no write waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
