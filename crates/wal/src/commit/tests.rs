@@ -169,7 +169,7 @@ fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
 
 /// A log in which rounds go to the device beside each other whenever they can.
 fn beside() -> Commit {
-    Commit::new(0, 0).with_flights(Loggers { writes_max: 3, threads_min: 0, ..Loggers::ONE })
+    Commit::new(0, 0).with_flights(Loggers { writes_max: 3, threads_min: 0 })
 }
 
 fn takes_off(commit: &Commit, end: u64) -> Flight<'_> {
