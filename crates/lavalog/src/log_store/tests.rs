@@ -8,8 +8,12 @@ use io::sim::SimEnv;
 
 /// A store with three records in a group that is storage; and its index file.
 fn sealed() -> (LogStore, FileMeta) {
+    sealed_on(&SimEnv::new(1))
+}
+
+fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
-    let store = LogStore::open(&SimEnv::new(1).env(), Path::new("/logs"), &options).unwrap();
+    let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
     let log = store.create_log("a").unwrap();
     (1..=3).for_each(|lsn| log.append(lsn, &[7; 100], Durability::Durable).unwrap());
     store.seal().unwrap();
@@ -67,6 +71,28 @@ fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
     base::sync::write(&core.logs).took_in();
     assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(read(then + 1).unwrap()[0].lsn, 1);
+}
+
+/// The job that rewrites a damaged index file cannot start: a checkpoint keeps groups in place, or the disk is full.
+#[test]
+fn a_damaged_block_costs_no_record_while_no_job_can_rewrite_it() {
+    for is_full in [false, true] {
+        let sim = SimEnv::new(1);
+        let (store, index) = sealed_on(&sim);
+        let (core, log) = (store.core(), store.open_log("a").unwrap());
+        let path = core.context().path(&index.name());
+        sim.flip_bit(&path, 9, 3).unwrap();
+        let hold = (!is_full).then(|| core.hold().unwrap());
+        if is_full {
+            let full = Error::new(ErrorKind::NoSpace, "full");
+            core.context().health.no_space_at(core.context().now_ns(), &full);
+        }
+        let scanned: Vec<_> = log.scan(1).map(|record| record.unwrap()).collect();
+        assert_eq!(scanned, [1, 2, 3].map(|lsn| (lsn, vec![7; 100])), "full: {is_full}");
+        assert_eq!(log.read(2).unwrap(), Some(vec![7; 100]), "full: {is_full}");
+        assert_eq!(store.statistics().remade_files, 0);
+        drop(hold);
+    }
 }
 
 /// As if a collection had moved it each time: the index leads to a file of rows that is not known any more.
