@@ -264,8 +264,7 @@ impl Core {
         match found {
             Found::Record(source, entry) => Ok((source, entry)),
             Found::Block(source, block) => {
-                let rows = || self.rows.rows(source, log, &(lsn..=lsn), block);
-                match self.with_rows(source, taken_in, rows)?[..] {
+                match self.rows_of((source, taken_in), log, &(lsn..=lsn), block)?[..] {
                     [row] => Ok((source, row)),
                     _ => unreachable!("one row for one LSN"),
                 }

@@ -9,6 +9,9 @@
 //!   several with one LSN that of the highest sequence was alive then, since it takes the place of the others. So the new file has
 //!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.
 //!
+//! No reader depends on the job. It may be late, as other groups come first, a checkpoint holds the groups, or room is short. A reader that
+//! has waited for so long reads its rows from the group itself ([`Core::rows_of`]).
+//!
 //! The edit that names the new file drops the old one. Each file is tried once: what cannot be made again (pages of the group are damaged,
 //! too) says `Corruption` as before, and is tried again by the next open.
 //!
@@ -16,7 +19,7 @@
 //! room is short: what frees room comes first.
 
 use crate::core::{Core, LOGS_AT_ONCE};
-use crate::disk::directory::Directory;
+use crate::disk::directory::{Block, Directory};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::RowFile;
 use crate::index_file::{IndexFile, IndexFileWriter, IndexHead};
@@ -28,14 +31,26 @@ use crate::write::place_of;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup, LogCheck, LogFindings, LoggedBatch};
 use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
-/// A reader waits so long for a job, and is then told of the damage.
+/// A reader waits so long for a job, and then reads the group.
 const WAIT_NS: u64 = 5_000_000_000;
+
+/// Whether a job has rewritten an index file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rewritten {
+    /// Another file has the rows, or memory.
+    Yes,
+    /// A job tried, and pages of the group are damaged, too.
+    Failed,
+    /// No job has come to it.
+    NotYet,
+}
 
 impl Core {
     /// The rows of a group whose index file is lost are in memory: it is to get another one.
@@ -54,20 +69,28 @@ impl Core {
         }
     }
 
-    /// Reads rows of a source, by what the index said when [`crate::logs::Logs::taken_in`] was this. Of a group they are made again if they
-    /// are damaged, and read once more.
+    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::Logs::taken_in`] when
+    /// the index said so. Of a group, a damaged block is read again once a job has rewritten it; without a job, the group itself is read.
     ///
     /// # Errors
-    /// Those of `read`: `Corruption` if they could not be made again. `NotFound`: the index is to be asked again.
-    pub fn with_rows<T>(&self, source: Source, taken_in: u64, read: impl Fn() -> Result<T>) -> Result<T> {
+    /// Those of [`crate::files::RowFiles::rows`]: `Corruption` if the group has not all of the records. `NotFound`: the index is to be asked
+    /// again.
+    pub fn rows_of(
+        &self,
+        (source, taken_in): (Source, u64),
+        log: LogId,
+        lsns: &RangeInclusive<Lsn>,
+        block: Block,
+    ) -> Result<Vec<Entry>> {
         let number = self.rows.number(source);
+        let read = || self.rows.rows(source, log, lsns, block);
         let rows = match (read(), source, number) {
-            // Who only reads has nobody who makes them again.
+            // A store that is only read has no jobs.
             (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && self.reader().is_none() => {
-                if self.wait_for_rows(ltn, number) {
-                    read()
-                } else {
-                    Err(e)
+                match self.wait_for_rows(ltn, number) {
+                    Rewritten::Yes => read(),
+                    Rewritten::Failed => Err(e),
+                    Rewritten::NotYet => self.rows_in_group(ltn, log, lsns)?.ok_or(e),
                 }
             }
             (rows, ..) => rows,
@@ -79,23 +102,48 @@ impl Core {
         Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
     }
 
-    /// Has an index file made again. True if there is another one now.
-    fn wait_for_rows(&self, ltn: u64, number: u64) -> bool {
+    /// Waits for a job that rewrites an index file.
+    fn wait_for_rows(&self, ltn: u64, number: u64) -> Rewritten {
         let (context, source) = (self.context(), Source::Group(ltn));
-        let is_other = || self.rows.number(source) != Some(number);
-        if is_other() {
-            return true;
-        }
-        if lock(&self.under_way).to_remake.want(ltn, number) {
+        let outcome = || {
+            // A job names the successor before it marks the file as tried.
+            let is_tried = lock(&self.under_way).to_remake.is_tried(number);
+            match self.rows.number(source) {
+                of_now if of_now != Some(number) => Rewritten::Yes,
+                _ if is_tried => Rewritten::Failed,
+                _ => Rewritten::NotYet,
+            }
+        };
+        if outcome() == Rewritten::NotYet && lock(&self.under_way).to_remake.want(ltn, number) {
             context.signals.notify_work();
             let end_ns = context.now_ns().saturating_add(WAIT_NS);
             context.wait_until(|| {
-                let is_tried = lock(&self.under_way).to_remake.is_tried(number);
                 let gives_up = context.health.check().is_err() || context.health.out_of_space();
-                (is_tried || gives_up || context.now_ns() >= end_ns).then_some(())
+                (outcome() != Rewritten::NotYet || gives_up || context.now_ns() >= end_ns).then_some(())
             });
         }
-        is_other()
+        outcome()
+    }
+
+    /// Reads rows of a log from the group itself. `None`: it has not all of them, or is damaged, or was collected.
+    fn rows_in_group(&self, ltn: u64, log: LogId, lsns: &RangeInclusive<Lsn>) -> Result<Option<Vec<Entry>>> {
+        let mut scan = match self.lane.scan(ltn) {
+            Err(e) if is_damage(&e) => return Ok(None),
+            scan => scan?,
+        };
+        let (mut rows, mut failed) = (BTreeMap::new(), None);
+        let mut take = |batch: &LoggedBatch<'_>| {
+            let taken = take_rows(&mut rows, batch, |of, lsn| of == log && lsns.contains(&lsn));
+            failed = failed.take().or(taken.err());
+        };
+        // Damage of the group shows by the records that are missing then.
+        while scan.step(&mut LogFindings::default(), &mut take) {}
+        let mut wanted = lsns.clone();
+        let is_whole = rows.keys().all(|(_, lsn)| wanted.next() == Some(*lsn)) && wanted.is_empty();
+        match failed {
+            Some(e) if !is_damage(&e) => Err(e),
+            _ => Ok(is_whole.then(|| rows.into_values().collect())),
+        }
     }
 
     /// True if a job can make rows again.

@@ -195,9 +195,8 @@ impl Scan {
             let (source, rows) = match span.found {
                 Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
-                    let (core, lsns) = (&self.core, span.first..=span.last);
-                    let rows = || core.rows.rows(source, self.log, &lsns, block);
-                    (source, core.with_rows(source, looked.taken_in, rows)?)
+                    let (at, lsns) = ((source, looked.taken_in), span.first..=span.last);
+                    (source, self.core.rows_of(at, self.log, &lsns, block)?)
                 }
             };
             let mut rows = &rows[..];

@@ -65,8 +65,7 @@ fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
     let (_, directory) = RowFile::open(core.context(), &index).unwrap();
     let rows = &directory.logs[0];
     let then = base::sync::read(&core.logs).taken_in();
-    let found = || core.rows.rows(source, rows.log, &(1..=1), rows.blocks[0]);
-    let read = |taken_in| core.with_rows(source, taken_in, found);
+    let read = |taken_in| core.rows_of((source, taken_in), rows.log, &(1..=1), rows.blocks[0]);
     assert_eq!(read(then).unwrap()[0].lsn, 1);
     base::sync::write(&core.logs).took_in();
     assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
