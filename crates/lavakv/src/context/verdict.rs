@@ -75,6 +75,7 @@ pub(crate) struct Verdict {
     credit_bytes: AtomicU64,
     /// In clock nanoseconds.
     until_ns: AtomicU64,
+    /// Guards a look and the publication of its outcome.
     looking: Mutex<(), rank::Verdict>,
 }
 

@@ -29,7 +29,7 @@ use super::admission::need::Need;
 use super::admission::patience::{Patience, busy};
 use super::admission::payment::{Paid, Payment};
 use super::admission::room::{Tried, UNDER_WAY_BYTES_MAX};
-use super::memtables::Writer;
+use super::memtables::{Writer, of_unknown_fate};
 use crate::batch::payload::Payload;
 use crate::batch::{self, frame::Frame};
 use crate::context::options::Durability;
@@ -473,16 +473,6 @@ pub(crate) struct LastResort {
     refusal: Error,
     /// Bytes of the log when it began.
     live_bytes: u64,
-}
-
-/// The error of a write that may be found in the log after a restart, under a kind that does not say that nothing of it
-/// was logged. A file system may have kinds like that of its own: one that stopped everything after a failure elsewhere says
-/// `Poisoned`, and so does the log to all who wait for a sync that failed; a device may find out late that it is full.
-pub(crate) fn of_unknown_fate(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Poisoned | ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
-        _ => error,
-    }
 }
 
 impl WritePath {

@@ -100,6 +100,16 @@ impl Writer {
     }
 }
 
+/// The error of a write that may be found in the log after a restart, under a kind that does not say that nothing of it
+/// was logged. A file system may have kinds like that of its own: one that stopped everything after a failure elsewhere says
+/// `Poisoned`, and so does the log to all who wait for a sync that failed; a device may find out late that it is full.
+pub(crate) fn of_unknown_fate(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Poisoned | ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+        _ => error,
+    }
+}
+
 impl Memtables {
     pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>) -> Memtables {
         let memtables = tree.all_families().len() as u64;
@@ -246,7 +256,7 @@ impl Memtables {
     pub fn wait_visible(&self, seq: SeqNo) -> Result<()> {
         match self.order.wait_for(seq, self.looks()) {
             true => Ok(()),
-            false => self.context.health.check().map_err(super::commit::of_unknown_fate),
+            false => self.context.health.check().map_err(of_unknown_fate),
         }
     }
 

@@ -18,7 +18,6 @@
 //! Each but `Time`, `Durable` and `Visible` also ends where nobody is going to bring it about: the next step then says why.
 
 use super::Admission;
-use super::space::Ask;
 use crate::context::event::StallCause;
 use crate::tree::family::Family;
 use base::SeqNo;
@@ -67,6 +66,23 @@ pub(crate) enum Need {
     Visible,
     /// A family to freeze. It never leaves the step.
     Look(Look),
+}
+
+/// What a write asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// Bytes it will occupy.
+    pub bytes: u64,
+    /// It only deletes.
+    pub frees: bool,
+}
+
+impl Ask {
+    /// A write of `weight` bytes.
+    pub fn of_write(weight: usize, frees: bool) -> Ask {
+        let bytes = weight as u64;
+        Ask { bytes: bytes + bytes / 8, frees }
+    }
 }
 
 /// What is looked for among all families: outside of all locks, since there may be thousands.

@@ -1,7 +1,7 @@
 //! Admission where space is limited, and the condition to wait for.
 
 use super::Admission;
-use super::need::Need;
+use super::need::{Ask, Need};
 use super::patience::Patience;
 use super::room::Tried;
 use crate::batch::payload::Payload;
@@ -11,23 +11,6 @@ use base::{Error, ErrorKind, Result};
 
 /// A wait is looked at again after so long, whatever happens.
 const SLICE_NS: u64 = 50_000_000;
-
-/// What a write asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
-    /// Bytes it will occupy.
-    pub bytes: u64,
-    /// It only deletes.
-    pub frees: bool,
-}
-
-impl Ask {
-    /// A write of `weight` bytes.
-    pub fn of_write(weight: usize, frees: bool) -> Ask {
-        let bytes = weight as u64;
-        Ask { bytes: bytes + bytes / 8, frees }
-    }
-}
 
 impl Admission {
     /// Finds space for a write where it is scarce.

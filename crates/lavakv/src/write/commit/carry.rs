@@ -9,10 +9,10 @@
 //! It waits outside of all locks, once. If others were logged there meanwhile it syncs them under the writer's lock: else it could be
 //! overtaken for ever.
 
-use super::{Unlogged, WritePath, of_unknown_fate};
+use super::{Unlogged, WritePath};
 use crate::batch;
 use crate::batch::payload::Payload;
-use crate::write::memtables::Writer;
+use crate::write::memtables::{Writer, of_unknown_fate};
 use base::{ErrorKind, Result, SeqNo};
 use store::commit::Durability;
 use store::guest::{Carried, Carry};

@@ -5,7 +5,7 @@ use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::context::sizes::tests::SUMS;
 use crate::tree::family::tests::STEPS;
-use crate::write::admission::space::Ask;
+use crate::write::admission::need::Ask;
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use base::ValueKind;
 use io::sim::SimEnv;
