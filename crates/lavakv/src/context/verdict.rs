@@ -1,18 +1,22 @@
-//! The last verdict on the rate of writes, and how long it holds.
+//! The verdict: the last evaluation of the limits on writes, and how long it holds.
 //!
-//! The limits on writes follow from memory, level 0, levels, garbage and space ([`crate::write::admission::price`]). To look at all of them takes longer than the
-//! rest of the admission of a short put, and between two looks hardly anything changes. So the outcome of a look is kept for the next writes:
+//! The limits follow from memory, level 0, levels, garbage and space ([`crate::write::admission::price`]).
+//! To evaluate them takes longer than the rest of the admission of a short put, and between two puts hardly
+//! anything changes. So an evaluation is kept for the next writes. Three bounds end it:
 //!
-//! * **Credit**: it holds for [`CREDIT_BYTES_MAX`] bytes of writes, and for less where little room is left ([`Look::credit_bytes`]). Every write takes its bytes
-//!   from the credit. So a stuck flush, which raises no event, is met before the room is gone.
-//! * **Epoch**: a step of a flush, compaction or collection, a rotation of a memtable, a pause of collections and a changed limit raise the epoch of the
-//!   store ([`store::context::signals::Signals::state_changed`]). A verdict of an earlier epoch is void.
-//! * **Time**: a verdict that limits the rate holds for [`HOLDS_NS_MAX`]. One that does not limit it is bound by credit and epoch alone, which spares the
-//!   clock: nothing but writes and jobs brings a limit near.
+//! * **Credit**: [`CREDIT_BYTES_MAX`] bytes of writes, or fewer where little room is left
+//!   ([`Evaluation::credit_bytes`]). Every write takes its bytes from the credit. So a stuck flush, which
+//!   raises no event, shows before the room is gone.
+//! * **Epoch**: a step of a flush, compaction or collection, a rotation, a pause of collections and a changed
+//!   limit raise the epoch of the store ([`store::context::Signals::state_changed`]). A verdict of
+//!   an earlier epoch is void.
+//! * **Time**: [`HOLDS_NS_MAX`], for a verdict that limits the rate. Credit and epoch alone bound one that
+//!   does not, which spares the clock: only writes and jobs bring a limit near.
 //!
-//! **Order.** A look and the publication of its outcome happen under a lock taken without waiting: a write that does not get it uses the present
-//! verdict. So the outcome of an earlier look never replaces that of a later one. The epoch is read before the look and published after the verdict: a
-//! change during the look leaves a verdict that is void already.
+//! **Order.** One thread at a time evaluates and publishes, under a lock that it takes without waiting. A write
+//! that does not get the lock uses the present verdict. So an earlier evaluation never replaces a later one.
+//! The caller reads the epoch before the evaluation, and the epoch is published last. So a change during the
+//! evaluation leaves a verdict that is void already.
 
 use crate::context::event::StallCause;
 use crate::context::pacer::Pacer;
@@ -20,9 +24,9 @@ use base::sync::model::atomic::{AtomicU64, Ordering};
 use base::sync::model::{Mutex, try_lock};
 use base::sync::rank;
 
-/// The most bytes of writes for which one look is good.
+/// The most bytes of writes for which one evaluation holds.
 pub(crate) const CREDIT_BYTES_MAX: u64 = 64 << 10;
-/// A look is good for one part in so many of the room that it found.
+/// An evaluation holds for one part in so many of the room that it found.
 pub(crate) const CREDIT_PARTS: u64 = 32;
 /// How long a verdict holds that limits the rate.
 const HOLDS_NS_MAX: u64 = 1_000_000;
@@ -30,11 +34,11 @@ const HOLDS_NS_MAX: u64 = 1_000_000;
 /// An allowed rate in bytes per second, and its reason. `None`: there is no limit.
 pub(crate) type Allowed = Option<(u64, StallCause)>;
 
-/// The outcome of a look at the limits.
+/// An evaluation of the limits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Evaluation {
     pub allowed: Allowed,
-    /// Bytes of writes for which it is good.
+    /// Bytes of writes for which it holds.
     pub credit_bytes: u64,
 }
 
@@ -75,18 +79,18 @@ pub(crate) struct Verdict {
     credit_bytes: AtomicU64,
     /// In clock nanoseconds.
     until_ns: AtomicU64,
-    /// Guards a look and the publication of its outcome.
-    looking: Mutex<(), rank::Verdict>,
+    /// Guards an evaluation and its publication.
+    evaluating: Mutex<(), rank::Verdict>,
 }
 
 impl Verdict {
-    /// The rate that is allowed to a write of `bytes`. `look` is asked where the last verdict does not hold.
+    /// Returns the rate that is allowed to a write of `bytes`. Calls `evaluate` where the last verdict does not hold.
     pub fn allowed(
         &self,
         bytes: u64,
         epoch: u64,
         now_ns: impl Fn() -> u64,
-        look: impl FnOnce() -> Look,
+        evaluate: impl FnOnce() -> Evaluation,
     ) -> Allowed {
         let is_of_now = self.epoch.load(Ordering::Acquire) == epoch + 1;
         let allowed = unpack(self.allowed.load(Ordering::Relaxed));
@@ -94,8 +98,8 @@ impl Verdict {
         if is_good && (allowed.is_none() || now_ns() < self.until_ns.load(Ordering::Relaxed)) {
             return allowed;
         }
-        let Some(_looking) = try_lock(&self.looking) else { return allowed };
-        let Look { allowed, credit_bytes } = look();
+        let Some(_evaluating) = try_lock(&self.evaluating) else { return allowed };
+        let Evaluation { allowed, credit_bytes } = evaluate();
         self.allowed.store(pack(allowed), Ordering::Relaxed);
         self.credit_bytes.store(credit_bytes.saturating_sub(bytes), Ordering::Relaxed);
         if allowed.is_some() {
@@ -125,8 +129,8 @@ fn unpack(packed: u64) -> Allowed {
 mod tests {
     use super::*;
 
-    fn look(rate: u64, credit_bytes: u64) -> Look {
-        Look { allowed: (rate > 0).then_some((rate, StallCause::L0)), credit_bytes }
+    fn evaluation(rate: u64, credit_bytes: u64) -> Evaluation {
+        Evaluation { allowed: (rate > 0).then_some((rate, StallCause::L0)), credit_bytes }
     }
 
     #[test]
@@ -143,17 +147,17 @@ mod tests {
     fn a_verdict_holds_for_its_credit_its_epoch_and_its_time() {
         let verdict = Verdict::default();
         let ask = |bytes, epoch, now_ns, rate| {
-            let mut looked = false;
+            let mut was_evaluated = false;
             let allowed = verdict.allowed(
                 bytes,
                 epoch,
                 || now_ns,
                 || {
-                    looked = true;
-                    look(rate, 1000)
+                    was_evaluated = true;
+                    evaluation(rate, 1000)
                 },
             );
-            (allowed.map_or(0, |(rate, _)| rate), looked)
+            (allowed.map_or(0, |(rate, _)| rate), was_evaluated)
         };
         assert_eq!(ask(100, 0, 0, 0), (0, true), "there was none");
         assert_eq!(ask(900, 0, u64::MAX, 5), (0, false), "without a limit the time is not asked");
@@ -173,18 +177,18 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// Limits change while writes look at them: the last verdict that holds is of the last state.
+    /// Limits change while writes evaluate them: the last verdict that holds is of the last state.
     #[test]
-    fn loom_an_earlier_look_never_wins() {
+    fn loom_an_earlier_evaluation_never_wins() {
         check(3, || {
             let shared = Arc::new((Verdict::default(), AtomicU64::new(1), AtomicU64::new(0)));
             let write = |shared: &(Verdict, AtomicU64, AtomicU64)| {
                 let (verdict, rate, epoch) = shared;
-                let look = || Look {
+                let evaluate = || Evaluation {
                     allowed: Some((rate.load(Ordering::Acquire), StallCause::L0)),
                     credit_bytes: 1000,
                 };
-                verdict.allowed(1, epoch.load(Ordering::Acquire), || 0, look)
+                verdict.allowed(1, epoch.load(Ordering::Acquire), || 0, evaluate)
             };
             let others = [0, 1].map(|other| {
                 let shared = shared.clone();

@@ -1,13 +1,35 @@
-//! Admission of writes: the rate at which they may enter, and the room that they need.
+//! Admission of writes: the rate at which they enter, and the room that they need.
 //!
-//! A write passes three checks. None of them sleeps: it returns the condition to wait for ([`need::Need`]).
+//! A write passes these checks in this order before it is logged. No check sleeps: it returns the condition
+//! to wait for ([`need::Need`]), and the caller waits with no lock held, up to its deadline ([`patience`]).
 //!
-//! 1. **The rate** ([`payment`]), before any lock. It follows from memory, level 0, levels, garbage and space ([`price`]); the last verdict on it holds for
-//!    a while ([`crate::context::verdict`]).
-//! 2. **Space** ([`space`]), under the writer's lock: only where a limit is set or the volume is nearly full.
-//! 3. **Room** ([`room`]), under the writer's lock: memory, level 0 below its stop, and the length of the log. Full memtables are rotated here.
+//! | check | lock | condition | refused with |
+//! |---|---|---|---|
+//! | [`payment`]: the throttle charge | none | `Time` | `Busy`: it ends after the deadline |
+//! | [`space`]: the space limit, or a nearly full volume | writer | `Space` | `NoSpace` |
+//! | [`room`]: the budget of memtables | writer | `Memory` | `NoSpace`: no table can be written |
+//! | [`room`]: level 0 below its stop | writer | `Levels` | |
+//! | [`room`]: the length of the log, where space is scarce | writer | `ShorterLog` | |
 //!
-//! A call waits as long as its [`patience`] allows.
+//! **The verdict.** The charge is the bytes of the write over the allowed rate, which follows from memory,
+//! level 0, levels, garbage and space ([`price`]). An evaluation of these costs more than the rest of the
+//! admission of a short put. So its outcome, the verdict, holds for the next writes until they have used
+//! up its credit, the state of the store changes, or a limited rate is a millisecond old
+//! ([`crate::context::verdict`]). The store and each family have one verdict per kind of write. A write is
+//! charged by all that concern it, and waits for the highest charge.
+//!
+//! **Invariants**
+//!
+//! * A check under the writer's lock still holds at the append, because the lock is held until then.
+//! * Memory is granted in the order of arrival: a write counts the bytes of all before it in the queue.
+//! * Deletes free space. So the charge for space is waived for them and they may use the reserve, but
+//!   memory, level 0 and the log limit them like any write.
+//! * A write that fails before it is logged owes nothing: its charge is refunded.
+//! * Every wait ends. Where no job can bring a condition about, it counts as met, and the next step either
+//!   goes on without it or reports the reason ([`Admission::is_met`]).
+//!
+//! Rotation is a part of [`room`]: it freezes full memtables, and the family with the oldest change when the
+//! log is over its bound.
 
 pub(crate) mod need;
 pub(crate) mod patience;

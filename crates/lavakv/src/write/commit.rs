@@ -1,26 +1,43 @@
-//! The write path: admission, log, memtable, visible, durable.
+//! The write path: admission, sequence, log append, insert, publication, durability.
 //!
-//! **One serialization point.** Under the writer's lock a batch gets its sequences, its place in the log, and its place among those that are
-//! on their way into the memtables ([`super::memtables::order`]). Then the lock is given up ([`WriteOp::lets_next_in`]), and the batch goes into the memtables
-//! beside others that do. What becomes visible does so in the order of the log, and a write returns when it is visible itself. So
-//! page order, sequence order and the order of becoming visible agree. Whoever freezes a memtable does it under the writer's lock and after
-//! [`super::memtables::Memtables::settle`]: it holds whole batches, all of them visible. So a write keeps the memtables that were active when it was registered: none
-//! can be frozen before it is done.
+//! A write is a state machine ([`WriteOp`]), so blocking and asynchronous calls drive the same steps.
+//! A step that cannot go on releases its locks and returns a wait condition ([`Need`]); the next step
+//! evaluates everything anew.
 //!
-//! **Visible, then durable.** A durable write then waits, outside the lock, until the log has made every page up to its
-//! own durable ([`wal::Wal::sync`], where concurrent waiters share one device write), and until it is visible. It is acknowledged after that. A
-//! reader may thus see a write a moment before it is durable, as with any write that is not synced at once; nothing is
-//! *acknowledged* early. If the sync fails, the store is poisoned and the write is reported as failed.
+//! | | part of a write | lock | function |
+//! |---|---|---|---|
+//! | 1 | pay the throttle charge | none | [`Payment::pay`] |
+//! | 2 | find space, memory and room in level 0 and the log; rotate full memtables | writer | [`WriteOp::enter`] |
+//! | 3 | assign sequences | writer | [`WriteOp::log_and_insert`] |
+//! | 4 | append the batch to the log; a volatile batch is in no log | writer | [`WriteOp::append`] |
+//! | 5 | register the insert in the visibility ring | writer | `Memtables::begin_insert` |
+//! | 6 | insert into the memtables, beside other inserts | none | `Memtables::insert` |
+//! | 7 | publish, as soon as all earlier inserts are done | none | `UnderWay::done` |
+//! | 8 | if durable: wait until the log is durable up to this batch | none | [`WritePath::sync_lane`] |
+//! | 9 | wait until the batch is visible; acknowledge | none | [`WriteOp::acknowledge`] |
 //!
-//! The path is a state machine ([`WriteOp`]), so that a blocking call and an asynchronous one drive the same steps. No step
-//! sleeps, least of all under the writer's lock: what is missing is returned as a [`Need`], waited for with nothing locked, and
-//! then the step is taken from its beginning. Nothing is logged before all needs but the last are met.
+//! **Invariants**
 //!
-//! **Over several families.** What is in tables is a prefix of what was written, whatever a loss of power takes. So a flush first makes the log durable, if
-//! another family has changes in it that came before those that are flushed, or with one of them in a batch: otherwise one family's half could be kept
-//! (in a table) and the other's be lost (in the log). Where pages of the log wait to be overtaken by flushes, families are frozen
-//! together and installed in one edit, so that nothing is before them ([`super::memtables`]). Volatile batches are in no log; if one spans families, the next
-//! flush freezes all families and installs them in one edit.
+//! * *One order.* Parts 3 to 5 happen under one hold of the writer's lock. So the orders of sequences, of
+//!   batches in the log and of publication are the same, and a reader sees a prefix of the writes.
+//! * *No gap.* `next_seq` advances after the append. An append that fails leaves nothing in the log
+//!   ([`Unlogged::Certain`]), or its outcome is unknown and the store is poisoned ([`Unlogged::Perhaps`]).
+//! * *Whole batches.* Rotation holds the writer's lock and waits for all registered inserts. So a frozen
+//!   memtable holds whole, visible batches, and an insert keeps the memtables that were active at part 5.
+//! * *Acknowledged last.* A durable batch may be visible before it is durable, but the call returns only
+//!   when it is both. A failed sync poisons the store, and no later write is acknowledged.
+//! * *Refused means unwritten.* Nothing is logged before part 2 has succeeded. `Busy`, `NoSpace` and the
+//!   other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
+//!
+//! Long batches, batches with segments and all batches under a space limit keep the writer's lock during
+//! part 6 ([`WriteOp::lets_next_in`]). Under the lock a step waits for inserts in flight and, after a
+//! change of lane, for a sync ([`carry`]); it never waits there for admission.
+//!
+//! **Several families.** Tables hold a prefix of all writes, whatever a loss of power takes. A flush syncs
+//! the log first if another family has earlier changes, or a part of the same batch, in the log alone.
+//! Otherwise a table could keep one half of a batch, and the log lose the other. Where log pages wait to be
+//! superseded by flushes, all families flush in one edit instead ([`super::memtables`]). A volatile batch
+//! is in no log: if it spans families, the next flush takes all of them in one edit.
 
 mod carry;
 
@@ -45,7 +62,7 @@ use store::commit::{Ballast, Need as GroupNeed};
 use store::guest::Carry;
 use wal::{Lane, Position};
 
-/// Where a write stands after a step.
+/// The outcome of a step.
 pub(crate) enum WriteStep {
     /// The next step can be taken when this is met.
     Needs(Need),
@@ -54,7 +71,7 @@ pub(crate) enum WriteStep {
 }
 
 enum Stage {
-    /// Its price is not paid, or it waits for a place.
+    /// Before the append: charges are due, or room is missing.
     Start(Payment),
     Logged(Logged),
     Done,
@@ -69,7 +86,7 @@ pub(crate) struct Logged {
     pub to_be_durable: Option<(Lane, Position)>,
 }
 
-/// How far a write has come: what it keeps from one step to the next.
+/// The state of a write between two steps.
 pub(crate) struct WriteState {
     durability: Durability,
     stage: Stage,
@@ -101,7 +118,7 @@ impl WriteState {
         }
     }
 
-    /// What it still waits for, once it is logged and in the memtables.
+    /// What is left to wait for, once the write is logged and inserted.
     pub fn logged(&self) -> Option<Logged> {
         match self.stage {
             Stage::Logged(logged) => Some(logged),
@@ -121,7 +138,7 @@ pub(crate) struct WriteOp<'a> {
     carrier: Option<&'a mut Carry<'a>>,
 }
 
-/// What is found out under the writer's lock before a write is logged.
+/// The outcome of the checks under the writer's lock.
 enum Entered<'a> {
     /// It may be logged.
     Open(MutexGuard<'a, Writer>),
@@ -153,7 +170,7 @@ impl<'a> WriteOp<'a> {
         WriteOp { writes, payload, frame, state, carrier: None }
     }
 
-    /// What it takes to go on later.
+    /// Returns the state from which [`WriteOp::resumed`] goes on.
     pub fn paused(mut self) -> WriteState {
         std::mem::replace(&mut self.state, WriteState::at(Stage::Done, Durability::Buffered, Vec::new()))
     }
@@ -175,8 +192,11 @@ impl<'a> WriteOp<'a> {
         if self.carrier.is_some() { Lane::LOG } else { Lane::FIRST }
     }
 
-    /// Advances, where what it still owes can be paid before `until_ns`. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
-    /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
+    /// Advances, if its throttle charge can be paid before `until_ns`.
+    ///
+    /// # Errors
+    /// After an error the fate of the write is unknown until the store is reopened, except for the kinds that
+    /// are returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Busy`, `Closed`, `Poisoned`).
     pub fn step(&mut self, until_ns: u64) -> Result<WriteStep> {
         if let Some((lane, position)) = self.state.behind.take() {
             self.writes.sync_lane(lane, position)?;
@@ -195,7 +215,7 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// Drives the steps to the end, and waits between them.
+    /// Drives the steps to the end, with waits between them.
     pub fn run(mut self, mut patience: Patience) -> Result<()> {
         let outcome = self.run_with(&mut patience);
         if outcome.is_err() {
@@ -204,7 +224,7 @@ impl<'a> WriteOp<'a> {
         outcome
     }
 
-    /// It came to nothing. Where nothing of it is logged others must not wait for what it would have paid.
+    /// Refunds the throttle charge of a write that failed before it was logged.
     pub fn refund(&mut self) {
         if let Stage::Start(payment) = &mut self.state.stage {
             payment.refund();
@@ -270,7 +290,7 @@ impl<'a> WriteOp<'a> {
         };
         self.state.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
-        // Not before: what is logged last may freeze them.
+        // After the append, which may have frozen them.
         writer.changes(&families);
         self.insert(writer, &families, (first_seq, last_seq));
         let is_durable = self.state.durability == Durability::Durable;
@@ -278,7 +298,7 @@ impl<'a> WriteOp<'a> {
         self.wait_for(Logged { last_seq, to_be_durable })
     }
 
-    /// It is logged: what is left is to wait.
+    /// Returns the wait condition of a write that is logged and inserted.
     fn wait_for(&mut self, logged: Logged) -> Result<WriteStep> {
         self.state.stage = Stage::Logged(logged);
         if logged.to_be_durable.is_some() {
@@ -290,14 +310,14 @@ impl<'a> WriteOp<'a> {
         self.acknowledge()
     }
 
-    /// The last step. Of a store that failed meanwhile nothing is acknowledged, however little was promised.
+    /// The last step. A store that failed meanwhile acknowledges no write, whatever its durability.
     fn acknowledge(&mut self) -> Result<WriteStep> {
         self.state.stage = Stage::Done;
         self.writes.context.health.check_sound().map_err(of_unknown_fate)?;
         Ok(WriteStep::Done)
     }
 
-    /// A batch of nothing; a durable one still promises what was logged before it.
+    /// An empty batch. A durable one waits for all writes that were logged before it.
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
@@ -311,7 +331,7 @@ impl<'a> WriteOp<'a> {
         self.wait_for(Logged { last_seq: 0, to_be_durable: last })
     }
 
-    /// A volatile write is in no log.
+    /// Notes a volatile write, which is in no log.
     fn leave_unlogged(&self, writer: &mut Writer, last_seq: SeqNo, over_families: bool) {
         writer.volatile_seq = last_seq;
         if over_families {
@@ -320,8 +340,8 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// Logs the write, in its lane, once all before it in the other one is durable (see [`super::carry`]). `None`: the guest does not take
-    /// it now.
+    /// Logs the write in its lane, once all earlier batches of the other lane are durable (see [`carry`]). `None`: the
+    /// guest does not take it now.
     fn append(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
         if let Some((other, position)) = writes.other_lane(writer, lane) {
@@ -373,12 +393,12 @@ impl<'a> WriteOp<'a> {
                 }
             }
         };
-        // It may be found in the log, with its references.
+        // A restart may find the batch in the log, with its references.
         state.drafts.iter_mut().for_each(Draft::keep);
         logged
     }
 
-    /// Into the memtables. Those before it may be on their way there, and then it is not visible yet.
+    /// Inserts into the memtables. Earlier writes may still be inserting; visibility advances in log order.
     fn insert(
         &mut self,
         writer: MutexGuard<'_, Writer>,
@@ -391,7 +411,7 @@ impl<'a> WriteOp<'a> {
             writes.memtables.settle();
         }
         let inserting = writes.memtables.begin_insert(last_seq);
-        // From here on others may be logged, and put into the memtables, too.
+        // The next write may be logged and inserted from here on.
         let writer = is_alone.then_some(writer);
         let bytes = writes.memtables.insert(&self.payload, families, first_seq);
         inserting.done();
@@ -407,16 +427,17 @@ impl<'a> WriteOp<'a> {
         stats.user_bytes_written.add(bytes);
     }
 
-    /// True if other writes may be logged, and put into the memtables, while this one is. Those that have to do with more than
-    /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
-    /// is under way is not booked yet.
+    /// True if other writes may be logged and inserted during this insert. A batch with segments inserts
+    /// alone, and so does every batch under a space limit. A long batch does, too: the memory of inserts in
+    /// flight is not booked yet.
     fn lets_next_in(&self) -> bool {
         self.state.drafts.is_empty()
             && self.payload.weight() <= UNDER_WAY_BYTES_MAX
             && !self.writes.space.is_limited()
     }
 
-    /// The writer's lock, once there is room for the write: on disk, in memory, in level 0, in the log.
+    /// Takes the writer's lock, and keeps it if there is room for the write on disk, in memory, in level 0
+    /// and in the log.
     fn enter(&mut self, families: &[Arc<Family>]) -> Result<Entered<'a>> {
         let writes = self.writes;
         let mut writer = writes.memtables.enter();
@@ -446,7 +467,7 @@ impl<'a> WriteOp<'a> {
 
 impl Drop for WriteOp<'_> {
     fn drop(&mut self) {
-        // Given up, or failed, while it waited: those behind it need not.
+        // Given up, or failed, during a wait for memory: the writes behind it need not wait for it.
         if self.state.tried.ticket.is_some() {
             self.writes.admission.leave_queue(&mut self.writes.memtables.lock(), &mut self.state.tried);
         }

@@ -1,15 +1,23 @@
-//! The active memtables: who may write to them, inserts under way, and their rotation.
+//! The active memtables: the writer's lock, inserts in flight, visibility and rotation.
 //!
-//! **One serialization point.** The lock of [`Writer`] protects the next sequence, appends to the log and the begin of inserts ([`order`]).
-//! Inserts go on without the lock, several at once, and become visible in the order of the log.
+//! **The writer's lock** guards [`Writer`]: the next sequence, appends to the log, the registration of
+//! inserts, and rotation. It is the one serialization point of all writes.
 //!
-//! **Rotation.** A memtable that takes no more is frozen whole, with everything that was logged for it: under the writer's lock, after
-//! [`Memtables::settle`] has waited for the inserts under way. So a frozen memtable holds whole batches, all of them visible, and a write keeps the
-//! memtables that were active when its insert began.
+//! **Inserts** run without the lock, several at once. Their registration order is the log order, and they
+//! become visible in it ([`order`]).
 //!
-//! **Joint flushes.** A flush must not come before the log where another family has older changes, or a part of a batch, that are in the log alone
-//! (see [`super::commit`]). Where pages of the log wait to be overtaken that would write them all. So there the other families are frozen along with
-//! the one that is full ([`Memtables::joins`]) and flushed in the same edit: the edit then holds a prefix of all writes, and needs nothing of the log.
+//! **Rotation** freezes an active memtable, under the writer's lock and after [`Memtables::settle`] has waited
+//! for all registered inserts. Two properties follow. A frozen memtable holds whole batches, all of them
+//! visible. And an insert may go on in the memtables that were active at its registration: none of them
+//! is frozen before it is done.
+//!
+//! **Memory** is booked by the insert, when it is done. Admission keeps room for inserts in flight, and
+//! settles them before it calls memory short.
+//!
+//! **Joint rotation.** A flush of one family syncs the log where other families have older changes in it
+//! (see [`super::commit`]). Where log pages wait to be superseded by flushes, that sync would write all of them. So
+//! there the other families are frozen along with the full one ([`Memtables::joins`]) and flushed in one
+//! edit. Such an edit holds a prefix of all writes and needs nothing of the log.
 
 pub(crate) mod order;
 mod queue;

@@ -1,5 +1,5 @@
-//! The price of a write where a limit is near: paid a piece at a time, at the price of the moment, before anything is locked,
-//! so that whoever does not write waits for nothing. See [`super::price`].
+//! The throttle charge of a write where a limit is near. It is paid in pieces, each at the rate of its moment,
+//! before any lock, so that the other writes do not wait for it. See [`super::price`].
 
 use super::Admission;
 use super::need::Need;
@@ -7,29 +7,29 @@ use super::patience::{Patience, busy};
 use super::price::{Level0, Pressure};
 use crate::context::event::StallCause;
 use crate::context::pacer::{Until, cost_ns, piece};
-use crate::context::verdict::{CREDIT_PARTS, Gate, Look, Payer};
+use crate::context::verdict::{CREDIT_PARTS, Evaluation, Gate, Payer};
 use crate::tree::family::{Family, ReadState};
 use base::Result;
 use std::sync::Arc;
 
-/// What a write still owes.
+/// The charge of a write, as far as it is due.
 #[derive(Debug)]
 pub(crate) struct Payment {
     left_bytes: u64,
     payer: Payer,
-    /// What it was charged, nanoseconds, and where.
+    /// Charges so far, nanoseconds, for a refund.
     charged: Vec<(Arc<Gate>, u64)>,
-    /// What it waited for, and how long.
+    /// The sleep so far, nanoseconds, and its last cause.
     slept: Option<(StallCause, u64)>,
 }
 
-/// What a payment can do now.
+/// The outcome of a step of a payment.
 pub(crate) enum Paid {
-    /// All is paid, or nothing is asked any more.
+    /// All is paid, or there is no limit any more.
     All,
-    /// It needs this for the next piece.
+    /// The next piece can be charged when this is met.
     Needs(Need),
-    /// What others owe takes longer than it may wait.
+    /// The charges of earlier writes end after the deadline.
     NotInTime(StallCause),
 }
 
@@ -45,7 +45,8 @@ impl Payment {
         Payment { left_bytes: bytes, payer: Payer::Segment, charged: Vec::new(), slept: None }
     }
 
-    /// Pays what it can, if what others owe is paid before `until_ns` (see [`Pacer::charge`]).
+    /// Charges the next pieces, if the charges of earlier writes end before `until_ns` (see
+    /// [`crate::context::pacer::Pacer::charge`]).
     pub fn pay(&mut self, admission: &Admission, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
         if self.slept.is_some() {
             admission.context.health.check().inspect_err(|_| self.book(admission))?;
@@ -73,19 +74,19 @@ impl Payment {
         Ok(Paid::All)
     }
 
-    /// What limits it now: of what all families share, and of each family that it writes to. None: it pays nothing.
+    /// The limits of the store and of each family of the write. None: there is no charge.
     fn limits<'a>(&self, admission: &'a Admission, families: &'a [Arc<Family>]) -> Vec<Limit<'a>> {
         let epoch = admission.context.signals.state_epoch();
         let credit_bytes_max = admission.context.options.memtable_bytes as u64 / CREDIT_PARTS;
         let mut limits = Vec::new();
         let mut add = |gate: &'a Arc<Gate>, pressure: &dyn Fn() -> Pressure| {
-            let look = || {
+            let evaluate = || {
                 let pressure = pressure().on(self.payer);
                 let credit_bytes = pressure.credit_bytes().min(credit_bytes_max);
-                Look { allowed: pressure.allowed_rate(), credit_bytes }
+                Evaluation { allowed: pressure.allowed_rate(), credit_bytes }
             };
             let verdict = gate.verdict(self.payer);
-            let allowed = verdict.allowed(self.left_bytes, epoch, || admission.context.now_ns(), look);
+            let allowed = verdict.allowed(self.left_bytes, epoch, || admission.context.now_ns(), evaluate);
             limits.extend(allowed.map(|(rate, cause)| Limit { gate, rate, cause }));
         };
         add(&admission.gate, &|| of_all(admission));
@@ -93,7 +94,7 @@ impl Payment {
         limits
     }
 
-    /// Charges a piece wherever it has a price. How long to sleep, and for what; an error: longer than it may.
+    /// Charges a piece at each limit. Returns the longest sleep and its cause; an error if it ends too late.
     fn charge(
         &mut self,
         admission: &Admission,
@@ -119,7 +120,7 @@ impl Payment {
         Ok(longest)
     }
 
-    /// The write came to nothing: it owes nothing.
+    /// Gives the charges of a write back that failed before it was logged.
     pub fn refund(&mut self) {
         self.charged.drain(..).for_each(|(gate, cost_ns)| gate.pacer.refund(cost_ns));
     }
@@ -132,7 +133,7 @@ impl Payment {
     }
 }
 
-/// Where a write pays, and what.
+/// A limit on the rate of a write, and the gate that charges for it.
 struct Limit<'a> {
     gate: &'a Arc<Gate>,
     /// Bytes per second.
