@@ -4,9 +4,11 @@
 //! * [`admission`]: the rate of writes, the room that they need, and their waits.
 //! * [`memtables`]: inserts under way, visibility, and rotation.
 //! * `large_value`: values in files of their own, written before the log. `owned`: writes that no thread waits for.
+//!   `fate`: the errors of writes of unknown fate.
 
 pub(crate) mod admission;
 pub(crate) mod commit;
+pub(crate) mod fate;
 pub(crate) mod large_value;
 pub(crate) mod memtables;
 pub(crate) mod owned;

@@ -1,7 +1,7 @@
 //! What resolves when a request is over.
 
 use crate::context::Context as StoreContext;
-use crate::write::memtables::of_unknown_fate;
+use crate::write::fate::of_unknown_fate;
 use base::completion::Completion;
 use base::{Error, ErrorKind, Result};
 use std::future::Future;

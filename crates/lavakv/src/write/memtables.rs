@@ -22,6 +22,7 @@
 pub(crate) mod order;
 mod queue;
 
+use super::fate::of_unknown_fate;
 use crate::batch::payload::Payload;
 use crate::batch::{Change, Entries};
 use crate::context::Context;
@@ -41,17 +42,17 @@ use table::SegmentReference;
 use version::FamilyId;
 use wal::{Lane, Position};
 
-/// How often who waits for another write looks whether that is over, before it sleeps: to sleep takes longer. And how long it pauses between
-/// two looks.
+/// Checks of a thread that waits for an insert, before it sleeps: most inserts are done sooner than a sleep.
 const LOOKS: usize = 64;
+/// Spin-loop hints between two checks.
 const PAUSES: usize = 4;
-/// So many families with changes are frozen together at most: each gets a table of its part of a memtable, and the shorter these are, the more often a level
-/// below is read and written for them.
+/// Most families in a joint rotation. Each gets a table of its part of a memtable, and the shorter these tables
+/// are, the more often a merge reads and writes the level below.
 const JOINED_MAX: usize = 4;
-/// With so many among them that have less than a part of a memtable. A short table in level 0 costs, when it is merged, about a quarter of what a
-/// full memtable has, with the defaults. The log would be written once.
+/// Most small families among them. With the defaults, the merge of a short table of level 0 costs about a
+/// quarter of a full memtable. The alternative is to write the log once.
 const SMALL_MAX: usize = 2;
-/// The part: one in so many.
+/// A family is small if it has less than a memtable divided by this.
 const SMALL_PART: usize = 8;
 
 /// See the module.
@@ -63,26 +64,26 @@ pub(crate) struct Memtables {
     large: Arc<Large>,
     /// The serialization point of all writes.
     writer: Mutex<Writer, rank::Writer>,
-    /// Inserts under way: begun under the writer's lock, which may then be given up.
+    /// Inserts in flight. Each is registered under the writer's lock and goes on without it.
     order: Order,
 }
 
 /// State of the serialization point.
 pub(crate) struct Writer {
-    /// The sequence the next change gets.
+    /// The sequence of the next change.
     pub next_seq: SeqNo,
     pub next_memtable_id: u64,
-    /// The families with changes in their active memtables, by id. A rotation of all families asks these alone.
+    /// The families with changes in their active memtables, by id: a rotation of all families skips the others.
     pub changed: BTreeMap<FamilyId, Arc<Family>>,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
     /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
     pub volatile_seq: SeqNo,
-    /// The lane and the place of the last batch that was logged.
+    /// Lane and position of the last batch in the log.
     pub last_logged: Option<(Lane, Position)>,
     /// The highest sequence that a batch of a guest's carries; 0: none since the open.
     pub carried_seq: SeqNo,
-    /// Those that wait for memory.
+    /// Writes that wait for memory.
     pub queue: Queue,
 }
 
@@ -100,21 +101,11 @@ impl Writer {
         }
     }
 
-    /// Changes are about to be put into the active memtables of these families.
+    /// Notes that the active memtables of these families are about to get changes.
     pub fn changes(&mut self, families: &[Arc<Family>]) {
         for family in families {
             self.changed.entry(family.id).or_insert_with(|| family.clone());
         }
-    }
-}
-
-/// The error of a write that may be found in the log after a restart, under a kind that does not say that nothing of it
-/// was logged. A file system may have kinds like that of its own: one that stopped everything after a failure elsewhere says
-/// `Poisoned`, and so does the log to all who wait for a sync that failed; a device may find out late that it is full.
-pub(crate) fn of_unknown_fate(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Poisoned | ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
-        _ => error,
     }
 }
 
@@ -138,17 +129,17 @@ impl Memtables {
         }
     }
 
-    /// The writer's lock, for other uses than a write.
+    /// Takes the writer's lock, for another purpose than a write.
     pub fn lock(&self) -> MutexGuard<'_, Writer> {
         lock(&self.writer)
     }
 
-    /// The same, if it is free.
+    /// Takes the writer's lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Writer>> {
         try_lock(&self.writer)
     }
 
-    /// The writer's lock, for a write.
+    /// Takes the writer's lock for a write.
     pub fn enter(&self) -> MutexGuard<'_, Writer> {
         for _ in 0..self.looks() {
             if let Some(writer) = self.try_lock() {
@@ -159,12 +150,15 @@ impl Memtables {
         self.lock()
     }
 
-    /// How often who waits for a few microseconds looks before it sleeps.
+    /// Checks before a sleep.
     fn looks(&self) -> usize {
         if self.context.env.is_simulated() { 1 } else { LOOKS }
     }
 
-    /// Under the writer's lock: there is a place for another insert, or the store is poisoned.
+    /// Returns when the visibility ring has a slot. Under the writer's lock.
+    ///
+    /// # Errors
+    /// The store is poisoned.
     pub fn make_place(&self) -> Result<()> {
         match self.order.make_place(self.looks()) {
             true => Ok(()),
@@ -172,14 +166,14 @@ impl Memtables {
         }
     }
 
-    /// Under the writer's lock: waits until everything that was logged is in the memtables, and visible. Nothing follows as long
-    /// as the writer's lock is held.
+    /// Waits until all registered inserts are done and visible. No other begins as long as the caller holds
+    /// the writer's lock.
     pub fn settle(&self) {
         // One that never will be has poisoned the store.
         self.order.settle(self.looks());
     }
 
-    /// Freezes the active memtables of all families. Those with nothing in them are not asked.
+    /// Freezes the active memtables of all families with changes.
     pub fn freeze_all(&self, writer: &mut Writer) {
         self.freeze_of(writer, None);
     }
@@ -247,12 +241,12 @@ impl Memtables {
         self.context.signals.notify_work();
     }
 
-    /// Under the writer's lock: a write that was logged is going to be put into the memtables.
+    /// Registers the insert of a logged write. Under the writer's lock.
     pub fn begin_insert(&self, last_seq: SeqNo) -> UnderWay<'_> {
         self.order.begin(last_seq)
     }
 
-    /// True if a write is visible, or is a moment later.
+    /// True if a write is visible, or becomes so within a few checks.
     pub fn sees(&self, seq: SeqNo) -> bool {
         self.order.sees(seq, self.looks())
     }
@@ -268,7 +262,7 @@ impl Memtables {
         }
     }
 
-    /// Puts the changes into the memtables; returns key and value bytes.
+    /// Inserts the changes into the memtables; returns key and value bytes.
     pub fn insert(&self, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
         match payload {
             Payload::One(family, change) => self.insert_one(family, first_seq, change),
@@ -285,8 +279,8 @@ impl Memtables {
         }
     }
 
-    /// Puts one change into the active memtable of its family, and books the memory; returns key and value bytes. Under the
-    /// writer's lock, or in recovery.
+    /// Inserts one change into the active memtable of its family, and books the memory; returns key and value
+    /// bytes. Between the registration of the insert and its end, or in recovery.
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
         let read_state = family.read_state();
         let bytes = self.insert_into(&read_state.active, family.id, seq, change);
@@ -294,7 +288,7 @@ impl Memtables {
         bytes
     }
 
-    /// Books by how much a memtable has grown.
+    /// Books the growth of a memtable.
     pub fn book(&self, memtable: &MemTable) {
         let grown = memtable.take_grown();
         if grown > 0 {
@@ -302,7 +296,7 @@ impl Memtables {
         }
     }
 
-    /// Puts one change into the active memtable of its family, and books no memory; returns key and value bytes.
+    /// Inserts one change into the active memtable of its family, and books no memory; returns key and value bytes.
     pub fn insert_into(
         &self,
         active: &Arc<MemTable>,

@@ -1,21 +1,21 @@
-//! What a write waits for between two of its steps.
+//! The wait conditions of writes, between two steps.
 //!
-//! A step never sleeps: it lets go of every lock and says what it needs. A blocking call waits for that here
-//! ([`Admission::wait`]); an asynchronous one may ask now and then ([`Admission::is_met`]). Then the next step looks at everything
-//! anew: what was free when somebody woke up may be taken when he comes.
+//! A step that cannot go on releases every lock and returns its condition. A blocking call waits for it here
+//! ([`Admission::wait`]); an asynchronous one polls it ([`Admission::is_met`]). The next step evaluates everything
+//! anew: another write may have taken the room meanwhile.
 //!
-//! | need | until | who brings it about |
+//! | condition | until | brought about by |
 //! |---|---|---|
-//! | `Time` | so many nanoseconds have passed | the clock: this is the price of a write |
+//! | `Time` | so many nanoseconds have passed: the throttle charge | the clock |
 //! | `Memory` | memtables have become tables | flush |
 //! | `Levels` | level 0 is less deep | compaction |
 //! | `Log` | the log is shorter, or has a group | flush, which releases groups |
-//! | `Space` | something was freed, or a while has passed | collection, compaction, clean-up, whoever deletes |
-//! | `Durable` | the device has it: the next step does that itself | the caller's own thread |
-//! | `Visible` | the writes before it are in the memtables too: the next step waits for that itself | their threads |
-//! | `Look` | all families were asked: the step does that itself, with nothing locked | the caller's own thread |
+//! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
+//! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
+//! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
+//! | `Look` | a family to freeze is found: the step searches itself, with no lock held | the caller's own thread |
 //!
-//! Each but `Time`, `Durable` and `Visible` also ends where nobody is going to bring it about: the next step then says why.
+//! Each but `Time`, `Durable` and `Visible` also ends where no job can bring it about: the next step then reports the reason.
 
 use super::Admission;
 use crate::context::event::StallCause;

@@ -12,7 +12,8 @@
 use super::{Unlogged, WritePath};
 use crate::batch;
 use crate::batch::payload::Payload;
-use crate::write::memtables::{Writer, of_unknown_fate};
+use crate::write::fate::of_unknown_fate;
+use crate::write::memtables::Writer;
 use base::{ErrorKind, Result, SeqNo};
 use store::commit::Durability;
 use store::guest::{Carried, Carry};
