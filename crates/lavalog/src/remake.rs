@@ -10,7 +10,7 @@
 //!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.
 //!
 //! No reader depends on the job. It may be late, as other groups come first, a checkpoint holds the groups, or room is short. A reader that
-//! has waited for so long reads its rows from the group itself ([`Core::rows_of`]).
+//! has waited for so long reads its rows from the group itself ([`Core::rows_of`]), and the readers after it do so at once.
 //!
 //! The edit that names the new file drops the old one. Each file is tried once: what cannot be made again (pages of the group are damaged,
 //! too) says `Corruption` as before, and is tried again by the next open.
@@ -114,13 +114,20 @@ impl Core {
                 _ => Rewritten::NotYet,
             }
         };
-        if outcome() == Rewritten::NotYet && lock(&self.under_way).to_remake.want(ltn, number) {
+        let is_worth_a_wait = || {
+            let to_remake = &mut lock(&self.under_way).to_remake;
+            to_remake.want(ltn, number) && !to_remake.is_late(number)
+        };
+        if outcome() == Rewritten::NotYet && is_worth_a_wait() {
             context.signals.notify_work();
             let end_ns = context.now_ns().saturating_add(WAIT_NS);
             context.wait_until(|| {
                 let gives_up = context.health.check().is_err() || context.health.out_of_space();
                 (outcome() != Rewritten::NotYet || gives_up || context.now_ns() >= end_ns).then_some(())
             });
+            if context.now_ns() >= end_ns {
+                lock(&self.under_way).to_remake.note_late(number);
+            }
         }
         outcome()
     }

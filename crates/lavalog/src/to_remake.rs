@@ -21,6 +21,8 @@ pub(crate) struct ToRemake {
     wanted: BTreeMap<u64, (u64, Why)>,
     /// The numbers of files that were tried, with whatever outcome.
     tried: BTreeSet<u64>,
+    /// The numbers of files that a reader has waited for in vain: the job is late, and the next readers do not wait.
+    late: BTreeSet<u64>,
 }
 
 impl ToRemake {
@@ -47,6 +49,7 @@ impl ToRemake {
     /// It was tried.
     pub fn done(&mut self, ltn: u64, number: u64) {
         self.wanted.remove(&ltn);
+        self.late.remove(&number);
         self.tried.insert(number);
     }
 
@@ -58,6 +61,18 @@ impl ToRemake {
     /// The oldest group whose rows are to be made again, and the number of its index file.
     pub fn first(&self) -> Option<(u64, u64, Why)> {
         self.wanted.first_key_value().map(|(ltn, (number, why))| (*ltn, *number, *why))
+    }
+
+    /// Notes that a reader has waited for the file of this number in vain.
+    pub fn note_late(&mut self, number: u64) {
+        if !self.tried.contains(&number) {
+            self.late.insert(number);
+        }
+    }
+
+    /// True if a reader has waited for the file of this number in vain, and no job has tried it since.
+    pub fn is_late(&self, number: u64) -> bool {
+        self.late.contains(&number)
     }
 
     /// True if the file of this number was tried.
