@@ -16,7 +16,7 @@ use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, Data};
 use io::Rng;
-use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv};
 use lavastore::{Db, Durability, Options};
 
 /// Calls of a script that are made to fail, at most.
@@ -24,17 +24,6 @@ const CALLS_MAX: u64 = 400;
 
 const EFFECTS: [(FaultEffect, &str); 3] =
     [(FaultEffect::Eio, "EIO"), (FaultEffect::NoSpace, "ENOSPC"), (FaultEffect::Short, "a short transfer")];
-
-/// The calls that need a descriptor. (So does the sync of a directory, of which the simulator says that any failure is one.)
-pub(crate) const OPENS: [OpKind; 7] = [
-    OpKind::Open,
-    OpKind::Create,
-    OpKind::CreateInPlace,
-    OpKind::OpenInPlace,
-    OpKind::CreateScratch,
-    OpKind::Lock,
-    OpKind::List,
-];
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
@@ -151,7 +140,6 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bo
     let (mut driver, rng) = script(seed);
     let mut rng = rng.clone_with(call);
     let plan = FaultPlan::nth(call, effect);
-    let plan = if effect == FaultEffect::NoDescriptor { plan.kinds(&OPENS) } else { plan };
     driver.sim.inject(match lasts {
         Lasts::Once => plan,
         Lasts::ForAWhile => plan.lasting_ns(rng.range(1, WHILE_NS_MAX)),

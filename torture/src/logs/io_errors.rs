@@ -8,7 +8,7 @@ use super::strikes::Lived;
 use super::{options, seen};
 use crate::case::{Context, Outcome, guarded};
 use crate::check::Check;
-use crate::io_errors::{OPENS, a_sync_failed};
+use crate::io_errors::a_sync_failed;
 use crate::machine::{self, DIR};
 use io::Rng;
 use lavalog::LogStore;
@@ -67,7 +67,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     }
     for (for_seconds, name) in LACKS {
         strike(seed, OPENS_ONE_IN, name, &|call| {
-            let plan = FaultPlan::nth(call, FaultEffect::NoDescriptor).kinds(&OPENS);
+            let plan = FaultPlan::nth(call, FaultEffect::NoDescriptor);
             (if for_seconds { plan.lasting_ns(WHILE_NS) } else { plan.sticky() }, true)
         });
     }

@@ -79,8 +79,19 @@ impl OpKind {
         !matches!(self, Open | Read | List | Metadata | Space | Damage)
     }
 
-    fn can_fail(self) -> bool {
-        self != OpKind::Damage
+    /// True if it may fail with this effect.
+    fn can_fail(self, effect: FaultEffect) -> bool {
+        match effect {
+            FaultEffect::NoDescriptor => self.takes_descriptor(),
+            _ => self != OpKind::Damage,
+        }
+    }
+
+    /// True if it opens a file or a directory.
+    fn takes_descriptor(self) -> bool {
+        use OpKind::*;
+        let creates = matches!(self, Create | CreateInPlace | CreateScratch);
+        creates || matches!(self, Open | OpenInPlace | PunchHole | List | SyncDir | Lock)
     }
 }
 
@@ -91,7 +102,7 @@ pub enum FaultEffect {
     Eio,
     /// ENOSPC. As above.
     NoSpace,
-    /// EMFILE: what passes by itself. As above.
+    /// EMFILE of an operation that opens something, before it has any effect. No other operation matches.
     NoDescriptor,
     /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
     /// operations: EIO.
@@ -160,7 +171,7 @@ impl FaultPlan {
 
     /// Counts the operation; what happens to it if it is struck.
     pub(super) fn strikes(&mut self, kind: OpKind, path: &str, now_ns: u64) -> Option<FaultEffect> {
-        let matches = kind.can_fail()
+        let matches = kind.can_fail(self.effect)
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.path.is_empty() || path.contains(&self.path));
         if !matches {
@@ -209,7 +220,7 @@ impl Verdict {
         match effect {
             FaultEffect::Eio => Verdict::Fail(error(EIO)),
             FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
-            FaultEffect::NoDescriptor => Verdict::Fail(error(EMFILE)),
+            FaultEffect::NoDescriptor => Verdict::Refused(error(EMFILE)),
             FaultEffect::Short => Verdict::Short(error(EIO)),
             FaultEffect::Lost => Verdict::Lost,
             FaultEffect::Misdirected => Verdict::Misdirected,

@@ -7,7 +7,7 @@
 use super::past;
 use super::strikes::Struck;
 use crate::case::{Context, Outcome, guarded};
-use crate::io_errors::{OPENS, a_sync_failed};
+use crate::io_errors::a_sync_failed;
 use crate::logs::seen;
 use crate::machine;
 use io::Rng;
@@ -50,7 +50,6 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         let one_in = if passes { OPENS_ONE_IN } else { ONE_IN };
         for call in ((seed * 7 + nth as u64) % one_in..).step_by(one_in as usize) {
             let plan = FaultPlan::nth(call, effect);
-            let plan = if passes { plan.kinds(&OPENS) } else { plan };
             let plan = match lasts {
                 Lasts::Once => plan,
                 Lasts::ForSeconds => plan.lasting_ns(WHILE_NS),

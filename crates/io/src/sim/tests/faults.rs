@@ -39,6 +39,20 @@ fn the_kth_matching_operation_fails() {
 }
 
 #[test]
+fn without_a_descriptor_nothing_is_opened_and_nothing_is_lost() {
+    let sim = SimEnv::new(1);
+    let fs = sim.env().fs;
+    let mut file = fs.create(p("/t"), &CreateOptions::default()).unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::NoDescriptor));
+    file.append(b"abc").unwrap();
+    file.sync(SyncKind::Full).expect("the file is open");
+    assert!(fs.sync_dir(p("/")).unwrap_err().lacks_descriptor());
+    fs.sync_dir(p("/")).unwrap();
+    let after = sim.crash(CrashKind::PowerLoss, 1);
+    assert_eq!(after.read_file("/t").unwrap(), b"abc");
+}
+
+#[test]
 fn failed_appends_leave_a_part() {
     let mut lens: Vec<usize> = (0..60)
         .map(|seed| {
