@@ -247,7 +247,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
 
 /// A file written from front to back. Dropping it without a sync leaves what was written, durable or not.
 pub trait AppendFile: Send {
-    /// Appends bytes; they may stay in the write buffer.
+    /// Appends bytes; they may stay in the write buffer. After `NoSpace` the file has less than all of the bytes appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Takes room on the volume for a length of `len` bytes, until the file is closed: what is appended up to there does
     /// not find it full. After `NoSpace`, or any other error, the file is as it was. A file system that cannot take
@@ -262,7 +262,7 @@ pub trait AppendFile: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Hands the write buffer to the file system, so that readers of the path see all that was appended.
+    /// Hands the write buffer to the file system, so that readers of the path see all that was appended. After `NoSpace` they see less.
     fn flush(&mut self) -> Result<()>;
     /// Waits until at most `most` of the writes that go on behind the caller are on their way: for whoever shares the device with somebody in a
     /// hurry. Their failures are told here as by the next call. Does nothing where writes are waited for in any case.

@@ -28,7 +28,7 @@ use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
 use super::uring::{Ended, Outcome, RingPool, WRITES_MAX, Writer};
 use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::path::Path;
@@ -229,7 +229,8 @@ impl KernelAppendFile {
         self.buf.as_mut_slice()[self.buffered..padded].fill(0);
         self.write(&self.buf.as_slice()[..padded], self.start)?;
         if padded != self.buffered {
-            self.cut(len)?;
+            // `NoSpace` would say that something is missing.
+            self.cut(len).map_err(|e| e.with_kind(ErrorKind::Io))?;
         }
         let whole = self.buffered - self.buffered % PAGE;
         self.buf.as_mut_slice().copy_within(whole..padded, 0);

@@ -102,6 +102,8 @@ pub enum FaultEffect {
     Eio,
     /// ENOSPC. As above.
     NoSpace,
+    /// ENOSPC before anything happened, also of a sync: it may be tried again.
+    NoRoom,
     /// EMFILE of an operation that opens something, before it has any effect. No other operation matches.
     NoDescriptor,
     /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
@@ -220,6 +222,7 @@ impl Verdict {
         match effect {
             FaultEffect::Eio => Verdict::Fail(error(EIO)),
             FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
+            FaultEffect::NoRoom => Verdict::Refused(error(ENOSPC)),
             FaultEffect::NoDescriptor => Verdict::Refused(error(EMFILE)),
             FaultEffect::Short => Verdict::Short(error(EIO)),
             FaultEffect::Lost => Verdict::Lost,

@@ -102,6 +102,11 @@ impl Handle {
                 Verdict::Fail(_) | Verdict::Short(_) => {
                     let unit = if kind == OpKind::Append { 1 } else { SECTOR };
                     let units = verdict.written((data.len() / unit) as u64, &mut world.rng) as usize;
+                    // A file system that has no room has not stored all.
+                    let is_refused = kind == OpKind::Append
+                        && matches!(&verdict, Verdict::Fail(e) if e.kind() == ErrorKind::NoSpace);
+                    let units =
+                        if is_refused { units.min((data.len() / unit).saturating_sub(1)) } else { units };
                     put(world, offset, &data[..units * unit], false);
                 }
                 Verdict::Lost => lengthen(world),

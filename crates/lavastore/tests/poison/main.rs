@@ -1,8 +1,9 @@
-//! One durability domain: once it is poisoned, no writer of either engine gets an acknowledgement.
+//! One durability domain: once it is poisoned, no writer of either engine gets an acknowledgement. A full volume does not poison it.
 //!
 //! A script of writes of keys and logs, blocking and asynchronous, runs in simulation as often as it has fault points: each input or
 //! output operation fails once, or it and all later ones do.
 
+mod full;
 mod script;
 
 use io::sim::{FaultEffect, FaultPlan};
@@ -22,7 +23,7 @@ fn run(machine: Machine, fault: Option<FaultPlan>) -> (u64, Told) {
     }
     sim.clear_faults();
     let ops = sim.op_count() - begun;
-    // A poisoned store stays so on a device that is sound again.
+    // What failed stays failed where the device is sound again.
     round(&db, &logs, 16, &mut told).unwrap();
     (ops, told)
 }

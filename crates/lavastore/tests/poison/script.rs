@@ -50,7 +50,7 @@ impl Machine {
         }
     }
 
-    fn open(self, sim: &SimEnv) -> Result<Db> {
+    pub fn open(self, sim: &SimEnv) -> Result<Db> {
         let options = Options {
             memtable_bytes: 16 << 10,
             memory_bytes: 64 << 10,
@@ -76,6 +76,13 @@ pub fn new_store(machine: Machine, sim: &SimEnv) -> (Db, LogStore) {
     (db, logs)
 }
 
+/// A key, or a record of a log, and its value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Item {
+    Key(String),
+    Record(&'static str, u64),
+}
+
 /// The answers to the calls of the script so far.
 #[derive(Default)]
 pub struct Told {
@@ -85,19 +92,31 @@ pub struct Told {
     pub acknowledged_after: Vec<String>,
     /// The calls that failed, and why.
     pub failures: Vec<String>,
+    /// Acknowledged writes of this store.
+    pub acknowledged: Vec<Item>,
+    /// Writes that were refused for want of room: nothing happened.
+    pub refused: Vec<Item>,
 }
 
 impl Told {
-    /// An acknowledgement of writes, or the reason that there is none.
-    fn write(&mut self, call: &str, outcome: Result<()>) {
+    /// An acknowledgement of these, or why there is none.
+    fn write(&mut self, call: &str, items: &[Item], outcome: Result<()>) {
         match outcome {
-            Ok(()) => self.acknowledged_after.extend(self.poisoned_at.is_some().then(|| call.to_owned())),
-            Err(e) => self.failed(call, &e),
+            Ok(()) => {
+                self.acknowledged_after.extend(self.poisoned_at.is_some().then(|| call.to_owned()));
+                self.acknowledged.extend_from_slice(items);
+            }
+            Err(e) => {
+                if e.kind() == ErrorKind::NoSpace {
+                    self.refused.extend_from_slice(items);
+                }
+                self.failed(call, &e);
+            }
         }
     }
 
     /// A call that acknowledges no write.
-    fn other(&mut self, call: &str, outcome: Result<()>) {
+    pub fn other(&mut self, call: &str, outcome: Result<()>) {
         if let Err(e) = outcome {
             self.failed(call, &e);
         }
@@ -111,29 +130,38 @@ impl Told {
     }
 }
 
+fn key(letter: char, nth: u64) -> (String, Item) {
+    (format!("{letter}{nth}"), Item::Key(format!("{letter}{nth}")))
+}
+
 /// One round of writes by every kind of writer.
 pub fn round(db: &Db, logs: &LogStore, nth: u64, told: &mut Told) -> Result<()> {
     let (durable, buffered) = (WriteOptions::durable(), WriteOptions::buffered());
     let value = vec![nth as u8; 6000];
-    told.write("durable put", db.writing(&durable).put(format!("a{nth}"), &value));
-    told.write("buffered put", db.writing(&buffered).put(format!("b{nth}"), &value));
+    let (name, item) = key('a', nth);
+    told.write("durable put", &[item], db.writing(&durable).put(name, &value));
+    let (name, item) = key('b', nth);
+    told.write("buffered put", &[item], db.writing(&buffered).put(name, &value));
+    let (name, item) = key('c', nth);
     let requests = db.requests(&RequestOptions::default()).map(|all| all.writing(&durable));
-    let put = requests.and_then(|all| all.put(format!("c{nth}"), value.clone()));
-    told.write("asynchronous put", put.and_then(|put| block_on(db, put)));
+    let put = requests.and_then(|all| all.put(name, value.clone()));
+    told.write("asynchronous put", &[item], put.and_then(|put| block_on(db, put)));
     let log = logs.open_log("log")?;
+    let record = |lsn| Item::Record("log", lsn);
     let lsn = 3 * nth;
-    told.write("durable append", log.writing(&durable).append(lsn, &value));
-    told.write("buffered append", log.writing(&buffered).append(lsn + 1, &value));
+    told.write("durable append", &[record(lsn)], log.writing(&durable).append(lsn, &value));
+    told.write("buffered append", &[record(lsn + 1)], log.writing(&buffered).append(lsn + 1, &value));
     let append = log.append_async(lsn + 2, &value).and_then(|done| done.wait());
-    told.write("asynchronous append", append);
+    told.write("asynchronous append", &[record(lsn + 2)], append);
     let (mut keys, mut records) = (WriteBatch::new(), LogBatch::new());
-    keys.put(format!("d{nth}"), "joint");
+    let (name, item) = key('d', nth);
+    keys.put(name, "joint");
     let other = logs.open_log("other")?;
     records.append(&other, nth + 1, "joint");
     let joint = db.writing(&durable).write_with_logs(&keys, &records);
-    told.write("joint batch", joint);
-    told.write("sync of keys", db.sync());
-    told.write("sync of logs", logs.sync());
+    told.write("joint batch", &[item, Item::Record("other", nth + 1)], joint);
+    told.write("sync of keys", &[], db.sync());
+    told.write("sync of logs", &[], logs.sync());
     match nth % 4 {
         0 => told.other("flush", db.flush()),
         1 => told.other("family", db.create_family(&format!("{nth}"), &FamilyOptions::default()).map(drop)),

@@ -62,6 +62,36 @@ fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
     }
 }
 
+/// The file refuses to have its bytes erased as well. Meanwhile earlier batches are synced, and appends are refused.
+#[test]
+fn bytes_of_a_refused_batch_that_cannot_be_erased_are_never_found() {
+    let mut refused = 0;
+    for (seed, lane) in (0..40).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
+        let mut caller = Caller::on(lane, seed, 1);
+        let buffered = caller.append(2000, Durability::Buffered).unwrap();
+        let begun = caller.sim.op_count();
+        caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::ScratchWrite]).sticky());
+        assert_eq!(caller.append(9000, Durability::Buffered).unwrap_err().kind(), ErrorKind::NoSpace);
+        // Where nothing of it was stored nothing is to be erased.
+        if let Err(e) = caller.append(100, Durability::Durable) {
+            assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+            refused += 1;
+        }
+        if seed % 2 == 0 {
+            caller.sync(buffered).unwrap();
+        }
+        caller.sim.clear_faults();
+        caller.append(4000, Durability::Buffered).unwrap();
+        caller.put(300).unwrap();
+        let record = caller.sim.record();
+        for op in begun..record.op_count() + 1 {
+            let expected = caller.expectation(op, CrashKind::ProcessKill);
+            recover_and_check(&record.crash_at(op, CrashKind::ProcessKill, seed), &expected);
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
 #[test]
 fn any_other_failure_to_stage_stops_the_log() {
     let mut caller = Caller::new(1, 1);
