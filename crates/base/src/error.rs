@@ -232,6 +232,11 @@ impl Error {
         code.is_some_and(|code| NO_DESCRIPTORS.contains(&code))
     }
 
+    /// True if a sync of a directory that failed so has done nothing, and may be made again: there was no room, or no descriptor.
+    pub fn is_refusal(&self) -> bool {
+        self.kind() == ErrorKind::NoSpace || self.lacks_descriptor()
+    }
+
     fn system_error(&self) -> Option<&std::io::Error> {
         self.0.source.as_deref()?.downcast_ref()
     }

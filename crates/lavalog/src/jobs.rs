@@ -204,6 +204,10 @@ impl Core {
     /// True if nothing is in doubt when a job met something at this file: it is nobody's before the job has come to its end, or is
     /// written once, so that what is listed of the engine's own was only to be read.
     fn leaves_no_doubt(&self, error: &Error) -> bool {
+        // The call that needed one did nothing.
+        if error.lacks_descriptor() {
+            return true;
+        }
         let name = error.file().and_then(|path| path.file_name()?.to_str());
         match name.and_then(names::parse) {
             Some(FileKind::Engine { .. }) => true,

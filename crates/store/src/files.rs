@@ -82,14 +82,14 @@ impl Files {
         })
     }
 
-    /// Makes the names in the store's directory durable. A failure stops the store: a later sync would not tell which
-    /// names are lost.
+    /// Makes the names in the store's directory durable. A failure, other than a lack of room or of descriptors, stops
+    /// the store: a later sync would not tell which names are lost.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn sync_dir(&self) -> Result<()> {
         self.manifest.sync_dir().inspect_err(|e| {
-            if e.kind() != ErrorKind::NoSpace {
+            if !e.is_refusal() {
                 self.context.health.poison(e);
             }
         })

@@ -12,10 +12,14 @@
 //!
 //! After a failed write or sync nobody knows what the device holds: the manifest is poisoned and every later commit
 //! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
-//! a crash, so its files must be left alone until the store has been reopened. One failure is survivable: when the
-//! file system refuses to append for lack of space, the manifest rolls back to what is durable by beginning a new
-//! manifest file (or, if there is no room for one, by having seen that not even the first of the edits is whole in the
-//! file), and only if that works do the edits fail with a plain `NoSpace`.
+//! a crash, so its files must be left alone until the store has been reopened.
+//!
+//! A full volume is survivable. When an append or a sync is refused for lack of space, the manifest rolls back to what is
+//! durable by beginning a new manifest file, and the edits fail with a plain `NoSpace`. Where there is no room for a new
+//! file either, one of two things settles the outcome. The file may end inside the first of the edits, which no reader
+//! takes: the edits fail. Or one of two copies holds all edits, and its sync makes them durable: they succeed. In both
+//! cases nothing is appended behind the refused bytes: the next commit begins a new file, and is refused until there is
+//! room for one. Only a sync that finds no room, in every copy, with no room for a new file, leaves the outcome unknown.
 //!
 //! Files are never opened for appending, so a recovered manifest begins a new file before its first commit: a record
 //! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
@@ -61,7 +65,7 @@ use roll::in_format;
 pub use salvage::{Seen, Witness, look_through};
 pub use state::{Commit, EngineView, State, StateOf};
 use store_dir::StoreDir;
-use writer::Writer;
+use writer::{Refused, Writer};
 
 /// A manifest is rolled when it has grown past this, by default.
 const ROLL_LEN: u64 = 4 << 20;
@@ -181,10 +185,21 @@ struct Pending {
     payload: Vec<u8>,
 }
 
+impl Inner {
+    /// Goes back to what is durable.
+    fn roll_back(&mut self, durable: Arc<State>, e: Error) {
+        self.queue.clear();
+        self.roll_backs.push((durable.edit_number, e));
+        self.tip = durable;
+    }
+}
+
 /// How a batch of edits failed.
 enum Failure {
     /// None of it will ever be read back: the store goes on from what was durable.
     RolledBack(Option<Writer>, Error),
+    /// The same, where `CURRENT` may name either of two manifests with what was durable.
+    Renamed(Error),
     /// Nobody knows what will be read back.
     Unknown(Error),
 }
@@ -572,7 +587,7 @@ impl Manifest {
         inner.leading = false;
         match outcome {
             Ok(writer) => {
-                inner.writer = Some(writer);
+                inner.writer = Some(writer).filter(|writer| writer.is_whole);
                 let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
                 if let Some(last) = batch.into_iter().last() {
                     // An empty edit needs nobody to confirm it: its loss would lose nothing.
@@ -582,11 +597,10 @@ impl Manifest {
                 }
             }
             Err(Failure::RolledBack(writer, e)) => {
-                inner.writer = writer;
-                inner.tip = durable.clone();
-                inner.queue.clear();
-                inner.roll_backs.push((durable.edit_number, e));
+                inner.writer = writer.filter(|writer| writer.is_whole);
+                inner.roll_back(durable, e);
             }
+            Err(Failure::Renamed(e)) => inner.roll_back(durable, e),
             Err(Failure::Unknown(e)) => {
                 inner.queue.clear();
                 self.fail(&mut inner, beyond_waiting(e));
@@ -611,61 +625,63 @@ impl Manifest {
             Some(writer) => writer,
             None => self.begin_file(durable)?,
         };
-        let start = writer.len();
-        let append = |writer: &mut Writer| {
-            if self.is_nearly_full() {
-                let lens = batch.iter().map(|p| format::RECORD_HEADER_LEN + p.payload.len());
-                writer.reserve(lens.sum::<usize>() as u64)?;
+        // Of several edits the first may get whole into a file that has no room for the last, and a record into one of two files.
+        if batch.len() > 1 || (writer.copies() > 1 && self.is_nearly_full()) {
+            let lens = batch.iter().map(|p| format::RECORD_HEADER_LEN + p.payload.len());
+            match writer.reserve(lens.sum::<usize>() as u64) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => {
+                    return Err(Failure::RolledBack(Some(writer), e));
+                }
+                reserved => reserved.map_err(Failure::Unknown)?,
             }
-            for p in batch {
-                let number = p.state.edit_number;
-                writer.append(number, durable.edit_number, &p.payload)?;
-            }
-            writer.flush()
-        };
-        match append(&mut writer) {
-            Ok(()) => {}
-            Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let first = batch.first().map_or(0, |p| format::RECORD_HEADER_LEN + p.payload.len());
-                return Err(self.roll_back(&writer.names, start + first as u64, durable, e));
-            }
-            Err(e) => return Err(Failure::Unknown(e)),
         }
-        writer.sync().map_err(Failure::Unknown)?;
+        let edits = batch.iter().map(|p| (p.state.edit_number, &*p.payload));
+        let appended = writer.append(&self.env, &self.dir.path, durable.edit_number, edits);
+        if let Err(refused) = appended.map_err(Failure::Unknown)? {
+            return self.settle(writer, refused, durable);
+        }
+        match writer.sync() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                return Err(match self.begin_file(durable) {
+                    Ok(new) => Failure::RolledBack(Some(new), e),
+                    Err(_) => Failure::Unknown(e),
+                });
+            }
+            synced => synced.map_err(Failure::Unknown)?,
+        }
         let before = self.sizes.file.swap(writer.len(), Ordering::Relaxed);
         let written = writer.len().saturating_sub(before) * writer.copies();
         self.sizes.written.fetch_add(written, Ordering::Relaxed);
         Ok(writer)
     }
 
-    /// A batch of edits met a full disk; its first record would have ended at `first_end` of the files `names`.
+    /// Settles the outcome of a batch of edits that met a full volume.
     ///
-    /// Part of the batch may be in them and be read back one day. A new file rules that out. Where there is no
-    /// room for one either, it is ruled out all the same if the file ends inside the first record: that is torn for
-    /// good. Then the next commit, when there is room again, begins the new file.
-    fn roll_back(&self, names: &[String], first_end: u64, durable: &State, e: Error) -> Failure {
+    /// Part of the batch may be in the files and be read back one day. A new file rules that out. Without room for one, the batch is as
+    /// good as gone where it is torn in all files, and durable after the sync of a file that has all of it.
+    fn settle(&self, mut writer: Writer, refused: Refused, durable: &State) -> Result<Writer, Failure> {
         match self.begin_file(durable) {
-            Ok(new) => Failure::RolledBack(Some(new), e),
-            Err(Failure::RolledBack(..)) => {
-                let len =
-                    |name: &String| self.env.fs.metadata(&self.dir.path.join(name)).map(|file| file.len);
-                match names.iter().all(|name| len(name).is_ok_and(|len| len < first_end)) {
-                    true => Failure::RolledBack(None, e),
-                    false => Failure::Unknown(e),
-                }
+            Ok(new) => Err(Failure::RolledBack(Some(new), refused.error)),
+            Err(Failure::RolledBack(..) | Failure::Renamed(_)) if refused.is_gone() => {
+                Err(Failure::RolledBack(None, refused.error))
             }
-            Err(Failure::Unknown(_)) => Failure::Unknown(e),
+            Err(Failure::RolledBack(..)) => match writer.sync_whole(&refused) {
+                Ok(true) => Ok(writer),
+                Ok(false) => Err(Failure::Unknown(refused.error)),
+                Err(e) => Err(Failure::Unknown(e)),
+            },
+            Err(Failure::Renamed(_) | Failure::Unknown(_)) => Err(Failure::Unknown(refused.error)),
         }
     }
 
     /// Makes the names in the store's directory durable: for every file, before an edit or a record of the log names it.
     ///
     /// # Errors
-    /// Those of the file system. After one that is not `NoSpace` nobody knows which names are durable, and a later sync
-    /// would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
+    /// Those of the file system. Without room or a descriptor nothing happened. After any other failure nobody knows which names are
+    /// durable, and a later sync would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
     pub fn sync_dir(&self) -> Result<()> {
         self.dir.sync(&*self.env.fs).inspect_err(|e| {
-            if e.kind() != ErrorKind::NoSpace
+            if !e.is_refusal()
                 && let Some(domain) = self.domain.get()
             {
                 domain.fail(e);

@@ -59,6 +59,8 @@ pub(crate) struct Ring {
     run: Vec<u8>,
     /// How often batches were taken back.
     taken_back: u64,
+    /// Bytes of the file that batches left which found no room, as offset and length. No position is used again before they are zero.
+    refused: Vec<(usize, usize)>,
 }
 
 impl Ring {
@@ -76,6 +78,7 @@ impl Ring {
             staged: (next_lpn, 0),
             run: Vec::new(),
             taken_back: 0,
+            refused: Vec::new(),
         }
     }
 
@@ -88,6 +91,7 @@ impl Ring {
         assert!(self.closed.is_empty() && self.open.is_empty(), "pages of the old file are still needed");
         (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.next_lpn, 0));
         self.file = file;
+        self.refused.clear();
     }
 
     /// How often batches were taken back.
@@ -218,8 +222,8 @@ impl Ring {
         self.closed.get(index).map_or(&self.open, |page| &page.bytes)
     }
 
-    /// Makes the file hold all pages from `written_end` on. After `NoSpace` it holds none of those that were not there
-    /// before, so that their numbers may be given once more.
+    /// Makes the file hold all pages from `written_end` on. After `NoSpace` their numbers may be given once more, behind
+    /// [`Ring::erase_refused`].
     pub fn stage(&mut self, written_end: u64) -> Result<()> {
         let end = (self.next_lpn, self.open.len());
         let (lpn, used) = self.staged.max((written_end, 0));
@@ -236,7 +240,11 @@ impl Ring {
         if let Err((run_index, run_used, PartialWrite { stored_bytes, error })) = staged {
             if error.kind() == ErrorKind::NoSpace {
                 let stored_end = run_index * PAGE + run_used + stored_bytes;
-                self.unstage(index * PAGE + used, stored_end)?;
+                self.refuse(index * PAGE + used, stored_end);
+                match self.erase_refused() {
+                    Err(e) if e.kind() == ErrorKind::NoSpace => {}
+                    erased => erased?,
+                }
             }
             return Err(error);
         }
@@ -280,18 +288,26 @@ impl Ring {
         staged
     }
 
-    /// Makes unreadable what was stored, from one position to another, counted in bytes of slots from that of the first page
-    /// on: the beginning of the fragment in the first page, and the headers of the pages after it. Positions are going to be
-    /// used once more, and neither what stood there, nor a page that continues the one before, must be found.
-    fn unstage(&self, start: usize, end: usize) -> Result<()> {
+    /// Notes what is to be made unreadable of a batch that found no room, from one position to another, counted in bytes of slots from that
+    /// of the first page on: the beginning of the fragment in the first page, and the headers of the pages after it. Positions are going
+    /// to be used once more, and neither what stood there, nor a page that continues the one before, must be found.
+    fn refuse(&mut self, start: usize, end: usize) {
         let mut at = start;
         while at < end {
-            let zeros = [0; page::HEADER_LEN];
-            let len = zeros.len().min(end - at).min(PAGE - at % PAGE);
-            let undone = self.write(at / PAGE, at % PAGE, &zeros[..len]);
-            // It stays to be found: then nothing may be added to the log any more.
-            undone.map_err(|e| e.error.with_kind(ErrorKind::Io))?;
+            let len = page::HEADER_LEN.min(end - at).min(PAGE - at % PAGE);
+            self.refused.push((self.slot(at / PAGE) as usize * PAGE + at % PAGE, len));
             at = (at / PAGE + 1) * PAGE;
+        }
+    }
+
+    /// Erases what refused batches left in the file. To be called before a page is begun or added to.
+    ///
+    /// # Errors
+    /// Those of the file; after `NoSpace` it may be tried again.
+    pub fn erase_refused(&mut self) -> Result<()> {
+        while let Some((at, len)) = self.refused.last() {
+            self.file.write(*at, &[0; page::HEADER_LEN][..*len]).map_err(|e| e.error)?;
+            self.refused.pop();
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Clock, Env, PAGE};
 pub use overtaken::Overtaken;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Sizes of the log.
@@ -80,6 +80,13 @@ pub struct Position {
     pub lpn: u64,
 }
 
+/// What appenders and changes of the ring hold one after the other.
+#[derive(Debug, Default)]
+struct Order {
+    /// The directory of a ring whose name is not durable yet.
+    unnamed: Option<(Env, PathBuf)>,
+}
+
 /// The write-ahead log of a store.
 #[derive(Debug)]
 pub struct Wal {
@@ -89,7 +96,7 @@ pub struct Wal {
     store: Uid,
     clock: Arc<dyn Clock>,
     /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
-    order: Mutex<(), rank::LogOrder>,
+    order: Mutex<Order, rank::LogOrder>,
     /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
     /// across a write to a group.
     tail: Mutex<Tail, rank::LogTail>,
@@ -158,7 +165,7 @@ impl Wal {
             start_lpn: next_lpn,
             store,
             clock: env.clock.clone(),
-            order: Mutex::new(()),
+            order: Mutex::default(),
             commit,
             tail: Mutex::new(tail),
             bufs: Mutex::new(Vec::new()),
@@ -223,12 +230,19 @@ impl Wal {
         durability: Durability,
         witness_edit: u64,
     ) -> Result<(Position, Place)> {
-        let _order = lock(&self.order);
+        let mut order = lock(&self.order);
         self.check()?;
+        if durability == Durability::Buffered {
+            self.sync_ring_name(&mut order)?;
+        }
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.notes.forget_below(self.commit.frontier.durable_end());
+        match tail.ring.erase_refused() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
+            erased => erased.map_err(|e| self.fail(e))?,
+        }
         if tenant != TenantId::FIRST {
             tail.share();
         }
@@ -570,9 +584,19 @@ impl Wal {
             self.commit.check()?;
             return Ok(false);
         }
-        if self.keeps_pages() {
-            return self.write_due().map(|()| true);
+        let outcome = if self.keeps_pages() { self.write_due() } else { self.write_full() };
+        match outcome {
+            // There may be room later, or never: who waits without a thread is told, as one who waits on a thread is.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                self.refuse_wanted(&e);
+                Err(e)
+            }
+            outcome => outcome.map(|()| true),
         }
+    }
+
+    /// As [`Wal::write_out`], of a log that keeps no pages back.
+    fn write_full(&self) -> Result<()> {
         let token = self.commit.acquire()?;
         let (end, waits) = {
             let tail = lock(&self.tail);
@@ -585,8 +609,7 @@ impl Wal {
             return token.finish_write(Err(e));
         }
         let outcome = if waits { self.make_durable_unasked(&token, end) } else { Ok(()) };
-        token.finish(outcome)?;
-        Ok(true)
+        token.finish(outcome)
     }
 
     /// Makes everything appended so far durable, and then leaves a page that says so. After that a damaged page is
@@ -619,11 +642,13 @@ impl Wal {
     /// far is made durable before, so that nothing in the old file is needed.
     ///
     /// # Errors
-    /// `Poisoned`, and those of the file system. After an error that is not of a sync the ring is as long as it was.
+    /// `Poisoned`, and those of the file system. After `NoSpace` the ring is as long as it was, or its name is not durable yet: buffered
+    /// batches are refused with `NoSpace` until it is. Failures of syncs for other reasons poison the log.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
         // No page is begun before this is over.
-        let _order = lock(&self.order);
+        let mut order = lock(&self.order);
         self.check()?;
+        self.sync_ring_name(&mut order)?;
         let old_len = self.staging_len();
         if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {
             return Ok(());
@@ -642,8 +667,20 @@ impl Wal {
         tail.ring.forget_below(self.commit.frontier.written_end());
         tail.ring.move_to(file);
         drop(tail);
-        // No page goes to the longer file before its name outlives the process: LavaFS keeps names in memory up to a sync.
-        env.fs.sync_dir(dir).inspect_err(|e| self.commit.fail(e.clone()))
+        order.unnamed = Some((env.clone(), dir.to_owned()));
+        self.sync_ring_name(&mut order)
+    }
+
+    /// Makes the name of the staging ring durable. No page goes to the file before its name outlives the process: LavaFS keeps names in
+    /// memory up to a sync.
+    fn sync_ring_name(&self, order: &mut Order) -> Result<()> {
+        let Some((env, dir)) = &order.unnamed else { return Ok(()) };
+        match env.fs.sync_dir(dir) {
+            Ok(()) => order.unnamed = None,
+            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
+            Err(e) => return Err(self.fail(e)),
+        }
+        Ok(())
     }
 
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {

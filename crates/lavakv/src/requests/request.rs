@@ -98,11 +98,11 @@ impl Future for WriteRequest {
     }
 }
 
-/// What the log says of a write that waited for it without a thread, as a blocking one is told it: the store is poisoned, and its fate is
-/// unknown.
+/// What the log says of a write that waited for it without a thread, as a blocking one is told it: its fate is unknown. The store is
+/// poisoned, unless there was no room: then the log goes on, and says so itself if it does not.
 pub(crate) fn of_durable(context: &StoreContext, outcome: Result<()>) -> Result<()> {
     outcome.map_err(|e| {
-        if e.kind() != ErrorKind::Closed {
+        if !matches!(e.kind(), ErrorKind::Closed | ErrorKind::NoSpace) {
             context.health.poison(&e);
         }
         of_unknown_fate(e)

@@ -22,7 +22,7 @@ use io::Env;
 use std::path::{Path, PathBuf};
 
 /// The longest `CURRENT` that is read, bytes.
-const CURRENT_LEN_MAX: usize = 4096;
+pub(super) const CURRENT_LEN_MAX: usize = 4096;
 
 /// A damaged copy, and the edit that is missing in it; 0: more than edits.
 #[derive(Debug)]

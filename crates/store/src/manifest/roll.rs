@@ -4,6 +4,7 @@
 //! copies ([`Feature::ManifestCopies`]) there are two files, and two of `CURRENT`, which are renamed one after the other: see
 //! [`super::copies`].
 
+use super::copies::CURRENT_LEN_MAX;
 use super::format::{self, Current, Header};
 use super::writer::{self, Writer};
 use super::{Failure, Inner, Manifest, State, beyond_waiting};
@@ -65,7 +66,7 @@ impl Manifest {
         self.turn.notify_all();
         match outcome {
             Ok(writer) => {
-                inner.writer = Some(writer);
+                inner.writer = Some(writer).filter(|writer| writer.is_whole);
                 inner.confirmed = state.edit_number;
                 if inner.durable.format != state.format {
                     self.publish_format(&mut inner, state.format);
@@ -76,7 +77,9 @@ impl Manifest {
                 inner.writer = old;
                 Err(e)
             }
-            Err(Failure::Unknown(e)) => {
+            // Not behind an upgrade: a crash may leave the store in either format.
+            Err(Failure::Renamed(e)) if inner.durable.format == state.format => Err(e),
+            Err(Failure::Renamed(e) | Failure::Unknown(e)) => {
                 let e = beyond_waiting(e);
                 self.fail(&mut inner, e.clone());
                 Err(e)
@@ -95,7 +98,7 @@ impl Manifest {
     }
 
     /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
-    /// as long as `CURRENT` is certainly the old one.
+    /// as long as `CURRENT` is certainly the old one, and `Renamed` where there was no room or no descriptor to make its name durable.
     pub(super) fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
         let number = self.allocate_file_number();
         let payload = state.snapshot();
@@ -117,16 +120,29 @@ impl Manifest {
             Ok(writer)
         });
         let names = writer::file_names(&header);
-        let writer = match prepared {
-            Ok(writer) => writer,
-            Err(e) => {
-                // What stays is removed by the next roll.
-                names.iter().for_each(|name| drop(env.fs.remove(&dir.join(name))));
-                return Err(Failure::RolledBack(None, e));
-            }
+        let rolled_back = |e| {
+            // What stays is removed by the next roll.
+            names.iter().for_each(|name| drop(env.fs.remove(&dir.join(name))));
+            Failure::RolledBack(None, e)
         };
-        lock(&self.inner).named.extend(names.iter().cloned());
-        self.swap_current(state.format).map_err(Failure::Unknown)?;
+        let mut writer = prepared.map_err(rolled_back)?;
+        let before = std::mem::replace(&mut lock(&self.inner).named, names.clone());
+        lock(&self.inner).named.extend(before.iter().cloned());
+        match self.rename_in_dir(names::CURRENT_TEMP, names::CURRENT) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && !self.names_manifest(&current) => {
+                lock(&self.inner).named = before;
+                return Err(rolled_back(e));
+            }
+            // The file system has the name, and no room to record it yet.
+            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(Failure::Renamed(e)),
+            renamed => renamed.map_err(Failure::Unknown)?,
+        }
+        let refused = |e: Error| match e.is_refusal() {
+            true => Failure::Renamed(e),
+            false => Failure::Unknown(e),
+        };
+        writer.is_whole = self.swap_copy(state.format).map_err(refused)?;
+        self.sync_dir().map_err(refused)?;
         lock(&self.inner).named = names;
         self.sizes.file.store(writer.len(), Ordering::Relaxed);
         self.sizes.written.fetch_add(writer.len() * writer.copies(), Ordering::Relaxed);
@@ -152,17 +168,41 @@ impl Manifest {
 
     /// Puts the new `CURRENT` in place of the old one, and its copy.
     pub(super) fn swap_current(&self, format: StoreFormat) -> Result<()> {
-        let rename =
-            |from: &str, to: &str| self.env.fs.rename(&self.dir.path.join(from), &self.dir.path.join(to));
-        rename(names::CURRENT_TEMP, names::CURRENT)?;
-        if format.allows(Feature::ManifestCopies) {
-            if !self.env.fs.exists(&self.dir.path.join(names::CURRENT_COPY))? {
-                // A release that knows of no copy must refuse the store before there is one that it would leave behind.
-                self.sync_dir()?;
-            }
-            rename(names::CURRENT_COPY_TEMP, names::CURRENT_COPY)?;
-        }
+        self.rename_in_dir(names::CURRENT_TEMP, names::CURRENT)?;
+        self.swap_copy(format)?;
         self.sync_dir()
+    }
+
+    fn rename_in_dir(&self, from: &str, to: &str) -> Result<()> {
+        self.env.fs.rename(&self.dir.path.join(from), &self.dir.path.join(to))
+    }
+
+    /// Puts the new copy of `CURRENT` in place of the old one, if the format has one. Where there is no room for that the old copy goes,
+    /// as it may name another manifest, and false is returned: the store is as after a crash between the two renames.
+    fn swap_copy(&self, format: StoreFormat) -> Result<bool> {
+        if !format.allows(Feature::ManifestCopies) {
+            return Ok(true);
+        }
+        let copy = &self.dir.path.join(names::CURRENT_COPY);
+        if !self.env.fs.exists(copy)? {
+            // A release that knows of no copy must refuse the store before there is one that it would leave behind.
+            self.sync_dir()?;
+        }
+        match self.rename_in_dir(names::CURRENT_COPY_TEMP, names::CURRENT_COPY) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => match self.env.fs.remove(copy) {
+                Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+                _ => Ok(false),
+            },
+            renamed => renamed.map(|()| true),
+        }
+    }
+
+    /// True unless `CURRENT` certainly names another manifest.
+    fn names_manifest(&self, current: &Current) -> bool {
+        match self.env.fs.read_all(&self.dir.path.join(names::CURRENT), CURRENT_LEN_MAX) {
+            Err(e) => e.kind() != ErrorKind::NotFound,
+            Ok(bytes) => Current::decode(&bytes).map_or(true, |named| named.uid == current.uid),
+        }
     }
 
     /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.

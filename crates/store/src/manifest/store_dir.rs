@@ -35,13 +35,13 @@ impl StoreDir {
     /// Runs a sync of the directory, after all before it.
     ///
     /// # Errors
-    /// Those of the sync; `NoSpace` means that nothing happened, and that it may be tried again. `Poisoned` after any other
-    /// failure.
+    /// Those of the sync; without room or a descriptor nothing happened, and it may be tried again. `Poisoned` after any
+    /// other failure.
     fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let _turn = lock(&self.one_at_a_time);
         self.check()?;
         sync().inspect_err(|e| {
-            if e.kind() != ErrorKind::NoSpace {
+            if !e.is_refusal() {
                 let _ = self.failed.set(e.clone());
             }
         })

@@ -1,11 +1,12 @@
 //! A manifest that is written: its file, and the copy of it where the format of the store has one.
 //!
-//! Both get the same bytes, and none of them counts before both are synced.
+//! Both get the same bytes. Records count when both are synced, or one of them where the volume has no room for the other: then no
+//! record follows in either.
 
 use super::format::{self, encode_record};
 use crate::format::Feature;
 use crate::names;
-use base::{Result, Uid};
+use base::{Error, ErrorKind, Result, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::Path;
 
@@ -18,6 +19,24 @@ pub(super) struct Writer {
     pub number: u64,
     /// The names of the files.
     pub names: Vec<String>,
+    /// All files hold all records, and `CURRENT` and its copy name them.
+    pub is_whole: bool,
+}
+
+/// What a refusal for want of room left of records that were to be appended.
+pub(super) struct Refused {
+    pub error: Error,
+    /// Files that hold all of the records.
+    whole: usize,
+    /// True if every other file ends inside the first record, so that none of the records is ever read there.
+    is_torn: bool,
+}
+
+impl Refused {
+    /// True if none of the records is ever read.
+    pub(super) fn is_gone(&self) -> bool {
+        self.whole == 0 && self.is_torn
+    }
 }
 
 /// The names of the files of a manifest whose header this is.
@@ -37,10 +56,11 @@ impl Writer {
         let names = file_names(header);
         let create = |name: &String| env.fs.create(&dir.join(name), &CreateOptions::default());
         let files = names.iter().map(create).collect::<Result<Vec<_>>>()?;
-        let mut writer = Writer { files, uid: header.manifest, number: header.number, names };
+        let mut writer = Writer { files, uid: header.manifest, number: header.number, names, is_whole: true };
         writer.append_all(&header.encode())?;
         for piece in pieces {
-            writer.append(edit, edit, piece)?;
+            let record = encode_record(writer.uid, writer.len(), edit, edit, piece);
+            writer.append_all(&record)?;
         }
         writer.files.iter_mut().try_for_each(|file| file.sync(SyncKind::Full))?;
         Ok(writer)
@@ -56,31 +76,71 @@ impl Writer {
         self.files.first().map_or(0, |file| file.len())
     }
 
-    /// Appends a record.
-    pub(super) fn append(&mut self, edit: u64, durable: u64, payload: &[u8]) -> Result<()> {
-        let record = encode_record(self.uid, self.len(), edit, durable, payload);
-        self.append_all(&record)
+    /// Appends records, each an edit and its payload, to one file after the other. A refusal for want of room leaves the files behind it
+    /// as they were.
+    ///
+    /// # Errors
+    /// Those of the file system; a refusal for want of room is the inner result.
+    pub(super) fn append<'a>(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        durable: u64,
+        edits: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> Result<Result<(), Refused>> {
+        let (start, mut records, mut first_end) = (self.len(), Vec::new(), 0);
+        for (edit, payload) in edits {
+            let record = encode_record(self.uid, start + records.len() as u64, edit, durable, payload);
+            records.extend_from_slice(&record);
+            first_end = if first_end == 0 { start + records.len() as u64 } else { first_end };
+        }
+        for nth in 0..self.files.len() {
+            let file = &mut self.files[nth];
+            match file.append(&records).and_then(|()| file.flush()) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    let len = env.fs.metadata(&dir.join(&self.names[nth])).map(|file| file.len);
+                    let is_torn = len.is_ok_and(|len| len < first_end);
+                    return Ok(Err(Refused { error, whole: nth, is_torn }));
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes refused records durable in the files that hold all of them. False if there are none.
+    ///
+    /// # Errors
+    /// Those of the syncs.
+    pub(super) fn sync_whole(&mut self, refused: &Refused) -> Result<bool> {
+        self.is_whole = false;
+        self.files.truncate(refused.whole);
+        self.sync()?;
+        Ok(refused.whole > 0)
     }
 
     fn append_all(&mut self, bytes: &[u8]) -> Result<()> {
         self.files.iter_mut().try_for_each(|file| file.append(bytes))
     }
 
-    /// Takes room for so many bytes in all files, if there are several: a volume that is full must not have got a record into one of them.
+    /// Takes room for so many bytes in all files. A refusal leaves them as they were.
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<()> {
-        match self.files.len() {
-            0 | 1 => Ok(()),
-            _ => self.files.iter_mut().try_for_each(|file| file.reserve(file.len() + bytes)),
-        }
+        self.files.iter_mut().try_for_each(|file| file.reserve(file.len() + bytes))
     }
 
-    /// Hands what was appended to the file system.
-    pub(super) fn flush(&mut self) -> Result<()> {
-        self.files.iter_mut().try_for_each(|file| file.flush())
-    }
-
-    /// Makes what was appended durable, in all files.
+    /// Makes what was appended durable: in all files, or in those whose sync finds room, if there is one.
     pub(super) fn sync(&mut self) -> Result<()> {
-        self.files.iter_mut().try_for_each(|file| file.sync(SyncKind::Data))
+        let (mut synced, mut refused) = (0, None);
+        for file in &mut self.files {
+            match file.sync(SyncKind::Data) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => refused = Some(e),
+                outcome => outcome.map(|()| synced += 1)?,
+            }
+        }
+        self.is_whole &= refused.is_none();
+        match refused {
+            Some(e) if synced == 0 => Err(e),
+            _ => Ok(()),
+        }
     }
 }

@@ -611,6 +611,45 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
     append(&mut caller, 700);
 }
 
+/// The name of the longer ring finds no room, as on LavaFS. No page goes there before it has.
+#[test]
+fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
+    let mut caller = Caller::new(6, 1);
+    append(&mut caller, 3000);
+    caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoRoom).kinds(&[OpKind::SyncDir]).sticky());
+    let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
+    assert_eq!(refused.kind(), base::ErrorKind::NoSpace);
+    let staged = caller.sim.count_ops(Some(OpKind::ScratchWrite), "");
+    assert_eq!(caller.append(700, Durability::Buffered).unwrap_err().kind(), base::ErrorKind::NoSpace);
+    assert_eq!(caller.sim.count_ops(Some(OpKind::ScratchWrite), ""), staged);
+    caller.put(700).unwrap();
+    caller.sim.clear_faults();
+    append(&mut caller, 700);
+    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+    let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
+    let after = caller.sim.crash(CrashKind::ProcessKill, 1);
+    let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+    expected.check(&replayed);
+}
+
+/// The pages of a durable batch find no room in their group. The log goes on, and makes them durable when there is room.
+#[test]
+fn who_waits_without_a_thread_is_told_that_there_is_no_room() {
+    let mut caller = Caller::new(8, 1);
+    let position = caller.append(3000, Durability::Durable).unwrap();
+    let (completer, mut told) = base::completion::pending();
+    caller.wal.when_durable(position, completer);
+    caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::WriteAt]).sticky());
+    while !caller.wal.wants_write_out() {
+        append(&mut caller, 3000);
+    }
+    assert_eq!(caller.wal.write_out().unwrap_err().kind(), base::ErrorKind::NoSpace);
+    assert_eq!(told.take().unwrap().unwrap_err().kind(), base::ErrorKind::NoSpace);
+    caller.sim.clear_faults();
+    caller.wal.write_out().unwrap();
+    caller.wal.sync(position).unwrap();
+}
+
 #[derive(Debug, Default)]
 struct OneDomain(Mutex<Option<base::Error>, rank::HealthError>);
 

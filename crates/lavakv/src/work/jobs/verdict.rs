@@ -1,8 +1,8 @@
 //! What the failure of a job means for the store.
 //!
-//! * It passes by itself (no descriptor, no memory, interrupted) and concerns a file of data, or one that nothing names yet (a
-//!   new group of the log, a new manifest): the job is tried again a while later. What it wrote is thrown away, so nothing
-//!   is in doubt.
+//! * There was no descriptor for a call, which therefore did nothing: the job is tried again a while later.
+//! * It passes by itself (no memory, interrupted) and concerns a file of data, or one that nothing names yet (a new group of
+//!   the log, a new manifest): the job is tried again as well. Its files are thrown away, so nothing is in doubt.
 //! * It comes from reading a file that the manifest lists: the file is set aside (`files::damaged`). A failure that says that
 //!   stored bytes are wrong and names no file sets all of the job's inputs aside.
 //! * There was no room: jobs are tried again, and what was kept for them is given up. Where it was a file of data of the second disk, such
@@ -20,7 +20,8 @@ use version::names::FileKind;
 impl Jobs {
     /// What the error of a failed job means. `inputs`: the files it read.
     pub fn job_failed(&self, error: Error, inputs: &[u64]) {
-        if error.is_passing() && error.file().is_some_and(|path| self.is_thrown_away(path)) {
+        let is_thrown_away = || error.file().is_some_and(|path| self.is_thrown_away(path));
+        if error.lacks_descriptor() || error.is_passing() && is_thrown_away() {
             self.context.health.busy_at(self.context.now_ns(), &error);
         } else if !self.sets_aside(&error, inputs) {
             self.judge(&error);
