@@ -236,7 +236,7 @@ fn what_passes_is_tried_again() {
     if skipped_on_lavafs(because::FAULTS) {
         return;
     }
-    for (kind, part) in [(OpKind::Open, ".ksst"), (OpKind::Create, ".ksst"), (OpKind::Read, ".ksst")] {
+    for (kind, part) in [(OpKind::Open, ".ksst"), (OpKind::Create, ".ksst"), (OpKind::SyncDir, "")] {
         let (sim, mut model) = store(12);
         let db = open(&sim);
         fill(&db, &mut model, 0..500, 1);
