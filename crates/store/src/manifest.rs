@@ -14,9 +14,9 @@
 //! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
 //! a crash, so its files must be left alone until the store has been reopened.
 //!
-//! A full volume is survivable. When an append or a sync is refused for lack of space, the manifest rolls back to what is
-//! durable by beginning a new manifest file, and the edits fail with a plain `NoSpace`. Where there is no room for a new
-//! file either, one of two things settles the outcome. The file may end inside the first of the edits, which no reader
+//! A full volume is survivable. When an append or a sync finds no room, a new manifest file begins from the durable state,
+//! and the edits fail with a plain `NoSpace`. Where there is no room for a new file either, one of two facts settles the
+//! outcome. The file may end inside the first of the edits, which no reader
 //! takes: the edits fail. Or one of two copies holds all edits, and its sync makes them durable: they succeed. In both
 //! cases nothing is appended behind the refused bytes: the next commit begins a new file, and is refused until there is
 //! room for one. Only a sync that finds no room, in every copy, with no room for a new file, leaves the outcome unknown.
@@ -186,7 +186,7 @@ struct Pending {
 }
 
 impl Inner {
-    /// Goes back to what is durable.
+    /// Goes back to the durable state.
     fn roll_back(&mut self, durable: Arc<State>, e: Error) {
         self.queue.clear();
         self.roll_backs.push((durable.edit_number, e));
@@ -198,7 +198,7 @@ impl Inner {
 enum Failure {
     /// None of it will ever be read back: the store goes on from what was durable.
     RolledBack(Option<Writer>, Error),
-    /// The same, where `CURRENT` may name either of two manifests with what was durable.
+    /// The same. `CURRENT` may name either of two manifests, and both have the durable state.
     Renamed(Error),
     /// Nobody knows what will be read back.
     Unknown(Error),
@@ -657,8 +657,8 @@ impl Manifest {
 
     /// Settles the outcome of a batch of edits that met a full volume.
     ///
-    /// Part of the batch may be in the files and be read back one day. A new file rules that out. Without room for one, the batch is as
-    /// good as gone where it is torn in all files, and durable after the sync of a file that has all of it.
+    /// Part of the batch may be in the files and be read back one day. A new file rules that out. Without room for one, a batch
+    /// that is torn in all files counts as gone. If a file has all of it, a sync of that file makes it durable.
     fn settle(&self, mut writer: Writer, refused: Refused, durable: &State) -> Result<Writer, Failure> {
         match self.begin_file(durable) {
             Ok(new) => Err(Failure::RolledBack(Some(new), refused.error)),

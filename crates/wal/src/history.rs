@@ -14,8 +14,8 @@ pub struct Chain {
     pub used: u16,
 }
 
-/// Where the log begins in its oldest group, if that is not the first page of it: what is before was overtaken by flushes, and
-/// perhaps never written.
+/// Where the log begins in its oldest group, if that is not the first page of it: flushes have overtaken the pages before, which
+/// perhaps were never written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogBegin {
     /// The first page of the group.

@@ -79,7 +79,7 @@ pub struct RecoveryReport {
     pub batches: u64,
     /// The highest edit of the manifest that a page saw durable: a manifest that ends before it has lost its end.
     pub witness_edit: u64,
-    /// What the next log continues: for [`crate::wal::Wal::start`].
+    /// The history that the next log continues: for [`crate::wal::Wal::start`].
     pub history: History,
 }
 

@@ -288,9 +288,9 @@ impl Ring {
         staged
     }
 
-    /// Notes what is to be made unreadable of a batch that found no room, from one position to another, counted in bytes of slots from that
-    /// of the first page on: the beginning of the fragment in the first page, and the headers of the pages after it. Positions are going
-    /// to be used once more, and neither what stood there, nor a page that continues the one before, must be found.
+    /// Notes bytes to erase of a batch that found no room: the beginning of its fragment in the first page, and the headers of the pages
+    /// after it. The next batch takes the same positions, and recovery must find neither these bytes nor a page that continues them.
+    /// `start` and `end` count bytes of slots from the first page on.
     fn refuse(&mut self, start: usize, end: usize) {
         let mut at = start;
         while at < end {

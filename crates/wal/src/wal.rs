@@ -80,7 +80,7 @@ pub struct Position {
     pub lpn: u64,
 }
 
-/// What appenders and changes of the ring hold one after the other.
+/// The turn of appenders and of changes of the ring.
 #[derive(Debug, Default)]
 struct Order {
     /// The directory of a ring whose name is not durable yet.
@@ -586,7 +586,7 @@ impl Wal {
         }
         let outcome = if self.keeps_pages() { self.write_due() } else { self.write_full() };
         match outcome {
-            // There may be room later, or never: who waits without a thread is told, as one who waits on a thread is.
+            // There may be room later, or never. A waiter without a thread gets the error, as one with a thread does.
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 self.refuse_wanted(&e);
                 Err(e)

@@ -119,7 +119,7 @@ impl WriteState {
         }
     }
 
-    /// What is left to wait for, once the write is logged and inserted.
+    /// The wait after the write is logged and inserted.
     pub fn logged(&self) -> Option<Logged> {
         match self.stage {
             Stage::Logged(logged) => Some(logged),
@@ -481,10 +481,10 @@ pub(crate) enum Unlogged {
     Certain(Error),
     /// It may be found there after a restart.
     Perhaps(Error),
-    /// Nothing of it is, and it may be tried again when this is met: the deletes that it consists of wait for what a flush of
+    /// Nothing of it is, and it may be tried again when this is met: its deletes wait for the room that a flush of
     /// everything frees.
     NotYet(Need, LastResort),
-    /// Nothing of it is, and it may be tried again when what it waits for is durable: the other lane, or values in files.
+    /// Nothing of it is, and it may be tried again when the other lane, or its values in files, are durable.
     Behind,
 }
 
@@ -498,7 +498,7 @@ pub(crate) struct LastResort {
 }
 
 impl WritePath {
-    /// Gives the log a group for a batch. Where there is no room for one, deletes wait for what a flush of everything frees.
+    /// Gives the log a group for a batch. Where there is no room for one, deletes wait for the room that a flush of everything frees.
     fn provide_group(
         &self,
         writer: &mut Writer,
@@ -528,7 +528,7 @@ impl WritePath {
     }
 
     /// There is no room for another group, not even for deletes: everything is flushed, so that groups of the log that are full
-    /// come back. What deletes hide in memtables is not written, so this may find room where nothing else does.
+    /// come back. A flush leaves out entries that deletes hide, so it may find room where nothing else does.
     fn flush_for_room(&self, writer: &mut Writer) {
         self.memtables.freeze_all(writer);
         if self.log.files().give_ballast(Ballast::Jobs) {

@@ -198,7 +198,7 @@ fn no_sync_of_an_appended_file_poisons_a_store_for_want_of_room() {
     assert!(runs > 50 && poisoned == 0, "{poisoned} of {runs} runs were poisoned");
 }
 
-/// Nobody knows what is durable where a sync finds no room, and no copy can be made: then nothing is acknowledged.
+/// After a sync without room, and with no room for a copy, the outcome is unknown: the store acknowledges nothing.
 #[test]
 fn a_sync_without_room_loses_nothing_that_was_acknowledged() {
     let kinds = [&TAKES_ROOM[..], &OpKind::SYNCS].concat();

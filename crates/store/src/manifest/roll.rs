@@ -121,7 +121,7 @@ impl Manifest {
         });
         let names = writer::file_names(&header);
         let rolled_back = |e| {
-            // What stays is removed by the next roll.
+            // The next roll removes the rest.
             names.iter().for_each(|name| drop(env.fs.remove(&dir.join(name))));
             Failure::RolledBack(None, e)
         };

@@ -23,7 +23,7 @@ pub(super) struct Writer {
     pub is_whole: bool,
 }
 
-/// What a refusal for want of room left of records that were to be appended.
+/// The state of the files after an append that found no room.
 pub(super) struct Refused {
     pub error: Error,
     /// Files that hold all of the records.
@@ -128,7 +128,7 @@ impl Writer {
         self.files.iter_mut().try_for_each(|file| file.reserve(file.len() + bytes))
     }
 
-    /// Makes what was appended durable: in all files, or in those whose sync finds room, if there is one.
+    /// Makes all records durable: in all files, or in those whose sync finds room, if there is one.
     pub(super) fn sync(&mut self) -> Result<()> {
         let (mut synced, mut refused) = (0, None);
         for file in &mut self.files {

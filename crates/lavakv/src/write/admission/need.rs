@@ -68,7 +68,7 @@ pub(crate) enum Need {
     Look(Look),
 }
 
-/// What a write asks for.
+/// The request of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     /// Bytes it will occupy.

@@ -37,9 +37,9 @@ impl Admission {
         }
     }
 
-    /// Looks whether a write may go on that has waited since `since_ns`; what it needs if not. Under the writer's lock.
+    /// Whether a write may go on that has waited since `since_ns`; its need if not. Under the writer's lock.
     pub(super) fn admit(&self, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Option<Need>> {
-        // What is under way counts as well.
+        // Writes under way count as well.
         self.memtables.settle();
         let granted = || {
             let room = self.has_room(ask);
@@ -52,7 +52,7 @@ impl Admission {
             return Ok(None);
         }
         self.context.health.check()?;
-        // The volume, and what the store has become, may have changed with no job that said so.
+        // The volume or the store may have changed without a word from a job.
         self.tree.refresh_space();
         let mut refusal = None;
         if self.log.files().ballast_is_short() {
@@ -67,7 +67,7 @@ impl Admission {
         self.space.write_waits_for(ask.bytes);
         let mut working = self.may_free();
         if !working && self.space.memory.used() > self.space.memory.backlog() {
-            // What is in memtables may hide, or delete, what lies in tables.
+            // Entries in memtables may hide, or delete, entries in tables.
             self.memtables.freeze_all(writer);
             working = self.may_free();
         }
@@ -84,8 +84,8 @@ impl Admission {
         Err(self.no_space(ask, refusal.or_else(|| self.context.health.no_space_error())))
     }
 
-    /// True if there is work that may free something. Jobs that are tried again because the volume has no room for what they
-    /// write (others took it) are none: nobody knows when they will get on.
+    /// True if there is work that may free something. Jobs that found no room on the volume (others took it) are none: no
+    /// event tells when they will get on.
     pub fn may_free(&self) -> bool {
         self.context.signals.can_free() && !self.context.health.out_of_space()
     }
