@@ -284,7 +284,7 @@ impl Core {
         let appended = self.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
         let (ticket, place) = match appended {
             Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
-            Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => return Err(e),
+            Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => return Err(e),
             // Nobody knows whether it is in the log.
             appended => appended.inspect_err(|e| health.poison(e))?,
         };

@@ -677,7 +677,7 @@ impl Wal {
         let Some((env, dir)) = &order.unnamed else { return Ok(()) };
         match env.fs.sync_dir(dir) {
             Ok(()) => order.unnamed = None,
-            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
+            Err(e) if e.is_refusal() => return Err(e),
             Err(e) => return Err(self.fail(e)),
         }
         Ok(())

@@ -385,7 +385,7 @@ impl<'a> WriteOp<'a> {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
                     writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
                 }
-                Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
+                Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => {
                     return Err(Unlogged::Certain(e));
                 }
                 Err(e) => {
