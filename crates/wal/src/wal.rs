@@ -642,8 +642,8 @@ impl Wal {
     /// far is made durable before, so that nothing in the old file is needed.
     ///
     /// # Errors
-    /// `Poisoned`, and those of the file system. After `NoSpace` the ring is as long as it was, or its name is not durable yet: buffered
-    /// batches are refused with `NoSpace` until it is. Failures of syncs for other reasons poison the log.
+    /// `Poisoned`, and those of the file system. After `NoSpace`, or without a descriptor, the ring is as long as it was, or its
+    /// name is not durable yet: buffered batches are refused until it is. Failures of syncs for other reasons poison the log.
     pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
         // No page is begun before this is over.
         let mut order = lock(&self.order);
