@@ -257,6 +257,7 @@ impl<'a> NodeRef<'a> {
 /// Bytes of a line of the cache.
 const LINE_LEN: usize = 64;
 /// Lines that are fetched of a value. The processor finds those behind them by itself.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 const LINES_MAX: usize = 4;
 
 /// Has the processor fetch the first lines of these bytes. It changes nothing else.
