@@ -404,7 +404,7 @@ fn keys_that_only_the_log_has_are_read_and_written() {
     let mut stock = WriteBatch::new();
     stock.put("apples", "98");
     db.write_with_logs(&stock, LogBatch::new().append(&log, 1, "two apples")).unwrap();
-    // A copy is what the process would leave that still has it. No job changes the directory meanwhile.
+    // The copy stands for a killed process. No job changes the directory meanwhile.
     assert!(db.wait_idle(std::time::Duration::from_secs(60)));
     std::fs::create_dir(s.path("db")).unwrap();
     for file in std::fs::read_dir(s.path("live")).unwrap().map(|file| file.unwrap()) {

@@ -232,7 +232,8 @@ impl Error {
         code.is_some_and(|code| NO_DESCRIPTORS.contains(&code))
     }
 
-    /// True if a sync of a directory that failed so has done nothing, and may be made again: there was no room, or no descriptor.
+    /// True if there was no room or no descriptor. A call that happens whole or not at all, such as a sync of a directory or an append to the
+    /// log, has then done nothing, and may be made again.
     pub fn is_refusal(&self) -> bool {
         self.kind() == ErrorKind::NoSpace || self.lacks_descriptor()
     }

@@ -3,7 +3,7 @@
 //!
 //! * `options`, `ablation`: what a user asks for, checked.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
-//! * `event`, `stats`, `times`: what is told, counted and timed. `drain`: how fast what writers fill is drained. `pacer`: what they owe for it. `verdict`: the rate that they are allowed.
+//! * `event`, `stats`, `times`: events, counters and times. `drain`: how fast the bytes of writers are drained. `pacer`: the debts of writers. `verdict`: the rate that they are allowed.
 //!
 //! It knows of no file and no key, and everything may know it.
 

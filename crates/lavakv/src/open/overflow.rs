@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //!
-//! The rule is that of a store at work (`write::admission::room`): who has most in its memtable goes first. There it is one family, since a writer
+//! The rule is that of a store at work (`write::admission::room`): the family with the largest memtable goes first. There it is one family, since a writer
 //! waits for it; here nobody is served before the end, so it is as many as hold a part of the budget ([`round_bytes`]), in one edit. A
 //! round costs a sync of each of its tables, one of the directory and one of the manifest. Families that did not take part grow on until it
 //! is their turn: of a thousand that are equally busy none is flushed every time, and tables are longer and fewer. What is in

@@ -98,7 +98,7 @@ impl Future for WriteRequest {
     }
 }
 
-/// What the log says of a write that waited for it without a thread, as a blocking one is told it: its fate is unknown. The store is
+/// The log's answer to a write that waited without a thread, as a blocking one gets it: after an error its fate is unknown. The store is
 /// poisoned, unless there was no room: then the log goes on, and says so itself if it does not.
 pub(crate) fn of_durable(context: &StoreContext, outcome: Result<()>) -> Result<()> {
     outcome.map_err(|e| {

@@ -54,7 +54,7 @@ impl Snapshots {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// The same, in one order with whoever publishes: see `write::memtables::order`.
+    /// The same, in one order with publishers: see `write::memtables::order`.
     pub fn visible_now(&self) -> SeqNo {
         self.visible.fetch_max(0, Ordering::AcqRel)
     }
