@@ -51,7 +51,8 @@ impl Opener for LavaIn {
 /// What waits of the log at most, beside memtables.
 fn waiting_log_bytes(settings: &EngineSettings) -> usize {
     let (memtable_bytes, buffered_age_ms_max) = (settings.memtable_bytes as usize, settings.buffered_age);
-    Options { memtable_bytes, buffered_age_ms_max, memory_bytes: 1 << 40, ..Options::default() }
+    Options { memtable_bytes, memory_bytes: 1 << 40, ..Options::default() }
+        .expert(|expert| expert.buffered_age_ms_max = buffered_age_ms_max)
         .waiting_log_bytes()
 }
 
@@ -62,7 +63,6 @@ fn options(settings: &EngineSettings) -> Options {
         memtable_bytes: settings.memtable_bytes as usize,
         memory_bytes: 2 * (settings.memtable_bytes * settings.families) as usize
             + waiting_log_bytes(settings),
-        buffered_age_ms_max: settings.buffered_age,
         background_threads: settings.background_threads as usize,
         access: if settings.direct_io { Access::Direct } else { Access::Buffered },
         durability: if settings.sync { Durability::Durable } else { Durability::Buffered },
@@ -72,29 +72,34 @@ fn options(settings: &EngineSettings) -> Options {
                 Codec::Lz4 => Compression::Lz4,
                 Codec::Zstd => Compression::Zstd,
             },
-            block_bytes: 4096,
             filter_bits_per_key: settings.filter_bits_per_key,
-            file_bytes: settings.file_bytes,
-            level_base_bytes: settings.level_base_bytes,
-            level_multiplier: settings.level_multiplier.unwrap_or(defaults.family.level_multiplier),
             min_blob_size: settings.min_blob_size as usize,
-            vsst_bytes: settings.blob_file_bytes,
             policy: settings.policy.clone(),
-            gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
             ..defaults.family
-        },
-        ablation: settings.ablation,
-        read_gap_bytes: settings.read_gap,
+        }
+        .expert(|expert| {
+            expert.block_bytes = 4096;
+            expert.file_bytes = settings.file_bytes;
+            expert.level_base_bytes = settings.level_base_bytes;
+            expert.level_multiplier = settings.level_multiplier.unwrap_or(expert.level_multiplier);
+            expert.vsst_bytes = settings.blob_file_bytes;
+            expert.gc_ratio_percent = settings.gc_ratio_percent.unwrap_or(expert.gc_ratio_percent);
+        }),
         space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
-        loggers: loggers_of(settings),
         speed: settings.log_dir.clone(),
-        speed_values_bytes_max: settings.speed_values,
-        speed_values_fresh: settings.speed_fresh,
-        speed_levels: settings.speed_levels.most() as usize,
-        speed_moving: settings.speed_levels == SpeedLevels::Moving,
-        wal_bytes_max: settings.log_bytes_max.unwrap_or(defaults.wal_bytes_max),
         ..defaults
     }
+    .expert(|expert| {
+        expert.buffered_age_ms_max = settings.buffered_age;
+        expert.ablation = settings.ablation;
+        expert.read_gap_bytes = settings.read_gap;
+        expert.loggers = loggers_of(settings);
+        expert.speed_values_bytes_max = settings.speed_values;
+        expert.speed_values_fresh = settings.speed_fresh;
+        expert.speed_levels = settings.speed_levels.most() as usize;
+        expert.speed_moving = settings.speed_levels == SpeedLevels::Moving;
+        expert.wal_bytes_max = settings.log_bytes_max.unwrap_or(expert.wal_bytes_max);
+    })
 }
 
 /// Its name, and its parameters if it has any.
@@ -129,32 +134,35 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("cache_bytes", options.cache_bytes.to_string()),
         ("memtable_bytes", options.memtable_bytes.to_string()),
         ("memory_bytes", options.memory_bytes.to_string()),
-        ("wal_bytes_max", options.wal_bytes_max.to_string()),
+        ("wal_bytes_max", options.expert.wal_bytes_max.to_string()),
         ("background_threads", options.background_threads.to_string()),
         ("access", lower(options.access)),
         ("durability", lower(options.durability)),
         ("compression", family.compression.name().to_owned()),
-        ("block_bytes", family.block_bytes.to_string()),
+        ("block_bytes", family.expert.block_bytes.to_string()),
         ("filter_bits_per_key", family.filter_bits_per_key.to_string()),
-        ("file_bytes", family.file_bytes.to_string()),
-        ("level_base_bytes", family.level_base_bytes.to_string()),
-        ("level_multiplier", family.level_multiplier.to_string()),
+        ("file_bytes", family.expert.file_bytes.to_string()),
+        ("level_base_bytes", family.expert.level_base_bytes.to_string()),
+        ("level_multiplier", family.expert.level_multiplier.to_string()),
         ("min_blob_size", family.min_blob_size.to_string()),
-        ("vsst_bytes", family.vsst_bytes.to_string()),
+        ("vsst_bytes", family.expert.vsst_bytes.to_string()),
         ("policy", described_policy(&family.policy)),
-        ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
+        ("gc_ratio_percent", family.expert.gc_ratio_percent.to_string()),
         ("stall_budget_us", options.stall_budget.as_micros().to_string()),
-        ("switched_off", described_ablation(&options.ablation)),
-        ("read_gap_bytes", options.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string())),
-        ("loggers", options.loggers.writes_max.to_string()),
+        ("switched_off", described_ablation(&options.expert.ablation)),
+        (
+            "read_gap_bytes",
+            options.expert.read_gap_bytes.map_or("measured".to_owned(), |bytes| bytes.to_string()),
+        ),
+        ("loggers", options.expert.loggers.writes_max.to_string()),
         (
             "buffered_age_ms_max",
-            options.buffered_age_ms_max.map_or("as memory allows".to_owned(), |age| age.to_string()),
+            options.expert.buffered_age_ms_max.map_or("as memory allows".to_owned(), |age| age.to_string()),
         ),
-        ("speed_levels", options.speed_levels.to_string()),
-        ("speed_values_bytes_max", options.speed_values_bytes_max.to_string()),
-        ("speed_values_fresh", options.speed_values_fresh.to_string()),
-        ("speed_moving", options.speed_moving.to_string()),
+        ("speed_levels", options.expert.speed_levels.to_string()),
+        ("speed_values_bytes_max", options.expert.speed_values_bytes_max.to_string()),
+        ("speed_values_fresh", options.expert.speed_values_fresh.to_string()),
+        ("speed_moving", options.expert.speed_moving.to_string()),
         ("log_dir", options.speed.as_ref().map_or(String::new(), |dir| dir.display().to_string())),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -201,7 +209,8 @@ impl LavaEngine {
             stall_budget: options.stall_budget,
             at_rest: Backlog {
                 memory_rest_bytes: settings.families * settings.memtable_bytes,
-                level_0_rest_files: settings.families * (options.family.l0_compaction_files as u64 - 1),
+                level_0_rest_files: settings.families
+                    * (options.family.expert.l0_compaction_files as u64 - 1),
                 ..Backlog::default()
             },
             settings: described(options),

@@ -20,16 +20,21 @@ const STEPS_MAX: usize = 200_000;
 const BACKGROUND_STEPS_MAX: usize = 20_000;
 
 fn options() -> Options {
-    let family = FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() };
+    let family = FamilyOptions::default().expert(|expert| {
+        expert.file_bytes = 16 << 10;
+        expert.level_base_bytes = 64 << 10;
+    });
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         family,
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 /// Opens the store and does a little of everything with it. Errors are fine.

@@ -1,5 +1,5 @@
 //! Row `age-after-power-loss`: a loss of power takes no buffered write that is older than
-//! `Options::buffered_age_ms_max`.
+//! `ExpertOptions::buffered_age_ms_max`.
 //!
 //! Buffered writes come in bursts that fill the ring of the log, in trickles and in flows, beside a
 //! few durable writes and flushes. Time passes in steps, and background work has its turn after
@@ -43,12 +43,14 @@ fn options(rng: &mut Rng) -> Options {
     let options = Options {
         memtable_bytes: 4 << 20,
         memory_bytes: 16 << 20,
-        log_group_bytes: pick(rng, &[256 << 10, 4 << 20, 4 << 20]),
-        wal_bytes_max: 16 << 20,
         durability: Durability::Buffered,
-        buffered_age_ms_max: Some(pick(rng, &[100, 1000, 5000])),
         ..Options::default()
-    };
+    }
+    .expert(|expert| {
+        expert.log_group_bytes = pick(rng, &[256 << 10, 4 << 20, 4 << 20]);
+        expert.wal_bytes_max = 16 << 20;
+        expert.buffered_age_ms_max = Some(pick(rng, &[100, 1000, 5000]));
+    });
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x6167_6500);
     let sim = SimEnv::new(seed);
     let options = options(&mut rng);
-    let age_ns = options.buffered_age_ms_max.unwrap_or_default() * 1_000_000;
+    let age_ns = options.expert.buffered_age_ms_max.unwrap_or_default() * 1_000_000;
     let made = outcome.made(|| Db::open_in(&sim.env(), DIR, &options).doing(|| "open".into()));
     let Some(db) = made else { return outcome };
     let mut life = Life { sim, db, options, age_ns, written_ns: Vec::new(), durable: 0 };

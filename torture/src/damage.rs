@@ -160,7 +160,7 @@ impl Store {
     /// See the module.
     fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
         let drawn = options(rng);
-        let is_scrubbed = drawn.scrub_bytes_per_s > 0;
+        let is_scrubbed = drawn.expert.scrub_bytes_per_s > 0;
         let db = Db::open_in(&machine::env(sim)?, DIR, &drawn).doing(|| "open".into())?;
         let mut seen = Seen { told_early: db.damaged_files().len(), ..Seen::default() };
         if is_scrubbed && rng.one_in(2) {

@@ -6,8 +6,8 @@ use clap::ValueEnum;
 use io::Rng;
 use lavastore::testing::Ablation;
 use lavastore::{
-    Access, Compression, Durability, FamilyOptions, Loggers, Options, OverlapOf, PolicyChoice, SpaceLimit,
-    SpacePolicy, VlsmOptions,
+    Access, Compression, Durability, ExpertFamilyOptions, FamilyOptions, Loggers, Options, OverlapOf,
+    PolicyChoice, SpaceLimit, SpacePolicy, VlsmOptions,
 };
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,10 +22,12 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     let file_bytes = pick(rng, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]);
     let l0_compaction_files = pick(rng, &[1, 2, 3, 4, 8]);
     let l0_slowdown_files = l0_compaction_files + rng.below(4) as usize;
-    FamilyOptions {
-        compression: pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]),
-        block_bytes: pick(rng, &[512, 1024, 4096, 8192]),
-        filter_bits_per_key: pick(rng, &[0, 1, 4, 10, 20]),
+    // Seeds on record draw in this order.
+    let compression = pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]);
+    let block_bytes = pick(rng, &[512, 1024, 4096, 8192]);
+    let filter_bits_per_key = pick(rng, &[0, 1, 4, 10, 20]);
+    let mut expert = ExpertFamilyOptions {
+        block_bytes,
         file_bytes,
         level_base_bytes: file_bytes * pick(rng, &[1, 2, 4]),
         level_multiplier: pick(rng, &[2, 3, 10]),
@@ -33,11 +35,12 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         l0_compaction_files,
         l0_slowdown_files,
         l0_stop_files: l0_slowdown_files + 1 + rng.below(4) as usize,
-        min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
-        vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
-        gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
-        policy: policy(rng),
-    }
+        ..ExpertFamilyOptions::default()
+    };
+    let min_blob_size = pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]);
+    expert.vsst_bytes = pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]);
+    expert.gc_ratio_percent = pick(rng, &[1, 5, 20, 60]);
+    FamilyOptions { compression, min_blob_size, filter_bits_per_key, policy: policy(rng), expert }
 }
 
 /// Either policy, so that it changes between opens; `vlsm` with tables so small that its levels fill.
@@ -65,22 +68,24 @@ pub(crate) fn aside(rng: &Rng, what: u64) -> Rng {
 pub(crate) fn options(rng: &mut Rng) -> Options {
     let options = without_limit(rng);
     // Without a draw. Where it is more than one write of the log at once, it is so whether it pays or not.
-    let writes_max = 1 + options.compactions_max;
+    let writes_max = 1 + options.expert.compactions_max;
     // Or as many as are found to be best, which changes while it runs.
     let is_found = aside(rng, 0x7769_6474_6800).one_in(4);
     let loggers = Loggers { writes_max: if is_found { 0 } else { writes_max }, threads_min: 0 };
-    let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), loggers, ..options };
+    let limited = Options { space_limit: space_limit(rng), ..options }.expert(|expert| {
+        expert.ablation = ablation(rng);
+        expert.loggers = loggers;
+    });
     // Says something only where there are two disks, and may be another one at each opening.
-    let limited =
-        Options { speed_levels: pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]), ..limited };
+    let limited = limited
+        .expert(|expert| expert.speed_levels = pick(&mut aside(rng, 0x7461_626c_6573), &[0, 1, 1, 2, 7]));
     let limited = with_speed_values(rng, limited);
     // Where they move they do so quickly: a life is short.
-    let limited = Options {
-        speed_moving: aside(rng, 0x6d6f_7665_7321).one_in(2),
-        speed_look: Duration::from_millis(2),
-        ..limited
-    };
-    let limited = with_aging(rng, Options { read_gap_bytes: read_gap(rng), ..limited });
+    let limited = limited.expert(|expert| {
+        expert.speed_moving = aside(rng, 0x6d6f_7665_7321).one_in(2);
+        expert.speed_look = Duration::from_millis(2);
+    });
+    let limited = with_aging(rng, limited.expert(|expert| expert.read_gap_bytes = read_gap(rng)));
     let mut aside = aside(rng, 0x7469_6768_7400);
     if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
 }
@@ -92,7 +97,8 @@ fn with_aging(rng: &Rng, options: Options) -> Options {
     if !is_drawn && !is_with(With::BufferedAge) {
         return options;
     }
-    let options = Options { buffered_age_ms_max: Some(pick(&mut aside, &[1, 20, 60_000])), ..options };
+    let options =
+        options.expert(|expert| expert.buffered_age_ms_max = Some(pick(&mut aside, &[1, 20, 60_000])));
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 
@@ -104,7 +110,7 @@ pub(crate) fn with_what_all_have(rng: &Rng, options: Options) -> Options {
 /// What every store of a campaign has, beside what is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum With {
-    /// `Options::buffered_age_ms_max`.
+    /// `ExpertOptions::buffered_age_ms_max`.
     #[value(name = "buffered_age")]
     BufferedAge,
 }
@@ -140,20 +146,26 @@ fn with_speed_values(rng: &Rng, options: Options) -> Options {
         false => 0,
     };
     let is_fresh = bytes > 0 && aside(rng, 0x6672_6573_6821).one_in(2);
-    Options { speed_values_bytes_max: bytes, speed_values_fresh: is_fresh, ..options }
+    options.expert(|expert| {
+        expert.speed_values_bytes_max = bytes;
+        expert.speed_values_fresh = is_fresh;
+    })
 }
 
 fn without_limit(rng: &mut Rng) -> Options {
     let memtable_bytes = pick(rng, &[16 << 10, 16 << 10, 32 << 10, 128 << 10]);
     let log_group_bytes = pick(rng, &[64 << 10, 64 << 10, 68 << 10, 128 << 10]);
+    // Seeds on record draw in this order.
+    let cache_bytes = pick(rng, &[0, 8 << 10, 64 << 10, 1 << 20]);
+    let memory_bytes = memtable_bytes * pick(rng, &[2, 3, 8]);
+    let wal_bytes_max = log_group_bytes * pick(rng, &[2, 3, 8]);
+    let background_threads = pick(rng, &[1, 2, 3]);
+    let compactions_max = pick(rng, &[0, 1, 2]);
     Options {
-        cache_bytes: pick(rng, &[0, 8 << 10, 64 << 10, 1 << 20]),
+        cache_bytes,
         memtable_bytes,
-        memory_bytes: memtable_bytes * pick(rng, &[2, 3, 8]),
-        log_group_bytes,
-        wal_bytes_max: log_group_bytes * pick(rng, &[2, 3, 8]),
-        background_threads: pick(rng, &[1, 2, 3]),
-        compactions_max: pick(rng, &[0, 1, 2]),
+        memory_bytes,
+        background_threads,
         io_budget: pick(rng, &[0, 0, 0, 1 << 20]),
         access: pick(rng, &[Access::Direct, Access::Buffered]),
         durability: pick(rng, &[Durability::Durable, Durability::Buffered]),
@@ -161,6 +173,11 @@ fn without_limit(rng: &mut Rng) -> Options {
         family: family_options(rng),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = log_group_bytes;
+        expert.wal_bytes_max = wal_bytes_max;
+        expert.compactions_max = compactions_max;
+    })
 }
 
 /// A limit that what a run writes does not reach: admission, grants and the bounds of log and manifest are at work under it,
@@ -195,7 +212,7 @@ fn ablation(rng: &Rng) -> Ablation {
 /// The same, in half of the cases with a scrub: slow, or as fast as it can.
 pub(crate) fn scrubbed(rng: &Rng, options: Options) -> Options {
     let mut aside = aside(rng, 0x7363_7275_6200);
-    Options { scrub_bytes_per_s: pick(&mut aside, &[0, 0, 64 << 10, 1 << 40]), ..options }
+    options.expert(|expert| expert.scrub_bytes_per_s = pick(&mut aside, &[0, 0, 64 << 10, 1 << 40]))
 }
 
 /// The same with a limit that a run reaches: writes may be refused.
@@ -247,12 +264,11 @@ pub(crate) fn least_limit(options: &Options) -> u64 {
 /// Options under which values are separated, into small files that are collected soon.
 pub(crate) fn churn_options(rng: &mut Rng) -> Options {
     let options = options(rng);
-    let family = FamilyOptions {
-        min_blob_size: pick(rng, &[32, 64, 200, 512]),
-        vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10]),
-        gc_ratio_percent: pick(rng, &[1, 5, 20]),
-        ..options.family
-    };
+    let family =
+        FamilyOptions { min_blob_size: pick(rng, &[32, 64, 200, 512]), ..options.family }.expert(|expert| {
+            expert.vsst_bytes = pick(rng, &[4 << 10, 8 << 10, 32 << 10]);
+            expert.gc_ratio_percent = pick(rng, &[1, 5, 20]);
+        });
     let options = Options { family, ..options };
     // Its values may need more than those it was drawn for.
     if is_tight(&options) && options.validate().is_err() { above_least(options, 64 << 10) } else { options }
@@ -266,38 +282,38 @@ pub(crate) fn describe(options: &Options) -> String {
          filter {} file {} base {} x{} levels {} ({} fast, {} B of values (fresh ones: {}), moving {}) l0 {}/{}/{} blob {} vsst {} gc {} %; {} {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
-        options.log_group_bytes,
-        options.wal_bytes_max,
+        options.expert.log_group_bytes,
+        options.expert.wal_bytes_max,
         options.cache_bytes,
         options.background_threads,
-        options.compactions_max,
-        options.loggers.writes_max,
-        options.buffered_age_ms_max,
-        options.scrub_bytes_per_s,
+        options.expert.compactions_max,
+        options.expert.loggers.writes_max,
+        options.expert.buffered_age_ms_max,
+        options.expert.scrub_bytes_per_s,
         options.access,
         options.durability,
         f.compression,
-        f.block_bytes,
+        f.expert.block_bytes,
         f.filter_bits_per_key,
-        f.file_bytes,
-        f.level_base_bytes,
-        f.level_multiplier,
-        f.levels,
-        options.speed_levels,
-        options.speed_values_bytes_max,
-        options.speed_values_fresh,
-        options.speed_moving,
-        f.l0_compaction_files,
-        f.l0_slowdown_files,
-        f.l0_stop_files,
+        f.expert.file_bytes,
+        f.expert.level_base_bytes,
+        f.expert.level_multiplier,
+        f.expert.levels,
+        options.expert.speed_levels,
+        options.expert.speed_values_bytes_max,
+        options.expert.speed_values_fresh,
+        options.expert.speed_moving,
+        f.expert.l0_compaction_files,
+        f.expert.l0_slowdown_files,
+        f.expert.l0_stop_files,
         f.min_blob_size,
-        f.vsst_bytes,
-        f.gc_ratio_percent,
+        f.expert.vsst_bytes,
+        f.expert.gc_ratio_percent,
         f.policy.name,
         f.policy.parameters,
         options.space_limit,
         options.space_policy,
-        options.ablation
+        options.expert.ablation
     )
 }
 

@@ -17,8 +17,8 @@ use crate::wide::{self, Image, Widths};
 use io::Rng;
 use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, SimEnv, block_on};
 use lavastore::{
-    Db, Durability, Entry, Error, ErrorKind, Options, Request, RequestOptions, Requests, Result, Snapshot,
-    Value, WriteBatch, WriteOptions,
+    Db, Durability, Entry, Error, ErrorKind, Request, RequestOptions, Requests, Result, Snapshot, Value,
+    WriteBatch, WriteOptions,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -184,7 +184,7 @@ impl Life {
 
     fn open(&mut self) -> Result<Db> {
         let async_threads = 1 + self.rng.below(3) as usize;
-        let options = Options { async_threads, ..plan::options(&mut self.rng) };
+        let options = plan::options(&mut self.rng).expert(|expert| expert.async_threads = async_threads);
         let (env, begun) = (machine::try_env(&self.sim)?, self.sim.op_count());
         let db = Db::open_in(&env, DIR, &options)?;
         self.widths.begin(begun, wide::is_wide(&db));

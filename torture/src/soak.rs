@@ -124,9 +124,9 @@ impl Soak {
             memtable_bytes: 1 << 20,
             memory_bytes: 4 << 20,
             cache_bytes: 8 << 20,
-            log_group_bytes: 4 << 20,
             ..Options::default()
-        };
+        }
+        .expert(|expert| expert.log_group_bytes = 4 << 20);
         Db::open_in(&self.env, self.dir.join("db"), &options).doing(|| "open".into())
     }
 

@@ -64,13 +64,18 @@ fn options() -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         durability: Durability::Durable,
-        family: FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() },
+        family: FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = 16 << 10;
+            expert.level_base_bytes = 64 << 10;
+        }),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 fn contents(db: &Db) -> Check<Contents> {
@@ -120,10 +125,18 @@ impl Life {
         let speed_moving = self.has_fast_tables && (sim.op_count() / 4).is_multiple_of(2);
         let speed_look = Duration::from_millis(1);
         let speed_values_fresh = has_values && (sim.op_count() / 8).is_multiple_of(2);
-        let values = Options { speed_values_bytes_max, speed_values_fresh, ..options() };
+        let values = options().expert(|expert| {
+            expert.speed_values_bytes_max = speed_values_bytes_max;
+            expert.speed_values_fresh = speed_values_fresh;
+        });
         let writes_max = [1, 3, 0, 2][(sim.op_count() / 3 % 4) as usize];
         let loggers = Loggers { writes_max, threads_min: 0 };
-        let options = Options { speed_levels, speed_moving, speed_look, loggers, ..values };
+        let options = values.expert(|expert| {
+            expert.speed_levels = speed_levels;
+            expert.speed_moving = speed_moving;
+            expert.speed_look = speed_look;
+            expert.loggers = loggers;
+        });
         let options = plan::with_what_all_have(&Rng::new(sim.op_count()), options);
         Db::open_in(&env, DIR, &options)
     }

@@ -16,14 +16,13 @@ fn key(i: u64) -> String {
 
 /// A store of 200 files and more.
 fn make_many_files(s: &Scratch) {
-    let family = FamilyOptions {
-        file_bytes: 8 << 10,
-        level_base_bytes: 64 << 10,
-        min_blob_size: 512,
-        vsst_bytes: 8 << 10,
-        compression: Compression::None,
-        ..FamilyOptions::default()
-    };
+    let family =
+        FamilyOptions { min_blob_size: 512, compression: Compression::None, ..FamilyOptions::default() }
+            .expert(|expert| {
+                expert.file_bytes = 8 << 10;
+                expert.level_base_bytes = 64 << 10;
+                expert.vsst_bytes = 8 << 10;
+            });
     let options = Options { memtable_bytes: 32 << 10, memory_bytes: 96 << 10, family, ..Options::default() };
     let db = Db::open_with(s.path("db"), &options).unwrap();
     for i in 0..RECORDS {

@@ -205,12 +205,9 @@ fn a_watch_ends_with_its_reader_and_with_the_process_it_watches() {
 #[test]
 fn a_speed_disk_is_told_with_its_levels() {
     let s = Scratch::new("watch-speed");
-    let options = Options {
-        metrics_file: Some("METRICS".into()),
-        speed: Some(s.path("fast")),
-        speed_levels: 2,
-        ..Options::default()
-    };
+    let options =
+        Options { metrics_file: Some("METRICS".into()), speed: Some(s.path("fast")), ..Options::default() }
+            .expert(|expert| expert.speed_levels = 2);
     let db = Db::open_with(s.path("db"), &options).unwrap();
     wait_for(|| s.path("db").join("METRICS").exists());
     let page = s.path("db").join("METRICS").display().to_string();

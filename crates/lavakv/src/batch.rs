@@ -30,7 +30,7 @@ use version::FamilyId;
 pub(crate) const HEADER_LEN: usize = 12;
 
 /// Changes applied atomically. Keys have up to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
-/// get files of their own (those above a quarter of [`crate::Options::log_group_bytes`]); the limits are checked when it is
+/// get files of their own (those above a quarter of [`crate::ExpertOptions::log_group_bytes`]); the limits are checked when it is
 /// written.
 ///
 /// ```no_run

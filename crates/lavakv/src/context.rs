@@ -1,7 +1,7 @@
 //! What everything else in LavaKV is given: what the store gives (environment, health, signals: [`store::context`]), and
 //! options, events, statistics.
 //!
-//! * `options`, `ablation`: what a user asks for, checked.
+//! * `options`, `family_options`, `expert`, `range`, `ablation`: what a user asks for, checked.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
 //! * `event`, `stats`, `times`: events, counters and times. `drain`: how fast the bytes of writers are drained. `pacer`: the debts of writers. `verdict`: the rate that they are allowed.
 //!
@@ -10,9 +10,12 @@
 pub(crate) mod ablation;
 pub(crate) mod drain;
 pub(crate) mod event;
+pub(crate) mod expert;
+pub(crate) mod family_options;
 pub(crate) mod fit;
 pub(crate) mod options;
 pub(crate) mod pacer;
+mod range;
 pub(crate) mod sizes;
 pub(crate) mod stats;
 pub(crate) mod times;
@@ -70,13 +73,13 @@ impl Context {
     pub fn new(env: &Env, location: Location, options: Options, fit: Fit, engines: u64) -> Context {
         let store = Arc::new(store::context::Context::new(env, location));
         store.pace().budget.set(options.io_budget);
-        if !options.ablation.io_pacing {
+        if !options.expert.ablation.io_pacing {
             store.pace().switch_off();
         }
-        if !options.ablation.measured_reads {
+        if !options.expert.ablation.measured_reads {
             store.pace().ignore_costs();
         }
-        options.read_gap_bytes.into_iter().for_each(|bytes| store.pace().give_gap(bytes));
+        options.expert.read_gap_bytes.into_iter().for_each(|bytes| store.pace().give_gap(bytes));
         let times = Times::new(&store.env);
         let read_queues = Arc::new(ReadQueues::new(env, READ_QUEUES_MAX));
         let options = fit.store(&options.derived());

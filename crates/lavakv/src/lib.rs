@@ -55,8 +55,10 @@ pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
 pub use context::event::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
+pub use context::expert::{ExpertFamilyOptions, ExpertOptions};
+pub use context::family_options::FamilyOptions;
 pub use context::options::{
-    DamagedFiles, Durability, FamilyOptions, Loggers, Options, SpaceLimit, SpacePolicy, WriteOptions,
+    DamagedFiles, Durability, Loggers, Options, SpaceLimit, SpacePolicy, WriteOptions,
 };
 pub use context::stats::Statistics;
 pub use context::times::Histograms;

@@ -22,8 +22,9 @@ pub(crate) mod overflow;
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::context::Context;
 use crate::context::event::Event;
+use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
-use crate::context::options::{DamagedFiles, FamilyOptions, Options};
+use crate::context::options::{DamagedFiles, Options};
 use crate::engine::Engine;
 use crate::files::Files;
 use crate::files::log::{Log, TENANT};
@@ -218,7 +219,7 @@ fn tell_damage(engine: &Engine, findings: &[Finding]) {
 
 /// Refuses what is not a store's directory. True if there is a store.
 fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
-    options.check_disks(env.fs.disks(dir).is_some())?;
+    options.expert.check_disks(env.fs.disks(dir).is_some())?;
     match env.fs.metadata(dir) {
         Ok(meta) if !meta.is_dir => return Err(is_a_file(dir)),
         Ok(_) => {}
@@ -281,7 +282,7 @@ fn default_family(options: &Options) -> Record {
 }
 
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
-    let first = options.first_number;
+    let first = options.expert.first_number;
     let numbers =
         InitialState { first_seq: first, first_file_number: first, first_ltn: first, ..Default::default() };
     let empty = State::new(env.new_uid(), &numbers, KvState::default());

@@ -25,8 +25,9 @@
 
 use crate::context::Context;
 use crate::context::event::Event;
+use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
-use crate::context::options::{DamagedFiles, FamilyOptions, Options};
+use crate::context::options::{DamagedFiles, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;

@@ -223,7 +223,7 @@ fn old_groups(engine: &Engine) -> usize {
 /// Those that are shorter than a group can be.
 fn short_groups(engine: &Engine) -> usize {
     let state = engine.files.manifest.state();
-    let is_short = |len: u64| len < engine.context.options.log_group_bytes;
+    let is_short = |len: u64| len < engine.context.options.expert.log_group_bytes;
     state.store.log_chain(Lane::FIRST).filter(|group| is_short(group.len)).count()
 }
 

@@ -10,7 +10,7 @@ use lavastore_lavakv::{Db, Options, WriteOptions};
 const FIRST: u64 = (1 << 32) - 10;
 
 fn near_the_edge() -> Options {
-    Options { first_number: FIRST, ..small() }
+    small().expert(|expert| expert.first_number = FIRST)
 }
 
 fn open(sim: &SimEnv) -> Db {

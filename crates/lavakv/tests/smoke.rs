@@ -8,12 +8,17 @@ fn small() -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
-        family: FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() },
+        family: FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = 16 << 10;
+            expert.level_base_bytes = 64 << 10;
+        }),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 #[test]

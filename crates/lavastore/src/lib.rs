@@ -167,7 +167,7 @@ pub use write::{FamilyBatch, Writer};
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{DamagedFiles, Options, SpaceLimit, SpacePolicy};
+pub use lavakv::{DamagedFiles, ExpertOptions, Options, SpaceLimit, SpacePolicy};
 
 /// ```
 /// use lavastore::{Durability, LogOptions, LogStore};
@@ -255,7 +255,7 @@ pub use lavalog::{
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{Compression, FamilyOptions, OverlapOf, PolicyChoice, VlsmOptions};
+pub use lavakv::{Compression, ExpertFamilyOptions, FamilyOptions, OverlapOf, PolicyChoice, VlsmOptions};
 
 /// ```
 /// use lavastore::{Durability, WriteOptions};

@@ -127,7 +127,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// Those of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing happened. `TooLarge` for a value that gets a
-    /// file of its own (above a quarter of [`Options::log_group_bytes`](crate::Options::log_group_bytes)); `InvalidArgument` for
+    /// file of its own (above a quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)); `InvalidArgument` for
     /// [`Volatile`](crate::Durability::Volatile), since a record is always in the log, if the store was opened without its logs, and for options that bound
     /// the wait.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
 /// Changes that happen together or not at all, over any column families; written by [`Db::write`](crate::Db::write).
 ///
 /// Keys and values have the limits that they have in a put. Beside the values that get files of their own (above a quarter of
-/// [`Options::log_group_bytes`](crate::Options::log_group_bytes)) a batch takes 16 MB. It keeps the first error of its
+/// [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)) a batch takes 16 MB. It keeps the first error of its
 /// calls, and the write returns it.
 ///
 /// ```

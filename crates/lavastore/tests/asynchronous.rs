@@ -27,11 +27,13 @@ impl Dir {
         let options = Options {
             memtable_bytes: 64 << 10,
             memory_bytes: 256 << 10,
-            log_group_bytes: 256 << 10,
-            wal_bytes_max: 4 << 20,
             cache_bytes: 0,
             ..Default::default()
-        };
+        }
+        .expert(|expert| {
+            expert.log_group_bytes = 256 << 10;
+            expert.wal_bytes_max = 4 << 20;
+        });
         Db::open_with(&self.0, &options).unwrap()
     }
 }

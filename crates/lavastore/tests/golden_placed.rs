@@ -15,12 +15,14 @@ fn options() -> Options {
     Options {
         memtable_bytes: 16 << 10,
         memory_bytes: 64 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 128 << 10,
         create_if_missing: false,
         family: FamilyOptions { min_blob_size: 64, ..Default::default() },
         ..Options::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 128 << 10;
+    })
 }
 
 fn copy_of(golden: &str) -> PathBuf {

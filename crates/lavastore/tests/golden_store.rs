@@ -12,7 +12,8 @@
 
 use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
-    Compression, Db, FamilyOptions, Options, PolicyChoice, Result, StoreFormat, WriteBatch, WriteOptions,
+    Compression, Db, ExpertFamilyOptions, FamilyOptions, Options, PolicyChoice, Result, StoreFormat,
+    WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,30 +41,34 @@ fn options() -> Options {
     Options {
         memtable_bytes: 16 << 10,
         memory_bytes: 64 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 128 << 10,
         family: family(Compression::None),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 128 << 10;
+    })
 }
 
 fn family(compression: Compression) -> FamilyOptions {
     // All of them, whatever the defaults become.
     FamilyOptions {
         compression,
-        block_bytes: 4096,
-        filter_bits_per_key: 10,
-        file_bytes: 8 << 10,
-        level_base_bytes: 16 << 10,
-        level_multiplier: 10,
-        levels: 7,
-        l0_compaction_files: 4,
-        l0_slowdown_files: 12,
-        l0_stop_files: 24,
         min_blob_size: 0,
-        vsst_bytes: 32 << 20,
-        gc_ratio_percent: 20,
+        filter_bits_per_key: 10,
         policy: PolicyChoice::default(),
+        expert: ExpertFamilyOptions {
+            block_bytes: 4096,
+            file_bytes: 8 << 10,
+            level_base_bytes: 16 << 10,
+            level_multiplier: 10,
+            levels: 7,
+            l0_compaction_files: 4,
+            l0_slowdown_files: 12,
+            l0_stop_files: 24,
+            vsst_bytes: 32 << 20,
+            gc_ratio_percent: 20,
+        },
     }
 }
 

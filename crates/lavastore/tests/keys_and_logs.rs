@@ -116,8 +116,8 @@ fn misuse_is_refused() {
 #[test]
 fn groups_of_logs_suit_the_limit_of_the_store() {
     let machine = SimEnv::new(3);
-    let limited =
-        Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), log_group_bytes: 64 << 10, ..options() };
+    let limited = Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), ..options() }
+        .expert(|expert| expert.log_group_bytes = 64 << 10);
     let db = Db::open_with_logs_in(&machine.env(), "/store", &limited, &LogOptions::default()).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
     let mut longest = 0;

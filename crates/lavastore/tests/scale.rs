@@ -20,11 +20,16 @@ fn load_overwrite_reopen_and_scan_both_ways() {
         cache_bytes: 2 << 20,
         memtable_bytes: 1 << 20,
         memory_bytes: 4 << 20,
-        log_group_bytes: 2 << 20,
-        wal_bytes_max: 16 << 20,
-        family: FamilyOptions { file_bytes: 1 << 20, level_base_bytes: 4 << 20, ..Default::default() },
+        family: FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = 1 << 20;
+            expert.level_base_bytes = 4 << 20;
+        }),
         ..Default::default()
-    };
+    }
+    .expert(|expert| {
+        expert.log_group_bytes = 2 << 20;
+        expert.wal_bytes_max = 16 << 20;
+    });
     let outcome =
         workload::run(&dir, workload::Work { keys, value_len: workload::VALUE_LEN }, &options, |phase| {
             eprintln!("{:16} {:8.2} s", phase.name, phase.elapsed_ns as f64 / 1e9);

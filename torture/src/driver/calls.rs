@@ -40,8 +40,10 @@ pub(crate) fn compare(model: &Model, found: &Found) -> Check {
 /// Opens a checkpoint and compares it.
 pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
     // A copy has one disk.
-    let options =
-        Options { create_if_missing: false, speed_values_bytes_max: 0, speed_values_fresh: false, ..options };
+    let options = Options { create_if_missing: false, ..options }.expert(|expert| {
+        expert.speed_values_bytes_max = 0;
+        expert.speed_values_fresh = false;
+    });
     let db = Db::open_in(&machine::env(sim)?, dir, &options).doing(|| format!("open of checkpoint {dir}"))?;
     compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
 }

@@ -51,7 +51,7 @@ impl Knobs {
     }
 
     pub(super) fn draw_options(&self, rng: &mut Rng) -> Options {
-        let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
+        let drawn = (self.options)(rng).expert(|expert| expert.first_number = self.first_number);
         // Refusals for want of space are to be told from faults.
         if self.faults { plan::roomy(drawn) } else { drawn }
     }

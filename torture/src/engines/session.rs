@@ -55,8 +55,8 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
     let mut replayed = Replayed::default();
     let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);
     if who == Who::Toy {
-        let group_bytes = options.log_group_bytes;
-        let loggers = options.loggers;
+        let group_bytes = options.expert.log_group_bytes;
+        let loggers = options.expert.loggers;
         let terms = LogTerms {
             access: Access::Direct,
             group_bytes,

@@ -34,8 +34,10 @@ impl Life {
     fn make(seed: u64, rng: &mut Rng) -> Check<Life> {
         let min_blob_size = pick(rng, &[0, 100]);
         let block_bytes = pick(rng, &[512, 1024, 4096]);
-        let family =
-            FamilyOptions { min_blob_size, block_bytes, file_bytes: 16 << 10, ..FamilyOptions::default() };
+        let family = FamilyOptions { min_blob_size, ..FamilyOptions::default() }.expert(|expert| {
+            expert.block_bytes = block_bytes;
+            expert.file_bytes = 16 << 10;
+        });
         let options =
             Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, family, ..Options::default() };
         let mut life = Life { sim: machine::new(seed), options, keys: Vec::new() };

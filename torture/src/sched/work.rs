@@ -53,9 +53,9 @@ impl Shape {
         let fault = (rng.below(16), pick(rng, &kinds));
         let drawn = plan::scrubbed(rng, Options { io_budget: 0, ..drawn });
         // Time passes only where nobody has anything to do: what waits for it would be all that is seen.
-        let scrub_bytes_per_s = if drawn.scrub_bytes_per_s > 0 { 1 << 40 } else { 0 };
+        let scrub_bytes_per_s = if drawn.expert.scrub_bytes_per_s > 0 { 1 << 40 } else { 0 };
         Shape {
-            options: plan::roomy(Options { scrub_bytes_per_s, ..drawn }),
+            options: plan::roomy(drawn.expert(|expert| expert.scrub_bytes_per_s = scrub_bytes_per_s)),
             lavafs,
             writers: rng.range(1, 4) as usize,
             batches: pick(rng, &[3, 8, 8, 20]),

@@ -273,9 +273,9 @@ fn options_of(store: &Db, family: &str) -> Map<String, Value> {
     let all: [(&str, Value); 6] = [
         ("compression", own.compression.name().into()),
         ("min_blob_size", own.min_blob_size.into()),
-        ("vsst_bytes", own.vsst_bytes.into()),
-        ("gc_ratio_percent", own.gc_ratio_percent.into()),
-        ("file_bytes", own.file_bytes.into()),
+        ("vsst_bytes", own.expert.vsst_bytes.into()),
+        ("gc_ratio_percent", own.expert.gc_ratio_percent.into()),
+        ("file_bytes", own.expert.file_bytes.into()),
         ("policy", own.policy.name.into()),
     ];
     all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()

@@ -292,7 +292,7 @@ fn next<'a>(
 ) -> Option<(&'a FamilyFacts, Gc)> {
     facts.families().iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family.options)?;
-        let options = collection::options(facts.options().ablation, &family.read_state, threshold);
+        let options = collection::options(facts.options().expert.ablation, &family.read_state, threshold);
         let ledger = left.get(&family.family.id).unwrap_or(&family.read_state.ledger);
         Some((family, collection::pick_of(facts, family, ledger, &options, &HashSet::default())?))
     })
@@ -306,7 +306,7 @@ pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
     let open = |file: &FileMeta| jobs.files.tables.table(file);
     let mut forecast = LookupForecast::new(jobs.context.options.cache_bytes as u64);
     let mut beside_inputs = |family: &FamilyFacts, gc: &Gc| {
-        let options = collection::options(jobs.context.options.ablation, &family.read_state, 0);
+        let options = collection::options(jobs.context.options.expert.ablation, &family.read_state, 0);
         // A collection fails where a table cannot be read, so it reads nothing there.
         let lookups = forecast.bytes_of(gc, &family.read_state.version, &options, &open).unwrap_or(0);
         let copied = gc.inputs.iter().filter(|_| gc.expected_read > 0);

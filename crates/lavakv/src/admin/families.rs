@@ -1,6 +1,7 @@
 //! Creating and dropping column families.
 
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::Options;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use crate::write::memtables::Writer;

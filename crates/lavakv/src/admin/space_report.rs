@@ -82,7 +82,7 @@ pub struct Space {
     pub available_bytes: u64,
     /// The second disk, if the log has one: what of `total_bytes` is there.
     pub speed: Option<SpeedSpace>,
-    /// Levels whose tables are to be there, in thousandths: [`crate::Options::speed_levels`], or where [`crate::Options::speed_moving`] has come to in this
+    /// Levels whose tables are to be there, in thousandths: [`crate::ExpertOptions::speed_levels`], or where [`crate::ExpertOptions::speed_moving`] has come to in this
     /// process. `None`: there is no second disk, or the store is open for reading only, and whoever writes it knows.
     pub speed_levels_milli: Option<u32>,
     /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,

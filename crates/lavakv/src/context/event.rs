@@ -152,7 +152,7 @@ pub enum Event {
         /// What is wrong, and where.
         errors: Vec<Error>,
     },
-    /// Other levels than before are to be on the speed disk (`Options::speed_moving`).
+    /// Other levels than before are to be on the speed disk (`ExpertOptions::speed_moving`).
     SpeedLevels {
         /// How many, from level 0 on, in thousandths: 2,500 are the first two levels and half of the tables of the next one.
         milli: u32,

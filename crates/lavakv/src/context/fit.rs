@@ -6,7 +6,8 @@
 //! volume has little for the store, all of these are halved until the overhead of an empty store is a small part of that.
 //! The options are what they are at most, and are stored as they were given; each opening looks at the volume anew.
 
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::Options;
 use crate::context::sizes::overhead_bytes;
 
 /// The overhead of an empty store is at most this part of what the volume has for it.
@@ -36,8 +37,9 @@ impl Fit {
     /// The options of the store. Those of the default family are as they were given.
     pub fn store(self, options: &Options) -> Options {
         let memtable_bytes = self.piece(options.memtable_bytes as u64) as usize;
-        let log_group_bytes = self.piece(options.log_group_bytes) / io::PAGE as u64 * io::PAGE as u64;
-        let fitted = Options { memtable_bytes, log_group_bytes, ..options.clone() };
+        let pages = self.piece(options.expert.log_group_bytes) / io::PAGE as u64;
+        let fitted = Options { memtable_bytes, ..options.clone() }
+            .expert(|expert| expert.log_group_bytes = pages * io::PAGE as u64);
         let most = options.memory_bytes();
         let memory_bytes = (most >> self.halves).max(fitted.memory_bytes_min());
         Options { memory_bytes: memory_bytes.min(most), ..fitted }
@@ -45,14 +47,11 @@ impl Fit {
 
     /// The options of a family.
     pub fn family(self, options: &FamilyOptions) -> FamilyOptions {
-        let options = options.clone().derived();
-        let file_bytes = self.piece(options.file_bytes);
-        FamilyOptions {
-            file_bytes,
-            level_base_bytes: self.piece(options.level_base_bytes).max(file_bytes),
-            vsst_bytes: self.piece(options.vsst_bytes),
-            ..options
-        }
+        options.clone().derived().expert(|expert| {
+            expert.file_bytes = self.piece(expert.file_bytes);
+            expert.level_base_bytes = self.piece(expert.level_base_bytes).max(expert.file_bytes);
+            expert.vsst_bytes = self.piece(expert.vsst_bytes);
+        })
     }
 
     fn piece(self, bytes: u64) -> u64 {
@@ -78,15 +77,15 @@ mod tests {
 
     #[test]
     fn options_of_any_size_stay_valid() {
-        let family = FamilyOptions { file_bytes: 4 << 10, level_base_bytes: 4 << 10, ..Default::default() };
+        let family = FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = 4 << 10;
+            expert.level_base_bytes = 4 << 10;
+        });
         let small =
             Options { memtable_bytes: 16 << 10, memory_bytes: 32 << 10, family, ..Options::default() };
-        let odd = Options {
-            log_group_bytes: (5 << 20) + 4096,
-            memtable_bytes: (3 << 20) + 1,
-            ..Options::default()
-        };
-        for options in [small, odd, Options { log_group_bytes: 64 << 10, ..Options::default() }] {
+        let odd = Options { memtable_bytes: (3 << 20) + 1, ..Options::default() }
+            .expert(|expert| expert.log_group_bytes = (5 << 20) + 4096);
+        for options in [small, odd, Options::default().expert(|expert| expert.log_group_bytes = 64 << 10)] {
             let fit = Fit::to(&options, 0);
             assert_eq!(fit, Fit { halves: HALVES_MAX });
             Options { family: fit.family(&options.family), ..fit.store(&options) }.validate().unwrap();

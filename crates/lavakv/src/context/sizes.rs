@@ -3,7 +3,8 @@
 //! What is the store's in it stands in `store::space`: log, ballast, the reserve of deletes. Here is what LavaKV adds: the
 //! outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
 
-use crate::context::options::{FamilyOptions, Options, SpaceLimit};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::{Options, SpaceLimit};
 use base::{Error, Result};
 use store::commit::{Aging, Durability, ballast_bytes};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
@@ -19,7 +20,7 @@ pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions) -> u64 {
     let sizes = options.sizes();
     let staging = options.ring_bytes(options.aging()) as u64;
     let log = sizes.log_bytes_max(0);
-    let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
+    let vsst = if family.min_blob_size > 0 { family.expert.vsst_bytes } else { 0 };
     let memory = (options.memtable_bytes as u64).saturating_mul(4);
     let jobs = with_overhead(vsst).saturating_add(with_overhead(memory));
     let files = staging + log + manifest_bytes(0) + EDITS_BYTES + OUTPUT_BYTES;
@@ -35,7 +36,7 @@ impl Options {
             durable_wait_us_max: u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX),
             expects_durable: self.durability == Durability::Durable,
         };
-        if let Some(age_ms_max) = self.buffered_age_ms_max {
+        if let Some(age_ms_max) = self.expert.buffered_age_ms_max {
             return aging(age_ms_max);
         }
         let ring = self.ring_bytes(aging(BUFFERED_AGE_MS));
@@ -49,10 +50,10 @@ impl Options {
 
     /// Bytes of the longest ring of open pages.
     fn ring_bytes(&self, aging: Aging) -> usize {
-        aging.ring_len(self.log_group_bytes, self.log_group_bytes)
+        aging.ring_len(self.expert.log_group_bytes, self.expert.log_group_bytes)
     }
 
-    /// Of [`Options::memory_bytes`](field@Options::memory_bytes), what pages of the log take that wait for a flush; 0 where none wait ([`Options::buffered_age_ms_max`]). The rest is for
+    /// Of [`Options::memory_bytes`](field@Options::memory_bytes), what pages of the log take that wait for a flush; 0 where none wait ([`ExpertOptions::buffered_age_ms_max`](crate::ExpertOptions::buffered_age_ms_max)). The rest is for
     /// memtables.
     pub fn waiting_log_bytes(&self) -> usize {
         match self.aging() {
@@ -72,14 +73,6 @@ impl Options {
         self.memtable_bytes.saturating_mul(4).saturating_add(self.ring_bytes(aging))
     }
 
-    /// [`Options::wal_bytes_max`](field@Options::wal_bytes_max), derived if it is 0.
-    pub(crate) fn wal_bytes_max(&self) -> u64 {
-        match self.wal_bytes_max {
-            0 => (256 << 20).max(self.log_group_bytes.saturating_mul(4)),
-            set => set,
-        }
-    }
-
     /// What memtables may take, all together.
     pub(crate) fn memtables_bytes_max(&self) -> usize {
         self.memory_bytes().saturating_sub(self.waiting_log_bytes())
@@ -87,7 +80,7 @@ impl Options {
 
     /// The least memory with which there is some for memtables. What waits only where there is room for it asks for none.
     pub(crate) fn memory_bytes_min(&self) -> usize {
-        2 * self.memtable_bytes + self.buffered_age_ms_max.map_or(0, |_| self.waiting_log_bytes())
+        2 * self.memtable_bytes + self.expert.buffered_age_ms_max.map_or(0, |_| self.waiting_log_bytes())
     }
 
     /// The pieces that every engine has.
@@ -95,9 +88,9 @@ impl Options {
         Sizes {
             memtable_bytes: self.memtable_bytes as u64,
             memory_bytes: self.memory_bytes() as u64,
-            log_group_bytes: self.log_group_bytes,
-            ballast_bytes: ballast_bytes(self.log_group_bytes),
-            wal_bytes_max: self.wal_bytes_max(),
+            log_group_bytes: self.expert.log_group_bytes,
+            ballast_bytes: ballast_bytes(self.expert.log_group_bytes),
+            wal_bytes_max: self.expert.wal_bytes_max(),
         }
     }
 

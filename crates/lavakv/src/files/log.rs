@@ -46,9 +46,9 @@ impl Log {
         let options = &context.options;
         let terms = LogTerms {
             access: options.access,
-            group_bytes: options.log_group_bytes,
+            group_bytes: options.expert.log_group_bytes,
             free_groups_max: options.sizes().free_groups_max(),
-            loggers: options.loggers,
+            loggers: options.expert.loggers,
             // It has none.
             retained_open_max: 0,
             aging: options.aging(),
@@ -145,7 +145,7 @@ impl Log {
 
     /// The log begins.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport) -> Result<()> {
-        self.log.begin(first, report, self.context.options.first_number)?;
+        self.log.begin(first, report, self.context.options.expert.first_number)?;
         self.space.gauges.set_serves();
         Ok(())
     }

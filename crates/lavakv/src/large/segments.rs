@@ -46,7 +46,7 @@ use version::{FamilyId, VsstMeta, names};
 /// From so many bytes on a value is written to a segment: above a quarter of a log group, and above what log and
 /// memtable take.
 pub(crate) fn threshold(options: &Options) -> usize {
-    usize::try_from(options.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
+    usize::try_from(options.expert.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
 }
 
 /// The segments that memtables refer to.
@@ -107,7 +107,7 @@ impl Segments {
         };
         known.insert(number, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
-        if of_memtable.map(|k| k.stored_len).sum::<u64>() > self.files.context.options.wal_bytes_max {
+        if of_memtable.map(|k| k.stored_len).sum::<u64>() > self.files.context.options.expert.wal_bytes_max {
             self.over_bound.store(true, Ordering::Release);
         }
     }

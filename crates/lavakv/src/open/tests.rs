@@ -11,12 +11,8 @@ use table::segment::{RecordReference, SegmentReference};
 const DIR: &str = "/store";
 
 fn options() -> Options {
-    Options {
-        log_group_bytes: 128 << 10,
-        memtable_bytes: 64 << 10,
-        memory_bytes: 256 << 10,
-        ..Options::default()
-    }
+    Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, ..Options::default() }
+        .expert(|expert| expert.log_group_bytes = 128 << 10)
 }
 
 /// A store with a table, at work.
@@ -132,8 +128,8 @@ fn a_killed_store_with_a_value_beside_its_log_is_refused() {
 #[test]
 fn a_missing_file_keeps_its_number_from_tables_that_are_written_before_the_log_names_it() {
     let sim = SimEnv::new(6);
-    let roomy =
-        Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, log_group_bytes: 256 << 10, ..options() };
+    let roomy = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, ..options() }
+        .expert(|expert| expert.log_group_bytes = 256 << 10);
     let db = Db::open_in(sim.env(), DIR, roomy).unwrap();
     for nth in 0..300u32 {
         db.put(&nth.to_be_bytes(), &[1; 1000]).unwrap();

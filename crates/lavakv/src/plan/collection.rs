@@ -87,7 +87,7 @@ pub(crate) const CANDIDATES_MAX: usize = 8;
 /// writes has time for either (`lsm::policy::quiet`).
 pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Option<f64> {
     let summary = &family.read_state.summary;
-    let is_on = facts.options().ablation.exposing_first;
+    let is_on = facts.options().expert.ablation.exposing_first;
     let (hidden, exposed) = (summary.hidden_bytes, summary.exposed_bytes);
     if !is_on || hidden.saturating_mul(WORTH_MAX) <= exposed || facts.gc_is_paused() {
         return None;
@@ -99,7 +99,7 @@ pub(super) fn exposing_is_worth(facts: &dyn Facts, family: &FamilyFacts) -> Opti
 
 /// The families whose garbage goes before the compaction of level 0, the one farthest above its bound first. See the module.
 pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
-    let is_on = facts.options().ablation.space_first;
+    let is_on = facts.options().expert.ablation.space_first;
     if !is_on || facts.gc_is_paused() {
         return Vec::new();
     }
@@ -123,7 +123,7 @@ pub(super) fn before_level_0(facts: &dyn Facts) -> Vec<&FamilyFacts> {
 fn is_near_its_stop(family: &FamilyFacts) -> bool {
     let (read_state, options) = (&family.read_state, &family.options);
     let depth = read_state.chain.l0_depth + read_state.frozen.len();
-    2 * depth >= options.l0_slowdown_files + options.l0_stop_files
+    2 * depth >= options.expert.l0_slowdown_files + options.expert.l0_stop_files
 }
 
 /// How far levels are above their targets, in percent of the bound from which writers are slowed down for them.
@@ -203,7 +203,7 @@ fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
     let own = if facts.is_short_of_space() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
     let asked = facts.in_progress().gc_requests.threshold(facts.families(), &family.options);
     let ratio = asked.map_or(own, |asked| asked.min(own));
-    let options = options(facts.options().ablation, &family.read_state, ratio);
+    let options = options(facts.options().expert.ablation, &family.read_state, ratio);
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
     let all = asked.is_some() || facts.is_short_of_space();
     let mut passed_over = if all { HashSet::default() } else { relocation::taken(facts, family) };
@@ -253,14 +253,14 @@ pub(crate) fn pick_of(
 fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
     // Asked in any case: it is a comparison with what was seen last.
     let quiet = facts.is_quiet();
-    let ratio = family.options.gc_ratio_percent;
-    if !facts.options().ablation.gc_threshold {
+    let ratio = family.options.expert.gc_ratio_percent;
+    if !facts.options().expert.ablation.gc_threshold {
         return ratio;
     }
     let (summary, floor) = (&family.read_state.summary, u64::from(ratio));
     let usual = EXPOSED_FULL_PERCENT + summary.allowance_percent;
     let (room, fill) = (facts.room().filter(|_| facts.has_own_limit()), facts.fill_percent());
-    let is_lazier = room.is_some() && facts.options().ablation.lazy_with_room;
+    let is_lazier = room.is_some() && facts.options().expert.ablation.lazy_with_room;
     let (lazy, most) = lazy_percents(fill, is_lazier);
     let full = room.map_or(usual, |(room, _)| {
         let more = room.saturating_mul(100) / facts.used_bytes().max(1);

@@ -68,7 +68,7 @@ fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
 fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
-    if !facts.options().ablation.quiet_compaction || !facts.is_quiet() {
+    if !facts.options().expert.ablation.quiet_compaction || !facts.is_quiet() {
         return None;
     }
     for family in facts.families() {

@@ -4,7 +4,8 @@
 //! decision at hand needs. Each is the same however often it is asked while a decision is made.
 
 use super::in_progress::InProgressSet;
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::Options;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::flushable::Flushable;
 use base::SeqNo;

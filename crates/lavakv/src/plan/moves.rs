@@ -86,7 +86,7 @@ pub(super) fn pick_values(facts: &dyn Facts) -> Option<Box<Collection>> {
             let is_free = !busy.has_vsst(*number) && !facts.is_uncollected(*number);
             version.vssts.get(number).filter(|meta| is_free && meta.volume == Volume::SPEED)
         });
-        let usual = collection::options(facts.options().ablation, &read_state, 0);
+        let usual = collection::options(facts.options().expert.ablation, &read_state, 0);
         let options = GcOptions { abandon_percent: 0, ..usual };
         let gc = values::of_files(version, &read_state.ledger, &options, files)?;
         let purpose = Purpose::SpeedDisk;

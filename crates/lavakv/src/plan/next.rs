@@ -74,7 +74,7 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
     {
         return Some(Plan::Collect(collection));
     }
-    let scrubs = JobClass::Scrub < below && facts.options().scrub_bytes_per_s > 0;
+    let scrubs = JobClass::Scrub < below && facts.options().expert.scrub_bytes_per_s > 0;
     (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
 }
 
@@ -156,7 +156,7 @@ fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option
 /// could do: these come between two of its steps in any case.
 fn merges_max(facts: &dyn Facts) -> usize {
     let options = facts.options();
-    match options.compactions_max {
+    match options.expert.compactions_max {
         0 if facts.is_hurried() => options.background_threads,
         _ => options.compaction_slots(),
     }
@@ -200,7 +200,7 @@ fn for_space<'a>(
 /// True if as many jobs run as may beside a log that is written much.
 fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
     let options = facts.options();
-    if !options.ablation.log_first {
+    if !options.expert.ablation.log_first {
         return false;
     }
     let load = facts.in_progress().learned.log_load.seen(facts.now_ns(), facts.log_taken_ns());
@@ -217,8 +217,8 @@ fn leaves_room_for_log(facts: &dyn Facts, notes: &mut Notes) -> bool {
 /// What may run at once.
 fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
     let options = facts.options();
-    let (threads, compactions_max) = (options.background_threads, options.compactions_max);
-    if !options.ablation.gc_threads {
+    let (threads, compactions_max) = (options.background_threads, options.expert.compactions_max);
+    if !options.expert.ablation.gc_threads {
         return Slots::fixed(threads).limited(threads, compactions_max);
     }
     let mut pressure = Pressure::default();

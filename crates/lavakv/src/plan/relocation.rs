@@ -40,7 +40,9 @@ const BUSY_PAYS_FACTOR: u64 = 2;
 
 /// The next step of a walk, if a family has one to go on with, or one to begin.
 pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
-    if !facts.options().ablation.correlated || facts.in_progress().running.relocation || facts.gc_is_paused()
+    if !facts.options().expert.ablation.correlated
+        || facts.in_progress().running.relocation
+        || facts.gc_is_paused()
     {
         return None;
     }
@@ -92,7 +94,7 @@ fn may_go_on(facts: &dyn Facts, family: &FamilyFacts) -> bool {
 
 /// What a walk that begins now takes, if scans have paid for it.
 fn paid(facts: &dyn Facts, family: &FamilyFacts) -> Option<Spent> {
-    let (demand, vsst_bytes) = (&family.family.demand, family.options.vsst_bytes);
+    let (demand, vsst_bytes) = (&family.family.demand, family.options.expert.vsst_bytes);
     let all = family.read_state.ledger.referenced_bytes();
     if facts.is_quiet() {
         let taken = (all / STORE_PART).max(FILES_MIN * vsst_bytes);
@@ -109,7 +111,7 @@ fn paid(facts: &dyn Facts, family: &FamilyFacts) -> Option<Spent> {
 
 /// A walk that scans have paid for.
 fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<Relocation> {
-    let (read_state, vsst_bytes) = (&family.read_state, family.options.vsst_bytes);
+    let (read_state, vsst_bytes) = (&family.read_state, family.options.expert.vsst_bytes);
     if read_state.version.vssts.is_empty() {
         return None;
     }

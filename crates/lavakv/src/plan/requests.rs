@@ -1,7 +1,7 @@
 //! Collections that somebody asked for. See `admin::collect`.
 
 use super::facts::FamilyFacts;
-use crate::context::options::FamilyOptions;
+use crate::context::family_options::FamilyOptions;
 use crate::tree::family::ReadState;
 use base::{Error, Result};
 
@@ -26,7 +26,7 @@ impl GcRequest {
     /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
     pub(crate) fn threshold(&self, exposed: Exposed, family: &FamilyOptions) -> Option<u32> {
         match self.until_percent {
-            None => Some(family.gc_ratio_percent),
+            None => Some(family.expert.gc_ratio_percent),
             Some(percent) => exposed.is_over(percent).then_some(percent),
         }
     }

@@ -31,6 +31,6 @@ pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapsho
 
 /// True if there is room for the outputs of a compaction of this family.
 pub(crate) fn fits(facts: &dyn Facts, family: &FamilyFacts, compaction: &Compaction) -> bool {
-    let bytes = || output_bytes(compaction, family.options.vsst_bytes, facts.has_snapshots());
+    let bytes = || output_bytes(compaction, family.options.expert.vsst_bytes, facts.has_snapshots());
     compaction.trivial_move || facts.would_grant(bytes())
 }

@@ -6,7 +6,8 @@
 
 use super::judge::Plan;
 use crate::batch::{Change, DEFAULT_FAMILY};
-use crate::context::options::{FamilyOptions, Options, WriteOptions};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::{Options, WriteOptions};
 use crate::db::Db;
 use crate::read::options::ReadOptions;
 use crate::tree::family::ColumnFamily;
@@ -52,10 +53,12 @@ impl Target {
             error_if_exists: true,
             family: own,
             speed: None,
-            speed_values_bytes_max: 0,
-            speed_values_fresh: false,
             ..options.clone()
-        };
+        }
+        .expert(|expert| {
+            expert.speed_values_bytes_max = 0;
+            expert.speed_values_fresh = false;
+        });
         let (env, into) = places.into;
         let mark = places.mark_target()?;
         let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark, guest)?)?;

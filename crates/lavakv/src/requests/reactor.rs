@@ -70,7 +70,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub fn new(jobs: &Arc<Jobs>) -> Arc<Reactor> {
-        let tasks = Arc::new(Tasks::of_threads(jobs.context.options.async_threads));
+        let tasks = Arc::new(Tasks::of_threads(jobs.context.options.expert.async_threads));
         let reads = Reads::new(&jobs.context);
         Arc::new(Reactor {
             context: jobs.context.clone(),
@@ -97,7 +97,7 @@ impl Reactor {
         if self.is_closed() {
             return Err(closed());
         }
-        let count = self.context.options.async_threads;
+        let count = self.context.options.expert.async_threads;
         for n in threads.len()..=count {
             let reactor = self.clone();
             let (name, body): (_, Box<dyn FnOnce() + Send>) = if n < count {
@@ -202,7 +202,7 @@ impl Reactor {
 impl Reactor {
     /// In simulation: true if an operation could take a step.
     fn has_operation(&self) -> bool {
-        let busy = self.stepping.load(Ordering::Acquire) >= self.context.options.async_threads;
+        let busy = self.stepping.load(Ordering::Acquire) >= self.context.options.expert.async_threads;
         !busy && self.tasks.is_ready(self.now_ns())
     }
 }
@@ -233,7 +233,7 @@ impl Foreground for Reactor {
 
 impl std::fmt::Debug for Reactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reactor({} threads)", self.context.options.async_threads)
+        write!(f, "Reactor({} threads)", self.context.options.expert.async_threads)
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Nothing here is shared or changed: a new version's is made of the last one's and of the time.
 
-use crate::context::options::FamilyOptions;
+use crate::context::family_options::FamilyOptions;
 use lsm::policy::{CompactionPolicy, SetAside};
 use values::Ledger;
 use version::Version;
@@ -67,8 +67,8 @@ impl Chain {
         let excess_bytes = policy.excess_bytes(version, set_aside);
         let deepest = version.deepest_level().map_or(0, |level| version.level_bytes(level));
         let kept_bytes = deepest.saturating_add(ledger.record_bytes());
-        let kept_bytes = kept_bytes.max(BASES_MIN.saturating_mul(options.level_base_bytes)).max(1);
-        let over = excess_bytes.saturating_sub(SLACK_FILES.saturating_mul(options.file_bytes));
+        let kept_bytes = kept_bytes.max(BASES_MIN.saturating_mul(options.expert.level_base_bytes)).max(1);
+        let over = excess_bytes.saturating_sub(SLACK_FILES.saturating_mul(options.expert.file_bytes));
         Chain {
             l0_depth: l0_depth(version, policy, set_aside, options, memtable_bytes),
             excess_bytes,
@@ -126,7 +126,7 @@ pub(super) fn l0_depth(
     let load = policy.l0_load(version, set_aside);
     let files = load.files;
     let flushes = (load.bytes / memtable_bytes as u64) as usize;
-    if flushes <= files || flushes < options.l0_slowdown_files {
+    if flushes <= files || flushes < options.expert.l0_slowdown_files {
         return files.max(flushes);
     }
     // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at

@@ -78,7 +78,7 @@ pub(super) fn wanted_bytes(tree: &Tree, expected_len: u64) -> u64 {
 /// Bytes that are to be free on the speed disk for a table more: for what the log may still grow there, a quarter more than its bound, and for
 /// a table of each thread, since as many may have begun one of which nothing is written.
 fn room_bytes(options: &Options, log_bytes: u64, expected_len: u64) -> u64 {
-    let log_bytes_max = options.wal_bytes_max.saturating_add(options.wal_bytes_max / 4);
+    let log_bytes_max = options.expert.wal_bytes_max.saturating_add(options.expert.wal_bytes_max / 4);
     let tables = expected_len.saturating_mul(options.background_threads as u64);
     log_bytes_max.saturating_sub(log_bytes).saturating_add(tables)
 }
@@ -92,7 +92,7 @@ pub(crate) fn stays(options: &Options, set_aside: &SetAside, compaction: &Compac
         return true;
     }
     // Where placement moves what does not belong there goes down by itself.
-    !is_fast || options.speed_moving || compaction.output_level < options.speed_levels
+    !is_fast || options.expert.speed_moving || compaction.output_level < options.expert.speed_levels
 }
 
 #[cfg(test)]
@@ -101,11 +101,12 @@ mod tests {
 
     #[test]
     fn the_log_has_its_room_first_and_each_thread_a_table() {
-        let options = Options { wal_bytes_max: 400, background_threads: 3, ..Options::default() };
+        let options = Options { background_threads: 3, ..Options::default() }
+            .expert(|expert| expert.wal_bytes_max = 400);
         assert_eq!(room_bytes(&options, 0, 10), 530);
         assert_eq!(room_bytes(&options, 300, 10), 230);
         assert_eq!(room_bytes(&options, 600, 10), 30, "the log has more than its bound");
-        let most = Options { wal_bytes_max: u64::MAX, ..options };
+        let most = options.expert(|expert| expert.wal_bytes_max = u64::MAX);
         assert_eq!(room_bytes(&most, 0, u64::MAX), u64::MAX);
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::context::ablation::Ablation;
 use crate::context::drain::level_0::Level0Drain;
+use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::options::Options;
 use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
@@ -200,8 +201,8 @@ impl Family {
         let of_store = OfStore {
             fit,
             memtable_bytes,
-            ablation: store.ablation,
-            policies: store.policies.clone(),
+            ablation: store.expert.ablation,
+            policies: store.expert.policies.clone(),
             drop_cache_bytes: store.drop_cache_bytes(),
         };
         let options = of_store.fit_options(options);

@@ -39,14 +39,14 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let options = self.family.options();
         let number = tree.files.manifest.allocate_file_number();
         let volume =
-            disk::of_new_table(tree, (self.level, number), self.expected_len.max(options.file_bytes));
+            disk::of_new_table(tree, (self.level, number), self.expected_len.max(options.expert.file_bytes));
         let kind = |volume| FileKind::of_table(number, volume == Volume::SPEED);
         let (volume, path, file) = create(tree, volume, self.expected_len, kind)?;
         disk::count_new_table(tree, (self.level, number), volume);
         let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
             compression: options.compression,
-            block_len: options.block_bytes,
+            block_len: options.expert.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
             ..Default::default()
         };
@@ -92,13 +92,13 @@ impl VsstFiles {
     fn begin(&self, number: u64, class: VsstClass) -> Result<(Volume, PathBuf, Box<dyn AppendFile>)> {
         let (tree, stats) = (&*self.tree, &self.tree.context.stats);
         let options = self.family.options();
-        let expected_len = self.expected_len.min(options.vsst_bytes);
+        let expected_len = self.expected_len.min(options.expert.vsst_bytes);
         // A flush has no inputs.
         let rank = match self.goes_down {
             true => Rank::Elsewhere,
             false => speed_values::rank(&tree.context.options, class, self.inputs.is_empty()),
         };
-        let volume = speed_values::of_new_file(tree, rank, expected_len, options.file_bytes);
+        let volume = speed_values::of_new_file(tree, rank, expected_len, options.expert.file_bytes);
         let kind = |volume| FileKind::of_values(number, volume == Volume::SPEED);
         let created = create(tree, volume, self.expected_len, kind)?;
         if created.0 == Volume::SPEED {

@@ -7,7 +7,7 @@
 //! A sum is changed by what one family asks more or less. Of what is the largest of all (the widest compaction) it is kept how many ask how
 //! much: a family that asks less than it did need not know who comes next.
 
-use crate::context::options::FamilyOptions;
+use crate::context::family_options::FamilyOptions;
 use crate::tree::summary::VersionSummary;
 use base::sync::{Mutex, lock, rank};
 use lsm::policy::{CompactionPolicy, SetAside};

@@ -75,10 +75,10 @@ impl SpeedTables {
 
     /// Levels that are to be there, in thousandths.
     pub fn pointer(&self, options: &Options) -> u32 {
-        if options.speed_moving {
+        if options.expert.speed_moving {
             return u32::try_from(self.pointer.load(Relaxed)).unwrap_or(u32::MAX);
         }
-        u32::try_from(options.speed_levels).unwrap_or(u32::MAX).saturating_mul(LEVEL)
+        u32::try_from(options.expert.speed_levels).unwrap_or(u32::MAX).saturating_mul(LEVEL)
     }
 
     /// The pointer is here from now on.

@@ -39,13 +39,13 @@ pub(crate) enum Rank {
 
 /// The rank of a file of this class that a flush writes, or a job with inputs.
 pub(crate) fn rank(options: &Options, class: VsstClass, is_flushed: bool) -> Rank {
-    if options.speed_values_bytes_max == 0 {
+    if options.expert.speed_values_bytes_max == 0 {
         return Rank::Elsewhere;
     }
     match class {
         // What a job writes of that class has survived a collection.
         VsstClass::Hot if is_flushed => Rank::Hot,
-        _ if !options.speed_values_fresh => Rank::Elsewhere,
+        _ if !options.expert.speed_values_fresh => Rank::Elsewhere,
         _ if is_flushed => Rank::Fresh,
         _ => Rank::Lasting,
     }
@@ -80,7 +80,7 @@ impl SpeedBytes {
 
 /// Where a file of values of this rank is to be made that is expected to have so many bytes, beside tables that have `table_bytes`.
 pub(crate) fn of_new_file(tree: &Tree, rank: Rank, expected_len: u64, table_bytes: u64) -> Volume {
-    let most = tree.context.options.speed_values_bytes_max;
+    let most = tree.context.options.expert.speed_values_bytes_max;
     let bound = match rank {
         Rank::Elsewhere => return Volume::DIRECTORY,
         Rank::Lasting => most / 2,
@@ -104,7 +104,7 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> boo
     if value_bytes.saturating_add(expected_len) > bound {
         return false;
     }
-    let table_bytes = if options.speed_levels > 0 { table_bytes } else { 0 };
+    let table_bytes = if options.expert.speed_levels > 0 { table_bytes } else { 0 };
     disk::free_bytes(&disks) >= disk::wanted_bytes(tree, table_bytes).saturating_add(expected_len)
 }
 
@@ -116,8 +116,10 @@ mod tests {
     #[test]
     fn only_what_is_flushed_is_hot() {
         let of = |speed_values_fresh| {
-            let options =
-                Options { speed_values_bytes_max: 1 << 30, speed_values_fresh, ..Options::default() };
+            let options = Options::default().expert(|expert| {
+                expert.speed_values_bytes_max = 1 << 30;
+                expert.speed_values_fresh = speed_values_fresh;
+            });
             [true, false].map(|is_flushed| rank(&options, VsstClass::Hot, is_flushed))
         };
         assert_eq!((of(false), of(true)), ([Rank::Hot, Rank::Elsewhere], [Rank::Hot, Rank::Lasting]));

@@ -1,6 +1,6 @@
 //! What is asked of a version again and again, worked out once when it is installed.
 
-use crate::context::options::FamilyOptions;
+use crate::context::family_options::FamilyOptions;
 use crate::tree::hiding::Hiding;
 use values::Ledger;
 use version::Version;
@@ -60,7 +60,7 @@ impl VersionSummary {
         let above_bytes = above_bytes.min(ledger.referenced_bytes());
         let tables = version.deepest_level().map_or(0, |level| version.level_bytes(level));
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
-        let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
+        let (exposed, ratio) = (ledger.exposed_bytes(), options.expert.gc_ratio_percent);
         let mean_bytes = ledger.mean_copied_bytes();
         let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
         let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
@@ -73,7 +73,7 @@ impl VersionSummary {
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),
-            pressure: Pressure::new(&levels, options.level_multiplier, exposed, live, ratio),
+            pressure: Pressure::new(&levels, options.expert.level_multiplier, exposed, live, ratio),
         }
     }
 
@@ -104,15 +104,15 @@ fn collected_bytes(longest: u64, file_bytes: u64) -> u64 {
 /// [`SMALL_VALUES_FACTOR`] times as long.
 fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
     let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
-    let longer = options.vsst_bytes.saturating_mul(factor);
+    let longer = options.expert.vsst_bytes.saturating_mul(factor);
     // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
-    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+    longer.min(bytes / STORE_PART).max(options.expert.vsst_bytes)
 }
 
 /// How much such garbage is there, beyond the slack, in percent of what else is kept: other records, and `tables`.
 fn percent(garbage: u64, ledger: &Ledger, tables: u64, options: &FamilyOptions) -> u64 {
     let live = ledger.record_bytes().saturating_sub(garbage).saturating_add(tables);
-    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+    garbage.saturating_sub(SLACK_FILES * options.expert.vsst_bytes).saturating_mul(100) / live.max(1)
 }
 
 /// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.

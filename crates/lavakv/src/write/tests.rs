@@ -211,18 +211,19 @@ fn options(family: FamilyOptions) -> Options {
     Options {
         memtable_bytes: 512 << 10,
         memory_bytes: 2 << 20,
-        log_group_bytes: 512 << 10,
-        wal_bytes_max: 16 << 20,
         cache_bytes: 2 << 20,
         stall_budget: Duration::from_nanos(BUDGET_NS),
-        family: FamilyOptions {
-            file_bytes: 128 << 10,
-            vsst_bytes: 128 << 10,
-            level_base_bytes: 1 << 20,
-            ..family
-        },
+        family: family.expert(|expert| {
+            expert.file_bytes = 128 << 10;
+            expert.vsst_bytes = 128 << 10;
+            expert.level_base_bytes = 1 << 20;
+        }),
         ..Options::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 512 << 10;
+        expert.wal_bytes_max = 16 << 20;
+    })
 }
 
 /// What writes: one writer and many, at full speed and in bursts.

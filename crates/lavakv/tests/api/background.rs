@@ -1,7 +1,7 @@
 //! Background work as its owner sees it: it ends, it keeps its limits, and it tells the listener.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, Event, EventListener, FamilyOptions, Options, sim::SimEnv};
+use lavastore_lavakv::{Db, Event, EventListener, Options, sim::SimEnv};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ fn memory_budgets_are_kept() {
 #[test]
 fn the_tree_keeps_its_shape() {
     let sim = SimEnv::new(5);
-    let family = FamilyOptions { level_multiplier: 4, ..small_family() };
+    let family = small_family().expert(|expert| expert.level_multiplier = 4);
     let (db, mut model) = (Db::open_in(env(&sim), DIR, Options { family, ..small() }).unwrap(), Model::new());
     for round in 0..10 {
         fill(&db, &mut model, 0..3000, round);
@@ -198,7 +198,10 @@ fn the_tree_keeps_its_shape() {
 #[test]
 fn a_store_reopened_with_smaller_memtables() {
     let sim = SimEnv::new(6);
-    let family = FamilyOptions { level_base_bytes: 64 << 20, file_bytes: 1 << 20, ..small_family() };
+    let family = small_family().expert(|expert| {
+        expert.level_base_bytes = 64 << 20;
+        expert.file_bytes = 1 << 20;
+    });
     let large = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, family: family.clone(), ..small() };
     let mut model = Model::new();
     let db = Db::open_in(env(&sim), DIR, large).unwrap();

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// A store whose values of about 100 bytes are separated, in vSSTs of a few hundred.
 fn separated() -> Options {
-    let family = FamilyOptions { min_blob_size: 32, vsst_bytes: 32 << 10, ..small_family() };
+    let family =
+        FamilyOptions { min_blob_size: 32, ..small_family() }.expert(|expert| expert.vsst_bytes = 32 << 10);
     Options { family, ..small() }
 }
 
@@ -84,7 +85,7 @@ fn reads_are_predicted_to_a_fifth() {
         return;
     }
     for is_cold in [false, true] {
-        let (sim, family) = (SimEnv::new(6), FamilyOptions { vsst_bytes: 256 << 10, ..small_family() });
+        let (sim, family) = (SimEnv::new(6), small_family().expert(|expert| expert.vsst_bytes = 256 << 10));
         let options = Options { family: FamilyOptions { min_blob_size: 512, ..family }, ..small() };
         let mut db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
         let pause = db.pause_gc();
@@ -126,14 +127,12 @@ fn reads_of_tables_are_predicted_to_a_fifth() {
             memtable_bytes: flushed_bytes,
             memory_bytes,
             cache_bytes: 8 << 20,
-            family: FamilyOptions {
-                min_blob_size: 128,
-                vsst_bytes: flushed_bytes as u64,
-                file_bytes: 256 << 10,
-                level_base_bytes: 1 << 20,
-                compression: Compression::None,
-                ..small_family()
-            },
+            family: FamilyOptions { min_blob_size: 128, compression: Compression::None, ..small_family() }
+                .expert(|expert| {
+                    expert.vsst_bytes = flushed_bytes as u64;
+                    expert.file_bytes = 256 << 10;
+                    expert.level_base_bytes = 1 << 20;
+                }),
             ..small()
         };
         let mut db = Db::open_in(env.clone(), DIR, options.clone()).unwrap();
@@ -282,7 +281,7 @@ fn options_of_families_change_and_are_told() {
     let other = db.create_column_family("other", separated().family).unwrap();
     let changed = FamilyOptions { min_blob_size: 0, ..other.options() };
     db.set_family_options(&other, changed.clone()).unwrap();
-    let absurd = FamilyOptions { levels: 0, ..other.options() };
+    let absurd = other.options().expert(|expert| expert.levels = 0);
     assert_eq!(db.set_family_options(&other, absurd).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let expected =
         vec![("default".to_owned(), FamilyOptions::default().derived()), ("other".to_owned(), changed)];

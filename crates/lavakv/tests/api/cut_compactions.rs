@@ -27,7 +27,8 @@ fn options(seed: u64) -> Options {
     let vlsm = VlsmOptions { table_bytes: 4 << 10, level_1_tables: 2, ..VlsmOptions::default() };
     let policy = [PolicyChoice::default(), PolicyChoice::vlsm(&vlsm)][seed as usize / 2 % 2].clone();
     let min_blob_size = [0, 64][seed as usize % 2];
-    let family = FamilyOptions { file_bytes: 4 << 10, min_blob_size, policy, ..small_family() };
+    let family = FamilyOptions { min_blob_size, policy, ..small_family() }
+        .expert(|expert| expert.file_bytes = 4 << 10);
     Options { background_threads: 3, family, ..small() }
 }
 

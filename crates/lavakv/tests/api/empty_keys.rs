@@ -10,7 +10,7 @@ use lavastore_lavakv::{
 
 fn options() -> Options {
     let mut options = small();
-    (options.family.min_blob_size, options.family.vsst_bytes) = (100, 16 << 10);
+    (options.family.min_blob_size, options.family.expert.vsst_bytes) = (100, 16 << 10);
     options
 }
 

@@ -137,13 +137,17 @@ impl Gate {
 #[test]
 fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
     let tmp = TempDir::new("close-fails");
-    let options = || Options {
-        durability: Durability::Buffered,
-        memtable_bytes: 16 << 10,
-        memory_bytes: 8 << 20,
-        log_group_bytes: 8 << 20,
-        wal_bytes_max: 64 << 20,
-        ..Options::default()
+    let options = || {
+        Options {
+            durability: Durability::Buffered,
+            memtable_bytes: 16 << 10,
+            memory_bytes: 8 << 20,
+            ..Options::default()
+        }
+        .expert(|expert| {
+            expert.log_group_bytes = 8 << 20;
+            expert.wal_bytes_max = 64 << 20;
+        })
     };
     let gate = Arc::new(Gate::default());
     let passed = gate.clone();

@@ -11,7 +11,9 @@ fn made_listed_dropped_and_made_again() {
     let sim = SimEnv::new(1);
     let db = open(&sim);
     assert_eq!(db.column_families(), ["default"]);
-    let options = FamilyOptions { block_bytes: 1024, filter_bits_per_key: 5, ..small_family() }.derived();
+    let options = FamilyOptions { filter_bits_per_key: 5, ..small_family() }
+        .expert(|expert| expert.block_bytes = 1024)
+        .derived();
     let a = db.create_column_family("a", options.clone()).unwrap();
     let b = db.create_column_family("b", small_family()).unwrap();
     assert_eq!((a.name(), a.options()), ("a", options.clone()));
@@ -93,7 +95,7 @@ fn an_idle_family_does_not_hold_the_log() {
         fill(&db, &mut model, 0..1000, round);
         most = most.max(db.space().unwrap().wal_bytes);
     }
-    let bound = small().wal_bytes_max + 4 * small().log_group_bytes + (64 << 10);
+    let bound = small().expert.wal_bytes_max + 4 * small().expert.log_group_bytes + (64 << 10);
     assert!(most <= bound, "{most} bytes of log, {bound} allowed");
     assert_eq!(db.get_cf(&idle, b"once").unwrap().as_deref(), Some(&b"1"[..]));
     settle(&db);
@@ -174,7 +176,8 @@ fn options_of_the_default_family_change_at_open() {
     for (round, compression) in
         [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
     {
-        let family = FamilyOptions { compression, levels: 5 + round % 2, ..small_family() };
+        let family =
+            FamilyOptions { compression, ..small_family() }.expert(|expert| expert.levels = 5 + round % 2);
         let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..small() }).unwrap();
         assert_eq!(db.default_column_family().options(), family.derived());
         fill(&db, &mut model, 0..1000, round as u64);

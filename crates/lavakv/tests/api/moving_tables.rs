@@ -11,7 +11,10 @@ use lavastore_lavakv::{Db, DbIterator, Env, Options, ReadOptions, RepairOptions,
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), speed_levels: levels, speed_moving: true, ..small() }
+    Options { speed: Some(PathBuf::from(SPEED)), ..small() }.expert(|expert| {
+        expert.speed_levels = levels;
+        expert.speed_moving = true;
+    })
 }
 
 /// The tables that are in a directory, by their names there.
@@ -23,11 +26,11 @@ fn tables(env: &Env, dir: &str) -> Vec<String> {
 /// Tables on both disks, by the fixed rule.
 fn store(seed: u64) -> (SimEnv, Model) {
     let (sim, mut model) = (SimEnv::new(seed), Model::new());
-    let db = Db::open_in(sim.env(), DIR, Options { speed_moving: false, ..options(7) }).unwrap();
+    let db = Db::open_in(sim.env(), DIR, options(7).expert(|expert| expert.speed_moving = false)).unwrap();
     fill(&db, &mut model, 0..1500, 0);
     settle(&db);
     db.close().unwrap();
-    let db = Db::open_in(sim.env(), DIR, Options { speed_moving: false, ..options(0) }).unwrap();
+    let db = Db::open_in(sim.env(), DIR, options(0).expert(|expert| expert.speed_moving = false)).unwrap();
     fill(&db, &mut model, 100..400, 1);
     db.flush().unwrap();
     db.close().unwrap();
@@ -154,7 +157,7 @@ fn levels_go_up_from_a_slow_disk_and_down_for_want_of_room() {
     assert!(contents(&db) == model);
     // Somebody else has filled the disk up to what the log needs.
     let before = db.stats().speed_tables_moved_down;
-    fast.set_capacity(Some(small().wal_bytes_max));
+    fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
     let stats = db.stats();
     assert!(stats.speed_tables_moved_down > before, "{}", told(&stats));
@@ -190,14 +193,21 @@ fn a_store_that_is_read_has_its_tables_go_up_as_far_as_there_is_room() {
         let (sim, fast, env) = two(Costs { read_ns: 4_000_000, ..Costs::default() });
         let mut model = Model::new();
         let options = || Options { speed: None, cache_bytes: 0, access: Access::Direct, ..options(7) };
-        let db = Db::open_in(env.clone(), DIR, Options { speed_moving: false, speed_levels: 0, ..options() })
-            .unwrap();
+        let db = Db::open_in(
+            env.clone(),
+            DIR,
+            options().expert(|expert| {
+                expert.speed_moving = false;
+                expert.speed_levels = 0;
+            }),
+        )
+        .unwrap();
         fill(&db, &mut model, 0..1500, 0);
         settle(&db);
         db.close().unwrap();
         if !room {
             // All of the log, and nothing beside it.
-            fast.set_capacity(Some(small().wal_bytes_max + small().wal_bytes_max / 4));
+            fast.set_capacity(Some(small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4));
         }
         let db = Db::open_in(env, DIR, options()).unwrap();
         for round in 0..30 {
@@ -240,7 +250,7 @@ fn a_table_comes_back_to_a_disk_when_nobody_reads_there_what_it_left() {
     let mut iterator = db.iter(ReadOptions::default()).unwrap();
     iterator.seek_to_first().unwrap();
     // Somebody else takes the room, and gives it back.
-    fast.set_capacity(Some(small().wal_bytes_max));
+    fast.set_capacity(Some(small().expert.wal_bytes_max));
     pass(&db, &sim, 60);
     let down = db.stats().speed_tables_moved_down;
     assert!(down > 0 && db.stats().speed_levels_milli == 0, "{}", told(&db.stats()));
@@ -289,11 +299,11 @@ fn the_place_of_the_pointer_is_told() {
     };
     let slow = Costs { read_ns: 4_000_000, sync_ns: 10_000_000, kib_ns: 400_000, ..Costs::default() };
     let (sim, _, env) = two(slow);
-    let fixed = || Options { speed: None, speed_moving: false, ..options(2) };
+    let fixed = || Options { speed: None, ..options(2) }.expert(|expert| expert.speed_moving = false);
     let db = Db::open_in(env.clone(), DIR, fixed()).unwrap();
     assert_eq!((milli(&db), gauge(&db)), ((Some(2000), 2000), 2000), "the fixed rule");
     db.close().unwrap();
-    let db = Db::open_in(env.clone(), DIR, Options { speed_moving: true, ..fixed() }).unwrap();
+    let db = Db::open_in(env.clone(), DIR, fixed().expert(|expert| expert.speed_moving = true)).unwrap();
     assert_eq!((milli(&db), gauge(&db)), ((Some(0), 0), 0), "it begins with the log alone");
     for round in 0..12 {
         fill(&db, &mut Model::new(), 0..2000, round);

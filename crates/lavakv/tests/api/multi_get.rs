@@ -12,7 +12,7 @@ const KEYS: u64 = 500;
 
 fn options(cache_bytes: usize, open_files_max: usize) -> Options {
     let mut options = Options { cache_bytes, open_files_max, ..small() };
-    (options.family.min_blob_size, options.family.vsst_bytes) = (100, 16 << 10);
+    (options.family.min_blob_size, options.family.expert.vsst_bytes) = (100, 16 << 10);
     options
 }
 

@@ -14,13 +14,11 @@ const OPEN_MAX: u64 = 100;
 const FILES_MIN: usize = 110;
 
 fn few() -> Options {
-    let family = FamilyOptions {
-        file_bytes: 8 << 10,
-        min_blob_size: 64,
-        vsst_bytes: 8 << 10,
-        compression: Compression::None,
-        ..small_family()
-    };
+    let family = FamilyOptions { min_blob_size: 64, compression: Compression::None, ..small_family() }
+        .expert(|expert| {
+            expert.file_bytes = 8 << 10;
+            expert.vsst_bytes = 8 << 10;
+        });
     Options { open_files_max: 16, family, ..small() }
 }
 
@@ -81,13 +79,11 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
 
 /// The default number of open files, which is more than the process may have.
 fn many() -> Options {
-    let family = FamilyOptions {
-        file_bytes: 8 << 10,
-        min_blob_size: 512,
-        vsst_bytes: 8 << 10,
-        compression: Compression::None,
-        ..small_family()
-    };
+    let family = FamilyOptions { min_blob_size: 512, compression: Compression::None, ..small_family() }
+        .expert(|expert| {
+            expert.file_bytes = 8 << 10;
+            expert.vsst_bytes = 8 << 10;
+        });
     let open_files_max = Options::default().open_files_max;
     Options { open_files_max, family, ..small() }
 }

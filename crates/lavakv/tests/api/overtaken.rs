@@ -10,7 +10,8 @@ use std::path::Path;
 const MINUTE_MS: u64 = 60_000;
 
 fn aging(buffered_age_ms_max: u64) -> Options {
-    Options { buffered_age_ms_max: Some(buffered_age_ms_max), memory_bytes: 512 << 10, ..small() }
+    Options { memory_bytes: 512 << 10, ..small() }
+        .expert(|expert| expert.buffered_age_ms_max = Some(buffered_age_ms_max))
 }
 
 fn open_aging(sim: &SimEnv) -> Db {
@@ -62,14 +63,12 @@ fn ring_bytes(db: &Db, sim: &SimEnv) -> u64 {
 /// A store whose writes are all durable, or in which nothing that is buffered can wait, has no ring for what waits.
 #[test]
 fn the_ring_is_long_where_buffered_writes_wait() {
-    let options = Options {
-        log_group_bytes: 1 << 20,
-        memtable_bytes: 1 << 20,
-        memory_bytes: 16 << 20,
-        wal_bytes_max: 8 << 20,
-        ..aging(MINUTE_MS)
-    };
-    let short = store::commit::staging_len(options.log_group_bytes) as u64;
+    let options =
+        Options { memtable_bytes: 1 << 20, memory_bytes: 16 << 20, ..aging(MINUTE_MS) }.expert(|expert| {
+            expert.log_group_bytes = 1 << 20;
+            expert.wal_bytes_max = 8 << 20;
+        });
+    let short = store::commit::staging_len(options.expert.log_group_bytes) as u64;
     let write = |db: &Db, how: &WriteOptions, mb: u64| {
         for i in 0..mb << 8 {
             db.put_opt(db.default_column_family(), &key(i % 300), &[i as u8; 4000], how).unwrap();

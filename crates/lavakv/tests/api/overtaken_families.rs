@@ -11,7 +11,8 @@ use std::sync::Arc;
 const MINUTE_MS: u64 = 60_000;
 
 fn aging(buffered_age_ms_max: u64) -> Options {
-    Options { buffered_age_ms_max: Some(buffered_age_ms_max), memory_bytes: 512 << 10, ..small() }
+    Options { memory_bytes: 512 << 10, ..small() }
+        .expert(|expert| expert.buffered_age_ms_max = Some(buffered_age_ms_max))
 }
 
 fn with_families(sim: &SimEnv, options: Options, count: u64) -> (Db, Vec<ColumnFamily>) {
@@ -156,7 +157,10 @@ fn every_crash_leaves_a_prefix_over_all_families() {
                 Ok(())
             },
         );
-        assert!(options.buffered_age_ms_max < Some(50) || db.stats().wal_bytes_skipped > 0, "seed {seed}");
+        assert!(
+            options.expert.buffered_age_ms_max < Some(50) || db.stats().wal_bytes_skipped > 0,
+            "seed {seed}"
+        );
     }
 }
 

@@ -9,13 +9,11 @@ use std::sync::{Arc, Mutex};
 
 fn aging(buffered_age_ms_max: u64) -> Options {
     let log_group_bytes = 64 << 10;
-    Options {
-        buffered_age_ms_max: Some(buffered_age_ms_max),
-        log_group_bytes,
-        wal_bytes_max: 256 << 10,
-        memory_bytes: 512 << 10,
-        ..small()
-    }
+    Options { memory_bytes: 512 << 10, ..small() }.expert(|expert| {
+        expert.buffered_age_ms_max = Some(buffered_age_ms_max);
+        expert.log_group_bytes = log_group_bytes;
+        expert.wal_bytes_max = 256 << 10;
+    })
 }
 
 /// The store of a writer, and what it held after each batch.

@@ -11,8 +11,7 @@ use lavastore_lavakv::{
 };
 
 fn with_tiered() -> Options {
-    let options = small();
-    Options { policies: options.policies.clone().with(tiered::NAME, tiered::make), ..options }
+    small().expert(|expert| expert.policies = expert.policies.clone().with(tiered::NAME, tiered::make))
 }
 
 fn tiered_family(runs: u8) -> FamilyOptions {
@@ -42,7 +41,10 @@ fn another_policy_gives_a_tree_another_shape() {
     for seed in 0..6 {
         let mut sim = SimEnv::new(seed);
         let options = Options {
-            family: FamilyOptions { level_base_bytes: 16 << 10, level_multiplier: 2, ..small_family() },
+            family: small_family().expert(|expert| {
+                expert.level_base_bytes = 16 << 10;
+                expert.level_multiplier = 2;
+            }),
             ..with_tiered()
         };
         let runs = 2 + (seed % 3) as u8;

@@ -32,7 +32,8 @@ fn read_on(request_ns: u64, change: impl Fn(&mut Options)) -> Done {
     let sim = SimEnv::new(7);
     let (read_ns, further_read_ns) = (request_ns.max(80_000), request_ns);
     sim.set_costs(Costs { read_ns, further_read_ns, kib_ns: 1000, ..Costs::default() });
-    let family = FamilyOptions { min_blob_size: 64, vsst_bytes: 64 << 20, ..FamilyOptions::default() };
+    let family = FamilyOptions { min_blob_size: 64, ..FamilyOptions::default() }
+        .expert(|expert| expert.vsst_bytes = 64 << 20);
     let mut options = Options { family, cache_bytes: 1 << 20, ..Options::default() };
     change(&mut options);
     let db = Db::open_in(sim.env(), DIR, options).unwrap();
@@ -89,9 +90,11 @@ fn far_gaps_are_read_over_where_a_request_costs_much() {
     let asked = KEYS.div_ceil(STRIDE);
     assert!(slow.reads * 4 < asked && fast.reads >= asked, "{} and {} of {asked}", slow.reads, fast.reads);
     // What was given goes before that, and where nobody goes by it gaps are those that suit most.
-    let given = read_on(2000, |options| options.read_gap_bytes = Some(100 << 10));
+    let given = read_on(2000, |options| options.expert.read_gap_bytes = Some(100 << 10));
     assert!(given.reads * 4 < asked && given.statistics.io_read_gap_bytes == 100 << 10);
-    let off = read_on(8_000_000, |options| options.ablation = Ablation::without(["measured_reads"]).unwrap());
+    let off = read_on(8_000_000, |options| {
+        options.expert.ablation = Ablation::without(["measured_reads"]).unwrap()
+    });
     assert!(off.reads >= asked && off.statistics.io_read_gap_bytes == 0);
     let expected: Vec<_> = (0..KEYS).step_by(STRIDE as usize).map(|i| Some(value(i))).collect();
     let all: Vec<_> = (0..KEYS).map(|i| (key(i), value(i))).collect();

@@ -186,7 +186,7 @@ fn random_changes_agree_with_a_model() {
 fn contains_key_answers_as_get_does_and_reads_no_value() {
     let sim = SimEnv::new(1);
     let mut options = Options { cache_bytes: 0, ..small() };
-    (options.family.min_blob_size, options.family.vsst_bytes) = (100, 16 << 10);
+    (options.family.min_blob_size, options.family.expert.vsst_bytes) = (100, 16 << 10);
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
     for i in 0..400 {
         // Inline, separated, and in a segment.

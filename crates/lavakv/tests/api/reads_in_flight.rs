@@ -350,11 +350,8 @@ fn all_are_told_under_every_schedule() {
     for seed in 0..120 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {
-            let options = Options {
-                background_threads: 1,
-                async_threads: 1 + (seed % 2) as usize,
-                ..options([0, 1 << 20][seed as usize % 2], 16)
-            };
+            let options = Options { background_threads: 1, ..options([0, 1 << 20][seed as usize % 2], 16) }
+                .expert(|expert| expert.async_threads = 1 + (seed % 2) as usize);
             let db = Db::open_in(env.clone(), DIR, options).unwrap();
             for i in 0..12 {
                 db.put(&key(i), &value(i, 0)).unwrap();

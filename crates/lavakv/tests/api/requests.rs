@@ -54,7 +54,7 @@ struct Life {
 
 fn options(rng: &mut Rng) -> Options {
     let family = FamilyOptions { min_blob_size: 64, ..small_family() };
-    Options { family, async_threads: 1 + rng.below(3) as usize, ..small() }
+    Options { family, ..small() }.expert(|expert| expert.async_threads = 1 + rng.below(3) as usize)
 }
 
 impl Life {
@@ -372,8 +372,8 @@ fn all_are_told_under_every_schedule() {
     for seed in 0..200 {
         let sim = SimEnv::new(seed);
         let ran = sim.run_threads(&Plan::new(seed), move |env| {
-            let options =
-                Options { background_threads: 1, async_threads: 1 + (seed % 3) as usize, ..small() };
+            let options = Options { background_threads: 1, ..small() }
+                .expert(|expert| expert.async_threads = 1 + (seed % 3) as usize);
             let db = Db::open_in(env.clone(), DIR, options).unwrap();
             for i in 0..8 {
                 db.put(&key(100 + i), &[7; 300]).unwrap();

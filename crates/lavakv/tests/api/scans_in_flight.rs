@@ -15,7 +15,7 @@ type Page = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn options(cache_bytes: usize, open_files_max: usize) -> Options {
     let family = FamilyOptions { min_blob_size: 64, ..small_family() };
-    Options { family, cache_bytes, open_files_max, async_threads: 2, ..small() }
+    Options { family, cache_bytes, open_files_max, ..small() }.expert(|expert| expert.async_threads = 2)
 }
 
 /// Short ones, separated ones, and now and then one that gets a file of its own.

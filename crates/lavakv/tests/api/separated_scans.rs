@@ -9,7 +9,7 @@ const KEYS: u64 = 600;
 
 fn open_mixed(sim: &SimEnv, cache_bytes: usize) -> Db {
     let mut options = Options { cache_bytes, ..small() };
-    (options.family.min_blob_size, options.family.vsst_bytes) = (100, 16 << 10);
+    (options.family.min_blob_size, options.family.expert.vsst_bytes) = (100, 16 << 10);
     Db::open_in(env(sim), DIR, options).unwrap()
 }
 

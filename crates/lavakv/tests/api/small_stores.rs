@@ -50,11 +50,9 @@ fn the_log_does_not_grow_with_the_number_of_opens() {
 #[test]
 fn groups_of_full_length_are_not_flushed_at_open() {
     let sim = SimEnv::new(3);
-    let options = || Options {
-        log_group_bytes: 64 << 10,
-        memtable_bytes: 16 << 20,
-        memory_bytes: 64 << 20,
-        ..Options::default()
+    let options = || {
+        Options { memtable_bytes: 16 << 20, memory_bytes: 64 << 20, ..Options::default() }
+            .expert(|expert| expert.log_group_bytes = 64 << 10)
     };
     let db = Db::open_in(env(&sim), DIR, options()).unwrap();
     let mut model = Model::new();

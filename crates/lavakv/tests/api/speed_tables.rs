@@ -11,7 +11,7 @@ use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options, RepairOptions}
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), speed_levels: levels, ..small() }
+    Options { speed: Some(PathBuf::from(SPEED)), ..small() }.expert(|expert| expert.speed_levels = levels)
 }
 
 fn open(sim: &SimEnv, levels: usize) -> Db {
@@ -260,8 +260,8 @@ fn a_crash_leaves_each_table_where_the_manifest_says() {
 fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
     let (sim, fast, mut model) = (SimEnv::new(9), SimEnv::new(10), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let options = || Options { speed_levels: 7, ..small() };
-    let log_bytes = small().wal_bytes_max + small().wal_bytes_max / 4;
+    let options = || small().expert(|expert| expert.speed_levels = 7);
+    let log_bytes = small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4;
     fast.set_capacity(Some(log_bytes + (64 << 10)));
     let db = Db::open_in(env.clone(), DIR, options()).unwrap();
     fill(&db, &mut model, 0..2000, 0);
@@ -285,7 +285,7 @@ fn a_full_speed_disk_has_the_tables_made_in_the_directory() {
 /// A store with all of its tables on the speed disk.
 fn filled_on_two(sim: &SimEnv, fast: &SimEnv, model: &mut Model) -> (Env, Db) {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env.clone(), DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    let db = Db::open_in(env.clone(), DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
     fill(&db, model, 0..500, 0);
     db.flush().unwrap();
     let stats = db.stats();
@@ -326,7 +326,7 @@ fn a_disk_that_is_filled_meanwhile_loses_a_job_and_nothing_else() {
     assert!(db.stats().speed_tables > tables && db.stats().speed_refusals == 2);
     assert!(db.damaged_files().is_empty() && db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
-    let db = Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    let db = Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
     assert_eq!(contents(&db), model);
 }
 
@@ -352,7 +352,9 @@ fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
     assert!(db.stats().speed_tables > before.speed_tables);
     assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty());
     db.close().unwrap();
-    assert!(contents(&Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap()) == model);
+    assert!(
+        contents(&Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap()) == model
+    );
 }
 
 /// A flush for which there is no room anywhere says which disk refused it.
@@ -360,7 +362,7 @@ fn a_table_that_the_disk_refuses_to_make_is_made_in_the_directory() {
 fn a_flush_that_finds_no_room_names_the_disk() {
     let (sim, fast, mut model) = (SimEnv::new(14), SimEnv::new(15), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let db = Db::open_in(env, DIR, Options { speed_levels: 7, ..small() }).unwrap();
+    let db = Db::open_in(env, DIR, small().expert(|expert| expert.speed_levels = 7)).unwrap();
     let append = |part| FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path(part).sticky();
     fast.inject(append(".ksst-1"));
     sim.inject(append(".ksst"));
@@ -405,7 +407,9 @@ fn a_store_rests_beside_a_table_that_is_set_aside() {
     for (speed_moving, levels) in [(false, 0), (false, 1), (false, 7), (true, 0), (true, 1), (true, 7)] {
         let (sim, _) = store(17);
         let name = tables(&sim.env(), SPEED).remove(0);
-        let db = Db::open_in(sim.env(), DIR, Options { speed_moving, ..options(levels) }).unwrap();
+        let db =
+            Db::open_in(sim.env(), DIR, options(levels).expert(|expert| expert.speed_moving = speed_moving))
+                .unwrap();
         sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]).path(&name).sticky());
         let rest = |what| {
             for second in 0..20 {

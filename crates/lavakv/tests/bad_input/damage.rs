@@ -153,7 +153,8 @@ fn a_manifest_that_lost_its_end_is_found_before_recovery_flushes() {
         return;
     }
     let sim = SimEnv::new(7);
-    let roomy = Options { memtable_bytes: 1 << 20, memory_bytes: 8 << 20, wal_bytes_max: 8 << 20, ..small() };
+    let roomy = Options { memtable_bytes: 1 << 20, memory_bytes: 8 << 20, ..small() }
+        .expert(|expert| expert.wal_bytes_max = 8 << 20);
     let db = Db::open_in(env(&sim), DIR, roomy).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..2000, 0);

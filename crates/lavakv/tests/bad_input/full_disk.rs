@@ -302,9 +302,9 @@ fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
         memtable_bytes: 1 << 20,
         memory_bytes: 4 << 20,
         // They are written when they are worth a write.
-        buffered_age_ms_max: Some(0),
         ..small()
-    };
+    }
+    .expert(|expert| expert.buffered_age_ms_max = Some(0));
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let mut model = Model::new();
     sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::WriteAt]).path(".log").sticky());

@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, sim::SimEnv,
+    Compression, Db, Durability, ErrorKind, ExpertFamilyOptions, FamilyOptions, Options, ReadOptions,
+    WriteBatch, sim::SimEnv,
 };
 
 const KEY_MAX: usize = 64 << 10;
@@ -43,7 +44,10 @@ fn keys() {
 #[test]
 fn values() {
     let sim = SimEnv::new(2);
-    let options = Options { log_group_bytes: 64 << 20, wal_bytes_max: 128 << 20, ..small() };
+    let options = small().expert(|expert| {
+        expert.log_group_bytes = 64 << 20;
+        expert.wal_bytes_max = 128 << 20;
+    });
     let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
     let largest = vec![9; VALUE_MAX];
     let mut batch = WriteBatch::new();
@@ -111,24 +115,24 @@ fn absurd_options() {
         ("memtable_bytes", Options { memtable_bytes: 0, ..o() }),
         ("memtable_bytes", Options { memtable_bytes: usize::MAX, ..o() }),
         ("memory_bytes", Options { memory_bytes: 1, ..o() }),
-        ("log_group_bytes", Options { log_group_bytes: 0, ..o() }),
-        ("log_group_bytes", Options { log_group_bytes: u64::MAX, ..o() }),
-        ("log_group_bytes", Options { log_group_bytes: (128 << 10) + 1, ..o() }),
-        ("wal_bytes_max", Options { wal_bytes_max: 1, ..o() }),
+        ("log_group_bytes", o().expert(|expert| expert.log_group_bytes = 0)),
+        ("log_group_bytes", o().expert(|expert| expert.log_group_bytes = u64::MAX)),
+        ("log_group_bytes", o().expert(|expert| expert.log_group_bytes = (128 << 10) + 1)),
+        ("wal_bytes_max", o().expert(|expert| expert.wal_bytes_max = 1)),
         ("background_threads", Options { background_threads: 0, ..o() }),
         ("background_threads", Options { background_threads: 100_000, ..o() }),
-        ("compactions_max", Options { compactions_max: usize::MAX, ..o() }),
+        ("compactions_max", o().expert(|expert| expert.compactions_max = usize::MAX)),
         ("open_files_max", Options { open_files_max: 0, ..o() }),
-        ("first_number", Options { first_number: 0, ..o() }),
+        ("first_number", o().expert(|expert| expert.first_number = 0)),
         ("io_budget", Options { io_budget: 1, ..o() }),
-        ("block_bytes", with(FamilyOptions { block_bytes: 0, ..f() })),
-        ("block_bytes", with(FamilyOptions { block_bytes: usize::MAX, ..f() })),
+        ("block_bytes", with(f().expert(|expert| expert.block_bytes = 0))),
+        ("block_bytes", with(f().expert(|expert| expert.block_bytes = usize::MAX))),
         ("filter_bits_per_key", with(FamilyOptions { filter_bits_per_key: u32::MAX, ..f() })),
-        ("file_bytes", with(FamilyOptions { file_bytes: 0, ..f() })),
-        ("level_multiplier", with(FamilyOptions { level_multiplier: 1, ..f() })),
-        ("levels", with(FamilyOptions { levels: 100, ..f() })),
-        ("l0_stop_files", with(FamilyOptions { l0_stop_files: 1, ..f() })),
-        ("l0_compaction_files", with(FamilyOptions { l0_compaction_files: 0, ..f() })),
+        ("file_bytes", with(f().expert(|expert| expert.file_bytes = 0))),
+        ("level_multiplier", with(f().expert(|expert| expert.level_multiplier = 1))),
+        ("levels", with(f().expert(|expert| expert.levels = 100))),
+        ("l0_stop_files", with(f().expert(|expert| expert.l0_stop_files = 1))),
+        ("l0_compaction_files", with(f().expert(|expert| expert.l0_compaction_files = 0))),
     ];
     for (name, options) in absurd {
         let sim = SimEnv::new(4);
@@ -147,7 +151,7 @@ fn absurd_families_and_names() {
     fails(db.create_column_family("", small_family()), ErrorKind::InvalidArgument);
     fails(db.create_column_family(&"x".repeat(1025), small_family()), ErrorKind::InvalidArgument);
     fails(
-        db.create_column_family("x", FamilyOptions { levels: 1, ..small_family() }),
+        db.create_column_family("x", small_family().expert(|expert| expert.levels = 1)),
         ErrorKind::InvalidArgument,
     );
     fails(db.create_column_family("default", small_family()), ErrorKind::AlreadyExists);
@@ -165,33 +169,37 @@ fn absurd_families_and_names() {
 fn the_smallest_options() {
     let sim = SimEnv::new(6);
     let family = FamilyOptions {
-        block_bytes: 512,
-        file_bytes: 4 << 10,
-        level_base_bytes: 4 << 10,
-        level_multiplier: 2,
-        levels: 2,
-        l0_compaction_files: 1,
-        l0_slowdown_files: 1,
-        l0_stop_files: 2,
-        filter_bits_per_key: 0,
         compression: Compression::None,
         min_blob_size: 32,
-        vsst_bytes: 4 << 10,
-        gc_ratio_percent: 1,
+        filter_bits_per_key: 0,
         policy: Default::default(),
+        expert: ExpertFamilyOptions {
+            block_bytes: 512,
+            file_bytes: 4 << 10,
+            level_base_bytes: 4 << 10,
+            level_multiplier: 2,
+            levels: 2,
+            l0_compaction_files: 1,
+            l0_slowdown_files: 1,
+            l0_stop_files: 2,
+            vsst_bytes: 4 << 10,
+            gc_ratio_percent: 1,
+        },
     };
     let options = Options {
         cache_bytes: 0,
         memtable_bytes: 16 << 10,
         memory_bytes: 32 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 128 << 10,
         background_threads: 1,
         open_files_max: 16,
         durability: Durability::Durable,
         family,
         ..Default::default()
-    };
+    }
+    .expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 128 << 10;
+    });
     let (db, mut model) = (Db::open_in(env(&sim), DIR, options.clone()).unwrap(), Model::new());
     for round in 0..3 {
         fill(&db, &mut model, 0..600, round);

@@ -137,7 +137,7 @@ fn a_writer_goes_on_while_somebody_reads_up_to_the_damage() {
     }
     let store = || {
         let sim = SimEnv::new(5);
-        let options = Options { buffered_age_ms_max: Some(0), ..small() };
+        let options = small().expert(|expert| expert.buffered_age_ms_max = Some(0));
         let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
         fill(&db, &mut model, 0..300, 0);
         db.flush().unwrap();

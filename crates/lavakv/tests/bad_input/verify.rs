@@ -186,8 +186,8 @@ fn pass(sim: &SimEnv, db: &Db, seconds: u64) {
 fn a_scrub_reads_everything_keeps_its_rate_and_ends() {
     let (sim, events) = (SimEnv::new(7), Arc::new(Events::default()));
     let rate = 64 << 10;
-    let scrubbed = || Options { scrub_bytes_per_s: rate, ..options(&events) };
-    let db = Db::open_in(env(&sim), DIR, Options { scrub_bytes_per_s: 0, ..scrubbed() }).unwrap();
+    let scrubbed = || options(&events).expert(|expert| expert.scrub_bytes_per_s = rate);
+    let db = Db::open_in(env(&sim), DIR, scrubbed().expert(|expert| expert.scrub_bytes_per_s = 0)).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..6000, 0);
     db.flush().unwrap();
@@ -230,7 +230,7 @@ fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
         return;
     }
     let (sim, events) = (SimEnv::new(8), Arc::new(Events::default()));
-    let scrubbed = Options { scrub_bytes_per_s: 1 << 30, ..options(&events) };
+    let scrubbed = options(&events).expert(|expert| expert.scrub_bytes_per_s = 1 << 30);
     let db = Db::open_in(env(&sim), DIR, scrubbed).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..6000, 0);
@@ -252,7 +252,8 @@ fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
 #[test]
 fn a_scrub_takes_no_thread_from_the_others() {
     let tmp = TempDir::new("scrub");
-    let options = Options { scrub_bytes_per_s: 64 << 10, background_threads: 1, ..small() };
+    let options =
+        Options { background_threads: 1, ..small() }.expert(|expert| expert.scrub_bytes_per_s = 64 << 10);
     let (db, mut model) = (Db::open_with(tmp.path(), options).unwrap(), Model::new());
     for round in 0..5 {
         fill(&db, &mut model, 0..3000, round);
@@ -293,12 +294,8 @@ fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {
     // The tables take the scrub two seconds, so that the log can be damaged before its turn.
     let db = Db::open_with(
         &dir,
-        Options {
-            background_threads: 1,
-            scrub_bytes_per_s: 200_000,
-            listener: Some(stop.clone()),
-            ..options
-        },
+        Options { background_threads: 1, listener: Some(stop.clone()), ..options }
+            .expert(|expert| expert.scrub_bytes_per_s = 200_000),
     )
     .unwrap();
     db.put_opt(db.default_column_family(), b"logged", b"1", &WriteOptions::durable()).unwrap();

@@ -35,16 +35,21 @@ pub fn small() -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         family: small_family(),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 pub fn small_family() -> FamilyOptions {
-    FamilyOptions { file_bytes: 16 << 10, level_base_bytes: 64 << 10, ..Default::default() }
+    FamilyOptions::default().expert(|expert| {
+        expert.file_bytes = 16 << 10;
+        expert.level_base_bytes = 64 << 10;
+    })
 }
 
 pub fn key(i: u64) -> Vec<u8> {

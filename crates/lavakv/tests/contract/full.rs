@@ -108,7 +108,7 @@ fn a_store_above_its_limit_comes_back_below_it() {
 fn recovery_above_the_limit() {
     let (sim, mut model) = (SimEnv::new(12), Model::new());
     let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(13 << 20) };
-    let db = Db::open_in(env(&sim), DIR, Options { wal_bytes_max: 4 << 20, ..options }).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options.expert(|expert| expert.wal_bytes_max = 4 << 20)).unwrap();
     for n in 0..300 {
         db.put(&key(n), &bytes(n, 0, 2500)).unwrap();
         model.insert(key(n), bytes(n, 0, 2500));
@@ -242,7 +242,10 @@ fn small_durable_deletes_on_a_full_volume() {
     for round in 0..3000 {
         s.delete(round % (n / 3));
         let log: u64 = env(&s.sim).fs.list(Path::new(DIR)).unwrap().iter().map(log_bytes).sum();
-        assert!(log <= options.wal_bytes_max + 3 * options.log_group_bytes, "{log} bytes of log");
+        assert!(
+            log <= options.expert.wal_bytes_max + 3 * options.expert.log_group_bytes,
+            "{log} bytes of log"
+        );
     }
     s.sim.advance_ns(200_000_000);
     let again = fill_up(&mut s, n, 3000);

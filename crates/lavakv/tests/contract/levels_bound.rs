@@ -19,13 +19,11 @@ const ROUNDS: u64 = 6;
 #[test]
 fn overwriting_small_values_stays_near_the_data_without_a_standstill() {
     let sim = SimEnv::new(16);
-    let family = FamilyOptions {
-        min_blob_size: 512,
-        file_bytes: 32 << 10,
-        level_base_bytes: 64 << 10,
-        vsst_bytes: 4 << 10,
-        ..small().family
-    };
+    let family = FamilyOptions { min_blob_size: 512, ..small().family }.expert(|expert| {
+        expert.file_bytes = 32 << 10;
+        expert.level_base_bytes = 64 << 10;
+        expert.vsst_bytes = 4 << 10;
+    });
     let options = Options { memtable_bytes: 32 << 10, memory_bytes: 256 << 10, family, ..small() };
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let value = |round: u64| vec![round as u8; VALUE_LEN];

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::overwrites::{bytes, family, kept, limited, occupied};
-use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, SpaceLimit, io::Rng, sim::SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
 
 /// What a store with these options must have at least, as the refusal of less says.
 pub fn least_limit(options: Options) -> u64 {
@@ -54,7 +54,7 @@ fn a_ratio_of_live_data() {
 fn a_family_of_large_files_leaves_a_small_store_its_room() {
     let sim = SimEnv::new(3);
     let db = Db::open_in(env(&sim), DIR, limited(1 << 20)).unwrap();
-    let large = FamilyOptions { vsst_bytes: 64 << 20, ..family() };
+    let large = family().expert(|expert| expert.vsst_bytes = 64 << 20);
     let large = db.create_column_family("large", large).unwrap();
     for n in 0..40 {
         db.put(&key(n), &bytes(n, 0, 600)).unwrap_or_else(|e| panic!("{n}: {e}"));

@@ -11,22 +11,23 @@ pub fn limited(bytes: u64) -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 256 << 10,
         cache_bytes: 64 << 10,
         space_limit: Some(SpaceLimit::Bytes(bytes)),
         family: family(),
         ..Default::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 256 << 10;
+    })
 }
 
 pub fn family() -> FamilyOptions {
-    FamilyOptions {
-        file_bytes: 32 << 10,
-        level_base_bytes: 64 << 10,
-        vsst_bytes: 96 << 10,
-        ..Default::default()
-    }
+    FamilyOptions::default().expert(|expert| {
+        expert.file_bytes = 32 << 10;
+        expert.level_base_bytes = 64 << 10;
+        expert.vsst_bytes = 96 << 10;
+    })
 }
 
 /// What the directory occupies.

@@ -28,7 +28,8 @@ fn families(db: &Db) -> [ColumnFamily; 3] {
 
 /// Values of 64 bytes and more are separated.
 fn separated() -> Options {
-    let family = FamilyOptions { min_blob_size: 64, vsst_bytes: 16 << 10, ..small_family() };
+    let family =
+        FamilyOptions { min_blob_size: 64, ..small_family() }.expert(|expert| expert.vsst_bytes = 16 << 10);
     Options { family, ..small() }
 }
 
@@ -38,7 +39,8 @@ fn drawn(rng: &mut Rng) -> Options {
     let ablation = if rng.one_in(2) { Ablation::default() } else { Ablation::without(off).unwrap() };
     let limits = [None, Some(SpaceLimit::Bytes(5 << 19)), Some(SpaceLimit::Bytes(5 << 20))];
     let limits = [&limits[..], &[Some(SpaceLimit::Ratio(1.3))]].concat();
-    Options { ablation, space_limit: limits[rng.below(4) as usize], ..separated() }
+    Options { space_limit: limits[rng.below(4) as usize], ..separated() }
+        .expert(|expert| expert.ablation = ablation)
 }
 
 /// Under a limit a write may be refused. True if it was.

@@ -4,8 +4,8 @@ use crate::common::*;
 use crate::separated;
 use lavastore_lavakv::sim::SimEnv;
 use lavastore_lavakv::{
-    Db, Event, EventListener, FamilyOptions, GcRequest, Options, ReadOptions, StallCause, Statistics,
-    WriteBatch, WriteOptions,
+    Db, Event, EventListener, GcRequest, Options, ReadOptions, StallCause, Statistics, WriteBatch,
+    WriteOptions,
 };
 use std::sync::{Arc, Mutex};
 
@@ -131,11 +131,18 @@ fn every_wait_of_a_writer_is_in_the_histogram_of_its_cause() {
 #[test]
 fn writers_of_a_family_do_not_wait_for_level_0_of_another() {
     let sim = SimEnv::new(4);
-    let shallow =
-        FamilyOptions { l0_compaction_files: 50, l0_slowdown_files: 50, l0_stop_files: 60, ..small_family() };
+    let shallow = small_family().expert(|expert| {
+        expert.l0_compaction_files = 50;
+        expert.l0_slowdown_files = 50;
+        expert.l0_stop_files = 60;
+    });
     let (heard, options) = heard(Options { family: shallow.clone(), ..small() });
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
-    let deep = FamilyOptions { l0_compaction_files: 2, l0_slowdown_files: 2, l0_stop_files: 3, ..shallow };
+    let deep = shallow.expert(|expert| {
+        expert.l0_compaction_files = 2;
+        expert.l0_slowdown_files = 2;
+        expert.l0_stop_files = 3;
+    });
     let other = db.create_column_family("other", deep.clone()).unwrap();
     let l0 = |stats: &Statistics| stats.histograms.waits_for(StallCause::L0).unwrap().count();
     for round in 0..8 {

@@ -8,8 +8,8 @@ use crate::scan::{Scan, Stored, listed, scan};
 use crate::{separated, snapshots_hold_what_they_see};
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{
-    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, PolicyChoice, ReadOptions, Snapshot,
-    Space, SpaceLimit, WriteBatch, sim::SimEnv,
+    ColumnFamily, Db, DbIterator, HolderKind, Options, PolicyChoice, ReadOptions, Snapshot, Space,
+    SpaceLimit, WriteBatch, sim::SimEnv,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -366,11 +366,11 @@ fn under_a_ratio() -> Options {
     Options {
         memtable_bytes: 256 << 10,
         memory_bytes: 1 << 20,
-        wal_bytes_max: 1 << 20,
         space_limit: Some(SpaceLimit::Ratio(1.5)),
-        family: FamilyOptions { vsst_bytes: 512 << 10, ..small_family() },
+        family: small_family().expert(|expert| expert.vsst_bytes = 512 << 10),
         ..small()
     }
+    .expert(|expert| expert.wal_bytes_max = 1 << 20)
 }
 
 /// Loads keys, with a background step after each.

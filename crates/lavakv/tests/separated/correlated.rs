@@ -9,12 +9,12 @@ const KEYS: u64 = 3000;
 const LEN: usize = 500;
 
 fn options() -> Options {
-    let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
+    let family = apart_family(200).expert(|expert| expert.vsst_bytes = 32 << 10);
     Options { family, memory_bytes: 128 << 10, ..apart(200) }
 }
 
 fn open_with(sim: &SimEnv, ablation: Ablation) -> Db {
-    Db::open_in(env(sim), DIR, Options { ablation, ..options() }).unwrap()
+    Db::open_in(env(sim), DIR, options().expert(|expert| expert.ablation = ablation)).unwrap()
 }
 
 fn open_scanned(sim: &SimEnv) -> Db {
@@ -301,7 +301,7 @@ fn a_damaged_record_stays_where_it_is() {
     let (db, model) = scattered(&sim, Ablation::default());
     db.close().unwrap();
     // Only what a walk leaves behind is worth collecting.
-    let family = FamilyOptions { gc_ratio_percent: 90, ..options().family };
+    let family = options().family.expert(|expert| expert.gc_ratio_percent = 90);
     // Damage in garbage is nothing that a walk would meet: a file is wanted where it hits what lives.
     let damaged = files_like(&sim, ".vsst").into_iter().find_map(|name| {
         sim.flip_bit(path(&name), 2000, 3).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::*;
-use lavastore_lavakv::{DamagedFiles, Error, ErrorKind, FamilyOptions, Options};
+use lavastore_lavakv::{DamagedFiles, Error, ErrorKind, Options};
 
 /// A closed store of several vSSTs, with short values between the long ones.
 fn store(seed: u64) -> (SimEnv, Model) {
@@ -178,12 +178,11 @@ fn collections_come_to_an_end_beside_a_damaged_table() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
-    let family = FamilyOptions {
-        vsst_bytes: 16 << 10,
-        file_bytes: 4 << 10,
-        level_base_bytes: 4 << 10,
-        ..apart_family(200)
-    };
+    let family = apart_family(200).expert(|expert| {
+        expert.vsst_bytes = 16 << 10;
+        expert.file_bytes = 4 << 10;
+        expert.level_base_bytes = 4 << 10;
+    });
     let options = Options { family, ..apart(200) };
     let (mut kept, mut collected) = (0, 0);
     for seed in 0..6u64 {

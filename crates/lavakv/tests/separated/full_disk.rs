@@ -74,7 +74,7 @@ fn a_collection_that_finds_no_room_leaves_nothing() {
         let (sim, mut model) = (SimEnv::new(step), Model::new());
         let mut options = apart(200);
         // Nothing is collected but by a store that is quiet.
-        options.family.gc_ratio_percent = 60;
+        options.family.expert.gc_ratio_percent = 60;
         let db = Db::open_in(env(&sim), DIR, options).unwrap();
         fill_long(&db, &mut model, 0..60, 0, 1500);
         compact(&db);

@@ -39,11 +39,13 @@ fn options(policy: &str) -> Options {
     Options {
         memtable_bytes: 128 << 10,
         memory_bytes: 1 << 20,
-        log_group_bytes: LOG_GROUP_LEN,
-        wal_bytes_max: 8 << 20,
-        family: FamilyOptions { vsst_bytes: 32 << 10, policy, ..apart_family(200) },
+        family: FamilyOptions { policy, ..apart_family(200) }.expert(|expert| expert.vsst_bytes = 32 << 10),
         ..small()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = LOG_GROUP_LEN;
+        expert.wal_bytes_max = 8 << 20;
+    })
 }
 
 impl Overwriter {
@@ -236,15 +238,12 @@ fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
 #[test]
 fn what_few_long_flushes_hide_is_brought_to_light() {
     let sim = SimEnv::new(1);
-    let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
-    let options = Options {
-        memtable_bytes: DATA_LEN as usize / 5,
-        memory_bytes: 4 << 20,
-        log_group_bytes: LOG_GROUP_LEN,
-        wal_bytes_max: 8 << 20,
-        family,
-        ..small()
-    };
+    let family = apart_family(200).expert(|expert| expert.vsst_bytes = 32 << 10);
+    let options = Options { memtable_bytes: DATA_LEN as usize / 5, memory_bytes: 4 << 20, family, ..small() }
+        .expert(|expert| {
+            expert.log_group_bytes = LOG_GROUP_LEN;
+            expert.wal_bytes_max = 8 << 20;
+        });
     let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let keys = DATA_LEN / 4000;
     fill_long(&db, &mut Model::new(), 0..keys, 0, 4000);

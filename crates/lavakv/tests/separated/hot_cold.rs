@@ -86,7 +86,7 @@ impl Seen {
 /// A store of which some keys are overwritten more often than others, or all alike.
 fn overwritten(sim: &SimEnv, skewed: bool, without: &[&str]) -> (Db, Model, Seen) {
     let ablation = Ablation::without(without.iter().copied()).unwrap();
-    let db = Db::open_in(env(sim), DIR, Options { ablation, ..apart(100) }).unwrap();
+    let db = Db::open_in(env(sim), DIR, apart(100).expert(|expert| expert.ablation = ablation)).unwrap();
     let (mut model, mut seen, mut rng) = (Model::new(), Seen::default(), Rng::new(7));
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     let mut installed = 0;

@@ -29,7 +29,7 @@ fn apart(min_blob_size: usize) -> Options {
 }
 
 fn apart_family(min_blob_size: usize) -> FamilyOptions {
-    FamilyOptions { min_blob_size, vsst_bytes: 16 << 10, ..small_family() }
+    FamilyOptions { min_blob_size, ..small_family() }.expert(|expert| expert.vsst_bytes = 16 << 10)
 }
 
 fn open_apart(sim: &SimEnv, min_blob_size: usize) -> Db {

@@ -27,7 +27,8 @@ fn options(access: Access) -> Options {
         memtable_bytes: 1 << 20,
         memory_bytes: 4 << 20,
         cache_bytes: 1 << 20,
-        family: FamilyOptions { min_blob_size: 200, vsst_bytes: 512 << 10, ..FamilyOptions::default() },
+        family: FamilyOptions { min_blob_size: 200, ..FamilyOptions::default() }
+            .expert(|expert| expert.vsst_bytes = 512 << 10),
         ..Options::default()
     }
 }

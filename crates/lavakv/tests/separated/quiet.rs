@@ -8,7 +8,7 @@ use lavastore_lavakv::Ablation;
 const KEYS: u64 = 1000;
 
 fn open_with(sim: &SimEnv, min_blob_size: usize, ablation: Ablation) -> Db {
-    Db::open_in(env(sim), DIR, Options { ablation, ..apart(min_blob_size) }).unwrap()
+    Db::open_in(env(sim), DIR, apart(min_blob_size).expert(|expert| expert.ablation = ablation)).unwrap()
 }
 
 /// A settled store of which a part was overwritten and a part deleted a moment ago.

@@ -10,8 +10,8 @@ const LEN: usize = 1000;
 
 fn scheduled(sim: &SimEnv, ablation: Ablation) -> Db {
     // One level and no small files: what is measured is collection.
-    let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
-    let options = Options { ablation, family, ..apart(200) };
+    let family = apart_family(200).expert(|expert| expert.vsst_bytes = 32 << 10);
+    let options = Options { family, ..apart(200) }.expert(|expert| expert.ablation = ablation);
     Db::open_in(env(sim), DIR, options).unwrap()
 }
 
@@ -149,7 +149,8 @@ fn a_store_settles_whatever_its_threads() {
             [Ablation::default(), Ablation::without(["gc_threads", "gc_threshold", "gc_pace"]).unwrap()]
         {
             let sim = SimEnv::new(seed as u64);
-            let options = Options { background_threads: threads, ablation, ..apart(200) };
+            let options = Options { background_threads: threads, ..apart(200) }
+                .expert(|expert| expert.ablation = ablation);
             let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
             for round in 0..6 {
                 fill_long(&db, &mut model, (0..600).filter(|i| (i + round) % 3 != 0), round, LEN);

@@ -17,7 +17,8 @@ const VALUE_LEN: usize = 300;
 const NO_BOUND: u64 = 1 << 40;
 
 fn with_bound(bytes: u64) -> Options {
-    Options { speed: Some(PathBuf::from(SPEED)), speed_values_bytes_max: bytes, ..apart(100) }
+    Options { speed: Some(PathBuf::from(SPEED)), ..apart(100) }
+        .expert(|expert| expert.speed_values_bytes_max = bytes)
 }
 
 fn open(sim: &SimEnv, bytes: u64) -> Db {
@@ -165,7 +166,7 @@ fn hot_values_keep_to_their_bound_and_leave_the_log_its_room() {
     let (sim, fast, mut model) = (SimEnv::new(2), SimEnv::new(3), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let own = |bytes| Options { speed: None, ..with_bound(bytes) };
-    let log_bytes = small().wal_bytes_max + small().wal_bytes_max / 4;
+    let log_bytes = small().expert.wal_bytes_max + small().expert.wal_bytes_max / 4;
     fast.set_capacity(Some(log_bytes + (8 << 10)));
     let db = Db::open_in(env.clone(), DIR, own(NO_BOUND)).unwrap();
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
@@ -193,7 +194,8 @@ fn nothing_is_listed_before_a_file_of_values_is_made() {
     }
     let (sim, fast, mut model) = (SimEnv::new(31), SimEnv::new(32), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let fresh = Options { speed: None, speed_values_fresh: true, ..with_bound(80 << 10) };
+    let fresh =
+        Options { speed: None, ..with_bound(80 << 10) }.expert(|expert| expert.speed_values_fresh = true);
     let db = Db::open_in(env, DIR, fresh).unwrap();
     let lists = || fast.count_ops(Some(OpKind::List), "");
     let before = lists();
@@ -209,7 +211,9 @@ fn nothing_is_listed_before_a_file_of_values_is_made() {
 fn fresh_values_are_there_first_and_leave_hot_ones_a_part_of_the_bound() {
     let (sim, fast, mut model) = (SimEnv::new(11), SimEnv::new(12), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let fresh = |bytes| Options { speed: None, speed_values_fresh: true, ..with_bound(bytes) };
+    let fresh = |bytes| {
+        Options { speed: None, ..with_bound(bytes) }.expert(|expert| expert.speed_values_fresh = true)
+    };
     let refusal = Db::open_in(env.clone(), DIR, fresh(0)).unwrap_err();
     assert!(
         refusal.kind() == ErrorKind::InvalidArgument && refusal.to_string().contains("fresh"),
@@ -250,7 +254,8 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
     let (sim, fast, mut model) = (SimEnv::new(41), SimEnv::new(42), Model::new());
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
     let bound = 320 << 10;
-    let fresh = || Options { speed: None, speed_values_fresh: true, ..with_bound(bound) };
+    let fresh =
+        || Options { speed: None, ..with_bound(bound) }.expert(|expert| expert.speed_values_fresh = true);
     let db = Db::open_in(env.clone(), DIR, fresh()).unwrap();
     // It is looked once a second.
     let look = |db: &Db| {
@@ -285,7 +290,8 @@ fn values_that_last_go_down_where_they_fill_the_disk() {
 /// Two disks with fresh values on one, within this bound.
 fn fresh_on(sim: &SimEnv, fast: &SimEnv, bound: u64) -> Db {
     let env = joined(&sim.env(), Path::new(DIR), &fast.env(), Path::new(SPEED));
-    let fresh = Options { speed: None, speed_values_fresh: true, ..with_bound(bound) };
+    let fresh =
+        Options { speed: None, ..with_bound(bound) }.expert(|expert| expert.speed_values_fresh = true);
     Db::open_in(env, DIR, fresh).unwrap()
 }
 

@@ -36,17 +36,20 @@ fn overwritten(seed: u64, load: Load, without: Option<&str>) -> Seen {
     let data = keys * len as u64;
     let policy = PolicyChoice::named(policy).unwrap();
     let ablation = Ablation::without(without).unwrap();
-    let family = FamilyOptions { vsst_bytes: (data / 64).next_power_of_two(), policy, ..apart_family(200) };
+    let family = FamilyOptions { policy, ..apart_family(200) }
+        .expert(|expert| expert.vsst_bytes = (data / 64).next_power_of_two());
     let options = Options {
         memtable_bytes: (data / part) as usize,
         memory_bytes: 2 << 20,
-        log_group_bytes: 512 << 10,
-        wal_bytes_max: 4 << 20,
-        ablation,
         space_limit: limit.map(|times| SpaceLimit::Bytes(times * data / 100)),
         family,
         ..small()
-    };
+    }
+    .expert(|expert| {
+        expert.log_group_bytes = 512 << 10;
+        expert.wal_bytes_max = 4 << 20;
+        expert.ablation = ablation;
+    });
     let mut store = Overwriter::open(seed, keys, len, options);
     for _ in 0..keys {
         store.overwrite(1);

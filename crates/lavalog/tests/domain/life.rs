@@ -29,14 +29,11 @@ pub fn log_options() -> lavalog::Options {
 }
 
 pub fn kv_options() -> Options {
-    Options {
-        memtable_bytes: 16 << 10,
-        memory_bytes: 48 << 10,
-        log_group_bytes: 64 << 10,
-        wal_bytes_max: 192 << 10,
-        loggers: LOGGERS,
-        ..Options::default()
-    }
+    Options { memtable_bytes: 16 << 10, memory_bytes: 48 << 10, ..Options::default() }.expert(|expert| {
+        expert.log_group_bytes = 64 << 10;
+        expert.wal_bytes_max = 192 << 10;
+        expert.loggers = LOGGERS;
+    })
 }
 
 /// Pages of LavaKV's log wait for flushes in every life; else in a fourth of their sessions.
@@ -44,7 +41,7 @@ pub static ALL_KEEP_PAGES: AtomicBool = AtomicBool::new(false);
 
 /// The same, and pages of LavaKV's log wait for flushes.
 fn keeping_pages() -> Options {
-    let options = Options { buffered_age_ms_max: Some(60_000), ..kv_options() };
+    let options = kv_options().expert(|expert| expert.buffered_age_ms_max = Some(60_000));
     Options { memory_bytes: options.memory_bytes + options.waiting_log_bytes(), ..options }
 }
 

@@ -15,7 +15,8 @@ const FILES_MIN: usize = 128;
 const ROUNDS: u64 = 9000;
 
 fn keys() -> Options {
-    let family = FamilyOptions { file_bytes: 8 << 10, min_blob_size: 1 << 20, ..FamilyOptions::default() };
+    let family = FamilyOptions { min_blob_size: 1 << 20, ..FamilyOptions::default() }
+        .expert(|expert| expert.file_bytes = 8 << 10);
     Options { open_files_max: 16, family, ..kv_options() }
 }
 

@@ -6,7 +6,7 @@ use super::life::{
 };
 use base::{ErrorKind, Result};
 use io::sim::{CrashKind, FaultPlan, SimEnv};
-use lavakv::{Db, Durability, FamilyOptions, Options, SpaceLimit};
+use lavakv::{Db, Durability, Options, SpaceLimit};
 use lavalog::LogStore;
 
 /// How long everything was tried again that a full volume or a lack of descriptors had stopped, simulated nanoseconds.
@@ -194,7 +194,7 @@ impl Past {
 /// Options with a limit. Files of values are short, so that a low one is allowed.
 pub fn limited(limit: u64) -> Options {
     let options = kv_options();
-    let family = FamilyOptions { vsst_bytes: 16 << 10, ..options.family };
+    let family = options.family.expert(|expert| expert.vsst_bytes = 16 << 10);
     Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }
 }
 

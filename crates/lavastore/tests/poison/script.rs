@@ -51,13 +51,11 @@ impl Machine {
     }
 
     pub fn open(self, sim: &SimEnv) -> Result<Db> {
-        let options = Options {
-            memtable_bytes: 16 << 10,
-            memory_bytes: 64 << 10,
-            log_group_bytes: 64 << 10,
-            wal_bytes_max: 256 << 10,
-            ..Default::default()
-        };
+        let options = Options { memtable_bytes: 16 << 10, memory_bytes: 64 << 10, ..Default::default() }
+            .expert(|expert| {
+                expert.log_group_bytes = 64 << 10;
+                expert.wal_bytes_max = 256 << 10;
+            });
         let logs = LogOptions { group_bytes: Some(256 << 10), ..Default::default() };
         Db::open_with_logs_in(&self.env(sim), DIR, &options, &logs)
     }

@@ -1,4 +1,4 @@
-use crate::{Db, Options, SpaceLimit, context::options::FamilyOptions, sim::SimEnv};
+use crate::{Db, Options, SpaceLimit, context::family_options::FamilyOptions, sim::SimEnv};
 use std::time::Duration;
 
 const DIR: &str = "/store";
@@ -12,17 +12,18 @@ fn small() -> Options {
     Options {
         memtable_bytes: 32 << 10,
         memory_bytes: 96 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
-        family: FamilyOptions {
-            file_bytes: 16 << 10,
-            level_base_bytes: 64 << 10,
-            vsst_bytes: 32 << 10,
-            ..FamilyOptions::default()
-        },
+        family: FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = 16 << 10;
+            expert.level_base_bytes = 64 << 10;
+            expert.vsst_bytes = 32 << 10;
+        }),
         ..Options::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 fn listed(sim: &SimEnv) -> u64 {

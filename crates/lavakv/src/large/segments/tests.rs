@@ -5,13 +5,11 @@ use io::sim::SimEnv;
 #[test]
 fn a_segment_of_another_key_is_refused() {
     let sim = SimEnv::new(1);
-    let options = Options {
-        memtable_bytes: 32 << 10,
-        memory_bytes: 96 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
-        ..Options::default()
-    };
+    let options =
+        Options { memtable_bytes: 32 << 10, memory_bytes: 96 << 10, ..Options::default() }.expert(|expert| {
+            expert.log_group_bytes = 128 << 10;
+            expert.wal_bytes_max = 512 << 10;
+        });
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
     db.put(b"a", &[7; 100_000]).unwrap();
     db.flush().unwrap();

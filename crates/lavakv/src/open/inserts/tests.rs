@@ -110,10 +110,10 @@ fn options(rng: &mut Rng) -> Options {
     Options {
         memtable_bytes: 16 << 10,
         memory_bytes: [32, 64, 256][rng.below(3) as usize] << 10,
-        log_group_bytes: 64 << 10,
         background_threads: rng.range(1, 5) as usize,
         ..Options::default()
     }
+    .expert(|expert| expert.log_group_bytes = 64 << 10)
 }
 
 /// The last value of each key of each family; `None`: it is deleted.

@@ -8,13 +8,10 @@ const DIR: &str = "/store";
 
 /// With which the store is written: nothing is flushed.
 fn roomy() -> Options {
-    Options {
-        memtable_bytes: 16 << 20,
-        memory_bytes: 64 << 20,
-        log_group_bytes: 1 << 20,
-        wal_bytes_max: 64 << 20,
-        ..Options::default()
-    }
+    Options { memtable_bytes: 16 << 20, memory_bytes: 64 << 20, ..Options::default() }.expert(|expert| {
+        expert.log_group_bytes = 1 << 20;
+        expert.wal_bytes_max = 64 << 20;
+    })
 }
 
 /// With which it is opened.

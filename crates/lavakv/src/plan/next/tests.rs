@@ -1,7 +1,8 @@
 //! Decisions about stores that are made up: no engine, no disk, no clock.
 
 use super::*;
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::Options;
 use crate::plan::answer::Purpose;
 use crate::plan::facts::{FamilyFacts, Frozen};
 use crate::plan::in_progress::{InPieces, InProgressSet};
@@ -130,7 +131,7 @@ fn family(id: u32, l0: u64, referenced_bytes: Option<u64>) -> FamilyFacts {
 
 /// The same with the vSST on this disk.
 fn family_on(id: u32, l0: u64, referenced_bytes: Option<u64>, volume: Volume) -> FamilyFacts {
-    let options = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
+    let options = FamilyOptions::default().expert(|expert| expert.vsst_bytes = 64 << 10);
     family_of(id, (l0, referenced_bytes, volume), options)
 }
 
@@ -165,12 +166,10 @@ fn without(also: &[&str]) -> crate::Ablation {
 fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
     let ablation = without(&[]);
     MadeUp {
-        options: Options {
-            scrub_bytes_per_s: 1 << 20,
-            background_threads: 4,
-            ablation,
-            ..Options::default()
-        },
+        options: Options { background_threads: 4, ..Options::default() }.expert(|expert| {
+            expert.scrub_bytes_per_s = 1 << 20;
+            expert.ablation = ablation;
+        }),
         in_progress: InProgressSet::default(),
         families,
         frozen: Vec::new(),
@@ -300,14 +299,14 @@ fn pieces_of_what_runs_go_first() {
     assert_eq!(told(&facts), "scrub", "level 0 needs a thread, three of four are taken");
     facts.hurried = true;
     assert_eq!(told(&facts), "help 8", "writers wait for what that thread could do");
-    facts.options.compactions_max = 3;
+    facts.options.expert.compactions_max = 3;
     assert_eq!(told(&facts), "scrub", "somebody bounds compactions");
-    (facts.hurried, facts.options.compactions_max) = (false, 0);
+    (facts.hurried, facts.options.expert.compactions_max) = (false, 0);
     facts.in_progress.running.helpers = 0;
     assert_eq!(told(&facts), "help 8");
-    facts.options.compactions_max = 2;
+    facts.options.expert.compactions_max = 2;
     assert_eq!(told(&facts), "scrub", "somebody bounds compactions");
-    facts.options.compactions_max = 0;
+    facts.options.expert.compactions_max = 0;
     drop(whole);
     assert_eq!(told(&facts), "scrub", "it is over");
     assert!(facts.in_progress.helps(8).is_none());
@@ -341,7 +340,7 @@ fn families_that_were_frozen_together_are_flushed_together_if_there_is_room() {
 #[test]
 fn where_there_is_no_room_nothing_is_started_that_needs_some() {
     let mut facts = at_rest(vec![family(1, 5, Some(1 << 18))]);
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     facts.quiet = true;
     facts.grants = 0;
     assert_eq!(told(&facts), "nothing");
@@ -370,17 +369,16 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
         ];
         let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
         let version = state.family(1).unwrap().version.clone();
-        let family = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
+        let family = FamilyOptions::default().expert(|expert| expert.vsst_bytes = 64 << 10);
         let family = Family::new(1, "made up".into(), family, version, 1, &options, Default::default());
         MadeUp { options, ..at_rest(vec![FamilyFacts::of(Arc::new(family))]) }
     };
     let of = |hidden: u64, options: Options| of_len(32 << 10, hidden, options);
     let (on, off) = (without(&[]), without(&["exposing_first"]));
-    let (on, off) =
-        (Options { background_threads: 4, ablation: on, ..Options::default() }, |on: &Options| Options {
-            ablation: off,
-            ..on.clone()
-        });
+    let (on, off) = (
+        Options { background_threads: 4, ..Options::default() }.expert(|expert| expert.ablation = on),
+        |on: &Options| on.clone().expert(|expert| expert.ablation = off),
+    );
     assert_eq!(told(&of(300_000, on.clone())), "compact 1 from 0");
     assert_eq!(told(&of(300_000, off(&on))), "nothing");
     let paused = MadeUp { gc_paused: true, ..of(300_000, on.clone()) };
@@ -410,12 +408,10 @@ fn what_is_hidden_is_exposed_before_anything_is_collected() {
 /// What is of these families with all mechanisms.
 fn with_space_first(families: Vec<FamilyFacts>, background_threads: usize) -> MadeUp {
     let facts = at_rest(families);
-    let options = Options {
-        ablation: crate::Ablation::default(),
-        background_threads,
-        scrub_bytes_per_s: 0,
-        ..facts.options
-    };
+    let options = Options { background_threads, ..facts.options }.expert(|expert| {
+        expert.ablation = crate::Ablation::default();
+        expert.scrub_bytes_per_s = 0;
+    });
     MadeUp { options, ..facts }
 }
 
@@ -493,7 +489,10 @@ fn space_goes_first_where_the_garbage_is() {
 #[test]
 fn one_thread_does_what_writers_suffer_from_more() {
     let of = |file_bytes: u64, threads: usize| {
-        let options = FamilyOptions { file_bytes, level_base_bytes: file_bytes, ..FamilyOptions::default() };
+        let options = FamilyOptions::default().expert(|expert| {
+            expert.file_bytes = file_bytes;
+            expert.level_base_bytes = file_bytes;
+        });
         let behind = family_of(2, (5, None, Volume::DIRECTORY), options);
         with_space_first(vec![family(1, 0, FAR), behind], threads)
     };
@@ -527,7 +526,7 @@ fn a_family_whose_policy_is_not_known_is_not_compacted() {
 fn asking_changes_nothing() {
     let mut facts = at_rest(vec![family(1, 0, None)]);
     facts.quiet = true;
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     for _ in 0..2 {
         let mut notes = Notes::default();
         assert!(next(&facts, JobClass::Idle, &mut notes).is_none());
@@ -544,7 +543,7 @@ fn asking_changes_nothing() {
 #[test]
 fn beside_a_log_that_is_written_much_one_job_less_runs() {
     let mut facts = at_rest(vec![family(1, 0, Some(1 << 18))]);
-    (facts.quiet, facts.options.scrub_bytes_per_s) = (true, 0);
+    (facts.quiet, facts.options.expert.scrub_bytes_per_s) = (true, 0);
     (facts.now_ns, facts.log_taken_ns) = (1_000_000_000, 900_000_000);
     facts.in_progress.running.collections = 2;
     assert_eq!(told(&facts), "collect 1");
@@ -558,9 +557,9 @@ fn beside_a_log_that_is_written_much_one_job_less_runs() {
     facts.hurried = true;
     assert_eq!(told(&facts), "collect 1");
     facts.hurried = false;
-    facts.options.ablation.log_first = false;
+    facts.options.expert.ablation.log_first = false;
     assert_eq!(told(&facts), "collect 1");
-    facts.options.ablation.log_first = true;
+    facts.options.expert.ablation.log_first = true;
     facts.families.push(family(2, 5, None));
     assert_eq!(told(&facts), "compact 2 from 0");
     facts.frozen = vec![(9, facts.families[0].family.clone())];
@@ -575,7 +574,7 @@ fn beside_a_log_that_is_written_much_one_job_less_runs() {
 #[test]
 fn values_go_down_in_nobodys_way() {
     let mut facts = at_rest(vec![family_on(1, 0, Some(1 << 20), Volume::SPEED)]);
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     assert_eq!(told(&facts), "nothing", "none has to go");
     facts.in_progress.learned.lasting = vec![(1, 100)];
     assert_eq!(told(&facts), "collect 1 for the disk");
@@ -619,7 +618,7 @@ fn scattered() -> FamilyFacts {
     }
     let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
     let version = state.family(1).unwrap().version.clone();
-    let options = FamilyOptions { vsst_bytes: VSST, ..FamilyOptions::default() };
+    let options = FamilyOptions::default().expert(|expert| expert.vsst_bytes = VSST);
     let family =
         Family::new(1, "made up".into(), options, version, 1, &Options::default(), Default::default());
     FamilyFacts::of(Arc::new(family))
@@ -628,7 +627,7 @@ fn scattered() -> FamilyFacts {
 /// What is decided in a store with such a family, whose scans have lost so much, after a change.
 fn told_scattered(lost: u64, change: &dyn Fn(&mut MadeUp)) -> String {
     let mut facts = at_rest(vec![scattered()]);
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     facts.families[0].family.demand.scanned(lost, 0, 1);
     change(&mut facts);
     told(&facts)
@@ -655,7 +654,7 @@ fn who_writes_goes_before_a_walk_and_so_does_space() {
     nothing(&|facts| facts.room = Some((3 << 20, 2 << 20)));
     nothing(&|facts| facts.fill_percent = 80);
     nothing(&|facts| facts.gc_paused = true);
-    nothing(&|facts| facts.options.ablation.correlated = false);
+    nothing(&|facts| facts.options.expert.ablation.correlated = false);
     nothing(&|facts| {
         facts.in_progress.running.compactions = 1;
         facts.in_progress.running.relocation = true;
@@ -680,7 +679,7 @@ fn begin_walk(facts: &MadeUp) -> lsm::policy::Relocation {
 #[test]
 fn a_walk_beside_writers_rests_where_it_is_in_the_way() {
     let mut facts = at_rest(vec![scattered()]);
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     let demand = facts.families[0].family.demand.clone();
     demand.scanned(512 << 10, 0, 1);
     let walk = begin_walk(&facts);
@@ -707,7 +706,7 @@ fn a_walk_beside_writers_rests_where_it_is_in_the_way() {
 #[test]
 fn beside_writers_no_more_is_put_in_order_than_was_written() {
     let mut facts = at_rest(vec![scattered()]);
-    facts.options.scrub_bytes_per_s = 0;
+    facts.options.expert.scrub_bytes_per_s = 0;
     let demand = facts.families[0].family.demand.clone();
     demand.scanned(1 << 40, 0, 1);
     // All that there is, of which nobody knows when it was written; each walk takes a tenth.

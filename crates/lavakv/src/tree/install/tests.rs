@@ -59,7 +59,7 @@ fn a_change_that_others_came_before_has_the_same_outcome() {
         }),
         ("other options", |db| {
             let family = db.default_column_family();
-            db.set_family_options(family, crate::FamilyOptions { gc_ratio_percent: 33, ..family.options() })
+            db.set_family_options(family, family.options().expert(|expert| expert.gc_ratio_percent = 33))
                 .unwrap();
         }),
         ("another family", |db| {
@@ -101,8 +101,8 @@ fn a_change_that_others_came_before_has_the_same_outcome() {
         assert_eq!(*read_state.ledger, Ledger::of(&known.version), "{name}");
         durable.verify().unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(read_state.ledger.has_unused(), "{name}: nothing references what the table did");
-        let ratio_percent = family.options().gc_ratio_percent;
-        assert_eq!(read_state.options.gc_ratio_percent, ratio_percent, "{name}: options of now");
+        let ratio_percent = family.options().expert.gc_ratio_percent;
+        assert_eq!(read_state.options.expert.gc_ratio_percent, ratio_percent, "{name}: options of now");
         drop((read_state, durable));
         db.close().unwrap();
         Db::open_in(sim.env(), "/store", Options::default()).unwrap();

@@ -1,5 +1,6 @@
 use super::*;
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::family_options::FamilyOptions;
+use crate::context::options::Options;
 use crate::{ColumnFamily, Db, SpaceLimit};
 use io::sim::SimEnv;
 use io::sim::threads::Plan;
@@ -10,15 +11,15 @@ fn options() -> Options {
     Options {
         memtable_bytes: 16 << 10,
         memory_bytes: 48 << 10,
-        log_group_bytes: 64 << 10,
         background_threads: 1,
         space_limit: Some(SpaceLimit::Bytes(256 << 20)),
         ..Options::default()
     }
+    .expert(|expert| expert.log_group_bytes = 64 << 10)
 }
 
 fn family(min_blob_size: usize) -> FamilyOptions {
-    FamilyOptions { min_blob_size, file_bytes: 8 << 10, ..FamilyOptions::default() }
+    FamilyOptions { min_blob_size, ..FamilyOptions::default() }.expert(|expert| expert.file_bytes = 8 << 10)
 }
 
 /// What is kept, and what all families come to that are asked now.

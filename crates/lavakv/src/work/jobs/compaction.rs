@@ -113,7 +113,7 @@ impl InChain {
 impl Drop for InChain {
     fn drop(&mut self) {
         self.share.iter().for_each(|share| self.family.level_0.rests(share));
-        let is_deep = self.family.look(|seen| seen.chain.l0_depth > seen.options.l0_slowdown_files);
+        let is_deep = self.family.look(|seen| seen.chain.l0_depth > seen.options.expert.l0_slowdown_files);
         self.family.level_0.ends(self.context.now_ns(), is_deep);
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     }
     set.begins(compaction.reason);
     let number = set.job_number();
-    let output_bytes = output_bytes(&compaction, options.vsst_bytes, jobs.tree.snapshots.is_any());
+    let output_bytes = output_bytes(&compaction, options.expert.vsst_bytes, jobs.tree.snapshots.is_any());
     let grant = jobs.space.grant(output_bytes);
     let version = family.read_state().version.clone();
     let pins = inputs::pins(jobs, &family, &compaction);
@@ -197,7 +197,7 @@ fn pieces_max(jobs: &Jobs, set: &InProgressSet, class: JobClass) -> usize {
     let options = &jobs.context.options;
     let busy = set.running.compactions + set.running.helpers + set.running.collections;
     match class {
-        _ if !options.ablation.subcompactions => 1,
+        _ if !options.expert.ablation.subcompactions => 1,
         JobClass::L0 => options.background_threads.max(1),
         _ => 1 + options.compaction_slots().saturating_sub(busy),
     }
@@ -343,7 +343,7 @@ impl Whole {
         let (jobs, c) = (&self.jobs, &self.compaction);
         let took_ns = || jobs.context.now_ns() - self.begun.at_ns;
         if drains(c) {
-            let stop_files = self.family.options().l0_stop_files;
+            let stop_files = self.family.options().expert.l0_stop_files;
             self.family.level_0.record_drained(bytes_of(c, 0), jobs.context.now_ns(), stop_files);
         }
         let (spills, is_poor) = (c.reason == Reason::Spill, c.reason == Reason::PoorSpill);

@@ -17,12 +17,12 @@ use version::names::FileKind;
 /// Looks if it is time.
 pub(super) fn see(jobs: &Jobs) {
     let (context, options) = (&jobs.context, &jobs.context.options);
-    let has_values = options.speed_values_bytes_max > 0;
-    let looks = options.speed_moving || has_values;
-    if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.speed_look) {
+    let has_values = options.expert.speed_values_bytes_max > 0;
+    let looks = options.expert.speed_moving || has_values;
+    if !looks || !jobs.tree.speed.takes_turn(context.now_ns(), options.expert.speed_look) {
         return;
     }
-    if options.speed_moving {
+    if options.expert.speed_moving {
         see_tables(jobs);
     }
     if has_values {
@@ -37,8 +37,8 @@ fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
         jobs.tree.all_families().into_iter().map(|family| (family.id, family.read_state())).collect();
     let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
     let options = &jobs.context.options;
-    let mut left = match options.speed_values_fresh {
-        true => speed_values::excess_bytes(options.speed_values_bytes_max, &sums),
+    let mut left = match options.expert.speed_values_fresh {
+        true => speed_values::excess_bytes(options.expert.speed_values_bytes_max, &sums),
         false => sums.lasting_bytes,
     };
     let (mut noted, quarantine) = (Vec::new(), &jobs.files.tables.quarantine);
@@ -108,12 +108,12 @@ fn look(jobs: &Jobs) -> Option<Seen> {
     let (mut filled, mut table_bytes) = (1u32, 0);
     for family in tree.all_families() {
         let version = family.read_state().version.clone();
-        table_bytes = table_bytes.max(family.options().file_bytes);
+        table_bytes = table_bytes.max(family.options().expert.file_bytes);
         for (level, files) in version.levels.iter().enumerate() {
             filled |= u32::from(!files.is_empty()) << level.min(31);
         }
     }
-    let levels = options.speed_levels.min((u32::BITS - filled.leading_zeros()) as usize);
+    let levels = options.expert.speed_levels.min((u32::BITS - filled.leading_zeros()) as usize);
     let most = u32::try_from(levels).unwrap_or(u32::MAX).saturating_mul(LEVEL);
     let room = disk::room(tree, table_bytes)?;
     Some(Seen { now_ns, loads, room, most, filled })

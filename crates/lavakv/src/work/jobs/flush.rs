@@ -169,7 +169,7 @@ impl Unit {
             level: 0,
             job: number,
             inputs: Vec::new(),
-            expected_len: (bytes as u64).min(family.options().vsst_bytes),
+            expected_len: (bytes as u64).min(family.options().expert.vsst_bytes),
             goes_down: false,
         };
         Unit {

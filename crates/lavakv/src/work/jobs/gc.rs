@@ -94,7 +94,7 @@ fn garbage_pressure_percent(jobs: &Jobs) -> u64 {
 
 /// How long a collection should wait so that flushes are quick.
 fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
-    if !jobs.context.options.ablation.gc_pace {
+    if !jobs.context.options.expert.ablation.gc_pace {
         return 0;
     }
     jobs.gc_pace.wait_ns(now_ns, garbage_pressure_percent(jobs))

@@ -37,8 +37,8 @@ impl HotColdVssts {
     pub fn new(files: VsstFiles, flush_bytes: Option<u64>) -> Self {
         let options = files.family.options();
         let cache = files.family.drop_cache();
-        let worth =
-            (files.tree.context.options.memtable_bytes as u64).min(options.vsst_bytes) / FLUSH_PART_MIN;
+        let worth = (files.tree.context.options.memtable_bytes as u64).min(options.expert.vsst_bytes)
+            / FLUSH_PART_MIN;
         let parting = match (&cache, flush_bytes) {
             (Some(cache), Some(bytes)) if bytes >= worth => cache.parting(),
             _ => Parting::AllCold,
@@ -47,7 +47,7 @@ impl HotColdVssts {
         let files = Arc::new(files);
         let series = |class| {
             let files = files.clone();
-            VsstSeries::new(options.vsst_bytes, Box::new(move || files.create(0, class)) as CreateVsst)
+            VsstSeries::new(options.expert.vsst_bytes, Box::new(move || files.create(0, class)) as CreateVsst)
         };
         HotColdVssts {
             cache: cache.filter(|_| flush_bytes.is_some()),

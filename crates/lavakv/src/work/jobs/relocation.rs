@@ -82,7 +82,7 @@ impl Relocator {
         let of = |list: &Vec<Dependency>| lsm::policy::relocation::relocated_bytes(version, list, &numbers);
         let bytes: u64 = lists.iter().map(of).sum();
         // Files of about one length, instead of a short one at the end.
-        let wanted = files.family.options().vsst_bytes;
+        let wanted = files.family.options().expert.vsst_bytes;
         let vsst_bytes = bytes / ((bytes + wanted / 2) / wanted).max(1);
         let buffer_bytes = BUFFERS_BYTES / inputs.len() as u64;
         let create: CreateVsst = Box::new(move || files.create(alignment, class));

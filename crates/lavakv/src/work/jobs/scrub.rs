@@ -42,7 +42,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
         context.stats.scrub_files_left.set(0);
         set.scrub.end(context.now_ns(), SCRUB_PAUSE_NS);
     });
-    let rate = Budget::new(jobs.context.options.scrub_bytes_per_s);
+    let rate = Budget::new(jobs.context.options.expert.scrub_bytes_per_s);
     Box::new(move || Box::new(ScrubJob { jobs, walk: None, rate, _claim: claim }))
 }
 

@@ -94,7 +94,7 @@ impl Facts for Seen<'_> {
 
     fn log_taken_ns(&self) -> u64 {
         let options = self.options();
-        if options.speed.is_some() && options.speed_levels == 0 {
+        if options.speed.is_some() && options.expert.speed_levels == 0 {
             return 0;
         }
         let lanes = [self.jobs.log.get(), self.jobs.log.records().and_then(|log| log.begun())];

@@ -12,23 +12,23 @@ mod shares;
 mod space_first;
 
 fn options() -> Options {
-    let family = FamilyOptions {
-        file_bytes: 16 << 10,
-        level_base_bytes: 32 << 10,
-        vsst_bytes: 64 << 10,
-        min_blob_size: 500,
-        gc_ratio_percent: 20,
-        ..FamilyOptions::default()
-    };
+    let family = FamilyOptions { min_blob_size: 500, ..FamilyOptions::default() }.expert(|expert| {
+        expert.file_bytes = 16 << 10;
+        expert.level_base_bytes = 32 << 10;
+        expert.vsst_bytes = 64 << 10;
+        expert.gc_ratio_percent = 20;
+    });
     Options {
         memtable_bytes: 64 << 10,
         memory_bytes: 512 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         family,
         ..Options::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 fn key(i: u64) -> Vec<u8> {
@@ -132,7 +132,7 @@ fn with_garbage(sim: &SimEnv) -> Db {
 /// Bytes that the first choice of a collection would write, and the one that writes least.
 fn choices(facts: &dyn Facts) -> (u64, u64) {
     let family = &facts.families()[0];
-    let options = collection::options(facts.options().ablation, &family.read_state, 20);
+    let options = collection::options(facts.options().expert.ablation, &family.read_state, 20);
     let mut passed_over = HashSet::default();
     let mut writes = Vec::new();
     while let Some(gc) = collection::pick_at(facts, family, &options, &passed_over) {
@@ -202,12 +202,20 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
 #[test]
 fn a_table_that_is_compacted_meanwhile_does_not_move() {
     let sim = SimEnv::new(5);
-    let options = || Options { speed: Some("/fast".into()), speed_levels: 7, ..options() };
+    let options =
+        || Options { speed: Some("/fast".into()), ..options() }.expert(|expert| expert.speed_levels = 7);
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
     (0..2000).for_each(|i| db.put(&key(i), &[7; 100]).unwrap());
     db.close().unwrap();
-    let db = Db::open_in(sim.env(), "/store", Options { speed_levels: 0, speed_moving: true, ..options() })
-        .unwrap();
+    let db = Db::open_in(
+        sim.env(),
+        "/store",
+        options().expert(|expert| {
+            expert.speed_levels = 0;
+            expert.speed_moving = true;
+        }),
+    )
+    .unwrap();
     let jobs = &db.engine().jobs;
     let mut found = None;
     for _ in 0..100 {

@@ -122,7 +122,7 @@ impl Admission {
                 fits || memory.backlog() == 0 || health.is_poisoned() || stuck || now_ns >= *until_ns
             }
             Need::Levels(full) => {
-                let open = full.look(|seen| seen.chain.l0_depth < seen.options.l0_stop_files);
+                let open = full.look(|seen| seen.chain.l0_depth < seen.options.expert.l0_stop_files);
                 let over = full.is_dropped() || health.is_poisoned();
                 open || over || self.space.is_limited() && !can_free() || health.is_stuck(now_ns)
             }

@@ -217,13 +217,13 @@ fn seen_of(read_state: &ReadState, limited: bool, memtable_bytes: usize) -> Pres
         p.garbage_over_percent = read_state.summary.garbage_over_percent(limited);
         (p.excess_percent, p.absorbed_bytes_per_s) = (chain.excess_percent, chain.absorbed_bytes_per_s);
     }
-    if chain.l0_depth > options.l0_slowdown_files {
+    if chain.l0_depth > options.expert.l0_slowdown_files {
         let active = (read_state.active.bytes() as f64 / memtable_bytes as f64).min(1.0);
         let coming = read_state.frozen.len() as f64 + active;
         p.l0 = Some(Level0 {
             depth: chain.l0_depth as f64 + coming,
-            slowdown: options.l0_slowdown_files as f64,
-            stop: options.l0_stop_files as f64,
+            slowdown: options.expert.l0_slowdown_files as f64,
+            stop: options.expert.l0_stop_files as f64,
             ..Default::default()
         });
     }

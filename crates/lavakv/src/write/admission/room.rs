@@ -74,7 +74,7 @@ impl Admission {
         for family in families {
             let full_bytes = self.context.options.memtable_bytes;
             let (is_unserved, is_full, is_deep) = family.look(|read_state| {
-                let is_deep = read_state.chain.l0_depth >= read_state.options.l0_stop_files;
+                let is_deep = read_state.chain.l0_depth >= read_state.options.expert.l0_stop_files;
                 (read_state.is_unserved, read_state.active.bytes() >= full_bytes, is_deep)
             });
             if is_unserved {

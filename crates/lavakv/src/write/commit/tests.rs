@@ -7,13 +7,8 @@ use io::sim::SimEnv;
 /// A store with memory for three memtables.
 pub(crate) fn with_little_memory(sim: &SimEnv) -> Db {
     let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() };
-    let options = Options {
-        memtable_bytes: 32 << 10,
-        memory_bytes: 96 << 10,
-        log_group_bytes: 512 << 10,
-        family,
-        ..Options::default()
-    };
+    let options = Options { memtable_bytes: 32 << 10, memory_bytes: 96 << 10, family, ..Options::default() }
+        .expert(|expert| expert.log_group_bytes = 512 << 10);
     Db::open_in(sim.env(), "/store", options).unwrap()
 }
 

@@ -17,7 +17,8 @@ fn vlsm(overlap: OverlapOf) -> PolicyChoice {
 }
 
 fn with(policy: PolicyChoice, min_blob_size: usize) -> Options {
-    let family = FamilyOptions { policy, min_blob_size, level_multiplier: 4, ..small_family() };
+    let family = FamilyOptions { policy, min_blob_size, ..small_family() }
+        .expert(|expert| expert.level_multiplier = 4);
     Options { family, ..small() }
 }
 

@@ -60,7 +60,7 @@ impl Running {
             level: compaction.output_level,
             job: whole.number,
             inputs: whole.inputs.clone(),
-            expected_len: whole.family.options().vsst_bytes,
+            expected_len: whole.family.options().expert.vsst_bytes,
             goes_down: false,
         };
         let relocator = Relocator::new(files(), &whole.version, compaction, &whole.lists)?;

@@ -14,23 +14,27 @@ fn options(rng: &mut Rng) -> Options {
     let vlsm = lsm::policy::VlsmOptions { table_bytes: 8 << 10, level_1_tables: 4, ..Default::default() };
     let policies = [lsm::policy::PolicyChoice::default(), lsm::policy::PolicyChoice::vlsm(&vlsm)];
     let family = FamilyOptions {
-        file_bytes: 8 << 10,
-        level_base_bytes: 32 << 10,
-        vsst_bytes: 64 << 10,
         min_blob_size: [0, 150][rng.below(2) as usize],
         policy: policies[rng.below(2) as usize].clone(),
         ..FamilyOptions::default()
-    };
+    }
+    .expert(|expert| {
+        expert.file_bytes = 8 << 10;
+        expert.level_base_bytes = 32 << 10;
+        expert.vsst_bytes = 64 << 10;
+    });
     Options {
         memtable_bytes: 64 << 10,
         memory_bytes: 512 << 10,
-        log_group_bytes: 128 << 10,
-        wal_bytes_max: 512 << 10,
         cache_bytes: 64 << 10,
         background_threads: 4,
         family,
         ..Options::default()
     }
+    .expert(|expert| {
+        expert.log_group_bytes = 128 << 10;
+        expert.wal_bytes_max = 512 << 10;
+    })
 }
 
 fn key(i: u64) -> Vec<u8> {

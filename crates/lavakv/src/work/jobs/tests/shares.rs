@@ -42,7 +42,8 @@ impl Shares {
 /// A store of `keys` values of `len` bytes, half of which are overwritten again and again, at work.
 fn at_work(threads: usize, ablation: Ablation, (keys, len): (u64, usize)) -> Shares {
     let sim = SimEnv::new(threads as u64);
-    let options = Options { background_threads: threads, ablation, ..options() };
+    let options =
+        Options { background_threads: threads, ..options() }.expert(|expert| expert.ablation = ablation);
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
     let (jobs, mut rng, mut shares) = (&db.engine().jobs, Rng::new(1), Shares::default());
     let mut value = vec![0; len];

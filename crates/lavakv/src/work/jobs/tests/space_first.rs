@@ -128,21 +128,19 @@ impl Workers {
 impl Attack {
     fn options(&self) -> Options {
         let policy = PolicyChoice::named(self.policy).unwrap();
-        let family = FamilyOptions {
-            policy,
-            vsst_bytes: 16 << 10,
-            l0_slowdown_files: self.slowdown,
-            l0_stop_files: self.stop,
-            ..options().family
-        };
+        let family = FamilyOptions { policy, ..options().family }.expert(|expert| {
+            expert.vsst_bytes = 16 << 10;
+            expert.l0_slowdown_files = self.slowdown;
+            expert.l0_stop_files = self.stop;
+        });
         Options {
             memtable_bytes: 32 << 10,
             memory_bytes: 256 << 10,
             background_threads: self.threads,
-            ablation: Ablation::without(self.without).unwrap(),
             family,
             ..options()
         }
+        .expert(|expert| expert.ablation = Ablation::without(self.without).unwrap())
     }
 
     fn run(&self) -> Outcome {

@@ -11,13 +11,11 @@ thread_local! {
 }
 
 fn options() -> Options {
-    let family = FamilyOptions {
-        file_bytes: 8 << 10,
-        level_base_bytes: 16 << 10,
-        vsst_bytes: 32 << 10,
-        min_blob_size: 200,
-        ..FamilyOptions::default()
-    };
+    let family = FamilyOptions { min_blob_size: 200, ..FamilyOptions::default() }.expert(|expert| {
+        expert.file_bytes = 8 << 10;
+        expert.level_base_bytes = 16 << 10;
+        expert.vsst_bytes = 32 << 10;
+    });
     Options { memtable_bytes: 64 << 10, memory_bytes: 512 << 10, family, ..Options::default() }
 }
 

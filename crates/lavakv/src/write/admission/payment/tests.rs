@@ -10,20 +10,18 @@ use io::sim::SimEnv;
 
 /// A store with two families; nobody runs jobs but who waits.
 fn two(sim: &SimEnv) -> (Db, ColumnFamily, ColumnFamily) {
-    let family = FamilyOptions {
-        min_blob_size: 0,
-        l0_compaction_files: 2,
-        l0_slowdown_files: 2,
-        l0_stop_files: 10,
-        ..FamilyOptions::default()
-    };
+    let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() }.expert(|expert| {
+        expert.l0_compaction_files = 2;
+        expert.l0_slowdown_files = 2;
+        expert.l0_stop_files = 10;
+    });
     let options = Options {
         memtable_bytes: 64 << 10,
         memory_bytes: 4 << 20,
-        log_group_bytes: 512 << 10,
         family: family.clone(),
         ..Options::default()
-    };
+    }
+    .expert(|expert| expert.log_group_bytes = 512 << 10);
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
     let (a, b) =
         (db.create_column_family("a", family.clone()).unwrap(), db.create_column_family("b", family));
@@ -110,10 +108,10 @@ fn a_segment_that_is_refused_owes_nothing() {
     let options = Options {
         memtable_bytes: 64 << 10,
         memory_bytes: 256 << 10,
-        log_group_bytes: 512 << 10,
         space_limit: Some(SpaceLimit::Bytes(40 << 20)),
         ..Options::default()
-    };
+    }
+    .expert(|expert| expert.log_group_bytes = 512 << 10);
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
     let (family, piece) = (db.default_column_family(), vec![1; 200 << 10]);
     let mut nth = 0u64;

@@ -49,13 +49,11 @@ fn memory_that_ends_is_made_room_in_without_a_walk_over_all_families_under_the_l
 
 #[test]
 fn a_log_over_its_bound_is_made_shorter_without_such_a_walk() {
-    let options = Options {
-        memtable_bytes: 1 << 20,
-        memory_bytes: 64 << 20,
-        log_group_bytes: 256 << 10,
-        wal_bytes_max: 4 << 20,
-        ..Options::default()
-    };
+    let options =
+        Options { memtable_bytes: 1 << 20, memory_bytes: 64 << 20, ..Options::default() }.expert(|expert| {
+            expert.log_group_bytes = 256 << 10;
+            expert.wal_bytes_max = 4 << 20;
+        });
     assert!(steps_of_puts(options.clone(), 12) > 0, "the log did become too long");
     let limited = Options { space_limit: Some(SpaceLimit::Bytes(256 << 20)), ..options };
     assert!(steps_of_puts(limited, 12) > 0, "nor where space is limited");
@@ -68,10 +66,10 @@ fn who_looked_for_memory_in_vain_looks_again() {
     let options = Options {
         memtable_bytes: 64 << 10,
         memory_bytes: 128 << 10,
-        log_group_bytes: 512 << 10,
         family: family.clone(),
         ..Options::default()
-    };
+    }
+    .expert(|expert| expert.log_group_bytes = 512 << 10);
     let db = Db::open_in(sim.env(), "/store", options).unwrap();
     let families: Vec<_> =
         (0..3).map(|n| db.create_column_family(&format!("{n}"), family.clone()).unwrap()).collect();

@@ -10,13 +10,11 @@ use store::run::{Duty, Work};
 
 /// Tables are long enough for a compaction of several steps.
 fn options() -> Options {
-    let family = FamilyOptions {
-        file_bytes: 1 << 20,
-        level_base_bytes: 1 << 20,
-        vsst_bytes: 1 << 20,
-        min_blob_size: 200,
-        ..FamilyOptions::default()
-    };
+    let family = FamilyOptions { min_blob_size: 200, ..FamilyOptions::default() }.expert(|expert| {
+        expert.file_bytes = 1 << 20;
+        expert.level_base_bytes = 1 << 20;
+        expert.vsst_bytes = 1 << 20;
+    });
     Options { memtable_bytes: 2 << 20, memory_bytes: 16 << 20, family, ..Options::default() }
 }
 

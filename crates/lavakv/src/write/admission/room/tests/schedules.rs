@@ -21,11 +21,11 @@ fn options() -> Options {
     Options {
         memtable_bytes: 16 << 10,
         memory_bytes: MEMORY,
-        log_group_bytes: 256 << 10,
         background_threads: 1,
         family: FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() },
         ..Options::default()
     }
+    .expert(|expert| expert.log_group_bytes = 256 << 10)
 }
 
 fn key(writer: u64, nth: u64) -> Vec<u8> {

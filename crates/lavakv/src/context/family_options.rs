@@ -1,0 +1,219 @@
+//! Options of a column family, and their form in the manifest.
+
+use super::ablation::Ablation;
+use super::expert::ExpertFamilyOptions;
+use super::options::Options;
+use super::range::check;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Compression, Error, ErrorKind, Result, limits};
+use lsm::policy::{FileChoice, PolicyChoice, TreeOptions};
+
+/// Options of one column family; [`FamilyOptions::expert`](method@FamilyOptions::expert) has the second page.
+///
+/// They are stored in the manifest when the family is created. A changed option holds for new files: old data is read as it is,
+/// and takes the new form when compaction rewrites it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyOptions {
+    /// Compression of the blocks of tables. Default: none.
+    pub compression: Compression,
+    /// Values of at least so many bytes are separated from their keys, in vSSTs; 32 bytes to the longest value. 0: every value
+    /// stays with its key. Default: 512.
+    pub min_blob_size: usize,
+    /// Bits of filter per key, at most 64; 0 for no filter. A filter saves the read of a table that does not have the key. Default:
+    /// 10 (about 1 % false positives).
+    pub filter_bits_per_key: u32,
+    /// The policy that chooses the tables of a compaction. Default: `leveled`, version 1. A store opens whatever policies its families
+    /// have; a family whose policy this release does not know is read, and neither written ([`ErrorKind::Unsupported`]) nor
+    /// compacted, until a release that knows it opens the store, or [`crate::Db::set_family_options`] gives it another.
+    pub policy: PolicyChoice,
+    /// The second page: shape of the tree, file sizes, level 0, collection.
+    pub expert: ExpertFamilyOptions,
+}
+
+impl Default for FamilyOptions {
+    fn default() -> Self {
+        FamilyOptions {
+            compression: Compression::None,
+            min_blob_size: 512,
+            filter_bits_per_key: 10,
+            policy: PolicyChoice::default(),
+            expert: ExpertFamilyOptions::default(),
+        }
+    }
+}
+
+/// First byte of encoded family options. Version 1 has nothing about separated values. Version 3 adds a byte that says where an
+/// earlier release placed values; this one reads it and does not write that version. Version 4 is written for a policy other than
+/// `leveled` 1.
+const FAMILY_OPTIONS_VERSION: u8 = 4;
+
+/// The byte of version 3 for values that go to the log and, by the flush, to a vSST.
+const PLACED_IN_TABLES: u8 = 0;
+/// The byte of version 3 for values in files beside the log. Such a family takes the default.
+const PLACED_IN_LOG: u8 = 1;
+
+/// The longest name of a policy, bytes.
+const POLICY_NAME_LEN_MAX: usize = 255;
+/// The longest parameters of a policy, bytes.
+const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
+
+impl FamilyOptions {
+    /// The same options, with a value for each of those that are derived where they are 0: what a family that was created with them
+    /// says its options are.
+    pub fn derived(mut self) -> FamilyOptions {
+        self.expert = self.expert.derived();
+        self
+    }
+
+    /// Changes options of the second page.
+    ///
+    /// ```
+    /// # use lavastore_lavakv::FamilyOptions;
+    /// let small_files = FamilyOptions::default().expert(|expert| expert.file_bytes = 1 << 20);
+    /// assert_eq!(small_files.expert.file_bytes, 1 << 20);
+    /// ```
+    #[must_use]
+    pub fn expert(mut self, change: impl FnOnce(&mut ExpertFamilyOptions)) -> FamilyOptions {
+        change(&mut self.expert);
+        self
+    }
+
+    /// Checks every option, those that are derived with the values that they get.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not part of the build.
+    pub fn validate(&self) -> Result<()> {
+        self.clone().derived().check_ranges()
+    }
+
+    pub(super) fn check_ranges(&self) -> Result<()> {
+        check("filter_bits_per_key", self.filter_bits_per_key, 0, 64)?;
+        if self.min_blob_size != 0 {
+            check("min_blob_size", self.min_blob_size, 32, limits::VALUE_LEN_MAX)?;
+        }
+        check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
+        check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;
+        self.expert.check_ranges()?;
+        table::compress::require(self.compression)
+    }
+
+    /// Fails if the policy is not known to the store, or its parameters are none.
+    pub(crate) fn check_policy(&self, store: &Options) -> Result<()> {
+        store.expert.policies.make(&self.policy, &self.tree(store.expert.ablation)).map(drop)
+    }
+
+    /// What they say to a compaction policy.
+    pub(crate) fn tree(&self, ablation: Ablation) -> TreeOptions {
+        TreeOptions {
+            l0_compaction_files: self.expert.l0_compaction_files,
+            l0_slowdown_files: self.expert.l0_slowdown_files,
+            level_base_bytes: self.expert.level_base_bytes,
+            level_multiplier: u64::from(self.expert.level_multiplier),
+            levels: self.expert.levels,
+            file_bytes: self.expert.file_bytes,
+            compensated: ablation.compensated_size,
+            choice: match ablation.least_overlap {
+                true => FileChoice::MinOverlap,
+                false => FileChoice::LargestCompensated,
+            },
+        }
+    }
+
+    /// As the manifest has them: nothing is left to be derived.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        self.clone().derived().encode_derived()
+    }
+
+    fn encode_derived(&self) -> Vec<u8> {
+        let version = match self.policy == PolicyChoice::default() {
+            true => 2,
+            false => FAMILY_OPTIONS_VERSION,
+        };
+        let mut out = vec![version, self.compression as u8];
+        for v in [
+            self.expert.block_bytes as u64,
+            u64::from(self.filter_bits_per_key),
+            self.expert.file_bytes,
+            self.expert.level_base_bytes,
+            u64::from(self.expert.level_multiplier),
+            self.expert.levels as u64,
+            self.expert.l0_compaction_files as u64,
+            self.expert.l0_slowdown_files as u64,
+            self.expert.l0_stop_files as u64,
+            self.min_blob_size as u64,
+            self.expert.vsst_bytes,
+            u64::from(self.expert.gc_ratio_percent),
+        ] {
+            put_varint(&mut out, v);
+        }
+        if version >= 4 {
+            out.push(PLACED_IN_TABLES);
+            put_bytes(&mut out, self.policy.name.as_bytes());
+            put_varint(&mut out, u64::from(self.policy.version));
+            put_bytes(&mut out, &self.policy.parameters);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes);
+        let version = r.u8()?;
+        if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "family options of a newer release: upgrade the engine",
+            ));
+        }
+        let compression = Compression::from_u8(r.u8()?)
+            .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
+        // What is too large for its type is over every range, and refused as such.
+        let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
+        let narrow = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
+        let (block_bytes, filter_bits_per_key) = (size(r.varint()?), narrow(r.varint()?));
+        let expert = ExpertFamilyOptions {
+            block_bytes,
+            file_bytes: r.varint()?,
+            level_base_bytes: r.varint()?,
+            level_multiplier: narrow(r.varint()?),
+            levels: size(r.varint()?),
+            l0_compaction_files: size(r.varint()?),
+            l0_slowdown_files: size(r.varint()?),
+            l0_stop_files: size(r.varint()?),
+            ..ExpertFamilyOptions::default()
+        };
+        let mut options = FamilyOptions {
+            compression,
+            min_blob_size: 0,
+            filter_bits_per_key,
+            policy: PolicyChoice::default(),
+            expert,
+        };
+        if version >= 2 {
+            options.min_blob_size = size(r.varint()?);
+            options.expert.vsst_bytes = r.varint()?;
+            options.expert.gc_ratio_percent = narrow(r.varint()?);
+        }
+        if version >= 3 {
+            match r.u8()? {
+                PLACED_IN_TABLES | PLACED_IN_LOG => {}
+                n => return Err(Error::corruption(format!("value placement {n} in family options"))),
+            }
+        }
+        if version >= 4 {
+            options.policy = decode_policy(&mut r)?;
+        }
+        options.check_ranges().map_err(|e| e.context("family options in the manifest"))?;
+        Ok(options)
+    }
+}
+
+fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
+    let name = String::from_utf8(r.bytes()?.to_vec())
+        .map_err(|_| Error::corruption("the name of a compaction policy in family options is no UTF-8"))?;
+    let version = u32::try_from(r.varint()?)
+        .map_err(|_| Error::corruption("version of a compaction policy in family options"))?;
+    Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! Ranges of options, and the error that names the option.
+
+use base::{Error, Result};
+
+/// Fails for a value that is out of its range, with the name of the option and the range.
+pub(super) fn check<T: PartialOrd + std::fmt::Display>(name: &str, value: T, low: T, high: T) -> Result<()> {
+    if value < low || value > high {
+        return Err(Error::invalid(format!("option {name} = {value} is out of range: {low} to {high}")));
+    }
+    Ok(())
+}
+
+/// Names the option that a bound follows from.
+pub(super) fn beside<T: std::fmt::Display>(name: &str, value: T) -> impl Fn(Error) -> Error {
+    move |e| e.context(format!("with {name} = {value}"))
+}
