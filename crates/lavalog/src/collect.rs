@@ -7,7 +7,7 @@
 
 mod outputs;
 
-use crate::core::{Core, LOGS_AT_ONCE};
+use crate::core::Core;
 use crate::disk::directory::{Directory, LogRows};
 use crate::entry::{Entry, LogId, Source};
 use crate::files::RowFile;
@@ -16,7 +16,7 @@ use crate::logs::Moved;
 use crate::lsn_set::{LsnSet, Size};
 use crate::manifest::{FileMeta, Role, Step, commit};
 use crate::pick::{Company, FileFacts, Pick};
-use base::sync::{lock, read, write};
+use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result};
 use outputs::Outputs;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ impl Core {
     pub fn to_collect(&self) -> Option<Pick> {
         let mut under_way = lock(&self.under_way);
         let to_collect = &mut under_way.to_collect;
-        to_collect.update(&self.logs);
+        to_collect.update(&self.catalog);
         self.garbage_percents().find_map(|percent| to_collect.pick(&self.pick_options(percent)))
     }
 
@@ -51,7 +51,7 @@ impl Core {
             Role::Cold { generation } => (file.len, file.number, generation),
             Role::Checkpoint => return,
         };
-        let usage = read(&self.logs).ledger().usage(source);
+        let usage = self.catalog.view().ledger().usage(source);
         let facts = FileFacts { source, bytes, written: usage.written, live: usage.live, age, generation };
         under_way.to_collect.add(facts);
     }
@@ -76,16 +76,6 @@ impl Core {
         let mut under_way = lock(&self.under_way);
         under_way.damaged.extend(sources);
         sources.iter().for_each(|source| under_way.to_collect.remove(*source));
-    }
-
-    /// Some files take the place of others in the logs, a bounded number of logs at a time. Each log changes as a whole, and the files
-    /// that go can be read until all have changed: so a reader finds every record all the time, in the one or the other.
-    fn relocate(&self, inputs: &[Source], moved: Vec<Moved>) {
-        let mut moved = moved.into_iter();
-        while !moved.as_slice().is_empty() {
-            write(&self.logs).relocate(moved.by_ref().take(LOGS_AT_ONCE));
-        }
-        write(&self.logs).forget(inputs);
     }
 
     /// Drops files: groups are freed, files of rows removed. `add` comes in the same edit. What the index leads to changes while the
@@ -113,7 +103,7 @@ impl Core {
         self.lane.free(&groups, |records| {
             self.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| self.rows.add(meta));
-            self.relocate(inputs, moved);
+            self.catalog.relocate(inputs, moved);
             Ok(())
         })?;
         inputs.iter().for_each(|input| lock(&self.under_way).to_collect.remove(*input));
@@ -237,7 +227,7 @@ impl Copy {
             })?;
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
-        let is_trimmed = read(&core.logs).get(log).is_none_or(|log| log.trimmed_below() > 0);
+        let is_trimmed = core.catalog.view().get(log).is_none_or(|log| log.trimmed_below() > 0);
         let company = Company::of(self.outputs.generation(), live, is_trimmed, core.options.longest_group());
         let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
         for (source, row) in rows {
@@ -263,7 +253,7 @@ fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Mov
 
 /// The LSNs of a log that are alive in a source, which has those rows of it.
 pub(crate) fn alive(core: &Core, source: Source, rows: &LogRows) -> LsnSet {
-    let logs = read(&core.logs);
+    let logs = core.catalog.view();
     let part = logs.get(rows.log).zip(rows.low()).and_then(|(log, low)| log.index().part_of(source, low));
     part.map(|part| part.set().clone()).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
 //! The parts of the engine, put together; and how a record is read.
 //!
 //! Locks: `order` is held from the check of an operation until it is applied, so operations are applied in the order in which they
-//! are in the log, and what was checked still holds. `logs` is changed under it (and by what follows from files, which changes
-//! nothing that anybody sees), and looked at by everybody for a moment; no file is touched under `logs`.
+//! are in the log, and what was checked still holds. The
+//! catalog of logs changes under it, and by what follows from files, which changes nothing that a reader sees.
 
+use crate::catalog::Catalog;
 use crate::cold::ColdFile;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
@@ -12,13 +13,12 @@ use crate::logs::{GroupPlace, Logs};
 use crate::manifest::LavaLog;
 use crate::options::Options;
 use crate::reader::Reader;
-use crate::recent::Recent;
+use crate::recent::RecentRecords;
 use crate::tails::Tails;
 use crate::times::Times;
 use crate::to_collect::ToCollect;
 use crate::to_remake::ToRemake;
-use base::sync::atomic::AtomicU64;
-use base::sync::{Mutex, RwLock, rank, read};
+use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,9 +34,6 @@ use store::space::SpaceBudget;
 
 /// How often records are looked for that are moved while they are read.
 const MOVES_MAX: usize = 64;
-
-/// Logs that change while nobody else looks at any: who changes many lets others in between.
-pub(crate) const LOGS_AT_ONCE: usize = 256;
 
 /// What the next operation is called.
 #[derive(Debug)]
@@ -140,17 +137,6 @@ impl Roof {
     }
 }
 
-/// For those who follow logs.
-#[derive(Debug)]
-pub(crate) struct Followers {
-    /// Guards the bytes of the newest records.
-    pub recent: RwLock<Recent, rank::RecentRecords>,
-    /// Who waits for records.
-    pub tails: Tails,
-    /// How many truncations and deletions were applied: who has read ahead before one of them looks whether it was of his log.
-    pub removals: AtomicU64,
-}
-
 /// See the module.
 pub(crate) struct Core {
     pub files: Arc<Files>,
@@ -162,10 +148,10 @@ pub(crate) struct Core {
     pub options: Options,
     /// Guards the order of operations.
     pub order: Mutex<Order, rank::RecordOrder>,
-    /// Guards what is known of all logs.
-    pub logs: RwLock<Logs, rank::Records>,
+    pub catalog: Arc<Catalog>,
     pub rows: RowFiles,
-    pub followers: Followers,
+    pub recent: Arc<RecentRecords>,
+    pub tails: Tails,
     /// Guards what is under way in the background.
     pub under_way: Mutex<UnderWay, rank::RecordWork>,
     pub counters: Counters,
@@ -241,7 +227,7 @@ impl Core {
     ) -> Result<Option<T>> {
         let mut failed: Option<(F, Error)> = None;
         for _ in 0..MOVES_MAX {
-            let Some(found) = look_up(&base::sync::read(&self.logs))? else { return Ok(None) };
+            let Some(found) = look_up(&self.catalog.view())? else { return Ok(None) };
             if let Some((_, e)) = failed.filter(|(then, _)| is_same(then, &found)) {
                 return Err(self.judge(e));
             }
@@ -297,12 +283,9 @@ impl Core {
         match source {
             Source::Group(ltn) => {
                 let place = place_in(ltn, row.at)?;
-                let recent = read(&self.followers.recent);
-                if let Some(bytes) = recent.find(GroupPlace { ltn, at: row.at }) {
-                    out.extend_from_slice(bytes);
+                if self.recent.copy(GroupPlace { ltn, at: row.at }, out) {
                     return Ok(());
                 }
-                drop(recent);
                 self.lane.read_ahead(place, row.len as usize, ahead, out)
             }
             Source::Cold(_) => self.cold(source)?.read(row, out),

@@ -267,7 +267,7 @@ impl Work for Background {
             _ => context.health.poison(&error),
         }
         context.signals.notify_progress();
-        self.0.followers.tails.wake_all();
+        self.0.tails.wake_all();
     }
 
     fn can_free(&self) -> bool {

@@ -21,6 +21,7 @@
 
 mod applying;
 mod beside;
+mod catalog;
 pub mod checkpoint;
 pub mod cold;
 mod collect;

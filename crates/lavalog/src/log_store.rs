@@ -9,7 +9,7 @@ use crate::scan::Scan;
 use crate::space_report::Space;
 use crate::verify::{self, VerifyReport};
 use base::histogram::Distribution;
-use base::sync::{Mutex, rank, read};
+use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::ops::RangeInclusive;
@@ -233,7 +233,7 @@ impl LogStore {
     /// # Errors
     /// `NotFound`.
     pub fn open_log(&self, name: &str) -> Result<LogHandle> {
-        let id = read(&self.here()?.logs).named(name)?.id();
+        let id = self.here()?.catalog.view().named(name)?.id();
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -257,14 +257,14 @@ impl LogStore {
     /// # Errors
     /// `NotFound`; `NoSpace`; those of the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
-        let log = read(&self.here()?.logs).named(name)?.id();
+        let log = self.here()?.catalog.view().named(name)?.id();
         self.here()?.write(&[Op::Delete { log }], Durability::Durable)
     }
 
     /// The names of logs at or behind one, in their order, so many at most.
     pub fn list_logs(&self, from: &str, limit: usize) -> Vec<String> {
         let Ok(core) = self.here() else { return Vec::new() };
-        let logs = read(&core.logs);
+        let logs = core.catalog.view();
         logs.list_from(from).take(limit).map(|log| log.name().to_string()).collect()
     }
 
@@ -307,18 +307,18 @@ impl LogStore {
         let Ok(core) = self.here() else { return Statistics::default() };
         let wal = core.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
         let (logs, record_bytes, map_bytes) = {
-            let logs = read(&core.logs);
+            let logs = core.catalog.view();
             (logs.len() as u64, logs.ledger().live().bytes, logs.map_bytes())
         };
         let mut index_bytes = map_bytes;
-        core.each_log(|log| index_bytes += log.memory_bytes());
+        core.catalog.each_log(|log| index_bytes += log.memory_bytes());
         Statistics {
             logs,
             appends: core.counters.appends.get(),
             append_bytes: core.counters.append_bytes.get(),
             record_bytes,
             index_bytes: index_bytes as u64,
-            recent_bytes: read(&core.followers.recent).memory_bytes() as u64,
+            recent_bytes: core.recent.memory_bytes() as u64,
             sealed_groups: core.counters.sealed_groups.get(),
             collected_files: core.counters.collected_files.get(),
             copied_bytes: core.counters.copied_bytes.get(),
@@ -592,7 +592,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn metadata(&self) -> Result<Option<Arc<[u8]>>> {
-        Ok(read(&self.here()?.logs).log(self.id)?.metadata().cloned())
+        Ok(self.here()?.catalog.view().log(self.id)?.metadata().cloned())
     }
 
     /// A record; `None` if there is none of that LSN.
@@ -627,7 +627,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn name(&self) -> Result<String> {
-        Ok(read(&self.here()?.logs).log(self.id)?.name().to_string())
+        Ok(self.here()?.catalog.view().log(self.id)?.name().to_string())
     }
 
     /// The lowest LSN that it has.
@@ -635,7 +635,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn first_lsn(&self) -> Result<Option<Lsn>> {
-        Ok(read(&self.here()?.logs).log(self.id)?.first())
+        Ok(self.here()?.catalog.view().log(self.id)?.first())
     }
 
     /// The highest LSN that it has, or had when that was trimmed.
@@ -643,7 +643,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn last_lsn(&self) -> Result<Option<Lsn>> {
-        Ok(read(&self.here()?.logs).log(self.id)?.last())
+        Ok(self.here()?.catalog.view().log(self.id)?.last())
     }
 
     /// The LSNs of a range, both ends of which count, of which there are no records and that are not trimmed: `limit` runs at
@@ -652,7 +652,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Result<Vec<(Lsn, Lsn)>> {
-        Ok(read(&self.here()?.logs).log(self.id)?.gaps(from, to, limit))
+        Ok(self.here()?.catalog.view().log(self.id)?.gaps(from, to, limit))
     }
 }
 

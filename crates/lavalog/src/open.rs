@@ -8,8 +8,9 @@
 
 pub(crate) mod read_only;
 
+use crate::catalog::Catalog;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
-use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay, needed_from};
+use crate::core::{Core, Counters, Order, Roof, UnderWay, needed_from};
 use crate::disk::directory::Directory;
 use crate::disk::recorded;
 use crate::entry::Source;
@@ -18,19 +19,20 @@ use crate::logs::Logs;
 use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
-use crate::recent::Recent;
+use crate::recent::RecentRecords;
 use crate::seal::parts_of;
 use crate::tails::Tails;
+use crate::to_remake::ToRemake;
 use crate::write::place_of;
-use base::sync::atomic::AtomicU64;
-use base::sync::{Mutex, RwLock, write};
+use base::sync::Mutex;
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env, ReadFile};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use store::commit::{Lane, LogFindings, LoggedBatch};
+use store::commit::{Lane, Log, LogFindings, LoggedBatch};
 use store::context::Context;
+use store::files::Files;
 use store::files::unfinished::{self, Mark};
 use store::guest::{Carried, Ground};
 use store::manifest::{Engine, Engines, Handle, Manifest};
@@ -54,6 +56,8 @@ pub(crate) struct Restored {
     kept: BTreeMap<u64, SeqNo>,
     /// As in [`UnderWay`].
     carried: BTreeMap<u64, SeqNo>,
+    /// The groups whose index files are lost, and whose rows are in memory.
+    to_remake: ToRemake,
 }
 
 /// Opens the engine on a store of its own; with a `mark`, the one that a repair makes.
@@ -167,8 +171,9 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
     let (kept, carried) = (BTreeMap::new(), BTreeMap::new());
     let (lost_rows, damaged) = (Vec::new(), Vec::new());
+    let to_remake = ToRemake::default();
     let mut restored =
-        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, carried };
+        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, carried, to_remake };
     let mut replay_from = 0;
     if let Some((head, saved)) = read_checkpoint(context, &state)? {
         restored.logs.reach_id(head.next_log);
@@ -239,14 +244,68 @@ impl Restored {
         Ok(carried.map(|carried| carried.bytes))
     }
 
-    /// The log has begun: the engine serves.
-    pub fn begin(self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
-        let Restored { manifest, logs, next_seq, lost_rows, damaged, kept, carried } = self;
-        let Ground { files, space, lane, first: _ } = ground;
-        if !is_known(&manifest) {
-            // The manifest knows the engine before the log has anything of it.
-            manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
+    /// The rows of a group are lost: the group is read, and what is alive of it is in memory again, until it gets another index file.
+    fn remake_rows(&mut self, lane: &Log, meta: &FileMeta) -> Result<()> {
+        let Role::Index { ltn } = meta.role else { return Ok(()) };
+        let mut scan = match lane.scan(ltn) {
+            // The group is lost as well.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
+                self.damaged.push(Source::Group(ltn));
+                return Ok(());
+            }
+            scan => scan?,
+        };
+        let (logs, mut found, mut failed) = (&mut self.logs, LogFindings::default(), None);
+        let mut seqs: Option<(SeqNo, SeqNo)> = None;
+        let mut apply = |batch: &LoggedBatch<'_>| {
+            if batch.tenant != TENANT {
+                return;
+            }
+            let first = seqs.map_or(batch.first_seq, |(first, _)| first);
+            seqs = Some((first, batch.last_seq));
+            let applied = apply_batch(logs, batch);
+            failed = failed.take().or(applied.err());
+        };
+        while scan.step(&mut found, &mut apply) {}
+        // Whole batches were applied, those that are damaged are lost.
+        if failed.is_some() || !found.errors.is_empty() {
+            self.damaged.push(Source::Group(ltn));
+        } else if let Some(seqs) = seqs {
+            self.to_remake.in_memory(ltn, meta.number, seqs);
         }
+        Ok(())
+    }
+
+    /// Of files whose rows cannot be read nobody knows what they have: what is not found is lost then, and not absent.
+    fn set_lost(&mut self, context: &Context) {
+        self.damaged.sort_unstable();
+        let state = self.manifest.state();
+        let names: Vec<String> =
+            self.damaged.iter().filter_map(|source| Some(state.rows_of(*source)?.name())).collect();
+        let Some(first) = names.first() else {
+            return;
+        };
+        let why = format!(
+            "what was in {} cannot be read, and nobody knows which records that was: restore it from a backup",
+            names.join(", ")
+        );
+        self.logs.set_lost(Error::corruption(why).at_file(context.path(first)));
+    }
+
+    /// The log has begun: the engine serves.
+    pub fn begin(mut self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
+        let Ground { files, space, lane, first: _ } = ground;
+        if !is_known(&self.manifest) {
+            // The manifest knows the engine before the log has anything of it.
+            self.manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
+        }
+        if matches!(roof, Roof::Host(..)) {
+            remove_strangers(&files, &self.manifest)?;
+        }
+        std::mem::take(&mut self.lost_rows).iter().try_for_each(|meta| self.remake_rows(&lane, meta))?;
+        while self.logs.cut_some() {}
+        self.set_lost(files.context());
+        let Restored { manifest, logs, next_seq, lost_rows: _, damaged, kept, carried, to_remake } = self;
         let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max / 2);
         let next_seq = next_seq.max(manifest.state().floor).max(1);
         let damaged = damaged.into_iter().collect();
@@ -259,22 +318,13 @@ impl Restored {
             manifest,
             options: options.clone(),
             order: Mutex::new(Order { next_seq }),
-            logs: RwLock::new(logs),
+            catalog: Arc::new(Catalog::new(logs)),
             rows,
-            followers: Followers {
-                recent: RwLock::new(Recent::new(options.recent_bytes)),
-                tails: Tails::default(),
-                removals: AtomicU64::new(0),
-            },
-            under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
+            recent: Arc::new(RecentRecords::new(options.recent_bytes)),
+            tails: Tails::default(),
+            under_way: Mutex::new(UnderWay { damaged, kept, carried, to_remake, ..UnderWay::default() }),
             counters,
         };
-        if matches!(core.roof, Roof::Host(..)) {
-            core.remove_strangers()?;
-        }
-        lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
-        core.cut_all();
-        core.set_lost();
         core.may_collect_all();
         core.refresh_space();
         let core = Arc::new(core);
@@ -300,64 +350,13 @@ fn apply_batch(logs: &mut Logs, batch: &LoggedBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-impl Core {
-    /// The rows of a group are lost: the group is read, and what is alive of it is in memory again, until it gets another index file.
-    fn remake_rows(&self, meta: &FileMeta) -> Result<()> {
-        let Role::Index { ltn } = meta.role else { return Ok(()) };
-        let mut scan = match self.lane.scan(ltn) {
-            // The group is lost as well.
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
-                self.set_damaged(&[Source::Group(ltn)]);
-                return Ok(());
-            }
-            scan => scan?,
-        };
-        let (mut logs, mut found, mut failed) = (write(&self.logs), LogFindings::default(), None);
-        let mut seqs: Option<(SeqNo, SeqNo)> = None;
-        let mut apply = |batch: &LoggedBatch<'_>| {
-            if batch.tenant != TENANT {
-                return;
-            }
-            let first = seqs.map_or(batch.first_seq, |(first, _)| first);
-            seqs = Some((first, batch.last_seq));
-            let applied = apply_batch(&mut logs, batch);
-            failed = failed.take().or(applied.err());
-        };
-        while scan.step(&mut found, &mut apply) {}
-        // Whole batches were applied, those that are damaged are lost.
-        if failed.is_some() || !found.errors.is_empty() {
-            self.set_damaged(&[Source::Group(ltn)]);
-        } else if let Some(seqs) = seqs {
-            drop(logs);
-            self.remake_later(meta, seqs);
+/// Removes files of this engine that no edit names, where another one has opened the store.
+fn remove_strangers(files: &Files, manifest: &Handle<LavaLog>) -> Result<()> {
+    let (context, state) = (files.context(), manifest.state());
+    for entry in context.env.fs.list(&context.dir)? {
+        if names::parse(&entry.name).is_some_and(|kind| is_stranger(&state, kind)) {
+            files.remove(&entry.name)?;
         }
-        Ok(())
     }
-
-    /// Of files whose rows cannot be read nobody knows what they have: what is not found is lost then, and not absent.
-    fn set_lost(&self) {
-        let damaged: Vec<Source> = base::sync::lock(&self.under_way).damaged.iter().copied().collect();
-        let state = self.manifest.state();
-        let names: Vec<String> =
-            damaged.iter().filter_map(|source| Some(state.rows_of(*source)?.name())).collect();
-        let Some(first) = names.first() else {
-            return;
-        };
-        let why = format!(
-            "what was in {} cannot be read, and nobody knows which records that was: restore it from a backup",
-            names.join(", ")
-        );
-        write(&self.logs).set_lost(Error::corruption(why).at_file(self.context().path(first)));
-    }
-
-    /// Removes files of this engine that no edit names, where another one has opened the store.
-    fn remove_strangers(&self) -> Result<()> {
-        let state = self.manifest.state();
-        for entry in self.context().env.fs.list(&self.context().dir)? {
-            if names::parse(&entry.name).is_some_and(|kind| is_stranger(&state, kind)) {
-                self.files.remove(&entry.name)?;
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }

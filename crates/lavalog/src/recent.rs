@@ -9,6 +9,7 @@
 //! Cost: an append copies its bytes; a look-up is two binary searches. Memory: [`Recent::bytes_max`] and one chunk, 16 bytes a record.
 
 use crate::logs::GroupPlace;
+use base::sync::{RwLock, rank, read, write};
 use std::collections::VecDeque;
 
 /// Bytes of records in a chunk; one that is longer than that has a chunk of its own.
@@ -94,6 +95,39 @@ impl Recent {
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
+    }
+}
+
+/// The newest records, shared by the writer and all readers.
+#[derive(Debug)]
+pub(crate) struct RecentRecords {
+    /// Guards the bytes of the newest records.
+    recent: RwLock<Recent, rank::RecentRecords>,
+}
+
+impl RecentRecords {
+    /// Nothing yet.
+    pub fn new(bytes_max: usize) -> RecentRecords {
+        RecentRecords { recent: RwLock::new(Recent::new(bytes_max)) }
+    }
+
+    /// Keeps the records of a batch, before any reader can find them by the index.
+    pub fn push_all<'a>(&self, records: impl Iterator<Item = (GroupPlace, &'a [u8])>) {
+        let mut recent = write(&self.recent);
+        records.for_each(|(place, record)| recent.push(place, record));
+    }
+
+    /// Appends the bytes of the record at a place to `out`. False if they are not here any more.
+    pub fn copy(&self, place: GroupPlace, out: &mut Vec<u8>) -> bool {
+        let recent = read(&self.recent);
+        let bytes = recent.find(place);
+        bytes.iter().for_each(|bytes| out.extend_from_slice(bytes));
+        bytes.is_some()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        read(&self.recent).memory_bytes()
     }
 }
 

@@ -18,7 +18,7 @@
 //! One job at a time, with the right to move groups ([`crate::core::UnderWay`]), so that no file goes that it reads. It stands back where
 //! room is short: what frees room comes first.
 
-use crate::core::{Core, LOGS_AT_ONCE};
+use crate::core::Core;
 use crate::disk::directory::{Block, Directory};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::RowFile;
@@ -28,7 +28,7 @@ use crate::ops::{Op, Ops};
 use crate::seal::{NewFile, Writing};
 use crate::to_remake::Why;
 use crate::write::place_of;
-use base::sync::{lock, read, write};
+use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -53,13 +53,6 @@ enum Rewritten {
 }
 
 impl Core {
-    /// The rows of a group whose index file is lost are in memory: it is to get another one.
-    pub fn remake_later(&self, meta: &FileMeta, seqs: (SeqNo, SeqNo)) {
-        if let Role::Index { ltn } = meta.role {
-            lock(&self.under_way).to_remake.in_memory(ltn, meta.number, seqs);
-        }
-    }
-
     /// Rows of these groups may be damaged: a collection met something.
     pub fn check_rows(&self, sources: &[Source]) {
         for source in sources {
@@ -95,7 +88,7 @@ impl Core {
             }
             (rows, ..) => rows,
         };
-        let is_same = base::sync::read(&self.logs).taken_in() == taken_in;
+        let is_same = self.catalog.view().taken_in() == taken_in;
         if is_same {
             return rows;
         }
@@ -338,7 +331,7 @@ impl Reading {
         let (rows, seqs, source) = (&mut self.rows, &mut self.seqs, Source::Group(self.group.ltn));
         let mut failed = None;
         let is_wanted =
-            |log, lsn| read(&core.logs).get(log).is_some_and(|log| log.index().is_in(source, lsn));
+            |log, lsn| core.catalog.view().get(log).is_some_and(|log| log.index().is_in(source, lsn));
         let mut take = |batch: &LoggedBatch<'_>| {
             if batch.tenant == TENANT {
                 *seqs = Some((seqs.map_or(batch.first_seq, |(first, _)| first), batch.last_seq));
@@ -354,19 +347,9 @@ impl Reading {
         let seqs = self.seqs.filter(|_| self.found.errors.is_empty())?;
         let ltn = self.group.ltn;
         let rows: Vec<Entry> = std::mem::take(&mut self.rows).into_values().collect();
-        let mut logs = rows.chunk_by(|a, b| a.log == b.log);
-        loop {
-            let some: Vec<&[Entry]> = logs.by_ref().take(LOGS_AT_ONCE).collect();
-            if some.is_empty() {
-                break;
-            }
-            let some = some.into_iter().filter_map(|rows| Some((rows.first()?.log, rows)));
-            if !write(&core.logs).take_in(ltn, some) {
-                return None;
-            }
+        if !core.catalog.take_in(ltn, &rows) {
+            return None;
         }
-        // From here on nobody finds a block of the lost file, and who has found one asks again: another file may take its place.
-        write(&core.logs).took_in();
         let source = Source::Group(ltn);
         {
             let mut under_way = lock(&core.under_way);

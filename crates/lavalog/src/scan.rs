@@ -14,8 +14,6 @@ use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Span};
 use crate::logs::Logs;
 use base::Result;
-use base::sync::atomic::Ordering;
-use base::sync::read;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -46,7 +44,7 @@ pub struct Scan {
     last: Lsn,
     /// Records that were read and not handed out.
     ahead: VecDeque<Record>,
-    /// What [`crate::core::Followers::removals`] and [`crate::logs::Log::truncated`] were before these were looked for.
+    /// What [`Catalog::removals`] and [`crate::logs::Log::truncated`] were before these were looked for.
     before: (u64, u64),
     /// Bytes of them that are read the next time, and at most.
     ahead_bytes: (usize, usize),
@@ -138,7 +136,7 @@ impl Scan {
         if let Some(found) = look() {
             return found;
         }
-        let waiting = core.followers.tails.enter(log);
+        let waiting = core.tails.enter(log);
         loop {
             let seen = waiting.changes();
             if let Some(found) = look() {
@@ -157,11 +155,11 @@ impl Scan {
 
     /// Forgets what was read ahead if something of the log was truncated since, or the log deleted.
     fn let_go_of_truncated(&mut self) {
-        let removals = removals(&self.core);
+        let removals = self.core.catalog.removals();
         if self.ahead.is_empty() || removals == self.before.0 {
             return;
         }
-        let truncated = read(&self.core.logs).get(self.log).map(|log| log.truncated());
+        let truncated = self.core.catalog.view().get(self.log).map(|log| log.truncated());
         match truncated.filter(|truncated| *truncated == self.before.1) {
             Some(_) => self.before.0 = removals,
             None => self.ahead.clear(),
@@ -257,13 +255,8 @@ struct Looked {
     /// What [`Logs::taken_in`] and [`crate::logs::Log::truncated`] were.
     taken_in: u64,
     truncated: u64,
-    /// Removals before the look-up. A removal counts itself under the write lock of the logs, so the index has these and no more.
+    /// [`Catalog::removals`] before the look-up: the index has these and no more.
     removals: u64,
-}
-
-/// See [`crate::core::Followers::removals`].
-fn removals(core: &Core) -> u64 {
-    core.followers.removals.load(Ordering::Acquire)
 }
 
 impl Looked {
@@ -288,7 +281,7 @@ impl Looked {
             span.first <= end
         });
         let (taken_in, truncated) = (logs.taken_in(), log.truncated());
-        let looked = Looked { spans, taken_in, truncated, removals: removals(core) };
+        let looked = Looked { spans, taken_in, truncated, removals: core.catalog.removals() };
         Ok(Some(looked).filter(|looked| !looked.spans.is_empty()))
     }
 }
@@ -316,11 +309,11 @@ mod tests {
         let log = store.create_log("a").unwrap();
         (1..=3).for_each(|lsn| log.append(lsn, b"record", Durability::Durable).unwrap());
         let core = store.core();
-        let look_up = || Looked::up(core, &read(&core.logs), (log.id(), Lsn::MAX), 0).unwrap().unwrap();
+        let look_up = || Looked::up(core, &core.catalog.view(), (log.id(), Lsn::MAX), 0).unwrap().unwrap();
         let looked = look_up();
-        assert_eq!(looked.removals, removals(core));
+        assert_eq!(looked.removals, core.catalog.removals());
         log.truncate_after(1, Durability::Durable).unwrap();
-        assert_eq!(looked.removals + 1, removals(core));
-        assert!(look_up().removals == removals(core) && look_up().truncated == looked.truncated + 1);
+        assert_eq!(looked.removals + 1, core.catalog.removals());
+        assert!(look_up().removals == core.catalog.removals() && look_up().truncated == looked.truncated + 1);
     }
 }

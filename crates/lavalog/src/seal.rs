@@ -13,15 +13,15 @@
 //! names are removed at open.
 
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
-use crate::core::{Core, LOGS_AT_ONCE, needed_from};
+use crate::core::{Core, needed_from};
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
 use crate::index::Part;
 use crate::index_file::{IndexFileWriter, IndexHead};
 use crate::logs::Log;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
-use base::sync::{lock, read, write};
-use base::{ErrorKind, HashMap, Result, SeqNo};
+use base::sync::lock;
+use base::{ErrorKind, Result, SeqNo};
 use io::{AppendFile, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,8 +31,6 @@ use store::space::EDITS_BYTES;
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
-/// Logs that are only looked at while nobody changes any.
-const IDS_AT_ONCE: usize = 1024;
 
 /// Groups wait until both copies of the checkpoint are at most this part of what is sealed with it.
 const CHECKPOINT_PART: u64 = 64;
@@ -239,7 +237,7 @@ pub(crate) struct Writing {
 impl Writing {
     /// Begins the file; `seqs`: the first and the last sequence in the group.
     pub fn begin(core: &Arc<Core>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
-        let logs = core.logs_in(group.ltn);
+        let logs = core.catalog.logs_in(group.ltn);
         let (file, append) = core.new_file(Role::Index { ltn: group.ltn })?;
         let state = core.manifest.state();
         let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
@@ -260,7 +258,7 @@ impl Writing {
         let Some(index) = &mut self.index else { return Ok(()) };
         for log in &self.logs[self.at..end] {
             let rows: Vec<_> = {
-                let logs = read(&self.core.logs);
+                let logs = self.core.catalog.view();
                 let Some(log) = logs.get(*log) else { continue };
                 log.index().recent_in(log.id(), self.group.ltn).collect()
             };
@@ -297,7 +295,7 @@ impl Writing {
         let named = core.manifest.commit(commit(step, Vec::new()));
         named.inspect_err(|_| core.remove_unnamed(&files))?;
         add.iter().for_each(|meta| core.rows.add(meta));
-        core.install(self.group.ltn, &self.logs, parts);
+        core.catalog.install(self.group.ltn, &self.logs, parts);
         lock(&core.under_way).kept.insert(self.group.ltn, self.seqs.0);
         Ok(add)
     }
@@ -367,7 +365,7 @@ impl Seal {
             core.manifest.commit(commit(step, records))?;
             indexed.drain(..).for_each(|indexed| core.become_storage(indexed));
             let needed_from = needed_from(&lock(&core.under_way).kept, floor);
-            core.forget_truncations(needed_from);
+            core.catalog.forget_truncations(needed_from);
             Ok(())
         })?;
         core.counters.sealed_groups.add(ltns.len() as u64);
@@ -384,7 +382,7 @@ impl Core {
     fn become_storage(&self, indexed: Indexed) {
         let Indexed { group, seqs, logs, parts, file } = indexed;
         self.rows.add(&file.meta);
-        self.install(group.ltn, &logs, parts);
+        self.catalog.install(group.ltn, &logs, parts);
         lock(&self.under_way).kept.insert(group.ltn, seqs.0);
         self.may_collect(&file.meta, group.len);
     }
@@ -397,55 +395,6 @@ impl Core {
         self.refresh_space();
         self.context().signals.notify_progress();
         Ok(())
-    }
-
-    /// The logs that have recent records in a group that is closed, their numbers ascending.
-    pub fn logs_in(&self, ltn: u64) -> Vec<LogId> {
-        let mut out: Vec<LogId> = Vec::new();
-        loop {
-            let begun = out.len();
-            out.extend_from_slice(read(&self.logs).recent_in(ltn, begun, IDS_AT_ONCE));
-            if out.len() == begun {
-                break;
-            }
-        }
-        out.sort_unstable();
-        out
-    }
-
-    /// The index file of a group takes the place of the recent records in the group, of a bounded number of logs at a time. Each log
-    /// changes as a whole, and both lead to the same records: so a reader finds them all the time.
-    fn install(&self, ltn: u64, logs: &[LogId], parts: Vec<(LogId, Part)>) {
-        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
-        for some in logs.chunks(LOGS_AT_ONCE) {
-            let some: Vec<_> = some.iter().map(|log| (*log, parts.remove(log))).collect();
-            write(&self.logs).install(ltn, some);
-        }
-        write(&self.logs).installed(ltn);
-    }
-
-    /// After all logs know what the files have of them.
-    fn forget_truncations(&self, needed_from: SeqNo) {
-        let mut next = Some(0);
-        while let Some(from) = next {
-            next = write(&self.logs).forget_truncations(needed_from, from, LOGS_AT_ONCE);
-        }
-    }
-
-    /// Looks at all logs, a bounded number of them at a time; of those that come or go meanwhile, at any.
-    pub fn each_log(&self, mut look: impl FnMut(&Log)) {
-        let mut last: Option<Arc<str>> = None;
-        loop {
-            let (logs, mut next) = (read(&self.logs), None);
-            for log in logs.list_after(last.as_deref()).take(IDS_AT_ONCE) {
-                look(log);
-                next = Some(log.name());
-            }
-            match next.cloned() {
-                Some(next) => last = Some(next),
-                None => return,
-            }
-        }
     }
 
     /// Writes a checkpoint from which replay goes on at a sequence.
@@ -471,16 +420,16 @@ impl Core {
     ) -> Result<u64> {
         let (next_seq, next_log) = {
             let order = lock(&self.order);
-            (order.next_seq, read(&self.logs).next_id())
+            (order.next_seq, self.catalog.view().next_id())
         };
         // Those that were created since are made again by the operations that did it.
         let mut ids: Vec<LogId> = Vec::new();
-        self.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
+        self.catalog.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
         ids.sort_unstable();
         let head = CheckpointHead { number: file.meta.number, replay_from, next_seq, next_log };
         let mut writer = CheckpointWriter::new(append, &file.path, file.meta.uid, head);
         for id in ids {
-            let saved = read(&self.logs).get(id).map(Log::save);
+            let saved = self.catalog.view().get(id).map(Log::save);
             saved.iter().try_for_each(|saved| writer.add(saved))?;
         }
         writer.finish()

@@ -89,7 +89,7 @@ impl Core {
     /// About what the index files will take of the groups that have none yet.
     fn unwritten_index_bytes(&self) -> u64 {
         let groups = self.lane.to_retain();
-        let logs = base::sync::read(&self.logs);
+        let logs = self.catalog.view();
         let rows = groups.iter().filter(|group| group.state != GroupState::Retained).map(|group| {
             let written = logs.ledger().usage(crate::Source::Group(group.ltn)).written.records;
             written.saturating_mul(ROW_BYTES) + 2 * OUTPUT_BYTES

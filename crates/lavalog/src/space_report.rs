@@ -8,7 +8,6 @@ use crate::core::Core;
 use crate::entry::Source;
 use crate::manifest::{LavaLog, Role};
 use base::Result;
-use base::sync::read;
 use io::DirEntry;
 use std::sync::Arc;
 use store::commit::Lane;
@@ -121,7 +120,7 @@ impl Core {
         out.speed = SpeedSpace::of(&self.context().env, &self.context().dir)?;
         out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
         out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
-        self.each_log(|log| {
+        self.catalog.each_log(|log| {
             let size = log.index().size();
             let (name, records, live_bytes) = (log.name().clone(), size.records, size.bytes);
             out.logs.push(LogSpace { name, records, live_bytes });
@@ -138,7 +137,7 @@ impl Core {
             Some((ltn, state.store.log_groups.get(&ltn)?))
         };
         let (owners, stored) = (&mut out.owners, &mut out.stored);
-        let is_alive = |source| read(&self.logs).ledger().usage(source).live.bytes.min(bytes);
+        let is_alive = |source| self.catalog.view().ledger().usage(source).live.bytes.min(bytes);
         let mut alive = 0;
         let owner = match names::parse(&entry.name) {
             Some(FileKind::Log(n)) => match group(n) {

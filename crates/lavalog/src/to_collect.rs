@@ -3,10 +3,9 @@
 //! Whoever looks for work asks, and far more often than anything changes. So the answer is kept until it does, and what has changed is
 //! told by the ledger, file by file.
 
+use crate::catalog::Catalog;
 use crate::entry::Source;
-use crate::logs::Logs;
 use crate::pick::{Candidates, FileFacts, Pick, PickOptions, pick};
-use base::sync::{RwLock, rank, write};
 
 /// Files whose counts are looked at while nobody else looks at any log.
 const FILES_AT_ONCE: usize = 1024;
@@ -47,9 +46,9 @@ impl ToCollect {
     }
 
     /// Takes note of what has died since this was last called. The lock is held for a bounded number of files each time.
-    pub fn update(&mut self, logs: &RwLock<Logs, rank::Records>) {
+    pub fn update(&mut self, catalog: &Catalog) {
         loop {
-            let changed = write(logs).take_changed(FILES_AT_ONCE);
+            let changed = catalog.take_changed(FILES_AT_ONCE);
             for (source, usage) in &changed {
                 self.files.set_live(*source, usage.live);
                 self.answers.clear();

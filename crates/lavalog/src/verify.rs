@@ -26,7 +26,7 @@ use crate::disk::recorded;
 use crate::entry::{LogId, Lsn, Source};
 use crate::lsn_set::Size;
 use crate::manifest::{FileMeta, LavaLog, Role};
-use base::sync::{lock, read};
+use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cold::ColdCheck;
 use group::GroupCheck;
@@ -68,7 +68,7 @@ pub(crate) struct Verify {
 
 /// Checks everything.
 pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
-    let mut report = VerifyReport { logs: read(&core.logs).len() as u64, ..VerifyReport::default() };
+    let mut report = VerifyReport { logs: core.catalog.view().len() as u64, ..VerifyReport::default() };
     for e in core.reader().iter().flat_map(|reader| &reader.damage) {
         report.damaged(e.clone(), Vec::new());
     }
@@ -276,11 +276,11 @@ fn check_ledger(core: &Core, report: &mut VerifyReport) {
     for _ in 0..COUNTS_MAX {
         let before = moment(core);
         let mut counted: HashMap<Source, Size> = HashMap::default();
-        core.each_log(|log| {
+        core.catalog.each_log(|log| {
             log.index().sizes().for_each(|(source, size)| *counted.entry(source).or_default() += size);
         });
         let ledger: Vec<_> =
-            read(&core.logs).ledger().iter().map(|(source, usage)| (source, usage.live)).collect();
+            core.catalog.view().ledger().iter().map(|(source, usage)| (source, usage.live)).collect();
         if moment(core) != before || before.is_none() {
             continue;
         }
@@ -318,14 +318,14 @@ fn is_there(core: &Core, number: u64) -> bool {
 
 /// What a log is called, as long as it is there.
 fn name_of(core: &Core, log: LogId) -> Option<String> {
-    read(&core.logs).get(log).map(|log| log.name().to_string())
+    core.catalog.view().get(log).map(|log| log.name().to_string())
 }
 
 /// The LSNs of all logs that are alive in a source, as runs.
 fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     part_runs(core, source, &mut take);
     if let Source::Group(ltn) = source {
-        core.each_log(|log| {
+        core.catalog.each_log(|log| {
             log.index().recent_in(log.id(), ltn).for_each(|row| take(log.id(), row.lsn, row.lsn));
         });
     }
@@ -333,7 +333,7 @@ fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)
 
 /// Those of them that are found by the rows of a file.
 fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
-    core.each_log(|log| {
+    core.catalog.each_log(|log| {
         for part in log.index().parts().filter(|part| part.source() == source) {
             part.set().runs().for_each(|run| take(log.id(), run.first, run.last()));
         }
@@ -343,7 +343,7 @@ fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn))
 /// Where records may have been that are lost with a source whose rows could not be read when the store was opened: nobody knows more.
 fn lost_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     if lock(&core.under_way).damaged.contains(&source) {
-        core.each_log(|log| {
+        core.catalog.each_log(|log| {
             log.lost_runs().into_iter().for_each(|(first, last)| take(log.id(), first, last))
         });
     }

@@ -19,8 +19,7 @@ use crate::logs::{GroupPlace, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{self, Batch, Op};
 use crate::options::never_volatile;
-use base::sync::atomic::Ordering;
-use base::sync::{lock, read, write};
+use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
 use store::commit::{Completion, Durability, Place, Ticket};
@@ -126,9 +125,9 @@ impl Core {
             }
             match self.attempt(ops, &done, None, durability)? {
                 Tried::Written(ticket) => {
-                    self.followers.tails.changed(ops.iter().map(Op::log));
+                    self.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
-                    self.cut_trimmed(ops);
+                    self.catalog.cut_trimmed(ops);
                     return Ok(Some(ticket));
                 }
                 Tried::NoGroup(len) => self.make_room(len, frees)?,
@@ -150,7 +149,7 @@ impl Core {
         durability: Durability,
     ) -> Result<Tried> {
         let mut order = lock(&self.order);
-        let admitted = admit(&read(&self.logs), ops, done)?;
+        let admitted = admit(&self.catalog.view(), ops, done)?;
         match admitted {
             Admitted::Taken(i, found) => Ok(Tried::Taken(i, found)),
             Admitted::Yes => {
@@ -186,9 +185,9 @@ impl Core {
                     }
                 }
                 _ => {
-                    self.followers.tails.changed(ops.iter().map(Op::log));
+                    self.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
-                    self.cut_trimmed(ops);
+                    self.catalog.cut_trimmed(ops);
                     return written;
                 }
             }
@@ -205,7 +204,7 @@ impl Core {
             let (tried, log) = {
                 let mut order = lock(&self.order);
                 let log = {
-                    let logs = read(&self.logs);
+                    let logs = self.catalog.view();
                     logs.check_create(name)?;
                     logs.next_id()
                 };
@@ -229,20 +228,6 @@ impl Core {
     pub fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.sync_if(Durability::Durable, self.lane.wal().last_position())
-    }
-
-    /// What these operations took goes out of the index, a bounded part of it at a time: who trims does it, and others come in between.
-    fn cut_trimmed(&self, ops: &[Op<'_>]) {
-        let takes =
-            |op: &Op<'_>| matches!(op, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. });
-        if ops.iter().any(takes) && read(&self.logs).has_to_cut() {
-            self.cut_all();
-        }
-    }
-
-    /// The same, of everything.
-    pub fn cut_all(&self) {
-        while write(&self.logs).cut_some() {}
     }
 
     fn tell_written(&self) {
@@ -289,37 +274,23 @@ impl Core {
             appended => appended.inspect_err(|e| health.poison(e))?,
         };
         order.next_seq = last_seq + 1;
-        self.keep_recent(ops.clone().zip(offsets.iter().map(|offset| place_of(place.at(*offset)))));
+        let (mut records, mut record_bytes) = (0, 0);
+        self.recent.push_all(ops.clone().zip(&offsets).filter_map(|(op, offset)| {
+            let Op::Append { bytes, .. } = op else { return None };
+            (records, record_bytes) = (records + 1, record_bytes + bytes.len() as u64);
+            Some((place_of(place.at(*offset)), bytes))
+        }));
         if let Some(carried) = carried {
             let mut under_way = lock(&self.under_way);
             let last = under_way.carried.entry(place.ltn).or_default();
             *last = carried.seqs.1.max(*last);
         }
-        let mut logs = write(&self.logs);
-        for ((seq, op), offset) in (first_seq + own..).zip(ops).zip(offsets) {
-            logs.apply(seq, &op, place_of(place.at(offset))).inspect_err(|e| health.poison(e))?;
-            match op {
-                Op::Append { bytes, .. } => {
-                    self.counters.appends.add(1);
-                    self.counters.append_bytes.add(bytes.len() as u64);
-                }
-                Op::TruncateAfter { .. } | Op::Delete { .. } => {
-                    self.followers.removals.fetch_add(1, Ordering::Release);
-                }
-                _ => {}
-            }
-        }
+        let placed = (first_seq + own..).zip(ops).zip(offsets);
+        let placed = placed.map(|((seq, op), offset)| (seq, op, place_of(place.at(offset))));
+        self.catalog.apply(placed).inspect_err(|e| health.poison(e))?;
+        self.counters.appends.add(records);
+        self.counters.append_bytes.add(record_bytes);
         Ok(Tried::Written(ticket))
-    }
-
-    /// Keeps the bytes of records in memory, before anybody can find them by the index.
-    fn keep_recent<'a>(&self, ops: impl Iterator<Item = (Op<'a>, GroupPlace)>) {
-        let mut recent = write(&self.followers.recent);
-        for (op, place) in ops {
-            if let Op::Append { bytes, .. } = op {
-                recent.push(place, bytes);
-            }
-        }
     }
 
     /// Whether an append whose LSN is taken has been done already. False: look again.
@@ -332,7 +303,7 @@ impl Core {
         let row = self.row_of(log, lsn, found);
         match row.and_then(|(source, row)| self.bytes_of(source, &row, &mut there)) {
             Ok(()) if there == bytes => Ok(true),
-            Ok(()) => Err(read(&self.logs).log(log)?.exists(lsn)),
+            Ok(()) => Err(self.catalog.view().log(log)?.exists(lsn)),
             // It was moved or has gone: the next try finds out.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),

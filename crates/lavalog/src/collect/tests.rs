@@ -11,7 +11,7 @@ const ROUNDS: u64 = 400;
 fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     let (core, mut out) = (store.core(), [0; 8]);
     let state = core.manifest.state();
-    let logs = read(&core.logs);
+    let logs = core.catalog.view();
     for part in logs.log(log.id()).unwrap().index().parts() {
         let copied = match state.rows_of(part.source()).unwrap().role {
             Role::Cold { generation } => generation as usize,

@@ -64,10 +64,10 @@ fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
     let (core, source) = (store.core(), index.source().unwrap());
     let (_, directory) = RowFile::open(core.context(), &index).unwrap();
     let rows = &directory.logs[0];
-    let then = base::sync::read(&core.logs).taken_in();
+    let then = core.catalog.view().taken_in();
     let read = |taken_in| core.rows_of((source, taken_in), rows.log, &(1..=1), rows.blocks[0]);
     assert_eq!(read(then).unwrap()[0].lsn, 1);
-    base::sync::write(&core.logs).took_in();
+    core.catalog.edit().took_in();
     assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(read(then + 1).unwrap()[0].lsn, 1);
 }
@@ -156,7 +156,7 @@ fn what_fails_is_looked_up_again_and_is_damage_only_if_it_is_still_there() {
         if reads > 1 {
             return Ok(());
         }
-        assert!(base::sync::write(&store.core().logs).take_in(ltn, [(log.id(), &rows[..])]));
+        assert!(store.core().catalog.edit().take_in(ltn, [(log.id(), &rows[..])]));
         Err(damaged())
     });
     assert_eq!(moves.unwrap(), Some(2), "it is read where it is by then");
@@ -183,7 +183,7 @@ fn a_scan_begins_at_the_trim_while_the_index_has_what_is_below() {
     }
     // As while whoever trims is still at it.
     let trim = Op::Trim { log: log.id(), below: 11 };
-    let mut logs = base::sync::write(&store.core().logs);
+    let mut logs = store.core().catalog.edit();
     logs.apply(1_000, &trim, crate::logs::GroupPlace { ltn: 0, at: 0 }).unwrap();
     assert!(logs.has_to_cut(), "all of it went at once: nothing is tested");
     drop(logs);

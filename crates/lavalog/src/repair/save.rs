@@ -15,7 +15,6 @@ use crate::log_store::LogStore;
 use crate::logs::Log;
 use crate::manifest::TENANT;
 use crate::ops::{Op, Ops};
-use base::sync::{read, write};
 use base::{Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use store::commit::Durability;
@@ -148,7 +147,7 @@ impl Saving<'_> {
         }
         // A number is never given twice, not that of a log either that was deleted: there may be keys under it.
         let next = self.known.logs.next_id();
-        if read(&into.core().logs).next_id() < next {
+        if into.core().catalog.view().next_id() < next {
             let mut name = format!("deleted-{next}");
             while !names.insert(name.clone()) {
                 name.push('-');
@@ -210,7 +209,7 @@ impl Saving<'_> {
 
 /// Makes a log under the number that it had: keys beside it may say by that how far they are ([`crate::LogHandle::id`]).
 fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
-    write(&into.core().logs).reach_id(id);
+    into.core().catalog.reach_id(id);
     into.core().create(name, Durability::Buffered)
 }
 
@@ -219,7 +218,7 @@ fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result
     let id = create(into, log.id(), name)?;
     // A writer goes on behind the last record that there was, though that was trimmed, or is lost. No operation says so: a checkpoint does.
     if let Some(last) = last {
-        write(&into.core().logs).reach_last(id, last);
+        into.core().catalog.reach_last(id, last);
     }
     let mut ops = Vec::new();
     if log.trimmed_below() > 0 {

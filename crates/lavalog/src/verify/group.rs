@@ -20,7 +20,6 @@ use crate::lsn_set::{Builder, LsnSet};
 use crate::manifest::{FileMeta, TENANT};
 use crate::ops::{Op, Ops};
 use crate::write::place_of;
-use base::sync::read;
 use base::{Error, HashMap, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -230,7 +229,7 @@ impl GroupCheck {
     }
 
     fn read_alone(&mut self, core: &Core, log: LogId, lsn: Lsn, pages_are_bad: bool) {
-        let found = read(&core.logs).get(log).and_then(|own| own.index().get(log, lsn));
+        let found = core.catalog.view().get(log).and_then(|own| own.index().get(log, lsn));
         let row = match (found, &self.rows) {
             (Some(Found::Record(Source::Group(ltn), entry)), Rows::Memory) if ltn == self.ltn => entry,
             (Some(Found::Block(Source::Group(ltn), _)), Rows::File { .. }) if ltn == self.ltn => {
@@ -288,9 +287,9 @@ fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directo
 /// The LSNs of each log that memory has in a group.
 fn recent_lsns(core: &Core, ltn: u64) -> BTreeMap<LogId, LsnSet> {
     let mut out = BTreeMap::new();
-    for log in core.logs_in(ltn) {
+    for log in core.catalog.logs_in(ltn) {
         let mut set = Builder::default();
-        if let Some(own) = read(&core.logs).get(log) {
+        if let Some(own) = core.catalog.view().get(log) {
             // They ascend, and have lengths that records can have.
             own.index().recent_in(log, ltn).for_each(|row| drop(set.push(row.lsn, row.len)));
         }
@@ -322,7 +321,8 @@ fn each_append(batch: &LoggedBatch<'_>, take: &mut dyn FnMut(&Entry) -> Result<(
 fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
     let (row, file) = match rows {
         Rows::Memory => {
-            let found = read(&core.logs).get(entry.log).and_then(|log| log.index().get(entry.log, entry.lsn));
+            let found =
+                core.catalog.view().get(entry.log).and_then(|log| log.index().get(entry.log, entry.lsn));
             match found {
                 Some(Found::Record(Source::Group(of), row)) if of == ltn => (Some(row), None),
                 _ => (None, None),

@@ -13,7 +13,6 @@ use crate::log_store::LogStore;
 use crate::manifest::{FileMeta, Role};
 use crate::options::Options;
 use base::codec::put_varint;
-use base::sync::write;
 use io::sim::SimEnv;
 use io::{Access, AppendFile, CreateOptions};
 use std::path::{Path, PathBuf};
@@ -95,7 +94,7 @@ fn rows_that_lead_to_other_places_are_told_with_what_they_cost() {
     };
     forge_index(store.core(), |row| row.seq += u64::from(row.lsn % 16 == 0), |_| {});
     let lost = told(store.core(), "no batch there has it");
-    let all = base::sync::read(&store.core().logs).ledger().usage(Source::Group(ltn)).live.records as usize;
+    let all = store.core().catalog.view().ledger().usage(Source::Group(ltn)).live.records as usize;
     assert!(lost > 0 && lost <= all / 16 + 2, "{lost} of {all}");
 }
 
@@ -173,6 +172,6 @@ fn a_ledger_that_has_forgotten_a_file_is_told() {
     let (_sim, store) = made();
     let core = store.core();
     let source = file(core, |role| matches!(role, Role::Cold { .. })).source().unwrap();
-    write(&core.logs).forget(&[source]);
+    core.catalog.edit().forget(&[source]);
     told(core, "and the ledger has");
 }

@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::{Durability, LogStore, Lsn, Options};
-use base::sync::{Mutex, lock, rank, read};
+use base::sync::{Mutex, lock, rank};
 use io::sim::SimEnv;
 use io::sim::threads::Plan;
 use io::{Priority, Rng};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The ledger says what the index has, and nothing else.
 fn check_ledger(core: &Core) {
-    let logs = read(&core.logs);
+    let logs = core.catalog.view();
     assert!(!logs.has_to_cut(), "all that was trimmed is taken out when the last trim has returned");
     let records: u64 = logs.iter().map(|log| log.index().size().records).sum();
     assert_eq!(logs.ledger().live().records, records);
