@@ -93,7 +93,7 @@ impl Guest for Beside {
 
     fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Served> {
         let restored = self.restored.take().ok_or_else(not_opened)?;
-        let roof = Roof::Host(relieve, ground.first.clone());
+        let roof = Roof::Host(relieve);
         let options = self.options.within(&*ground.files.context().env.fs, 2);
         let core = restored.begin(&options, ground, roof)?;
         self.opened = Some(LogStore::on(core.clone()));

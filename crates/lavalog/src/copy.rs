@@ -19,7 +19,7 @@
 use crate::core::Core;
 use crate::hold::Hold;
 use crate::manifest::{LavaLog, TENANT};
-use base::sync::{Mutex, lock, rank};
+use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -66,15 +66,15 @@ pub(crate) fn checkpoint(
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
     dir: &Path,
 ) -> Result<()> {
-    core.check_writable()?;
+    core.store.check_writable()?;
     refuse_other_engines(core)?;
     core.context().health.check_sound()?;
     let copy = Copy::begin(core.context(), one_at_a_time, dir)?;
     let mut held = HeldFiles::of(core)?;
     held.mark();
-    let state = core.manifest.state().store.clone();
+    let state = core.store.manifest.state().store.clone();
     for (_, _, file) in state.engine_files() {
-        copy.link(&file.to_string(), core.options.access)?;
+        copy.link(&file.to_string(), core.store.options.access)?;
     }
     let groups = held.copy(&copy, &state)?;
     copy.finish(&state, groups)
@@ -82,7 +82,7 @@ pub(crate) fn checkpoint(
 
 /// A checkpoint has everything that is in the store, or is none.
 fn refuse_other_engines(core: &Core) -> Result<()> {
-    let state = core.manifest.state();
+    let state = core.store.manifest.state();
     let other = state.store.engines().find(|engine| engine.id != LavaLog::ID);
     let Some(other) = other else {
         return Ok(());
@@ -98,12 +98,12 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
 
 impl HeldFiles {
     fn of(core: &Arc<Core>) -> Result<HeldFiles> {
-        Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.hold()? })
+        Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.moves.hold()? })
     }
 
     /// Links the groups that are storage.
     fn link_groups(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
-        let lane = &self.core.lane;
+        let lane = &self.core.store.lane;
         let unshared = state.log_retained(Lane::LOG).filter(|group| !group.shared);
         let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
         lane.share(&unshared, |records| lane.commit(records))?;
@@ -111,7 +111,7 @@ impl HeldFiles {
         for group in state.log_retained(Lane::LOG) {
             let filled = group.retained_bytes.unwrap_or(group.len);
             let name = names::log(group.file);
-            let (len, shared) = copy.link_group(&name, self.core.options.access, group.len, filled)?;
+            let (len, shared) = copy.link_group(&name, self.core.store.options.access, group.len, filled)?;
             groups.push(LogGroupMeta {
                 len,
                 shared,
@@ -126,15 +126,15 @@ impl HeldFiles {
     fn copy_end(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
         let core = &self.core;
         // What is below the mark is in the files of groups then.
-        core.sync()?;
-        let groups = core.lane.to_retain();
+        core.log.sync()?;
+        let groups = core.store.lane.to_retain();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
-        let (least, most) = (crate::options::GROUP_BYTES_MIN, core.options.longest_group());
+        let (least, most) = (crate::options::GROUP_BYTES_MIN, core.store.options.longest_group());
         let group_bytes = (filled + SLACK_BYTES).next_multiple_of(io::PAGE as u64).clamp(least, most);
-        let place = (Lane::LOG, core.options.access);
-        let mut end = LaneCopy::new(copy, core.manifest.shared(), place, group_bytes, state.next_ltn);
+        let place = (Lane::LOG, core.store.options.access);
+        let mut end = LaneCopy::new(copy, core.store.manifest.shared(), place, group_bytes, state.next_ltn);
         for group in groups {
-            let mut check = match core.lane.scan_written(group.ltn) {
+            let mut check = match core.store.lane.scan_written(group.ltn) {
                 // It was let go of: nobody needs anything of it.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 check => check?,
@@ -167,7 +167,7 @@ impl HeldFiles {
 
 impl Held for HeldFiles {
     fn mark(&mut self) {
-        self.end = lock(&self.core.order).next_seq;
+        self.end = self.core.log.next_seq();
     }
 
     fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {

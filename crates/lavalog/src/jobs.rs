@@ -2,13 +2,12 @@
 
 use crate::collect::Collection;
 use crate::core::{Core, Roof};
+use crate::hold::MovingRight;
 use crate::pick::Pick;
 use crate::remake::Remake;
 use crate::seal::Seal;
-use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use store::Store;
 use store::commit::{Log, Task};
 use store::names::{self, FileKind};
 use store::run::{Duty, Job, JobClass, Progress, Work};
@@ -45,6 +44,7 @@ const WAITING_AT_OPEN_SHORT: usize = 1;
 struct Relief {
     core: Arc<Core>,
     ltn: u64,
+    _right: MovingRight,
 }
 
 impl Job for Relief {
@@ -53,22 +53,16 @@ impl Job for Relief {
     }
 
     fn step(&mut self) -> Result<Progress> {
-        let Roof::Host(relieve, _) = &self.core.roof else { return Ok(Progress::Done) };
+        let Roof::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
         if !relieve() {
             // A writer is at it, perhaps for as long as a sync takes: to ask again at once would be to spin until he has done.
             return Ok(Progress::Wait(ASK_AGAIN_NS));
         }
-        lock(&self.core.under_way).relieved = Some(self.ltn);
+        self.core.sealer.relieved(self.ltn);
         Ok(Progress::Done)
     }
 
     fn abandon(&mut self) {}
-}
-
-impl Drop for Relief {
-    fn drop(&mut self) {
-        lock(&self.core.under_way).is_moving = false;
-    }
 }
 
 /// Finds work.
@@ -79,7 +73,7 @@ impl Background {
     fn log_job(&self) -> Option<Box<dyn Job>> {
         let core = &self.0;
         let waits = core.context().health.must_wait(core.context().now_ns());
-        core.lanes().find_map(|log| {
+        core.store.lanes().find_map(|log| {
             // After a refusal whoever may free room comes first, once there is another try.
             if !waits && log.gives_way() {
                 return None;
@@ -91,45 +85,33 @@ impl Background {
 
     /// A job that moves groups, if none does.
     fn moving_job(&self, below: JobClass) -> Option<Box<dyn Job>> {
-        let core = &self.0;
-        if core.context().health.must_wait(core.context().now_ns()) || !core.claim_moving() {
+        let context = self.0.context();
+        if context.health.must_wait(context.now_ns()) {
             return None;
         }
-        let job = self.find_moving(below);
-        if job.is_none() {
-            lock(&core.under_way).is_moving = false;
-        }
-        job
+        self.find_moving(below, self.0.moves.claim()?)
     }
 
-    fn find_moving(&self, below: JobClass) -> Option<Box<dyn Job>> {
+    /// With the right to move groups, which ends here if there is no such job.
+    fn find_moving(&self, below: JobClass, right: MovingRight) -> Option<Box<dyn Job>> {
         let core = &self.0;
-        let to_collect = || (JobClass::Gc < below).then(|| core.to_collect()).flatten();
+        let to_collect = || (JobClass::Gc < below).then(|| core.collector.to_collect()).flatten();
         // Where an index file has found no room, what nothing is alive of goes first, which takes none.
         if core.context().health.out_of_space()
             && let Some(pick @ Pick::Free(_)) = to_collect()
         {
-            return Some(Box::new(Collection::new(core, pick)));
+            return Some(Box::new(Collection::new(&core.collector, pick, right)));
         }
-        if core.has_to_seal() {
-            return Some(Box::new(Seal::new(core)));
+        if core.sealer.has_to_seal() {
+            return Some(Box::new(Seal::new(&core.sealer, right)));
         }
-        if let Some(ltn) = core.to_relieve() {
-            return Some(Box::new(Relief { core: core.clone(), ltn }));
+        if let Some(ltn) = core.sealer.to_relieve() {
+            return Some(Box::new(Relief { core: core.clone(), ltn, _right: right }));
         }
-        if core.has_to_remake() {
-            return Some(Box::new(Remake::new(core)));
+        if core.remaker.has_to_remake() {
+            return Some(Box::new(Remake::new(&core.remaker, right)));
         }
-        Some(Box::new(Collection::new(core, to_collect()?)))
-    }
-}
-
-impl Core {
-    /// Takes the right to move groups for a job. False if somebody has it, or waits for it.
-    fn claim_moving(&self) -> bool {
-        let mut under_way = lock(&self.under_way);
-        let is_wanted = under_way.waiting_holds > 0;
-        !is_wanted && !std::mem::replace(&mut under_way.is_moving, true)
+        Some(Box::new(Collection::new(&core.collector, to_collect()?, right)))
     }
 
     /// Keeps the groups that wait for an index file within their bound: processes that live for one command never get to the end of a job in
@@ -138,7 +120,7 @@ impl Core {
     ///
     /// # Errors
     /// Those of the log and of the file system, but for what passes by itself: then jobs do it.
-    pub fn bound_waiting(self: &Arc<Self>) -> Result<()> {
+    pub fn bound_waiting(&self) -> Result<()> {
         let freed = self.free_where_short().and_then(|()| self.seal_over_bound());
         match freed.and_then(|()| self.free_where_short()) {
             Err(e) if e.kind() == ErrorKind::NoSpace || e.is_passing() && self.leaves_no_doubt(&e) => Ok(()),
@@ -146,21 +128,22 @@ impl Core {
         }
     }
 
-    fn seal_over_bound(self: &Arc<Self>) -> Result<()> {
+    fn seal_over_bound(&self) -> Result<()> {
+        let core = &self.0;
         // Counted once, and then as they go: there may be thousands.
-        let mut waiting = self.waiting_groups();
+        let mut waiting = core.sealer.waiting_groups();
         loop {
-            let is_short = self.lane.files().ballast_is_short();
+            let is_short = core.store.lane.files().ballast_is_short();
             let most = if is_short { WAITING_AT_OPEN_SHORT } else { WAITING_AT_OPEN_MAX };
             if waiting <= most {
                 return Ok(());
             }
-            let before = self.counters.sealed_groups.get();
+            let before = core.sealer.sealed_groups();
             match self.seal_at_once() {
-                Err(e) if e.kind() == ErrorKind::NoSpace && self.job_found_no_room()? => continue,
+                Err(e) if e.kind() == ErrorKind::NoSpace && core.room.job_found_no_room()? => continue,
                 sealed => sealed?,
             }
-            let sealed = self.counters.sealed_groups.get() - before;
+            let sealed = core.sealer.sealed_groups() - before;
             if sealed == 0 {
                 // What another engine needs of them stays.
                 return Ok(());
@@ -170,9 +153,9 @@ impl Core {
     }
 
     /// Makes the oldest of them storage.
-    fn seal_at_once(self: &Arc<Self>) -> Result<()> {
-        lock(&self.under_way).is_moving = true;
-        let mut seal = Seal::new(self);
+    fn seal_at_once(&self) -> Result<()> {
+        let Some(right) = self.0.moves.claim() else { return Ok(()) };
+        let mut seal = Seal::new(&self.0.sealer, right);
         loop {
             match seal.step() {
                 Ok(Progress::Done) => return Ok(()),
@@ -186,19 +169,13 @@ impl Core {
     }
 
     fn free_where_short(&self) -> Result<()> {
-        while self.lane.files().ballast_is_short()
-            && let Some(Pick::Free(dead)) = self.to_collect()
+        let core = &self.0;
+        while core.store.lane.files().ballast_is_short()
+            && let Some(Pick::Free(dead)) = core.collector.to_collect()
         {
-            self.free_dead(&dead)?;
+            core.collector.free_dead(&dead)?;
         }
         Ok(())
-    }
-
-    /// True if something is under way, or could be, that frees room.
-    pub fn may_free(&self) -> bool {
-        let is_moving = lock(&self.under_way).is_moving;
-        let can_move = !self.context().health.out_of_space();
-        can_move && (is_moving || self.has_to_seal() || self.to_collect().is_some())
     }
 
     /// True if nothing is in doubt when a job met something at this file: it is nobody's before the job has come to its end, or is
@@ -215,10 +192,11 @@ impl Core {
             // A group that is listed: it was to be opened, or a write to it has stopped its lane.
             Some(FileKind::Log(number)) => {
                 let goes_on = |lane: &Arc<Log>| lane.begun().is_none_or(|wal| wal.check().is_ok());
-                self.manifest.state().store.log_group_in(number).is_none() || self.lanes().all(goes_on)
+                self.0.store.manifest.state().store.log_group_in(number).is_none()
+                    || self.0.store.lanes().all(goes_on)
             }
             Some(kind) if kind.is_manifest() => {
-                !self.manifest.shared().live_manifest_files().contains(&kind.to_string())
+                !self.0.store.manifest.shared().live_manifest_files().contains(&kind.to_string())
             }
             _ => false,
         }
@@ -226,13 +204,10 @@ impl Core {
 
     /// True if there is nothing left to do.
     pub fn is_settled(&self) -> bool {
-        let idle = !lock(&self.under_way).is_moving && !self.has_to_seal() && self.to_collect().is_none();
-        idle && !self.has_to_remake() && self.lanes().all(|log| log.task().is_none())
-    }
-
-    /// The lanes of the log that this engine drives.
-    pub fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
-        self.roof.own().map(Store::log).into_iter().chain([&self.lane])
+        let core = &self.0;
+        let idle =
+            !core.moves.is_moving() && !core.sealer.has_to_seal() && core.collector.to_collect().is_none();
+        idle && !core.remaker.has_to_remake() && self.0.store.lanes().all(|log| log.task().is_none())
     }
 }
 
@@ -240,7 +215,7 @@ impl Work for Background {
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
         if self.0.context().health.check_sound().is_err() {
             // Nobody syncs any more: those who wait for that without a thread have to be told.
-            self.0.lanes().for_each(|log| log.refuse_if_poisoned());
+            self.0.store.lanes().for_each(|log| log.refuse_if_poisoned());
             return None;
         }
         let log = (duty.includes(JobClass::Log) && JobClass::Log < below).then(|| self.log_job()).flatten();
@@ -255,27 +230,27 @@ impl Work for Background {
         match error.kind() {
             ErrorKind::NoSpace => {
                 context.health.no_space_at(context.now_ns(), &error);
-                if let Err(e) = self.0.job_found_no_room() {
+                if let Err(e) = self.0.room.job_found_no_room() {
                     context.health.poison(&e);
                 }
             }
             ErrorKind::Busy => context.health.busy_at(context.now_ns(), &error),
-            _ if error.is_passing() && self.0.leaves_no_doubt(&error) => {
+            _ if error.is_passing() && self.leaves_no_doubt(&error) => {
                 context.health.busy_at(context.now_ns(), &error);
             }
             ErrorKind::Closed => {}
             _ => context.health.poison(&error),
         }
         context.signals.notify_progress();
-        self.0.tails.wake_all();
+        self.0.writes.tails().wake_all();
     }
 
     fn can_free(&self) -> bool {
-        self.0.may_free()
+        self.0.writes.may_free()
     }
 
     fn last_write(&self) -> u64 {
-        self.0.counters.appends.get()
+        self.0.log.appends()
     }
 }
 

@@ -13,9 +13,27 @@
 //! * [`space_report`]: who owns the bytes on disk. [`verify`]: whether all of it is whole. [`repair`]: a new
 //!   store of what can be proved in a damaged one.
 //! * [`mod@pick`]: which files to collect next.
-//! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
-//!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
-//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records; `times`: how long operations take; `applying`: who makes a state from a log.
+//! * [`log_store`]: what a user has in hand.
+//!
+//! The parts, each with its state and its lock, the lowest first; `core` only leads to them:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `foundation` | handles of the store under the engine, which never change |
+//! | `catalog` | the state of all logs |
+//! | `files`, `recent` | open files of rows; the bytes of the newest records |
+//! | `hold`, `applying` | the right to move groups; the right to apply a log |
+//! | `to_remake` | which index files are to be made again |
+//! | `room`, `space` | the ballast of a full volume; the reserve below a space limit |
+//! | `records` | the read path ([`scan`] is the other half) |
+//! | `log_writer` | the order of operations, and which groups carry another engine's batches |
+//! | `collect` | what is storage, and what of it may be collected |
+//! | `seal` | which groups become storage, and when |
+//! | `remake` | index files that are made again |
+//! | `write` | the way of a write through these, and who waits for records (`tails`) |
+//!
+//! `jobs` finds what is to do in the background. `open` puts the parts together; [`options`], `manifest` (this engine's part of it), `copy` (a
+//! checkpoint of the store), `times` (how long operations take).
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -30,6 +48,7 @@ mod core;
 pub mod disk;
 pub mod entry;
 mod files;
+mod foundation;
 mod hold;
 pub mod index;
 pub mod index_file;
@@ -37,6 +56,7 @@ mod jobs;
 pub mod ledger;
 pub mod limits;
 pub mod log_store;
+mod log_writer;
 pub mod logs;
 pub mod lsn_set;
 mod manifest;
@@ -46,6 +66,7 @@ pub mod options;
 pub mod pick;
 mod reader;
 mod recent;
+mod records;
 mod remake;
 pub mod repair;
 mod room;

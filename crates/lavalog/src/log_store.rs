@@ -1,12 +1,12 @@
 //! What a user has in hand: a store of logs, one log, a batch.
 
-use crate::core::Core;
+use crate::core::{Core, Roof};
 use crate::entry::{LogId, Lsn};
 use crate::jobs::Background;
 use crate::ops::Op;
 use crate::options::Options;
 use crate::scan::Scan;
-use crate::space_report::Space;
+use crate::space_report::{self, Space};
 use crate::verify::{self, VerifyReport};
 use base::histogram::Distribution;
 use base::sync::{Mutex, rank};
@@ -187,7 +187,7 @@ impl LogStore {
     }
 
     fn over(core: Arc<Core>, scheduler: Option<Arc<Scheduler>>) -> LogStore {
-        let id = core.manifest.state().store.uid.0;
+        let id = core.store.manifest.state().store.uid.0;
         LogStore(Arc::new(Inner { core, scheduler, checkpointing: Mutex::new(()), id }))
     }
 
@@ -216,7 +216,7 @@ impl LogStore {
 
     /// The durability of writes that do not say theirs.
     pub fn durability(&self) -> Durability {
-        self.core().options.durability
+        self.core().store.options.durability
     }
 
     /// Creates a log.
@@ -224,7 +224,7 @@ impl LogStore {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; those of the log.
     pub fn create_log(&self, name: &str) -> Result<LogHandle> {
-        let id = self.here()?.create(name, Durability::Durable)?;
+        let id = self.here()?.writes.create(name, Durability::Durable)?;
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -258,7 +258,7 @@ impl LogStore {
     /// `NotFound`; `NoSpace`; those of the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
         let log = self.here()?.catalog.view().named(name)?.id();
-        self.here()?.write(&[Op::Delete { log }], Durability::Durable)
+        self.here()?.writes.write(&[Op::Delete { log }], Durability::Durable)
     }
 
     /// The names of logs at or behind one, in their order, so many at most.
@@ -274,7 +274,7 @@ impl LogStore {
     /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of its operations; `TooLarge`; `NoSpace`: nothing happened.
     /// Those of the log.
     pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
-        self.here()?.write(&batch.ops, durability)
+        self.here()?.writes.write(&batch.ops, durability)
     }
 
     /// As [`LogStore::write`] of a durable batch, without waiting for that: it is seen at once.
@@ -282,7 +282,7 @@ impl LogStore {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
-        self.here()?.write_async(&batch.ops)
+        self.here()?.writes.write_async(&batch.ops)
     }
 
     /// Writes a batch together with one of the engine that opened the store ([`crate::Beside`]): both or neither, in one device
@@ -291,7 +291,7 @@ impl LogStore {
     /// # Errors
     /// As [`LogStore::write`], and those of `host`.
     pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
-        self.here()?.write_carrying(&batch.ops, host)
+        self.here()?.writes.write_carrying(&batch.ops, host)
     }
 
     /// Makes all that was written durable.
@@ -299,13 +299,13 @@ impl LogStore {
     /// # Errors
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
-        self.here()?.sync()
+        self.here()?.log.sync()
     }
 
     /// What it did and has.
     pub fn statistics(&self) -> Statistics {
         let Ok(core) = self.here() else { return Statistics::default() };
-        let wal = core.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
+        let wal = core.store.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
         let (logs, record_bytes, map_bytes) = {
             let logs = core.catalog.view();
             (logs.len() as u64, logs.ledger().live().bytes, logs.map_bytes())
@@ -314,20 +314,20 @@ impl LogStore {
         core.catalog.each_log(|log| index_bytes += log.memory_bytes());
         Statistics {
             logs,
-            appends: core.counters.appends.get(),
-            append_bytes: core.counters.append_bytes.get(),
+            appends: core.log.appends(),
+            append_bytes: core.log.append_bytes(),
             record_bytes,
             index_bytes: index_bytes as u64,
-            recent_bytes: core.recent.memory_bytes() as u64,
-            sealed_groups: core.counters.sealed_groups.get(),
-            collected_files: core.counters.collected_files.get(),
-            copied_bytes: core.counters.copied_bytes.get(),
-            remade_files: core.counters.remade_files.get(),
+            recent_bytes: core.records.recent_bytes() as u64,
+            sealed_groups: core.sealer.sealed_groups(),
+            collected_files: core.collector.collected_files(),
+            copied_bytes: core.collector.copied_bytes(),
+            remade_files: core.remaker.remade_files(),
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
             background_io: BackgroundIo::of(&core.context().pace().report()),
-            open_files_max: core.open_files_max(),
-            format: core.files.format().number(),
+            open_files_max: core.store.open_files_max(),
+            format: core.store.files.format().number(),
             format_newest: StoreFormat::NEWEST.number(),
             operations: core.operations(),
         }
@@ -338,7 +338,8 @@ impl LogStore {
     /// # Errors
     /// Those of listing the directory.
     pub fn space(&self) -> Result<Space> {
-        self.here()?.space()
+        let core = self.here()?;
+        space_report::take(&core.store, &core.catalog)
     }
 
     /// The engines that have something in the store, with what each has there beside the log.
@@ -346,12 +347,12 @@ impl LogStore {
     /// # Errors
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
-        engines::list(&self.here()?.files)
+        engines::list(&self.here()?.store.files)
     }
 
     /// The format of the store: what earlier releases must know to open it.
     pub fn format(&self) -> StoreFormat {
-        self.here().map_or(StoreFormat::V1, |core| core.files.format())
+        self.here().map_or(StoreFormat::V1, |core| core.store.files.format())
     }
 
     /// Raises the format of the store, beside readers and writers. Durable on return; does nothing if the store has the format already.
@@ -359,7 +360,7 @@ impl LogStore {
     /// # Errors
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
-        self.here()?.files.upgrade(format)
+        self.here()?.store.files.upgrade(format)
     }
 
     /// Reads and checks everything, while writers go on: see [`crate::verify`].
@@ -390,8 +391,8 @@ impl LogStore {
     /// `NoSpace`; those of the log.
     pub fn seal(&self) -> Result<()> {
         let core = self.here()?;
-        core.check_writable()?;
-        core.seal_active().map_err(|e| match core.lane.wal().check() {
+        core.store.check_writable()?;
+        core.sealer.seal_active().map_err(|e| match core.store.lane.wal().check() {
             // The end of the group could not be written: that is no refusal, whatever it was.
             Err(failed) if failed.kind() == ErrorKind::Poisoned => {
                 core.context().health.poison(&failed);
@@ -407,15 +408,15 @@ impl LogStore {
     /// What stopped the store; `NoSpace` if there is no room for what is left to do; what should have passed by itself and has not, such
     /// as a lack of descriptors.
     pub fn settle(&self) -> Result<()> {
-        self.here()?.check_writable()?;
-        let (core, context) = (self.core(), self.core().context());
+        self.here()?.store.check_writable()?;
+        let (background, context) = (Background(self.core().clone()), self.core().context());
         // There may be room by now for what found none.
         context.health.retry();
         context.signals.notify_work();
         let end_ns = context.now_ns().saturating_add(NO_ROOM_NS);
         context.wait_until(|| {
             let sound = context.health.check_sound();
-            if sound.is_err() || core.is_settled() {
+            if sound.is_err() || background.is_settled() {
                 return Some(sound);
             }
             if let Some(e) = context.health.held_up(context.now_ns()) {
@@ -442,10 +443,10 @@ impl LogStore {
     pub fn end(&self) -> Result<()> {
         self.check_process()?;
         self.0.stop();
-        match self.core().roof.own() {
-            Some(store) => store.close(),
-            None if self.core().reader().is_some() => Ok(()),
-            None => self.core().sync(),
+        match &self.core().roof {
+            Roof::Own(store) => store.close(),
+            Roof::Host(_) => self.core().log.sync(),
+            Roof::Reader(_) => Ok(()),
         }
     }
 
@@ -551,7 +552,7 @@ impl LogHandle {
     /// `Trimmed` at or below the trim; `AlreadyExists` if there is a record of this LSN with other bytes (the same bytes once more are
     /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
     pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.here()?.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
+        self.here()?.writes.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
     }
 
     /// As [`LogHandle::append`] of a durable record, without waiting for that: it is seen at once.
@@ -559,7 +560,7 @@ impl LogHandle {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn append_async(&self, lsn: Lsn, bytes: &[u8]) -> Result<Completion> {
-        self.here()?.write_async(&[Op::Append { log: self.id, lsn, bytes }])
+        self.here()?.writes.write_async(&[Op::Append { log: self.id, lsn, bytes }])
     }
 
     /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write
@@ -568,7 +569,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted; `NoSpace`; those of the log.
     pub fn trim(&self, below: Lsn) -> Result<()> {
-        self.here()?.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
+        self.here()?.writes.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
     }
 
     /// Removes all records above an LSN; others may take their places.
@@ -576,7 +577,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`].
     pub fn truncate_after(&self, lsn: Lsn, durability: Durability) -> Result<()> {
-        self.here()?.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
+        self.here()?.writes.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
     }
 
     /// Replaces the metadata.
@@ -584,7 +585,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`]; `TooLarge`.
     pub fn set_metadata(&self, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.here()?.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
+        self.here()?.writes.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
     }
 
     /// The metadata; `None` if they were never set.
@@ -609,7 +610,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::read`]; `out` is then as it was.
     pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
-        self.here()?.read(self.id, lsn, out)
+        self.here()?.records.read(self.id, lsn, out)
     }
 
     /// The records from an LSN on.

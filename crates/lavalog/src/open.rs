@@ -8,26 +8,34 @@
 
 pub(crate) mod read_only;
 
+use crate::applying::Appliers;
 use crate::catalog::Catalog;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
-use crate::core::{Core, Counters, Order, Roof, UnderWay, needed_from};
+use crate::collect::{Collector, CollectorParts, needed_from};
+use crate::core::{Core, Roof};
 use crate::disk::directory::Directory;
 use crate::disk::recorded;
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
+use crate::foundation::{Foundation, Tenure};
+use crate::hold::Moves;
+use crate::jobs::Background;
+use crate::log_writer::{LogWriter, place_of};
 use crate::logs::Logs;
 use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
 use crate::recent::RecentRecords;
-use crate::seal::parts_of;
-use crate::tails::Tails;
-use crate::to_remake::ToRemake;
-use crate::write::place_of;
-use base::sync::Mutex;
+use crate::records::Records;
+use crate::remake::{Remaker, RemakerParts};
+use crate::room::Room;
+use crate::seal::{Sealer, SealerParts, parts_of};
+use crate::space::Reserve;
+use crate::to_remake::{Remakes, ToRemake};
+use crate::write::{WriteParts, WritePath};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env, ReadFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Lane, Log, LogFindings, LoggedBatch};
@@ -52,9 +60,9 @@ pub(crate) struct Restored {
     /// Groups whose rows cannot be read.
     lost_rows: Vec<FileMeta>,
     damaged: Vec<Source>,
-    /// As in [`UnderWay`].
+    /// The groups that are storage, each with the lowest sequence in it; 0, if its index file could not be read, which knows it.
     kept: BTreeMap<u64, SeqNo>,
-    /// As in [`UnderWay`].
+    /// The groups with batches that carry another engine's, each with the highest sequence of these.
     carried: BTreeMap<u64, SeqNo>,
     /// The groups whose index files are lost, and whose rows are in memory.
     to_remake: ToRemake,
@@ -294,7 +302,7 @@ impl Restored {
 
     /// The log has begun: the engine serves.
     pub fn begin(mut self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
-        let Ground { files, space, lane, first: _ } = ground;
+        let Ground { files, space, lane, first } = ground;
         if !is_known(&self.manifest) {
             // The manifest knows the engine before the log has anything of it.
             self.manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
@@ -306,32 +314,87 @@ impl Restored {
         while self.logs.cut_some() {}
         self.set_lost(files.context());
         let Restored { manifest, logs, next_seq, lost_rows: _, damaged, kept, carried, to_remake } = self;
-        let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max / 2);
         let next_seq = next_seq.max(manifest.state().floor).max(1);
-        let damaged = damaged.into_iter().collect();
-        let counters = Counters::new(&files.context().env);
-        let core = Core {
-            files,
-            space,
-            roof,
-            lane,
-            manifest,
-            options: options.clone(),
-            order: Mutex::new(Order { next_seq }),
-            catalog: Arc::new(Catalog::new(logs)),
-            rows,
-            recent: Arc::new(RecentRecords::new(options.recent_bytes)),
-            tails: Tails::default(),
-            under_way: Mutex::new(UnderWay { damaged, kept, carried, to_remake, ..UnderWay::default() }),
-            counters,
+        let (first, tenure) = match &roof {
+            Roof::Own(_) => (Some(first), Tenure::Owner),
+            Roof::Host(_) => (Some(first), Tenure::Guest),
+            Roof::Reader(_) => (None, Tenure::Reader),
         };
-        core.may_collect_all();
-        core.refresh_space();
-        let core = Arc::new(core);
+        let options = options.clone();
+        let store = Arc::new(Foundation { files, space, manifest, lane, first, options, tenure });
+        let parts =
+            Parts { logs, next_seq, carried, damaged: damaged.into_iter().collect(), kept, to_remake };
+        let core = Arc::new(parts.assemble(store, roof));
         if core.reader().is_none() {
-            core.bound_waiting()?;
+            Background(core.clone()).bound_waiting()?;
         }
         Ok(core)
+    }
+}
+
+/// What the parts of the engine begin with.
+struct Parts {
+    logs: Logs,
+    next_seq: SeqNo,
+    carried: BTreeMap<u64, SeqNo>,
+    damaged: BTreeSet<Source>,
+    kept: BTreeMap<u64, SeqNo>,
+    to_remake: ToRemake,
+}
+
+impl Parts {
+    /// Each part gets those below it.
+    fn assemble(self, store: Arc<Foundation>, roof: Roof) -> Core {
+        let options = &store.options;
+        let open_max = options.open_files_max / 2;
+        let rows = Arc::new(RowFiles::new(store.context(), &store.manifest.state(), open_max));
+        let recent = Arc::new(RecentRecords::new(options.recent_bytes));
+        let catalog = Arc::new(Catalog::new(self.logs));
+        let remakes = Arc::new(Remakes::new(self.to_remake));
+        let moves = Arc::new(Moves::new(store.context()));
+        let (room, reserve) = (Arc::new(Room::new(&store)), Arc::new(Reserve::new(&store, &catalog)));
+        let records = Arc::new(Records::new(&store, &catalog, &rows, &recent, &remakes));
+        let log = Arc::new(LogWriter::new(&store, &catalog, &recent, self.next_seq, self.carried));
+        let parts = CollectorParts {
+            records: records.clone(),
+            rows: rows.clone(),
+            remakes: remakes.clone(),
+            log: log.clone(),
+            room: room.clone(),
+            reserve: reserve.clone(),
+        };
+        let collector = Arc::new(Collector::new(&store, &catalog, parts, self.damaged, self.kept));
+        collector.may_collect_all();
+        reserve.refresh();
+        let parts = SealerParts {
+            rows: rows.clone(),
+            log: log.clone(),
+            room: room.clone(),
+            reserve: reserve.clone(),
+            collector: collector.clone(),
+        };
+        let sealer = Arc::new(Sealer::new(&store, &catalog, parts));
+        let parts = RemakerParts {
+            rows,
+            remakes,
+            room: room.clone(),
+            reserve: reserve.clone(),
+            collector: collector.clone(),
+            sealer: sealer.clone(),
+        };
+        let remaker = Arc::new(Remaker::new(&store, &catalog, parts));
+        let parts = WriteParts {
+            records: records.clone(),
+            log: log.clone(),
+            room: room.clone(),
+            reserve,
+            moves: moves.clone(),
+            collector: collector.clone(),
+            sealer: sealer.clone(),
+        };
+        let writes = WritePath::new(&store, &catalog, parts);
+        let appliers = Appliers::default();
+        Core { store, roof, catalog, records, log, writes, moves, room, collector, sealer, remaker, appliers }
     }
 }
 

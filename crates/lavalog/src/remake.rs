@@ -10,169 +10,100 @@
 //!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.
 //!
 //! No reader depends on the job. It may be late, as other groups come first, a checkpoint holds the groups, or room is short. A reader that
-//! has waited for so long reads its rows from the group itself ([`Core::rows_of`]), and the readers after it do so at once.
+//! has waited for so long reads its rows from the group itself ([`crate::records::Records::rows_of`]), and the readers after it do so at once.
 //!
 //! The edit that names the new file drops the old one. Each file is tried once: what cannot be made again (pages of the group are damaged,
 //! too) says `Corruption` as before, and is tried again by the next open.
 //!
-//! One job at a time, with the right to move groups ([`crate::core::UnderWay`]), so that no file goes that it reads. It stands back where
+//! One job at a time, with the right to move groups ([`MovingRight`]), so that no file goes that it reads. It stands back where
 //! room is short: what frees room comes first.
 
-use crate::core::Core;
-use crate::disk::directory::{Block, Directory};
+use crate::catalog::Catalog;
+use crate::collect::Collector;
+use crate::disk::directory::Directory;
 use crate::entry::{Entry, LogId, Lsn, Source};
-use crate::files::RowFile;
+use crate::files::{RowFile, RowFiles};
+use crate::foundation::{Foundation, NewFile};
+use crate::hold::MovingRight;
 use crate::index_file::{IndexFile, IndexFileWriter, IndexHead};
+use crate::log_writer::place_of;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
 use crate::ops::{Op, Ops};
-use crate::seal::{NewFile, Writing};
-use crate::to_remake::Why;
-use crate::write::place_of;
-use base::sync::lock;
+use crate::room::Room;
+use crate::seal::{Sealer, Writing};
+use crate::space::Reserve;
+use crate::to_remake::{Remakes, Why};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup, LogCheck, LogFindings, LoggedBatch};
+use store::context::Counter;
 use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
-/// A reader waits so long for a job, and then reads the group.
-const WAIT_NS: u64 = 5_000_000_000;
-
-/// Whether a job has rewritten an index file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rewritten {
-    /// Another file has the rows, or memory.
-    Yes,
-    /// A job tried, and pages of the group are damaged, too.
-    Failed,
-    /// No job has come to it.
-    NotYet,
+/// Makes index files again.
+pub(crate) struct Remaker {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+    rows: Arc<RowFiles>,
+    remakes: Arc<Remakes>,
+    room: Arc<Room>,
+    reserve: Arc<Reserve>,
+    collector: Arc<Collector>,
+    sealer: Arc<Sealer>,
+    /// Index files that were made again.
+    remade_files: Counter,
 }
 
-impl Core {
-    /// Rows of these groups may be damaged: a collection met something.
-    pub fn check_rows(&self, sources: &[Source]) {
-        for source in sources {
-            if let (Source::Group(ltn), Some(number)) = (source, self.rows.number(*source)) {
-                lock(&self.under_way).to_remake.want(*ltn, number);
-            }
-        }
+/// The parts that a remaker works with.
+pub(crate) struct RemakerParts {
+    pub rows: Arc<RowFiles>,
+    pub remakes: Arc<Remakes>,
+    pub room: Arc<Room>,
+    pub reserve: Arc<Reserve>,
+    pub collector: Arc<Collector>,
+    pub sealer: Arc<Sealer>,
+}
+
+impl Remaker {
+    /// Of these logs, with these parts.
+    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: RemakerParts) -> Remaker {
+        let RemakerParts { rows, remakes, room, reserve, collector, sealer } = parts;
+        let (store, catalog, remade_files) = (store.clone(), catalog.clone(), Counter::default());
+        Remaker { store, catalog, rows, remakes, room, reserve, collector, sealer, remade_files }
     }
 
-    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::Logs::taken_in`] when
-    /// the index said so. Of a group, a damaged block is read again once a job has rewritten it; without a job, the group itself is read.
-    ///
-    /// # Errors
-    /// Those of [`crate::files::RowFiles::rows`]: `Corruption` if the group has not all of the records. `NotFound`: the index is to be asked
-    /// again.
-    pub fn rows_of(
-        &self,
-        (source, taken_in): (Source, u64),
-        log: LogId,
-        lsns: &RangeInclusive<Lsn>,
-        block: Block,
-    ) -> Result<Vec<Entry>> {
-        let number = self.rows.number(source);
-        let read = || self.rows.rows(source, log, lsns, block);
-        let rows = match (read(), source, number) {
-            // A store that is only read has no jobs.
-            (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && self.reader().is_none() => {
-                match self.wait_for_rows(ltn, number) {
-                    Rewritten::Yes => read(),
-                    Rewritten::Failed => Err(e),
-                    Rewritten::NotYet => self.rows_in_group(ltn, log, lsns)?.ok_or(e),
-                }
-            }
-            (rows, ..) => rows,
-        };
-        let is_same = self.catalog.view().taken_in() == taken_in;
-        if is_same {
-            return rows;
-        }
-        Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
-    }
-
-    /// Waits for a job that rewrites an index file.
-    fn wait_for_rows(&self, ltn: u64, number: u64) -> Rewritten {
-        let (context, source) = (self.context(), Source::Group(ltn));
-        let outcome = || {
-            // A job names the successor before it marks the file as tried.
-            let is_tried = lock(&self.under_way).to_remake.is_tried(number);
-            match self.rows.number(source) {
-                of_now if of_now != Some(number) => Rewritten::Yes,
-                _ if is_tried => Rewritten::Failed,
-                _ => Rewritten::NotYet,
-            }
-        };
-        let is_worth_a_wait = || {
-            let to_remake = &mut lock(&self.under_way).to_remake;
-            to_remake.want(ltn, number) && !to_remake.is_late(number)
-        };
-        if outcome() == Rewritten::NotYet && is_worth_a_wait() {
-            context.signals.notify_work();
-            let end_ns = context.now_ns().saturating_add(WAIT_NS);
-            context.wait_until(|| {
-                let gives_up = context.health.check().is_err() || context.health.out_of_space();
-                (outcome() != Rewritten::NotYet || gives_up || context.now_ns() >= end_ns).then_some(())
-            });
-            if context.now_ns() >= end_ns {
-                lock(&self.under_way).to_remake.note_late(number);
-            }
-        }
-        outcome()
-    }
-
-    /// Reads rows of a log from the group itself. `None`: it has not all of them, or is damaged, or was collected.
-    fn rows_in_group(&self, ltn: u64, log: LogId, lsns: &RangeInclusive<Lsn>) -> Result<Option<Vec<Entry>>> {
-        let mut scan = match self.lane.scan(ltn) {
-            Err(e) if is_damage(&e) => return Ok(None),
-            scan => scan?,
-        };
-        let (mut rows, mut failed) = (BTreeMap::new(), None);
-        let mut take = |batch: &LoggedBatch<'_>| {
-            let taken = take_rows(&mut rows, batch, |of, lsn| of == log && lsns.contains(&lsn));
-            failed = failed.take().or(taken.err());
-        };
-        // Damage of the group shows by the records that are missing then.
-        while scan.step(&mut LogFindings::default(), &mut take) {}
-        let mut wanted = lsns.clone();
-        let is_whole = rows.keys().all(|(_, lsn)| wanted.next() == Some(*lsn)) && wanted.is_empty();
-        match failed {
-            Some(e) if !is_damage(&e) => Err(e),
-            _ => Ok(is_whole.then(|| rows.into_values().collect())),
-        }
+    /// Index files that were made again since the store was opened.
+    pub fn remade_files(&self) -> u64 {
+        self.remade_files.get()
     }
 
     /// True if a job can make rows again.
     pub fn has_to_remake(&self) -> bool {
-        lock(&self.under_way).to_remake.is_wanted() && !self.context().health.out_of_space()
+        self.remakes.is_wanted() && !self.store.context().health.out_of_space()
     }
 
     /// The index file that took the place of another is named: what belongs to that goes.
     fn remade(&self, old: &FileMeta, new: &FileMeta, group_len: u64) -> Result<()> {
         self.rows.close(old.number);
-        {
-            let mut under_way = lock(&self.under_way);
-            new.source().iter().for_each(|source| _ = under_way.damaged.remove(source));
-            if let Role::Index { ltn } = old.role {
-                under_way.to_remake.done(ltn, old.number);
-            }
+        new.source().iter().for_each(|source| self.collector.mended(*source));
+        if let Role::Index { ltn } = old.role {
+            self.remakes.done(ltn, old.number);
         }
-        self.may_collect(new, group_len);
-        self.counters.remade_files.add(1);
-        self.files.remove(&old.name())?;
-        self.job_found_room()?;
-        self.rolled()
+        self.collector.may_collect(new, group_len);
+        self.remade_files.add(1);
+        self.store.files.remove(&old.name())?;
+        self.room.job_found_room()?;
+        self.reserve.files_changed()
     }
 }
 
 /// See the module. Of the oldest group that needs it.
 pub(crate) struct Remake {
-    core: Arc<Core>,
+    remaker: Arc<Remaker>,
     at: At,
+    _right: MovingRight,
 }
 
 /// How far it has come.
@@ -223,30 +154,31 @@ enum Stepped {
 }
 
 impl Remake {
-    /// The caller has claimed the right to move groups.
-    pub fn new(core: &Arc<Core>) -> Remake {
-        Remake { core: core.clone(), at: At::Begin }
+    /// With the right to move groups.
+    pub fn new(remaker: &Arc<Remaker>, right: MovingRight) -> Remake {
+        Remake { remaker: remaker.clone(), at: At::Begin, _right: right }
     }
 
     fn begin(&mut self) -> Result<Stepped> {
-        let core = &self.core;
-        let first = lock(&core.under_way).to_remake.first();
+        let remaker = &self.remaker;
+        let first = remaker.remakes.first();
         let Some((ltn, number, why)) = first else { return Ok(Stepped::Done) };
         let is_group = |group: &LaneGroup| group.ltn == ltn && group.state == GroupState::Retained;
-        let group = core.lane.groups().into_iter().find(is_group);
-        let old = core.manifest.state().rows_of(Source::Group(ltn)).filter(|meta| meta.number == number);
+        let group = remaker.store.lane.groups().into_iter().find(is_group);
+        let old =
+            remaker.store.manifest.state().rows_of(Source::Group(ltn)).filter(|meta| meta.number == number);
         let (Some(mut group), Some(old)) = (group, old) else {
             // It was collected.
-            lock(&core.under_way).to_remake.done(ltn, number);
+            remaker.remakes.done(ltn, number);
             return Ok(Stepped::More);
         };
         self.at = match why {
             Why::InMemory(seqs) => {
                 let group_len = group.len;
                 group.seqs = None;
-                At::Writing(Box::new(Writing::begin(core, group, seqs)?), old, group_len)
+                At::Writing(Box::new(Writing::begin(&remaker.sealer, group, seqs)?), old, group_len)
             }
-            Why::Damaged => match RowFile::open(core.context(), &old) {
+            Why::Damaged => match RowFile::open(remaker.store.context(), &old) {
                 Ok((RowFile::Index(file), directory)) => At::Mending(Box::new(Mending {
                     old,
                     ltn,
@@ -260,7 +192,7 @@ impl Remake {
                     output: None,
                 })),
                 Err(e) if !is_damage(&e) => return Err(e),
-                _ => match core.lane.scan(ltn) {
+                _ => match remaker.store.lane.scan(ltn) {
                     Ok(scan) => At::Reading(Box::new(Reading {
                         old,
                         group,
@@ -271,8 +203,8 @@ impl Remake {
                     })),
                     // The group is lost as well.
                     Err(e) if is_damage(&e) => {
-                        lock(&core.under_way).to_remake.done(ltn, number);
-                        core.context().signals.notify_progress();
+                        remaker.remakes.done(ltn, number);
+                        remaker.store.context().signals.notify_progress();
                         return Ok(Stepped::More);
                     }
                     Err(e) => return Err(e),
@@ -286,52 +218,53 @@ impl Remake {
         match &mut self.at {
             At::Begin => self.begin(),
             At::Reading(reading) => {
-                if reading.read_some(&self.core)? {
+                if reading.read_some(&self.remaker)? {
                     return Ok(Stepped::More);
                 }
-                let Some((group, seqs)) = reading.take_in(&self.core) else { return Ok(Stepped::GivenUp) };
+                let Some((group, seqs)) = reading.take_in(&self.remaker) else { return Ok(Stepped::GivenUp) };
                 let (old, group_len) = (reading.old, group.len);
-                self.at = At::Writing(Box::new(Writing::begin(&self.core, group, seqs)?), old, group_len);
+                self.at =
+                    At::Writing(Box::new(Writing::begin(&self.remaker.sealer, group, seqs)?), old, group_len);
                 Ok(Stepped::More)
             }
             At::Writing(writing, old, group_len) => {
                 if writing.is_written() {
                     for new in writing.replace(old)? {
-                        self.core.remade(old, &new, *group_len)?;
+                        self.remaker.remade(old, &new, *group_len)?;
                     }
                     return Ok(Stepped::Done);
                 }
                 writing.write_some().map(|()| Stepped::More)
             }
-            At::Mending(mending) => mending.step(&self.core),
+            At::Mending(mending) => mending.step(&self.remaker),
         }
     }
 
     fn give_up(&mut self) {
         let (ltn, number) = match &mut self.at {
             At::Mending(mending) => {
-                mending.remove(&self.core);
+                mending.remove(&self.remaker);
                 (mending.ltn, mending.old.number)
             }
             At::Reading(reading) => (reading.group.ltn, reading.old.number),
             At::Begin | At::Writing(..) => return,
         };
-        lock(&self.core.under_way).to_remake.done(ltn, number);
-        self.core.context().signals.notify_progress();
+        self.remaker.remakes.done(ltn, number);
+        self.remaker.store.context().signals.notify_progress();
     }
 }
 
-fn is_damage(e: &Error) -> bool {
+pub(crate) fn is_damage(e: &Error) -> bool {
     e.is_corruption() || e.kind() == ErrorKind::NotFound
 }
 
 impl Reading {
     /// Reads a part of the group. False if that was the last.
-    fn read_some(&mut self, core: &Core) -> Result<bool> {
+    fn read_some(&mut self, remaker: &Remaker) -> Result<bool> {
         let (rows, seqs, source) = (&mut self.rows, &mut self.seqs, Source::Group(self.group.ltn));
         let mut failed = None;
         let is_wanted =
-            |log, lsn| core.catalog.view().get(log).is_some_and(|log| log.index().is_in(source, lsn));
+            |log, lsn| remaker.catalog.view().get(log).is_some_and(|log| log.index().is_in(source, lsn));
         let mut take = |batch: &LoggedBatch<'_>| {
             if batch.tenant == TENANT {
                 *seqs = Some((seqs.map_or(batch.first_seq, |(first, _)| first), batch.last_seq));
@@ -343,29 +276,26 @@ impl Reading {
     }
 
     /// The rows take the place of those of the file, in memory. `None`: pages of the group are damaged, and some rows are missing.
-    fn take_in(&mut self, core: &Core) -> Option<(LaneGroup, (SeqNo, SeqNo))> {
+    fn take_in(&mut self, remaker: &Remaker) -> Option<(LaneGroup, (SeqNo, SeqNo))> {
         let seqs = self.seqs.filter(|_| self.found.errors.is_empty())?;
         let ltn = self.group.ltn;
         let rows: Vec<Entry> = std::mem::take(&mut self.rows).into_values().collect();
-        if !core.catalog.take_in(ltn, &rows) {
+        if !remaker.catalog.take_in(ltn, &rows) {
             return None;
         }
         let source = Source::Group(ltn);
-        {
-            let mut under_way = lock(&core.under_way);
-            under_way.to_remake.in_memory(ltn, self.old.number, seqs);
-            under_way.to_collect.remove(source);
-        }
-        core.rows.forget(source);
-        core.context().signals.notify_progress();
+        remaker.remakes.in_memory(ltn, self.old.number, seqs);
+        remaker.collector.let_go(source);
+        remaker.rows.forget(source);
+        remaker.store.context().signals.notify_progress();
         Some((LaneGroup { seqs: None, ..self.group.clone() }, seqs))
     }
 }
 
 impl Mending {
-    fn step(&mut self, core: &Arc<Core>) -> Result<Stepped> {
+    fn step(&mut self, remaker: &Remaker) -> Result<Stepped> {
         if let Some(output) = self.output.take() {
-            return self.write_some(core, output);
+            return self.write_some(remaker, output);
         }
         if self.at < self.directory.logs.len() {
             return self.check_some().map(|()| Stepped::More);
@@ -374,7 +304,7 @@ impl Mending {
             return Ok(Stepped::GivenUp);
         }
         match &mut self.scan {
-            None => self.scan = Some(core.lane.scan(self.ltn)?),
+            None => self.scan = Some(remaker.store.lane.scan(self.ltn)?),
             Some(scan) => {
                 let (rows, damaged, directory) = (&mut self.rows, &self.damaged, &self.directory);
                 let mut failed = None;
@@ -390,7 +320,7 @@ impl Mending {
                 failed.map_or(Ok(()), Err)?;
                 if !is_more {
                     (self.scan, self.at) = (None, 0);
-                    self.output = Some(self.begin_output(core)?);
+                    self.output = Some(self.begin_output(remaker)?);
                 }
             }
         }
@@ -410,14 +340,14 @@ impl Mending {
         Ok(())
     }
 
-    fn begin_output(&self, core: &Core) -> Result<(NewFile, IndexFileWriter)> {
-        let (file, append) = core.new_file(self.old.role)?;
+    fn begin_output(&self, remaker: &Remaker) -> Result<(NewFile, IndexFileWriter)> {
+        let (file, append) = remaker.store.new_file(self.old.role)?;
         let head = IndexHead { number: file.meta.number, ..*self.file.head() };
         let writer = IndexFileWriter::new(append, &file.path, file.meta.uid, head);
         Ok((file, writer))
     }
 
-    fn write_some(&mut self, core: &Arc<Core>, output: (NewFile, IndexFileWriter)) -> Result<Stepped> {
+    fn write_some(&mut self, remaker: &Remaker, output: (NewFile, IndexFileWriter)) -> Result<Stepped> {
         let (mut file, mut writer) = output;
         let end = (self.at + LOGS_IN_STEP).min(self.directory.logs.len());
         let written = self.directory.logs.get(self.at..end).unwrap_or_default().iter().try_for_each(|rows| {
@@ -427,7 +357,7 @@ impl Mending {
             self.rows.range((rows.log, 0)..=(rows.log, Lsn::MAX)).try_for_each(|(_, row)| writer.add(row))
         });
         if let Err(e) = written {
-            core.remove_unnamed(&[file]);
+            remaker.store.remove_unnamed(&[file]);
             return Err(e);
         }
         self.at = end;
@@ -438,36 +368,39 @@ impl Mending {
         match writer.finish() {
             Ok(finished) if finished.directory == self.directory => {
                 file.meta.len = finished.len;
-                self.put_in_place(core, file)
+                self.put_in_place(remaker, file)
             }
             finished => {
-                core.remove_unnamed(&[file]);
+                remaker.store.remove_unnamed(&[file]);
                 // Records are missing, or another release put the blocks into other places.
                 finished.map(|_| Stepped::GivenUp)
             }
         }
     }
 
-    fn put_in_place(&mut self, core: &Arc<Core>, file: NewFile) -> Result<Stepped> {
+    fn put_in_place(&mut self, remaker: &Remaker, file: NewFile) -> Result<Stepped> {
         let new = file.meta;
         let step = Step { floor: None, remove: vec![self.old.number], add: vec![new] };
-        let named =
-            core.files.sync_dir().and_then(|()| core.manifest.commit(commit(step, Vec::new())).map(drop));
-        named.inspect_err(|_| core.remove_unnamed(&[file]))?;
-        core.rows.add(&new);
-        core.remade(&self.old, &new, self.group_len)?;
+        let named = remaker
+            .store
+            .files
+            .sync_dir()
+            .and_then(|()| remaker.store.manifest.commit(commit(step, Vec::new())).map(drop));
+        named.inspect_err(|_| remaker.store.remove_unnamed(&[file]))?;
+        remaker.rows.add(&new);
+        remaker.remade(&self.old, &new, self.group_len)?;
         Ok(Stepped::Done)
     }
 
-    fn remove(&mut self, core: &Core) {
+    fn remove(&mut self, remaker: &Remaker) {
         if let Some((file, _)) = self.output.take() {
-            core.remove_unnamed(&[file]);
+            remaker.store.remove_unnamed(&[file]);
         }
     }
 }
 
 /// Takes the places of the records of a batch that are wanted; of one LSN that of the highest sequence.
-fn take_rows(
+pub(crate) fn take_rows(
     rows: &mut BTreeMap<(LogId, Lsn), Entry>,
     batch: &LoggedBatch<'_>,
     is_wanted: impl Fn(LogId, Lsn) -> bool,
@@ -509,14 +442,8 @@ impl Job for Remake {
     fn abandon(&mut self) {
         match &mut self.at {
             At::Writing(writing, ..) => writing.abandon(),
-            At::Mending(mending) => mending.remove(&self.core),
+            At::Mending(mending) => mending.remove(&self.remaker),
             At::Begin | At::Reading(_) => {}
         }
-    }
-}
-
-impl Drop for Remake {
-    fn drop(&mut self) {
-        lock(&self.core.under_way).is_moving = false;
     }
 }

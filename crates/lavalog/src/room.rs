@@ -16,45 +16,56 @@
 //!
 //! Invariant: nothing here is remembered but by the ballast itself, so that whoever opens the store next is in the same place.
 
-use crate::core::Core;
+use crate::foundation::Foundation;
 use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
 use store::commit::{Ballast, Need};
 
-impl Core {
+/// See the module.
+pub(crate) struct Room {
+    store: Arc<Foundation>,
+}
+
+impl Room {
+    /// Of this store.
+    pub fn new(store: &Arc<Foundation>) -> Room {
+        Room { store: store.clone() }
+    }
+
     /// Refuses what frees no room while the ballast is not whole, and everything in a store that is only read.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`.
-    pub fn admit_room(&self, frees: bool) -> Result<()> {
-        self.check_writable()?;
-        if frees || !self.lane.files().ballast_is_short() {
+    pub fn admit(&self, frees: bool) -> Result<()> {
+        self.store.check_writable()?;
+        if frees || !self.store.lane.files().ballast_is_short() {
             return Ok(());
         }
         // What stopped the store is the reason then, and not that there is no room.
-        self.context().health.check()?;
+        self.store.context().health.check()?;
         if self.fill_ballast()? {
             return Ok(());
         }
         let why = "the volume of the logs is full: trims and deletes go on; appends resume when these, or others, have made room";
-        Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.context().dir))
+        Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.store.context().dir))
     }
 
     /// Makes the ballast whole, if there is room for it. Files that wait to be used again go for it: they are room that is had.
     fn fill_ballast(&self) -> Result<bool> {
-        let Some(first) = self.roof.first() else { return Ok(true) };
+        let Some(first) = &self.store.first else { return Ok(true) };
         loop {
             match first.fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
                 filled => return filled.map(|()| true),
             }
-            if !self.lane.files().give_free()? {
+            if !self.store.lane.files().give_free()? {
                 return Ok(false);
             }
         }
     }
 
     fn give_ballast(&self, part: Ballast) -> bool {
-        self.roof.first().is_some_and(|first| first.files().give_ballast(part))
+        self.store.first.as_ref().is_some_and(|first| first.files().give_ballast(part))
     }
 
     /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used
@@ -64,7 +75,7 @@ impl Core {
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn provide_last(&self, len: usize) -> Result<()> {
         loop {
-            match self.lane.provide(len, Need::Last) {
+            match self.store.lane.provide(len, Need::Last) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {
                     if !self.give_ballast(Ballast::Log) {
                         return Err(e);
@@ -77,13 +88,13 @@ impl Core {
 
     /// A job found no room: there is to be some for the next try. False if there is nothing to give.
     pub fn job_found_no_room(&self) -> Result<bool> {
-        if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.lane.files().give_free() }
+        if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.store.lane.files().give_free() }
     }
 
     /// A job came to its end: there is room.
     pub fn job_found_room(&self) -> Result<()> {
-        self.context().health.space_found();
-        if self.lane.files().ballast_is_short() {
+        self.store.context().health.space_found();
+        if self.store.lane.files().ballast_is_short() {
             self.fill_ballast()?;
         }
         Ok(())

@@ -85,9 +85,9 @@ impl Scan {
     /// behind it); those of reading.
     pub fn read_next(&mut self) -> Result<Option<Record>> {
         self.core.context().check_process()?;
-        let begun = self.core.counters.times.scan.begin();
+        let begun = self.core.records.times().scan.begin();
         let next = self.next_of_those_ahead();
-        self.core.counters.times.scan.end(begun);
+        self.core.records.times().scan.end(begun);
         next
     }
 
@@ -136,7 +136,7 @@ impl Scan {
         if let Some(found) = look() {
             return found;
         }
-        let waiting = core.tails.enter(log);
+        let waiting = core.writes.tails().enter(log);
         loop {
             let seen = waiting.changes();
             if let Some(found) = look() {
@@ -171,7 +171,7 @@ impl Scan {
         let (core, log, last) = (self.core.clone(), self.log, self.last);
         let look_up = |logs: &Logs| Looked::up(&core, logs, (log, last), from);
         let is_same = |then: &Looked, now: &Looked| then.spans.first() == now.spans.first();
-        let read = core.read_found(look_up, is_same, |looked| {
+        let read = core.records.read_found(look_up, is_same, |looked| {
             self.before = (looked.removals, looked.truncated);
             match self.read_spans(looked) {
                 // What was read before the error is handed out first.
@@ -194,7 +194,7 @@ impl Scan {
                 Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
                     let (at, lsns) = ((source, looked.taken_in), span.first..=span.last);
-                    (source, self.core.rows_of(at, self.log, &lsns, block)?)
+                    (source, self.core.records.rows_of(at, self.log, &lsns, block)?)
                 }
             };
             let mut rows = &rows[..];
@@ -220,7 +220,7 @@ impl Scan {
                 sum <= bytes
             };
             let some = rows.get(..rows.iter().take_while(fits).count().max(1)).unwrap_or_default();
-            let cold = self.core.cold(source)?;
+            let cold = self.core.records.cold(source)?;
             // Where one of them cannot be read, those before it can.
             if some.len() > 1
                 && let Ok(count) = self.read_run(&cold, some)
@@ -230,7 +230,7 @@ impl Scan {
         }
         for row in rows.iter().take(1) {
             let mut record = Vec::with_capacity(row.len as usize);
-            self.core.bytes_ahead(source, row, &mut self.files, &mut record)?;
+            self.core.records.bytes_ahead(source, row, &mut self.files, &mut record)?;
             self.ahead.push_back((row.lsn, record));
         }
         Ok(1)

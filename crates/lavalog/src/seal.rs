@@ -12,22 +12,28 @@
 //! Groups are taken in their order. After a crash on the way the groups are replayed as if nothing had been begun; files that no edit
 //! names are removed at open.
 
+use crate::catalog::Catalog;
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
-use crate::core::{Core, needed_from};
+use crate::collect::Collector;
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
+use crate::files::RowFiles;
+use crate::foundation::{Foundation, NewFile};
+use crate::hold::MovingRight;
 use crate::index::Part;
 use crate::index_file::{IndexFileWriter, IndexHead};
+use crate::log_writer::LogWriter;
 use crate::logs::Log;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
-use base::sync::lock;
+use crate::room::Room;
+use crate::space::Reserve;
+use base::sync::{Mutex, lock, rank};
 use base::{ErrorKind, Result, SeqNo};
-use io::{AppendFile, CreateOptions};
-use std::path::PathBuf;
+use io::AppendFile;
 use std::sync::Arc;
-use store::commit::{GroupState, LaneGroup, TenantId};
+use store::commit::{GroupState, LaneGroup};
+use store::context::Counter;
 use store::run::{Job, JobClass, Progress};
-use store::space::EDITS_BYTES;
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
@@ -42,34 +48,51 @@ const CHECKPOINT_SHORT_PART: u64 = 4096;
 const WAITING_BYTES_MAX: u64 = (256 << 20) - (17 << 20);
 const WAITING_GROUPS_MAX: usize = 8;
 
-/// A file of the engine in the making, which is removed if it comes to nothing.
-pub(crate) struct NewFile {
-    pub meta: FileMeta,
-    pub path: PathBuf,
+/// Which groups become storage, and when.
+pub(crate) struct Sealer {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+    rows: Arc<RowFiles>,
+    log: Arc<LogWriter>,
+    room: Arc<Room>,
+    reserve: Arc<Reserve>,
+    collector: Arc<Collector>,
+    /// Guards which groups are sealed soon, and which wait for another engine.
+    asked: Mutex<Asked, rank::RecordSeals>,
+    /// Groups that got an index file.
+    sealed_groups: Counter,
 }
 
-impl Core {
-    /// Begins a file.
-    pub fn new_file(&self, role: Role) -> Result<(NewFile, Box<dyn AppendFile>)> {
-        let number = self.manifest.allocate_file_number();
-        let meta = FileMeta { number, uid: self.context().env.new_uid(), len: 0, role };
-        let path = self.context().path(&meta.name());
-        let options = CreateOptions { access: self.options.access, ..CreateOptions::default() };
-        let file = self.context().env.fs.create(&path, &options)?;
-        Ok((NewFile { meta, path }, file))
+/// What was asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The groups up to this number are sealed as soon as they are closed: a caller asked for it.
+    seal_to: u64,
+    /// The group for which the other engine was asked to write down what it has in memory.
+    relieved: Option<u64>,
+}
+
+/// The parts that a sealer works with.
+pub(crate) struct SealerParts {
+    pub rows: Arc<RowFiles>,
+    pub log: Arc<LogWriter>,
+    pub room: Arc<Room>,
+    pub reserve: Arc<Reserve>,
+    pub collector: Arc<Collector>,
+}
+
+impl Sealer {
+    /// Of these logs, with these parts.
+    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: SealerParts) -> Sealer {
+        let SealerParts { rows, log, room, reserve, collector } = parts;
+        let (asked, sealed_groups) = (Mutex::new(Asked::default()), Counter::default());
+        let (store, catalog) = (store.clone(), catalog.clone());
+        Sealer { store, catalog, rows, log, room, reserve, collector, asked, sealed_groups }
     }
 
-    /// Removes files that no edit names, unless nobody knows whether one does.
-    pub fn remove_unnamed(&self, files: &[NewFile]) {
-        // The job that failed is asked before the store's health knows of it.
-        if self.manifest.outcome_unknown() || self.context().health.check_sound().is_err() {
-            return;
-        }
-        let listed = self.manifest.state();
-        for file in files.iter().filter(|file| !listed.files.contains_key(&file.meta.number)) {
-            // What stays is removed at the next open.
-            let _ = self.files.remove(&file.meta.name());
-        }
+    /// Groups that got an index file since the store was opened.
+    pub fn sealed_groups(&self) -> u64 {
+        self.sealed_groups.get()
     }
 
     /// True if closed groups are to get their index files now.
@@ -80,26 +103,21 @@ impl Core {
             >= WAITING_BYTES_MAX.min(CHECKPOINT_PART.saturating_mul(self.checkpoint_bytes()))
             || groups.len() >= WAITING_GROUPS_MAX;
         let Some(first) = groups.first() else { return false };
-        is_enough || self.seals_alone() || first.ltn <= lock(&self.under_way).seal_to
-    }
-
-    /// True unless a limit is so near that the manifest would pass it.
-    fn has_room_for_edits(&self) -> bool {
-        let used = self.space.used_bytes().saturating_add(EDITS_BYTES);
-        !self.space.has_own_limit() || used <= self.space.limit_bytes()
+        is_enough || self.seals_alone() || first.ltn <= lock(&self.asked).seal_to
     }
 
     /// Bytes of the checkpoint with its copy.
     fn checkpoint_bytes(&self) -> u64 {
-        self.manifest.state().checkpoints().map(|file| file.len).sum()
+        self.store.manifest.state().checkpoints().map(|file| file.len).sum()
     }
 
     /// True where the checkpoint is short, or room is, or may be: then no group waits for others. Under a limit the room that is kept free has to do for index
     /// files and a checkpoint as well, and the fewer of them come at once the better it does.
     fn seals_alone(&self) -> bool {
-        let is_refused = self.context().health.out_of_space() || self.lane.files().ballast_is_short();
-        let is_short = self.checkpoint_bytes() <= self.options.longest_group() / CHECKPOINT_SHORT_PART;
-        is_short || is_refused || self.space.has_own_limit() || self.space.is_short()
+        let is_refused =
+            self.store.context().health.out_of_space() || self.store.lane.files().ballast_is_short();
+        let is_short = self.checkpoint_bytes() <= self.store.options.longest_group() / CHECKPOINT_SHORT_PART;
+        is_short || is_refused || self.store.space.has_own_limit() || self.store.space.is_short()
     }
 
     /// Closes the group that is written, and has all groups sealed that are closed, without waiting for others.
@@ -107,15 +125,15 @@ impl Core {
     /// # Errors
     /// Those of the log.
     pub fn seal_active(&self) -> Result<()> {
-        let active = self.lane.to_retain().last().map(|group| group.ltn);
-        let sealed = self.lane.seal_active().map(drop);
-        lock(&self.under_way).seal_to = active.unwrap_or_default();
+        let active = self.store.lane.to_retain().last().map(|group| group.ltn);
+        let sealed = self.store.lane.seal_active().map(drop);
+        lock(&self.asked).seal_to = active.unwrap_or_default();
         sealed
     }
 
     /// The groups with something of this engine that are closed and have no index file, oldest first.
     fn sealable(&self) -> Vec<LaneGroup> {
-        let held = self.held_from();
+        let held = self.log.held_from();
         let mut groups = self.closed();
         groups.retain(|group| held.is_none_or(|ltn| group.ltn < ltn));
         groups
@@ -129,28 +147,19 @@ impl Core {
     /// The oldest such group, if all that can be done for it is that the engine that opened the store writes down what it has in
     /// memory, and it was not asked for that yet.
     pub fn to_relieve(&self) -> Option<u64> {
-        let held = self.held_from().filter(|_| self.roof.own().is_none())?;
+        let held = self.log.held_from().filter(|_| !self.store.is_owner())?;
         let group = self.closed().into_iter().next().filter(|group| group.ltn >= held)?;
-        (lock(&self.under_way).relieved != Some(group.ltn)).then_some(group.ltn)
+        (lock(&self.asked).relieved != Some(group.ltn)).then_some(group.ltn)
     }
 
-    /// The first group with a batch that carries another engine's which is in no file of that engine yet: it must stay among those that
-    /// are replayed, and so must all behind it.
-    fn held_from(&self) -> Option<u64> {
-        if lock(&self.under_way).carried.is_empty() {
-            return None;
-        }
-        let floors = self.lane.floors();
-        let floor =
-            floors.iter().find(|(tenant, _)| *tenant == TenantId::FIRST).map_or(0, |(_, floor)| *floor);
-        let mut under_way = lock(&self.under_way);
-        under_way.carried.retain(|_, last| *last >= floor);
-        under_way.carried.first_key_value().map(|(ltn, _)| *ltn)
+    /// The other engine was asked to write down what it has in memory, for this group.
+    pub fn relieved(&self, ltn: u64) {
+        lock(&self.asked).relieved = Some(ltn);
     }
 
     /// The groups of this engine's that are closed and have no index file, oldest first.
     fn closed(&self) -> Vec<LaneGroup> {
-        let mut groups = self.lane.to_retain();
+        let mut groups = self.store.lane.to_retain();
         groups.retain(|group| {
             let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
             is_ours && matches!(group.state, GroupState::Closed | GroupState::Passed)
@@ -161,8 +170,8 @@ impl Core {
     /// The oldest of them above a number that may be sealed, after the log has let go of it: what is in it is applied, and durable.
     fn passed(&self, above: u64) -> Result<Option<LaneGroup>> {
         let oldest = || {
-            let held = self.held_from();
-            match self.lane.first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
+            let held = self.log.held_from();
+            match self.store.lane.first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
                 Some(group) => Some(group).filter(|group| held.is_none_or(|ltn| group.ltn < ltn)),
                 // Those that the log has not let go of lie behind all others.
                 None => self.sealable().into_iter().find(|group| group.ltn > above),
@@ -175,7 +184,7 @@ impl Core {
             }
             if must_be {
                 // The group after it needs a durable page before this one may go.
-                self.lane.persist_watermark()?;
+                self.store.lane.persist_watermark()?;
             }
             self.pass_closed()?;
         }
@@ -184,17 +193,61 @@ impl Core {
 
     /// Lets the log go of all groups before the one that is written.
     fn pass_closed(&self) -> Result<()> {
-        let groups = self.lane.to_retain();
+        let groups = self.store.lane.to_retain();
         // All that is in a closed group was applied under the lock of the order, and what it carries noted.
-        drop(lock(&self.order));
-        let held = self.held_from();
+        self.log.wait_applied();
+        let held = self.log.held_from();
         let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
         let closed = closed.filter(|group| held.is_none_or(|ltn| group.ltn < ltn));
         let last = closed.filter_map(|group| group.seqs.as_ref()?.last(TENANT)).max();
         if let Some(last) = last {
-            self.lane.tell_floor(TENANT, last + 1);
+            self.store.lane.tell_floor(TENANT, last + 1);
         }
-        self.lane.release(|| ())
+        self.store.lane.release(|| ())
+    }
+
+    /// The index file of a group is named: it stands for the recent records of the group.
+    fn become_storage(&self, indexed: Indexed) {
+        let Indexed { group, seqs, logs, parts, file } = indexed;
+        self.rows.add(&file.meta);
+        self.catalog.install(group.ltn, &logs, parts);
+        self.collector.keep(group.ltn, seqs.0);
+        self.collector.may_collect(&file.meta, group.len);
+    }
+
+    /// Writes a checkpoint from which replay goes on at a sequence.
+    fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
+        let (mut file, append) = self.store.new_file(Role::Checkpoint)?;
+        match self.write_checkpoint(&file, append, replay_from) {
+            Ok(len) => {
+                file.meta.len = len;
+                Ok(file)
+            }
+            Err(e) => {
+                self.store.remove_unnamed(&[file]);
+                Err(e)
+            }
+        }
+    }
+
+    fn write_checkpoint(
+        &self,
+        file: &NewFile,
+        append: Box<dyn AppendFile>,
+        replay_from: SeqNo,
+    ) -> Result<u64> {
+        let (next_seq, next_log) = self.log.next();
+        // Those that were created since are made again by the operations that did it.
+        let mut ids: Vec<LogId> = Vec::new();
+        self.catalog.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
+        ids.sort_unstable();
+        let head = CheckpointHead { number: file.meta.number, replay_from, next_seq, next_log };
+        let mut writer = CheckpointWriter::new(append, &file.path, file.meta.uid, head);
+        for id in ids {
+            let saved = self.catalog.view().get(id).map(Log::save);
+            saved.iter().try_for_each(|saved| writer.add(saved))?;
+        }
+        writer.finish()
     }
 }
 
@@ -205,12 +258,13 @@ pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(Log
 
 /// See the module.
 pub(crate) struct Seal {
-    core: Arc<Core>,
+    sealer: Arc<Sealer>,
     /// How many groups there are in it at most.
     most: usize,
     writing: Option<Writing>,
     /// Groups whose index files are written, and not named yet.
     indexed: Vec<Indexed>,
+    _right: MovingRight,
 }
 
 /// A group whose index file is written.
@@ -224,7 +278,7 @@ struct Indexed {
 
 /// A group whose index file is being written, from the recent records of memory.
 pub(crate) struct Writing {
-    core: Arc<Core>,
+    sealer: Arc<Sealer>,
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
     /// The logs that have records in the group, and how many of them are written.
@@ -236,15 +290,23 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// Begins the file; `seqs`: the first and the last sequence in the group.
-    pub fn begin(core: &Arc<Core>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
-        let logs = core.catalog.logs_in(group.ltn);
-        let (file, append) = core.new_file(Role::Index { ltn: group.ltn })?;
-        let state = core.manifest.state();
+    pub fn begin(sealer: &Arc<Sealer>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
+        let logs = sealer.catalog.logs_in(group.ltn);
+        let (file, append) = sealer.store.new_file(Role::Index { ltn: group.ltn })?;
+        let state = sealer.store.manifest.state();
         let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
         let head =
             IndexHead { number: file.meta.number, ltn: group.ltn, group: uid, filled: group.filled, seqs };
         let index = IndexFileWriter::new(append, &file.path, file.meta.uid, head);
-        Ok(Writing { core: core.clone(), group, seqs, logs, at: 0, index: Some(index), files: vec![file] })
+        Ok(Writing {
+            sealer: sealer.clone(),
+            group,
+            seqs,
+            logs,
+            at: 0,
+            index: Some(index),
+            files: vec![file],
+        })
     }
 
     /// True if all logs are written.
@@ -258,7 +320,7 @@ impl Writing {
         let Some(index) = &mut self.index else { return Ok(()) };
         for log in &self.logs[self.at..end] {
             let rows: Vec<_> = {
-                let logs = self.core.catalog.view();
+                let logs = self.sealer.catalog.view();
                 let Some(log) = logs.get(*log) else { continue };
                 log.index().recent_in(log.id(), self.group.ltn).collect()
             };
@@ -279,24 +341,24 @@ impl Writing {
     /// Removes what comes to nothing.
     pub fn abandon(&mut self) {
         self.index = None;
-        self.core.remove_unnamed(&self.files);
+        self.sealer.store.remove_unnamed(&self.files);
     }
 
     /// The group is storage already, and this its new index file in the place of one that was lost. Returns it.
     pub fn replace(&mut self, old: &FileMeta) -> Result<Vec<FileMeta>> {
-        let core = self.core.clone();
+        let sealer = self.sealer.clone();
         let Some(parts) = self.finish_index()? else { return Ok(Vec::new()) };
-        core.files.sync_dir()?;
+        sealer.store.files.sync_dir()?;
         // What was left out follows from operations that may not be durable yet.
-        core.sync()?;
+        sealer.log.sync()?;
         let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
         let files = std::mem::take(&mut self.files);
         let step = Step { floor: None, remove: vec![old.number], add: add.clone() };
-        let named = core.manifest.commit(commit(step, Vec::new()));
-        named.inspect_err(|_| core.remove_unnamed(&files))?;
-        add.iter().for_each(|meta| core.rows.add(meta));
-        core.catalog.install(self.group.ltn, &self.logs, parts);
-        lock(&core.under_way).kept.insert(self.group.ltn, self.seqs.0);
+        let named = sealer.store.manifest.commit(commit(step, Vec::new()));
+        named.inspect_err(|_| sealer.store.remove_unnamed(&files))?;
+        add.iter().for_each(|meta| sealer.rows.add(meta));
+        sealer.catalog.install(self.group.ltn, &self.logs, parts);
+        sealer.collector.keep(self.group.ltn, self.seqs.0);
         Ok(add)
     }
 
@@ -309,130 +371,70 @@ impl Writing {
 }
 
 impl Seal {
-    /// Of the oldest groups that are not storage yet. The caller has claimed the right to move groups.
-    pub fn new(core: &Arc<Core>) -> Seal {
-        let most = if core.seals_alone() { 1 } else { WAITING_GROUPS_MAX };
-        Seal { core: core.clone(), most, writing: None, indexed: Vec::new() }
+    /// Of the oldest groups that are not storage yet, with the right to move groups.
+    pub fn new(sealer: &Arc<Sealer>, right: MovingRight) -> Seal {
+        let most = if sealer.seals_alone() { 1 } else { WAITING_GROUPS_MAX };
+        Seal { sealer: sealer.clone(), most, writing: None, indexed: Vec::new(), _right: right }
     }
 
     /// Begins the next group, if one more may be in it.
     fn begin(&mut self) -> Result<Option<Writing>> {
         let last = self.indexed.last().map_or(0, |indexed| indexed.group.ltn);
         let is_more = self.indexed.len() < self.most;
-        let Some(group) = is_more.then(|| self.core.passed(last)).transpose()?.flatten() else {
+        let Some(group) = is_more.then(|| self.sealer.passed(last)).transpose()?.flatten() else {
             return Ok(None);
         };
         let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
-        Writing::begin(&self.core, group, seqs).map(Some)
+        Writing::begin(&self.sealer, group, seqs).map(Some)
     }
 
     /// Writes the checkpoint, and names all.
     fn finish(&mut self) -> Result<()> {
-        let core = self.core.clone();
+        let sealer = self.sealer.clone();
         let Some(floor) = self.indexed.last().map(|last| last.seqs.1 + 1) else { return Ok(()) };
-        let mut checkpoints = vec![core.checkpoint(floor)?];
-        match core.checkpoint(floor) {
+        let mut checkpoints = vec![sealer.checkpoint(floor)?];
+        match sealer.checkpoint(floor) {
             // The edit that names them takes room as well, and nobody may refuse it any more.
-            Ok(copy) if !core.has_room_for_edits() => core.remove_unnamed(&[copy]),
+            Ok(copy) if !sealer.reserve.has_room_for_edits() => sealer.store.remove_unnamed(&[copy]),
             Ok(copy) => checkpoints.push(copy),
             // The room is wanted for what frees more; the next one has its copy again.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             Err(e) => {
-                core.remove_unnamed(&checkpoints);
+                sealer.store.remove_unnamed(&checkpoints);
                 return Err(e);
             }
         }
         let named = self.name(floor, &checkpoints);
-        named.inspect_err(|_| core.remove_unnamed(&checkpoints))?;
-        core.job_found_room()?;
-        core.rolled()
+        named.inspect_err(|_| sealer.store.remove_unnamed(&checkpoints))?;
+        sealer.room.job_found_room()?;
+        sealer.reserve.files_changed()
     }
 
     fn name(&mut self, floor: SeqNo, checkpoints: &[NewFile]) -> Result<()> {
-        let core = self.core.clone();
-        core.files.sync_dir()?;
+        let sealer = self.sealer.clone();
+        sealer.store.files.sync_dir()?;
         // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
-        core.sync()?;
+        sealer.log.sync()?;
         let indexed = &mut self.indexed;
         let index_files = indexed.iter().map(|indexed| &indexed.file);
         let add: Vec<FileMeta> = index_files.chain(checkpoints).map(|file| file.meta).collect();
-        let old: Vec<FileMeta> = core.manifest.state().checkpoints().collect();
+        let old: Vec<FileMeta> = sealer.store.manifest.state().checkpoints().collect();
         let remove = old.iter().map(|file| file.number).collect();
         let step = Step { floor: Some(floor), remove, add };
         let ltns: Vec<u64> = indexed.iter().map(|indexed| indexed.group.ltn).collect();
         // Once the edit is there the index follows it, whatever happens to files afterwards.
-        core.lane.retain(&ltns, |records| {
-            core.manifest.commit(commit(step, records))?;
-            indexed.drain(..).for_each(|indexed| core.become_storage(indexed));
-            let needed_from = needed_from(&lock(&core.under_way).kept, floor);
-            core.catalog.forget_truncations(needed_from);
+        sealer.store.lane.retain(&ltns, |records| {
+            sealer.store.manifest.commit(commit(step, records))?;
+            indexed.drain(..).for_each(|indexed| sealer.become_storage(indexed));
+            sealer.catalog.forget_truncations(sealer.collector.needed_from(floor));
             Ok(())
         })?;
-        core.counters.sealed_groups.add(ltns.len() as u64);
+        sealer.sealed_groups.add(ltns.len() as u64);
         // One that was lost is none to be removed.
-        old.iter().try_for_each(|old| match core.files.remove(&old.name()) {
+        old.iter().try_for_each(|old| match sealer.store.files.remove(&old.name()) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed,
         })
-    }
-}
-
-impl Core {
-    /// The index file of a group is named: it stands for the recent records of the group.
-    fn become_storage(&self, indexed: Indexed) {
-        let Indexed { group, seqs, logs, parts, file } = indexed;
-        self.rows.add(&file.meta);
-        self.catalog.install(group.ltn, &logs, parts);
-        lock(&self.under_way).kept.insert(group.ltn, seqs.0);
-        self.may_collect(&file.meta, group.len);
-    }
-
-    /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
-    pub fn rolled(&self) -> Result<()> {
-        if self.manifest.should_roll() {
-            self.manifest.roll()?;
-        }
-        self.refresh_space();
-        self.context().signals.notify_progress();
-        Ok(())
-    }
-
-    /// Writes a checkpoint from which replay goes on at a sequence.
-    pub fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
-        let (mut file, append) = self.new_file(Role::Checkpoint)?;
-        match self.write_checkpoint(&file, append, replay_from) {
-            Ok(len) => {
-                file.meta.len = len;
-                Ok(file)
-            }
-            Err(e) => {
-                self.remove_unnamed(&[file]);
-                Err(e)
-            }
-        }
-    }
-
-    fn write_checkpoint(
-        &self,
-        file: &NewFile,
-        append: Box<dyn AppendFile>,
-        replay_from: SeqNo,
-    ) -> Result<u64> {
-        let (next_seq, next_log) = {
-            let order = lock(&self.order);
-            (order.next_seq, self.catalog.view().next_id())
-        };
-        // Those that were created since are made again by the operations that did it.
-        let mut ids: Vec<LogId> = Vec::new();
-        self.catalog.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
-        ids.sort_unstable();
-        let head = CheckpointHead { number: file.meta.number, replay_from, next_seq, next_log };
-        let mut writer = CheckpointWriter::new(append, &file.path, file.meta.uid, head);
-        for id in ids {
-            let saved = self.catalog.view().get(id).map(Log::save);
-            saved.iter().try_for_each(|saved| writer.add(saved))?;
-        }
-        writer.finish()
     }
 }
 
@@ -464,12 +466,6 @@ impl Job for Seal {
             writing.abandon();
         }
         let files: Vec<NewFile> = self.indexed.drain(..).map(|indexed| indexed.file).collect();
-        self.core.remove_unnamed(&files);
-    }
-}
-
-impl Drop for Seal {
-    fn drop(&mut self) {
-        lock(&self.core.under_way).is_moving = false;
+        self.sealer.store.remove_unnamed(&files);
     }
 }

@@ -21,16 +21,16 @@
 //! Trims and deletes take the group of the reserve where they must. What they trim frees groups; a group of nothing but trims
 //! is dead when it is closed. So the reserve comes back by itself.
 
-use crate::core::Core;
+use crate::catalog::Catalog;
+use crate::foundation::Foundation;
 use crate::manifest::CHECKPOINTS;
 use crate::options::Options;
 use crate::pick::PickOptions;
-use base::{Error, ErrorKind, Result};
-use store::commit::{GroupState, Need, ballast_bytes, staging_len};
+use base::Result;
+use std::sync::Arc;
+use store::commit::{GroupState, ballast_bytes, staging_len};
 use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, Sizes, SpaceLimit, Terms, with_overhead};
 
-/// How long an append waits for collection.
-const STALL_NS: u64 = 10_000_000_000;
 /// What an index file takes for each record and log of a group, about.
 const ROW_BYTES: u64 = 16;
 /// The least share of garbage for which anything is copied where room is short, percent.
@@ -59,11 +59,22 @@ pub(crate) fn terms(options: &Options) -> Terms {
     Terms { limit, overhead_bytes: options.overhead_bytes(), is_strict: true, ..Terms::unlimited(sizes) }
 }
 
-impl Core {
+/// What is kept free below the limit, and what that means for collections.
+pub(crate) struct Reserve {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+}
+
+impl Reserve {
+    /// Of these logs in this store.
+    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>) -> Reserve {
+        Reserve { store: store.clone(), catalog: catalog.clone() }
+    }
+
     /// Works out anew what is kept free: after files came or went, and before a group is made.
-    pub fn refresh_space(&self) {
-        let space = &self.space;
-        if self.roof.own().is_none() || !space.has_own_limit() {
+    pub fn refresh(&self) {
+        let space = &self.store.space;
+        if !self.store.is_owner() || !space.has_own_limit() {
             // What is kept free of a store that another engine opened is that engine's affair.
             return;
         }
@@ -71,10 +82,10 @@ impl Core {
     }
 
     fn demands(&self, roll_bytes: u64) -> Demands {
-        let (manifest, group_bytes) = (&self.manifest, self.options.longest_group());
+        let (manifest, group_bytes) = (&self.store.manifest, self.store.options.longest_group());
         manifest.set_roll_len(roll_bytes);
-        let checkpoint: u64 = self.manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
-        let open_pages = staging_len(group_bytes).saturating_sub(self.lane.wal().staging_len()) as u64;
+        let checkpoint: u64 = manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
+        let open_pages = staging_len(group_bytes).saturating_sub(self.store.lane.wal().staging_len()) as u64;
         let fixed_bytes = EDITS_BYTES
             + manifest.growth_bytes()
             + group_bytes
@@ -88,7 +99,7 @@ impl Core {
 
     /// About what the index files will take of the groups that have none yet.
     fn unwritten_index_bytes(&self) -> u64 {
-        let groups = self.lane.to_retain();
+        let groups = self.store.lane.to_retain();
         let logs = self.catalog.view();
         let rows = groups.iter().filter(|group| group.state != GroupState::Retained).map(|group| {
             let written = logs.ledger().usage(crate::Source::Group(group.ltn)).written.records;
@@ -103,68 +114,47 @@ impl Core {
             garbage_percent,
             all_garbage_percent: garbage_percent,
             padded_groups: if self.is_short() { 0 } else { PADDED_GROUPS },
-            wanted_bytes: self.options.longest_group(),
-            second_bytes_min: if self.is_short() { 0 } else { self.options.longest_group() / SECOND_PART },
-            output_bytes: self.options.longest_group(),
-            room_bytes: self.space.job_bytes_max(),
+            wanted_bytes: self.store.options.longest_group(),
+            second_bytes_min: if self.is_short() {
+                0
+            } else {
+                self.store.options.longest_group() / SECOND_PART
+            },
+            output_bytes: self.store.options.longest_group(),
+            room_bytes: self.store.space.job_bytes_max(),
             ..PickOptions::default()
         }
     }
 
+    /// True unless a limit is so near that the manifest would pass it.
+    pub fn has_room_for_edits(&self) -> bool {
+        let space = &self.store.space;
+        let used = space.used_bytes().saturating_add(EDITS_BYTES);
+        !space.has_own_limit() || used <= space.limit_bytes()
+    }
+
+    /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
+    ///
+    /// # Errors
+    /// Those of the manifest.
+    pub fn files_changed(&self) -> Result<()> {
+        if self.store.manifest.should_roll() {
+            self.store.manifest.roll()?;
+        }
+        self.refresh();
+        self.store.context().signals.notify_progress();
+        Ok(())
+    }
+
     fn is_short(&self) -> bool {
-        self.space.has_own_limit() && self.space.is_short()
+        self.store.space.has_own_limit() && self.store.space.is_short()
     }
 
     /// The shares of garbage that make a file worth it, the best first: where room is short, less and less.
     pub fn garbage_percents(&self) -> impl Iterator<Item = u32> + use<> {
-        let most = self.options.garbage_percent;
+        let most = self.store.options.garbage_percent;
         let least = if self.is_short() { GARBAGE_PERCENT_MIN.min(most) } else { most };
         let steps = (least..=most).rev().step_by(GARBAGE_PERCENT_STEP as usize);
         steps.chain(Some(least).filter(|least| *least < most))
-    }
-
-    /// There is no group for a batch of so many bytes: makes one, as soon as there is room. `frees`: the batch has nothing but trims,
-    /// truncations and deletes.
-    ///
-    /// # Errors
-    /// `NoSpace`: nothing happened. Those of the log.
-    pub fn make_room(&self, len: usize, frees: bool) -> Result<()> {
-        self.refresh_space();
-        if frees {
-            return match self.lane.provide(len, Need::Deletes) {
-                Err(e) if e.kind() == ErrorKind::NoSpace => self.provide_last(len),
-                provided => provided,
-            };
-        }
-        match self.lane.provide(len, Need::Usual) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.space.has_own_limit() => {
-                self.wait_for_room(len, e)
-            }
-            provided => provided,
-        }
-    }
-
-    fn wait_for_room(&self, len: usize, mut refused: Error) -> Result<()> {
-        let context = self.context().clone();
-        let space = &self.space;
-        let end_ns = context.now_ns().saturating_add(STALL_NS);
-        space.write_waits_for(self.lane.next_len());
-        context.signals.notify_work();
-        let outcome = context.wait_until(|| {
-            if let Err(e) = context.health.check_sound() {
-                return Some(Err(e));
-            }
-            self.refresh_space();
-            // Asked first: what ends meanwhile has made room.
-            let may_free = self.may_free();
-            match self.lane.provide(len, Need::Usual) {
-                Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
-                provided => return Some(provided),
-            }
-            let patient = may_free && context.now_ns() < end_ns;
-            (!patient).then(|| Err(refused.clone()))
-        });
-        space.write_waits_for(0);
-        outcome
     }
 }

@@ -4,8 +4,9 @@
 //! alive in a file is asked of the index. Bytes are those that the file system has allocated. It is taken while operations go on: each
 //! part is then true of some moment, and the sum is that of the listing all the same.
 
-use crate::core::Core;
+use crate::catalog::Catalog;
 use crate::entry::Source;
+use crate::foundation::Foundation;
 use crate::manifest::{LavaLog, Role};
 use base::Result;
 use io::DirEntry;
@@ -108,88 +109,85 @@ impl Space {
     }
 }
 
-impl Core {
-    /// Takes the ledger: one directory listing, attributed by the manifest's state.
-    pub fn space(&self) -> Result<Space> {
-        let mut out = Space::default();
-        let listing = self.context().env.fs.list(&self.context().dir)?;
-        let state = self.manifest.state();
-        listing.iter().for_each(|entry| self.attribute(&state, entry, &mut out));
-        let budget = &self.space;
-        out.available_bytes = self.context().env.fs.space(&self.context().dir)?.available;
-        out.speed = SpeedSpace::of(&self.context().env, &self.context().dir)?;
-        out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
-        out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
-        self.catalog.each_log(|log| {
-            let size = log.index().size();
-            let (name, records, live_bytes) = (log.name().clone(), size.records, size.bytes);
-            out.logs.push(LogSpace { name, records, live_bytes });
-        });
-        debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
-        Ok(out)
-    }
+/// Takes the ledger: one directory listing, attributed by the manifest's state.
+pub(crate) fn take(store: &Foundation, catalog: &Catalog) -> Result<Space> {
+    let mut out = Space::default();
+    let listing = store.context().env.fs.list(&store.context().dir)?;
+    let state = store.manifest.state();
+    listing.iter().for_each(|entry| attribute(catalog, &state, entry, &mut out));
+    let budget = &store.space;
+    out.available_bytes = store.context().env.fs.space(&store.context().dir)?.available;
+    out.speed = SpeedSpace::of(&store.context().env, &store.context().dir)?;
+    out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
+    out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
+    catalog.each_log(|log| {
+        let size = log.index().size();
+        let (name, records, live_bytes) = (log.name().clone(), size.records, size.bytes);
+        out.logs.push(LogSpace { name, records, live_bytes });
+    });
+    debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
+    Ok(out)
+}
 
-    fn attribute(&self, state: &StateOf<LavaLog>, entry: &DirEntry, out: &mut Space) {
-        let bytes = entry.allocated;
-        let role = |number| state.files.get(&number).map(|file| file.role);
-        let group = |number| {
-            let ltn = state.store.log_group_in(number)?;
-            Some((ltn, state.store.log_groups.get(&ltn)?))
-        };
-        let (owners, stored) = (&mut out.owners, &mut out.stored);
-        let is_alive = |source| self.catalog.view().ledger().usage(source).live.bytes.min(bytes);
-        let mut alive = 0;
-        let owner = match names::parse(&entry.name) {
-            Some(FileKind::Log(n)) => match group(n) {
-                None => &mut owners.free_bytes,
-                Some((_, group)) if group.lane != Lane::LOG => &mut owners.wal_bytes,
-                Some((ltn, group)) => {
-                    alive = is_alive(Source::Group(ltn));
-                    if group.retained_bytes.is_none() {
-                        &mut owners.open_bytes
-                    } else {
-                        (stored.groups, stored.group_bytes) = (stored.groups + 1, stored.group_bytes + bytes);
-                        &mut owners.garbage_bytes
-                    }
-                }
-            },
-            Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => match role(number) {
-                None => &mut owners.job_bytes,
-                Some(Role::Index { .. }) => &mut owners.index_bytes,
-                Some(Role::Checkpoint) => &mut owners.checkpoint_bytes,
-                Some(Role::Cold { .. }) => {
-                    alive = is_alive(Source::Cold(number));
-                    (stored.cold_files, stored.cold_bytes) =
-                        (stored.cold_files + 1, stored.cold_bytes + bytes);
+fn attribute(catalog: &Catalog, state: &StateOf<LavaLog>, entry: &DirEntry, out: &mut Space) {
+    let bytes = entry.allocated;
+    let role = |number| state.files.get(&number).map(|file| file.role);
+    let group = |number| {
+        let ltn = state.store.log_group_in(number)?;
+        Some((ltn, state.store.log_groups.get(&ltn)?))
+    };
+    let (owners, stored) = (&mut out.owners, &mut out.stored);
+    let is_alive = |source| catalog.view().ledger().usage(source).live.bytes.min(bytes);
+    let mut alive = 0;
+    let owner = match names::parse(&entry.name) {
+        Some(FileKind::Log(n)) => match group(n) {
+            None => &mut owners.free_bytes,
+            Some((_, group)) if group.lane != Lane::LOG => &mut owners.wal_bytes,
+            Some((ltn, group)) => {
+                alive = is_alive(Source::Group(ltn));
+                if group.retained_bytes.is_none() {
+                    &mut owners.open_bytes
+                } else {
+                    (stored.groups, stored.group_bytes) = (stored.groups + 1, stored.group_bytes + bytes);
                     &mut owners.garbage_bytes
                 }
-            },
-            Some(
-                FileKind::Engine { .. }
-                | FileKind::Ksst(_)
-                | FileKind::SpeedKsst(_)
-                | FileKind::Vsst(_)
-                | FileKind::SpeedVsst(_)
-                | FileKind::Tail(_),
-            ) => &mut owners.engines_bytes,
-            Some(FileKind::Staging | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
-                &mut owners.wal_bytes
             }
-            Some(FileKind::Room(_)) => &mut owners.free_bytes,
-            Some(
-                FileKind::Manifest(_)
-                | FileKind::ManifestCopy(_)
-                | FileKind::Current
-                | FileKind::CurrentTemp
-                | FileKind::CurrentCopy
-                | FileKind::CurrentCopyTemp
-                | FileKind::Unfinished
-                | FileKind::Speed,
-            ) => &mut owners.manifest_bytes,
-            Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut owners.other_bytes,
-        };
-        *owner += bytes - alive;
-        owners.live_bytes += alive;
-        out.total_bytes += bytes;
-    }
+        },
+        Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => match role(number) {
+            None => &mut owners.job_bytes,
+            Some(Role::Index { .. }) => &mut owners.index_bytes,
+            Some(Role::Checkpoint) => &mut owners.checkpoint_bytes,
+            Some(Role::Cold { .. }) => {
+                alive = is_alive(Source::Cold(number));
+                (stored.cold_files, stored.cold_bytes) = (stored.cold_files + 1, stored.cold_bytes + bytes);
+                &mut owners.garbage_bytes
+            }
+        },
+        Some(
+            FileKind::Engine { .. }
+            | FileKind::Ksst(_)
+            | FileKind::SpeedKsst(_)
+            | FileKind::Vsst(_)
+            | FileKind::SpeedVsst(_)
+            | FileKind::Tail(_),
+        ) => &mut owners.engines_bytes,
+        Some(FileKind::Staging | FileKind::LaneStaging(_) | FileKind::StagingTemp(_)) => {
+            &mut owners.wal_bytes
+        }
+        Some(FileKind::Room(_)) => &mut owners.free_bytes,
+        Some(
+            FileKind::Manifest(_)
+            | FileKind::ManifestCopy(_)
+            | FileKind::Current
+            | FileKind::CurrentTemp
+            | FileKind::CurrentCopy
+            | FileKind::CurrentCopyTemp
+            | FileKind::Unfinished
+            | FileKind::Speed,
+        ) => &mut owners.manifest_bytes,
+        Some(FileKind::Lock | FileKind::SpeedLock) | None => &mut owners.other_bytes,
+    };
+    *owner += bytes - alive;
+    owners.live_bytes += alive;
+    out.total_bytes += bytes;
 }

@@ -1,28 +1,21 @@
 //! How long operations on logs take. What is not waited for until it is durable is sampled: see [`io::timing`].
 
-use crate::core::Core;
-use base::histogram::Distribution;
 use io::Env;
 use io::timing::Timing;
 use store::commit::Durability;
 
-/// See the module.
+/// Of writes.
 #[derive(Debug)]
-pub(crate) struct Times {
+pub(crate) struct WriteTimes {
     /// Batches that are written, of appends and whatever else.
-    append: Timing,
+    pub append: Timing,
     /// The same, but for the wait until they are durable.
     pub append_async: Timing,
-    /// Single records.
-    pub read: Timing,
-    /// The next record of a scan.
-    pub scan: Timing,
 }
 
-impl Times {
-    pub fn new(env: &Env) -> Times {
-        let short = || Timing::sampled(env);
-        Times { append: short(), append_async: short(), read: short(), scan: short() }
+impl WriteTimes {
+    pub fn new(env: &Env) -> WriteTimes {
+        WriteTimes { append: Timing::sampled(env), append_async: Timing::sampled(env) }
     }
 
     /// Writes a batch.
@@ -35,25 +28,17 @@ impl Times {
     }
 }
 
-impl Core {
-    /// How long operations took since the store was opened, nanoseconds by kind.
-    pub fn operations(&self) -> Vec<(&'static str, Distribution)> {
-        let times = &self.counters.times;
-        let mut all = vec![
-            ("record_append", times.append.read()),
-            ("record_append_async", times.append_async.read()),
-            ("record_read", times.read.read()),
-            ("record_scan", times.scan.read()),
-        ];
-        if let Some(wal) = self.lane.begun() {
-            let log = wal.times();
-            all.extend([
-                ("record_log_append", log.append.read()),
-                ("record_log_sync", log.sync.read()),
-                // Of those that append, where the log's buffer is full.
-                ("record_log_wait", log.ring_full.read()),
-            ]);
-        }
-        all
+/// Of reads.
+#[derive(Debug)]
+pub(crate) struct ReadTimes {
+    /// Single records.
+    pub read: Timing,
+    /// The next record of a scan.
+    pub scan: Timing,
+}
+
+impl ReadTimes {
+    pub fn new(env: &Env) -> ReadTimes {
+        ReadTimes { read: Timing::sampled(env), scan: Timing::sampled(env) }
     }
 }

@@ -2,7 +2,9 @@
 //! no group again and again.
 
 use crate::entry::Source;
+use crate::files::RowFiles;
 use base::SeqNo;
+use base::sync::{Mutex, lock, rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why the rows of a group are to be made again.
@@ -12,6 +14,70 @@ pub(crate) enum Why {
     InMemory((SeqNo, SeqNo)),
     /// Somebody met a block that is damaged.
     Damaged,
+}
+
+/// What is to be made again, shared by the readers that meet damage and the job that mends it.
+#[derive(Debug, Default)]
+pub(crate) struct Remakes {
+    /// Guards which index files are to be made again.
+    queue: Mutex<ToRemake, rank::RecordRemakes>,
+}
+
+impl Remakes {
+    /// Of what an open found lost.
+    pub fn new(found: ToRemake) -> Remakes {
+        Remakes { queue: Mutex::new(found) }
+    }
+
+    /// True if there is something to do.
+    pub fn is_wanted(&self) -> bool {
+        lock(&self.queue).is_wanted()
+    }
+
+    /// True if the rows of a group are in memory and in no file: they cannot be collected by it.
+    pub fn is_in_memory(&self, source: Source) -> bool {
+        lock(&self.queue).is_in_memory(source)
+    }
+
+    /// Rows of these groups may be damaged: a collection met something.
+    pub fn check(&self, rows: &RowFiles, sources: &[Source]) {
+        for source in sources {
+            if let (Source::Group(ltn), Some(number)) = (source, rows.number(*source)) {
+                lock(&self.queue).want(*ltn, number);
+            }
+        }
+    }
+
+    /// A reader met damage in the file of this number. True if it is worth a wait: the file was not tried, and the job is not late.
+    pub fn is_worth_a_wait(&self, ltn: u64, number: u64) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.want(ltn, number) && !queue.is_late(number)
+    }
+
+    /// True if the file of this number was tried.
+    pub fn is_tried(&self, number: u64) -> bool {
+        lock(&self.queue).is_tried(number)
+    }
+
+    /// Notes that a reader has waited for the file of this number in vain.
+    pub fn note_late(&self, number: u64) {
+        lock(&self.queue).note_late(number);
+    }
+
+    /// The oldest group whose rows are to be made again, and the number of its index file.
+    pub fn first(&self) -> Option<(u64, u64, Why)> {
+        lock(&self.queue).first()
+    }
+
+    /// The rows of a group are in memory, and the file of this number is lost; with the sequences of the group.
+    pub fn in_memory(&self, ltn: u64, number: u64, seqs: (SeqNo, SeqNo)) {
+        lock(&self.queue).in_memory(ltn, number, seqs);
+    }
+
+    /// It was tried.
+    pub fn done(&self, ltn: u64, number: u64) {
+        lock(&self.queue).done(ltn, number);
+    }
 }
 
 /// What is to be made again, and what was tried.

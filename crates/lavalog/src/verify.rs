@@ -26,7 +26,6 @@ use crate::disk::recorded;
 use crate::entry::{LogId, Lsn, Source};
 use crate::lsn_set::Size;
 use crate::manifest::{FileMeta, LavaLog, Role};
-use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cold::ColdCheck;
 use group::GroupCheck;
@@ -76,7 +75,7 @@ pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
     loop {
         let told = report.damages.len();
         let more = verify.step(&mut report);
-        report.let_go_of(told, |e| core.reader().is_some() && core.has_gone(e));
+        report.let_go_of(told, |e| core.reader().is_some() && core.records.has_gone(e));
         if !more {
             return report;
         }
@@ -87,8 +86,8 @@ impl Verify {
     /// Of what there is now.
     pub fn new(core: &Arc<Core>) -> Verify {
         // In this order none is missed that becomes storage meanwhile, and none is read twice.
-        let open = core.lane.to_retain();
-        let files = core.manifest.state();
+        let open = core.store.lane.to_retain();
+        let files = core.store.manifest.state();
         // Copies of the checkpoint come first: they are what cannot be made again.
         let (first, others): (Vec<_>, Vec<_>) =
             files.files.values().copied().partition(|meta| meta.role == Role::Checkpoint);
@@ -141,16 +140,16 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         },
         Part::Open(ltn, state) => {
             // Pages that are on their way to the file are waited for, unless the log has stopped.
-            let whole = if state == GroupState::Active { None } else { core.lane.scan(ltn).ok() };
+            let whole = if state == GroupState::Active { None } else { core.store.lane.scan(ltn).ok() };
             let is_whole = whole.is_some();
-            match whole.map_or_else(|| core.lane.scan_written(ltn), Ok) {
+            match whole.map_or_else(|| core.store.lane.scan_written(ltn), Ok) {
                 Ok(check) => {
                     let group = GroupCheck::open(core, ltn, !is_whole, check);
                     return Some(Reading::Group(Box::new(group)));
                 }
                 // It was let go of, or has become storage.
                 Err(e) if e.kind() == ErrorKind::NotFound => {
-                    let meta = core.manifest.state().rows_of(Source::Group(ltn))?;
+                    let meta = core.store.manifest.state().rows_of(Source::Group(ltn))?;
                     return begin(core, Part::File(meta), report);
                 }
                 Err(e) => report.damaged(e, Vec::new()),
@@ -162,25 +161,25 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
 
 /// The manifest names an index file a moment before the index leads to it, log by log: until then nothing in it would be found alive.
 fn wait_for_index(core: &Core, meta: &FileMeta, ltn: u64) {
-    let follows = || lock(&core.under_way).kept.contains_key(&ltn) || !is_there(core, meta.number);
+    let follows = || core.collector.is_kept(ltn) || !is_there(core, meta.number);
     let until_ns = core.context().now_ns().saturating_add(INDEX_WAIT_NS);
     core.context().wait_before(until_ns, follows);
 }
 
 fn check_manifest(core: &Core, report: &mut VerifyReport) {
-    if let Err(e) = core.manifest.state().verify() {
+    if let Err(e) = core.store.manifest.state().verify() {
         report.damaged(e, Vec::new());
     }
-    let found = match core.manifest.shared().read_again() {
+    let found = match core.store.manifest.shared().read_again() {
         Ok(found) => {
             report.checked.manifest_edits.add(found.edits + 1, found.bytes);
             found.damaged
         }
         Err(e) => vec![e],
     };
-    if !found.is_empty() && core.lane.begun().is_some() {
+    if !found.is_empty() && core.store.lane.begun().is_some() {
         // Written anew from memory. It is told below; a failure leaves things as they are.
-        let _ = core.manifest.shared().roll();
+        let _ = core.store.manifest.shared().roll();
     }
     found.into_iter().for_each(|e| report.damaged(e, Vec::new()));
 }
@@ -191,7 +190,7 @@ fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
     let read = || -> Result<u64> {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
         let checkpoint = Checkpoint::open(recorded::up_to(file, meta.len), meta.number, meta.uid)?;
-        let (own, floor) = (checkpoint.head().replay_from, core.manifest.state().floor);
+        let (own, floor) = (checkpoint.head().replay_from, core.store.manifest.state().floor);
         if own > floor {
             let why = format!("the checkpoint is of operations below {own}, and the manifest says {floor}");
             return Err(Error::corruption(why).at_file(context.path(&meta.name())));
@@ -235,10 +234,10 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
         return;
     }
     // In a store that has stopped files may be on their way for ever.
-    let Ok(_hold) = core.hold() else { return };
+    let Ok(_hold) = core.moves.hold() else { return };
     let list = || core.context().env.fs.list(&core.context().dir);
     let mut strange: BTreeSet<String> = BTreeSet::new();
-    for (nth, log) in core.lanes().enumerate() {
+    for (nth, log) in core.store.lanes().enumerate() {
         let listed = log.while_none_is_made(|| list().map(|listing| unlisted(core, &listing)));
         match listed {
             Ok(names) if nth == 0 => strange.extend(names),
@@ -255,9 +254,9 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
 /// The files of this engine and of the log that nobody lists and nobody keeps. Of the lanes of an engine that opened the store
 /// nothing is known here.
 fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
-    let state = core.manifest.state();
-    let kept: BTreeSet<String> = core.lanes().flat_map(|log| log.files().file_names()).collect();
-    let owns_store = core.roof.own().is_some();
+    let state = core.store.manifest.state();
+    let kept: BTreeSet<String> = core.store.lanes().flat_map(|log| log.files().file_names()).collect();
+    let owns_store = core.store.is_owner();
     let is_strange = |entry: &&DirEntry| match names::parse(&entry.name) {
         Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => {
             !state.files.contains_key(&number)
@@ -305,15 +304,15 @@ fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted:
 
 /// What changes whenever the index does; `None` while it may be changing. (Records die by operations only.)
 fn moment(core: &Core) -> Option<(SeqNo, u64, u64)> {
-    let (sealed, collected) = (core.counters.sealed_groups.get(), core.counters.collected_files.get());
-    let is_moving = lock(&core.under_way).is_moving;
-    let next_seq = lock(&core.order).next_seq;
+    let (sealed, collected) = (core.sealer.sealed_groups(), core.collector.collected_files());
+    let is_moving = core.moves.is_moving();
+    let next_seq = core.log.next_seq();
     (!is_moving).then_some((next_seq, sealed, collected))
 }
 
 /// True if a file of the engine is listed still.
 fn is_there(core: &Core, number: u64) -> bool {
-    core.manifest.state().files.contains_key(&number)
+    core.store.manifest.state().files.contains_key(&number)
 }
 
 /// What a log is called, as long as it is there.
@@ -342,7 +341,7 @@ fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn))
 
 /// Where records may have been that are lost with a source whose rows could not be read when the store was opened: nobody knows more.
 fn lost_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
-    if lock(&core.under_way).damaged.contains(&source) {
+    if core.collector.is_damaged(source) {
         core.catalog.each_log(|log| {
             log.lost_runs().into_iter().for_each(|(first, last)| take(log.id(), first, last))
         });

@@ -12,102 +12,97 @@
 //!
 //! What frees room (trims, truncations, deletes) is written where there is no room for anything else: see `room`.
 
-use crate::core::{Core, Order};
-use crate::entry::{self, LogId, Lsn};
+use crate::catalog::Catalog;
+use crate::collect::Collector;
+use crate::entry::LogId;
+use crate::foundation::Foundation;
+use crate::hold::Moves;
 use crate::index::Found;
-use crate::logs::{GroupPlace, Logs};
-use crate::manifest::TENANT;
-use crate::ops::{self, Batch, Op};
+use crate::log_writer::{LogWriter, Tried};
+use crate::ops::{self, Op};
 use crate::options::never_volatile;
-use base::sync::lock;
-use base::{Error, ErrorKind, HashMap, Result};
+use crate::records::Records;
+use crate::room::Room;
+use crate::seal::Sealer;
+use crate::space::Reserve;
+use crate::tails::Tails;
+use crate::times::WriteTimes;
+use base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
-use store::commit::{Completion, Durability, Place, Ticket};
-use store::guest::{Carried, HostWrite};
+use std::sync::Arc;
+use store::commit::{Completion, Durability, Need, Ticket};
+use store::guest::HostWrite;
 
-/// What a check of a batch says.
-enum Admitted {
-    /// All of it may be written.
-    Yes,
-    /// The LSN of this operation is taken, by what was found there, with [`Logs::taken_in`].
-    Taken(usize, (Found, u64)),
+/// How long an append waits for collection.
+const STALL_NS: u64 = 10_000_000_000;
+
+/// See the module.
+pub(crate) struct WritePath {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+    records: Arc<Records>,
+    log: Arc<LogWriter>,
+    room: Arc<Room>,
+    reserve: Arc<Reserve>,
+    moves: Arc<Moves>,
+    collector: Arc<Collector>,
+    sealer: Arc<Sealer>,
+    /// Who waits for records.
+    tails: Tails,
+    times: WriteTimes,
 }
 
-/// What the operations before one have done to a log.
-#[derive(Default)]
-struct Before {
-    trimmed_below: Lsn,
-    truncated_after: Option<Lsn>,
-    appended: BTreeSet<Lsn>,
+/// The parts that the write path works with.
+pub(crate) struct WriteParts {
+    pub records: Arc<Records>,
+    pub log: Arc<LogWriter>,
+    pub room: Arc<Room>,
+    pub reserve: Arc<Reserve>,
+    pub moves: Arc<Moves>,
+    pub collector: Arc<Collector>,
+    pub sealer: Arc<Sealer>,
 }
 
-/// Checks a batch, without those operations that are known to have been done.
-fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted> {
-    let mut before: HashMap<LogId, Before> = HashMap::default();
-    for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
-        if let Op::Create { name, .. } = op {
-            logs.check_create(name)?;
-            continue;
-        }
-        let log = logs.log(op.log())?;
-        let before = before.entry(op.log()).or_default();
-        match *op {
-            Op::Append { lsn, .. } => {
-                if lsn < before.trimmed_below || before.appended.contains(&lsn) {
-                    let why = format!(
-                        "a batch that appends record {lsn} of log {} twice, or trims it first",
-                        log.name()
-                    );
-                    return Err(Error::invalid(why));
-                }
-                let found = log.admit(lsn)?;
-                before.appended.insert(lsn);
-                if let Some(found) = found.filter(|_| before.truncated_after.is_none_or(|after| lsn <= after))
-                {
-                    return Ok(Admitted::Taken(i, (found, logs.taken_in())));
-                }
-            }
-            Op::Trim { below, .. } => before.trimmed_below = before.trimmed_below.max(below),
-            Op::TruncateAfter { lsn, .. } => {
-                before.truncated_after = Some(before.truncated_after.map_or(lsn, |after| after.min(lsn)));
-                drop(before.appended.split_off(&lsn.saturating_add(1)));
-            }
-            _ => {}
-        }
+impl WritePath {
+    /// Into these logs, with these parts.
+    pub fn new(store: &Arc<Foundation>, catalog: &Arc<Catalog>, parts: WriteParts) -> WritePath {
+        let WriteParts { records, log, room, reserve, moves, collector, sealer } = parts;
+        let (tails, times) = (Tails::default(), WriteTimes::new(&store.context().env));
+        let (store, catalog) = (store.clone(), catalog.clone());
+        WritePath { store, catalog, records, log, room, reserve, moves, collector, sealer, tails, times }
     }
-    Ok(Admitted::Yes)
-}
 
-/// What became of a try.
-enum Tried {
-    /// It is in the log, and applied.
-    Written(Ticket),
-    /// The LSN of this operation is taken.
-    Taken(usize, (Found, u64)),
-    /// There is no group for a batch of so many bytes.
-    NoGroup(usize),
-}
+    /// Who waits for records.
+    pub fn tails(&self) -> &Tails {
+        &self.tails
+    }
 
-impl Core {
+    /// How long writes take.
+    pub fn times(&self) -> &WriteTimes {
+        &self.times
+    }
+
     /// Writes operations as one batch, which happens whole or not at all.
     ///
     /// # Errors
     /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
     /// of the log.
     pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
-        self.counters.times.write(durability, || {
+        self.times.write(durability, || {
             let ticket = self.submit(ops, durability)?;
-            self.sync_if(durability, ticket)
+            self.log.sync_if(durability, ticket)
         })
     }
 
-    /// As [`Core::write`] of a durable batch, without waiting: it is seen, and not durable yet.
+    /// As [`WritePath::write`] of a durable batch, without waiting: it is seen, and not durable yet.
     ///
     /// # Errors
     /// As there; those of a device that failed later are told by the completion.
     pub fn write_async(&self, ops: &[Op<'_>]) -> Result<Completion> {
-        let times = &self.counters.times;
-        Ok(self.lane.when_durable(times.append_async.time(|| self.submit(ops, Durability::Durable))?))
+        Ok(self
+            .store
+            .lane
+            .when_durable(self.times.append_async.time(|| self.submit(ops, Durability::Durable))?))
     }
 
     /// Puts operations into the log, and applies them. What makes them durable; none if nothing was ever written.
@@ -117,13 +112,13 @@ impl Core {
         }
         let mut done = BTreeSet::new();
         let frees = ops::frees(ops);
-        self.admit_room(frees)?;
+        self.room.admit(frees)?;
         loop {
             if done.len() == ops.len() {
                 // What is there already may not be durable yet.
-                return Ok(self.lane.wal().last_position());
+                return Ok(self.store.lane.wal().last_position());
             }
-            match self.attempt(ops, &done, None, durability)? {
+            match self.log.attempt(ops, &done, None, durability)? {
                 Tried::Written(ticket) => {
                     self.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
@@ -140,43 +135,28 @@ impl Core {
         }
     }
 
-    /// One try: the operations that are not known to be done are checked, and appended if all may be.
-    fn attempt(
-        &self,
-        ops: &[Op<'_>],
-        done: &BTreeSet<usize>,
-        carried: Option<&Carried<'_>>,
-        durability: Durability,
-    ) -> Result<Tried> {
-        let mut order = lock(&self.order);
-        let admitted = admit(&self.catalog.view(), ops, done)?;
-        match admitted {
-            Admitted::Taken(i, found) => Ok(Tried::Taken(i, found)),
-            Admitted::Yes => {
-                let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
-                self.append(&mut order, left.map(|(_, op)| *op), carried, durability)
-            }
-        }
-    }
-
-    /// As [`Core::write`], with a batch of the engine that opened the store. `host` takes the sequences of that batch and calls the
+    /// As [`WritePath::write`], with a batch of the engine that opened the store. `host` takes the sequences of that batch and calls the
     /// function that it is given, once, with it; then the batch is appended. That engine sees to its durability.
     ///
     /// # Errors
     /// As there, and those of `host`: nothing happened.
     pub fn write_carrying(&self, ops: &[Op<'_>], host: &mut HostWrite<'_>) -> Result<()> {
-        self.admit_room(false)?;
+        self.room.admit(false)?;
         let mut done = BTreeSet::new();
         loop {
             let mut tried = None;
-            let written =
-                host(&mut |carried, durability| match self.attempt(ops, &done, Some(carried), durability)? {
-                    Tried::Written(ticket) => Ok(Some(ticket)),
-                    outcome => {
-                        tried = Some(outcome);
-                        Ok(None)
-                    }
-                });
+            let written = host(&mut |carried, durability| match self.log.attempt(
+                ops,
+                &done,
+                Some(carried),
+                durability,
+            )? {
+                Tried::Written(ticket) => Ok(Some(ticket)),
+                outcome => {
+                    tried = Some(outcome);
+                    Ok(None)
+                }
+            });
             match tried {
                 Some(Tried::NoGroup(len)) => self.make_room(len, false)?,
                 Some(Tried::Taken(i, found)) => {
@@ -199,98 +179,73 @@ impl Core {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `NoSpace`: nothing happened. Those of the log.
     pub fn create(&self, name: &str, durability: Durability) -> Result<LogId> {
-        self.admit_room(false)?;
+        self.room.admit(false)?;
         loop {
-            let (tried, log) = {
-                let mut order = lock(&self.order);
-                let log = {
-                    let logs = self.catalog.view();
-                    logs.check_create(name)?;
-                    logs.next_id()
-                };
-                (self.append(&mut order, [Op::Create { log, name }].into_iter(), None, durability)?, log)
-            };
-            match tried {
-                Tried::NoGroup(len) => self.make_room(len, false)?,
-                Tried::Written(ticket) => {
+            match self.log.create(name, durability)? {
+                (Tried::NoGroup(len), _) => self.make_room(len, false)?,
+                (Tried::Written(ticket), log) => {
                     self.tell_written();
-                    return self.sync_if(durability, Some(ticket)).map(|()| log);
+                    return self.log.sync_if(durability, Some(ticket)).map(|()| log);
                 }
-                Tried::Taken(..) => {}
+                (Tried::Taken(..), _) => {}
             }
         }
     }
 
-    /// Makes all that was written durable.
+    fn tell_written(&self) {
+        self.store.context().signals.wake_dozing();
+    }
+
+    /// There is no group for a batch of so many bytes: makes one, as soon as there is room. `frees`: the batch has nothing but trims,
+    /// truncations and deletes.
     ///
     /// # Errors
-    /// Those of the log.
-    pub fn sync(&self) -> Result<()> {
-        self.check_writable()?;
-        self.sync_if(Durability::Durable, self.lane.wal().last_position())
+    /// `NoSpace`: nothing happened. Those of the log.
+    fn make_room(&self, len: usize, frees: bool) -> Result<()> {
+        self.reserve.refresh();
+        if frees {
+            return match self.store.lane.provide(len, Need::Deletes) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => self.room.provide_last(len),
+                provided => provided,
+            };
+        }
+        match self.store.lane.provide(len, Need::Usual) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.space.has_own_limit() => {
+                self.wait_for_room(len, e)
+            }
+            provided => provided,
+        }
     }
 
-    fn tell_written(&self) {
-        self.context().signals.wake_dozing();
+    fn wait_for_room(&self, len: usize, mut refused: Error) -> Result<()> {
+        let context = self.store.context().clone();
+        let space = &self.store.space;
+        let end_ns = context.now_ns().saturating_add(STALL_NS);
+        space.write_waits_for(self.store.lane.next_len());
+        context.signals.notify_work();
+        let outcome = context.wait_until(|| {
+            if let Err(e) = context.health.check_sound() {
+                return Some(Err(e));
+            }
+            self.reserve.refresh();
+            // Asked first: what ends meanwhile has made room.
+            let may_free = self.may_free();
+            match self.store.lane.provide(len, Need::Usual) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
+                provided => return Some(provided),
+            }
+            let patient = may_free && context.now_ns() < end_ns;
+            (!patient).then(|| Err(refused.clone()))
+        });
+        space.write_waits_for(0);
+        outcome
     }
 
-    fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
-        let health = &self.context().health;
-        if let Some(ticket) = ticket.filter(|_| durability == Durability::Durable) {
-            // The operations are in the log and may survive: a failed sync stops the store and refuses nothing.
-            self.lane.sync(ticket).or_else(|e| {
-                health.poison(&e);
-                health.check()
-            })?;
-        }
-        // A store that failed meanwhile acknowledges nothing, at any durability.
-        health.check_sound()
-    }
-
-    /// Appends operations that were checked, and applies them.
-    fn append<'a>(
-        &self,
-        order: &mut Order,
-        ops: impl Iterator<Item = Op<'a>> + Clone,
-        carried: Option<&Carried<'a>>,
-        durability: Durability,
-    ) -> Result<Tried> {
-        let (mut batch, mut offsets) =
-            (carried.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
-        // What is carried takes a sequence.
-        let own = batch.count() as u64;
-        for op in ops.clone() {
-            offsets.push(batch.push(op)?);
-        }
-        let first_seq = order.next_seq;
-        let last_seq = first_seq + batch.count() as u64 - 1;
-        let health = &self.context().health;
-        health.check()?;
-        let appended = self.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
-        let (ticket, place) = match appended {
-            Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
-            Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => return Err(e),
-            // Nobody knows whether it is in the log.
-            appended => appended.inspect_err(|e| health.poison(e))?,
-        };
-        order.next_seq = last_seq + 1;
-        let (mut records, mut record_bytes) = (0, 0);
-        self.recent.push_all(ops.clone().zip(&offsets).filter_map(|(op, offset)| {
-            let Op::Append { bytes, .. } = op else { return None };
-            (records, record_bytes) = (records + 1, record_bytes + bytes.len() as u64);
-            Some((place_of(place.at(*offset)), bytes))
-        }));
-        if let Some(carried) = carried {
-            let mut under_way = lock(&self.under_way);
-            let last = under_way.carried.entry(place.ltn).or_default();
-            *last = carried.seqs.1.max(*last);
-        }
-        let placed = (first_seq + own..).zip(ops).zip(offsets);
-        let placed = placed.map(|((seq, op), offset)| (seq, op, place_of(place.at(offset))));
-        self.catalog.apply(placed).inspect_err(|e| health.poison(e))?;
-        self.counters.appends.add(records);
-        self.counters.append_bytes.add(record_bytes);
-        Ok(Tried::Written(ticket))
+    /// True if something is under way, or could be, that frees room.
+    pub fn may_free(&self) -> bool {
+        let is_moving = self.moves.is_moving();
+        let can_move = !self.store.context().health.out_of_space();
+        can_move && (is_moving || self.sealer.has_to_seal() || self.collector.to_collect().is_some())
     }
 
     /// Whether an append whose LSN is taken has been done already. False: look again.
@@ -300,8 +255,8 @@ impl Core {
     fn is_there(&self, op: &Op<'_>, found: (Found, u64)) -> Result<bool> {
         let Op::Append { log, lsn, bytes } = *op else { return Ok(false) };
         let mut there = Vec::new();
-        let row = self.row_of(log, lsn, found);
-        match row.and_then(|(source, row)| self.bytes_of(source, &row, &mut there)) {
+        let row = self.records.row_of(log, lsn, found);
+        match row.and_then(|(source, row)| self.records.bytes_of(source, &row, &mut there)) {
             Ok(()) if there == bytes => Ok(true),
             Ok(()) => Err(self.catalog.view().log(log)?.exists(lsn)),
             // It was moved or has gone: the next try finds out.
@@ -309,11 +264,6 @@ impl Core {
             Err(e) => Err(e),
         }
     }
-}
-
-/// A place, as the index writes it down.
-pub(crate) fn place_of(place: Place) -> GroupPlace {
-    GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
 }
 
 #[cfg(test)]

@@ -109,8 +109,18 @@ ranks! {
     InProgress,
     /// Compaction: which of its pieces wait, are at work, and are merged.
     CompactionPieces,
-    /// LavaLog: who moves groups, and which are damaged.
-    RecordWork,
+    /// LavaLog: who moves groups.
+    RecordMoves,
+    /// LavaLog: which logs have an applier.
+    RecordAppliers,
+    /// LavaLog: which groups are sealed soon, and which wait for another engine.
+    RecordSeals,
+    /// LavaLog: which groups carry batches of another engine.
+    RecordCarried,
+    /// LavaLog: what is storage, and what of it may be collected.
+    RecordCollection,
+    /// LavaLog: which index files are to be made again.
+    RecordRemakes,
     /// LavaLog: what is known of all logs.
     Records,
     /// LavaLog: which file has the rows of what.

@@ -4,13 +4,13 @@
 //! others are open until the end. All of them are named by one edit, and none before; if the copy comes to nothing all are removed.
 
 use crate::cold::{ColdFileWriter, ColdHead};
-use crate::core::Core;
 use crate::disk::indexed::FinishedFile;
 use crate::entry::{Entry, LogId, Source};
+use crate::foundation::{Foundation, NewFile};
 use crate::index::Part;
 use crate::manifest::{FileMeta, Role};
 use crate::pick::Company;
-use crate::seal::{NewFile, parts_of};
+use crate::seal::parts_of;
 use base::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,9 +39,9 @@ impl Outputs {
     ///
     /// # Errors
     /// Those of making and writing a file.
-    pub fn add(&mut self, core: &Core, company: Company, row: &Entry, bytes: &[u8]) -> Result<()> {
+    pub fn add(&mut self, store: &Foundation, company: Company, row: &Entry, bytes: &[u8]) -> Result<()> {
         if !self.open.contains_key(&company) {
-            let (file, append) = core.new_file(Role::Cold { generation: self.generation })?;
+            let (file, append) = store.new_file(Role::Cold { generation: self.generation })?;
             let head = ColdHead { number: file.meta.number, generation: self.generation };
             let writer = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
             self.open.insert(company, (self.files.len(), writer));
@@ -102,9 +102,9 @@ impl Outputs {
     }
 
     /// Removes all of them, unless an edit names them.
-    pub fn remove(self, core: &Core) {
+    pub fn remove(self, store: &Foundation) {
         drop(self.open);
         let files: Vec<NewFile> = self.files.into_iter().map(|(file, _)| file).collect();
-        core.remove_unnamed(&files);
+        store.remove_unnamed(&files);
     }
 }

@@ -10,7 +10,7 @@ const ROUNDS: u64 = 400;
 /// How many records of a log were copied how often: a cold file says how often all in it were.
 fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     let (core, mut out) = (store.core(), [0; 8]);
-    let state = core.manifest.state();
+    let state = core.store.manifest.state();
     let logs = core.catalog.view();
     for part in logs.log(log.id()).unwrap().index().parts() {
         let copied = match state.rows_of(part.source()).unwrap().role {

@@ -16,22 +16,22 @@ fn no_job_overtakes_who_waits_for_a_hold() {
         let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), |env| {
             let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
             let core = crate::open::open(env, Path::new("/logs"), &options, None).unwrap();
-            let log = core.create("log", Durability::Durable).unwrap();
+            let log = core.writes.create("log", Durability::Durable).unwrap();
             let background = Background(core.clone());
-            core.write(&[Op::Append { log, lsn: 1, bytes: b"record" }], Durability::Durable).unwrap();
-            core.seal_active().unwrap();
-            assert!(core.has_to_seal(), "there is a job");
-            let first = core.hold().unwrap();
+            core.writes.write(&[Op::Append { log, lsn: 1, bytes: b"record" }], Durability::Durable).unwrap();
+            core.sealer.seal_active().unwrap();
+            assert!(core.sealer.has_to_seal(), "there is a job");
+            let first = core.moves.hold().unwrap();
             let is_held = Arc::new(AtomicBool::new(false));
             let (own, of_waiter) = (is_held.clone(), core.clone());
             let body = Box::new(move || {
-                let hold = of_waiter.hold().unwrap();
+                let hold = of_waiter.moves.hold().unwrap();
                 own.store(true, Ordering::SeqCst);
                 drop(hold);
             });
             let spawner = env.spawner.clone().unwrap();
             let waiter = spawner.spawn("waits", Priority::Foreground, body).unwrap();
-            while lock(&core.under_way).waiting_holds == 0 {
+            while core.moves.waiting_holds() == 0 {
                 env.clock.sleep_ns(1_000);
             }
             drop(first);
@@ -55,17 +55,17 @@ fn the_end_of_a_hold_wakes_the_next_one() {
         let ran = SimEnv::new(seed).run_threads(&Plan::new(seed), |env| {
             let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
             let core = crate::open::open(env, Path::new("/logs"), &options, None).unwrap();
-            let first = core.hold().unwrap();
+            let first = core.moves.hold().unwrap();
             let (of_waiter, clock) = (core.clone(), env.clock.clone());
             let held_ns = Arc::new(AtomicU64::new(0));
             let own = held_ns.clone();
             let body = Box::new(move || {
-                let hold = of_waiter.hold().unwrap();
+                let hold = of_waiter.moves.hold().unwrap();
                 own.store(clock.now_ns(), Ordering::SeqCst);
                 drop(hold);
             });
             let waiter = env.spawner.clone().unwrap().spawn("waits", Priority::Foreground, body).unwrap();
-            while lock(&core.under_way).waiting_holds == 0 {
+            while core.moves.waiting_holds() == 0 {
                 env.clock.sleep_ns(1_000);
             }
             // It sleeps by then.

@@ -18,7 +18,7 @@ fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     (1..=3).for_each(|lsn| log.append(lsn, &[7; 100], Durability::Durable).unwrap());
     store.seal().unwrap();
     store.settle().unwrap();
-    let state = store.core().manifest.state();
+    let state = store.core().store.manifest.state();
     let index = state.files.values().find(|file| matches!(file.role, Role::Index { .. })).copied().unwrap();
     (store, index)
 }
@@ -34,7 +34,7 @@ fn an_index_of_another_group_or_a_block_without_the_record_is_damage() {
     assert!(e.is_corruption() && e.message() == why && e.file().is_some(), "{e}");
     let rows = &directory.logs[0];
     let find = |lsns| {
-        let found = store.core().rows.rows(Source::Group(ltn), rows.log, &lsns, rows.blocks[0])?;
+        let found = store.core().records.rows().rows(Source::Group(ltn), rows.log, &lsns, rows.blocks[0])?;
         Ok(found.iter().map(|row| row.lsn).collect::<Vec<_>>())
     };
     assert_eq!(find(3..=3).unwrap(), [3]);
@@ -48,7 +48,7 @@ fn an_index_of_another_group_or_a_block_without_the_record_is_damage() {
 #[test]
 fn a_floor_never_sinks() {
     let (store, _) = sealed();
-    let manifest = &store.core().manifest;
+    let manifest = &store.core().store.manifest;
     let floor = manifest.state().floor;
     assert!(floor > 1);
     let step = Step { floor: Some(floor - 1), ..Step::default() };
@@ -65,7 +65,7 @@ fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
     let (_, directory) = RowFile::open(core.context(), &index).unwrap();
     let rows = &directory.logs[0];
     let then = core.catalog.view().taken_in();
-    let read = |taken_in| core.rows_of((source, taken_in), rows.log, &(1..=1), rows.blocks[0]);
+    let read = |taken_in| core.records.rows_of((source, taken_in), rows.log, &(1..=1), rows.blocks[0]);
     assert_eq!(read(then).unwrap()[0].lsn, 1);
     core.catalog.edit().took_in();
     assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
@@ -81,7 +81,7 @@ fn a_damaged_block_costs_no_record_while_no_job_can_rewrite_it() {
         let (core, log) = (store.core(), store.open_log("a").unwrap());
         let path = core.context().path(&index.name());
         sim.flip_bit(&path, 9, 3).unwrap();
-        let hold = (!is_full).then(|| core.hold().unwrap());
+        let hold = (!is_full).then(|| core.moves.hold().unwrap());
         if is_full {
             let full = Error::new(ErrorKind::NoSpace, "full");
             core.context().health.no_space_at(core.context().now_ns(), &full);
@@ -107,14 +107,14 @@ fn a_damaged_block_costs_no_record_while_no_job_can_rewrite_it() {
 fn who_never_finds_a_record_where_it_was_is_told_to_read_again() {
     let (store, index) = sealed();
     let log = store.open_log("a").unwrap();
-    store.core().rows.forget(index.source().unwrap());
+    store.core().records.rows().forget(index.source().unwrap());
     let read = log.read(1).unwrap_err();
     let scanned = log.scan(1).read_next().unwrap_err();
     for e in [read, scanned] {
         assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
         assert!(e.message().contains("moved again and again"), "{e}");
     }
-    store.core().rows.add(&index);
+    store.core().records.rows().add(&index);
     assert_eq!(log.read(1).unwrap().as_deref(), Some(&[7; 100][..]));
 }
 
@@ -126,15 +126,16 @@ fn what_fails_is_looked_up_again_and_is_damage_only_if_it_is_still_there() {
         let (core, id) = (store.core().clone(), store.open_log("a")?.id());
         let mut reads = 0;
         let look_up = |logs: &crate::logs::Logs| logs.log(id)?.admit(lsn);
-        core.read_found(
-            look_up,
-            |then, now| then == now,
-            |_| {
-                reads += 1;
-                read(reads)
-            },
-        )
-        .map(|found| found.map(|()| reads))
+        core.records
+            .read_found(
+                look_up,
+                |then, now| then == now,
+                |_| {
+                    reads += 1;
+                    read(reads)
+                },
+            )
+            .map(|found| found.map(|()| reads))
     };
     let (store, index) = sealed();
     let log = store.open_log("a").unwrap();
@@ -144,13 +145,14 @@ fn what_fails_is_looked_up_again_and_is_damage_only_if_it_is_still_there() {
     let gone = |reads| if reads < 4 { Err(Error::not_found("moved")) } else { Ok(()) };
     assert_eq!(of(&store, 3, &mut |reads| gone(reads)).unwrap(), Some(4));
     // Into memory: the rows of its file are lost.
-    let rows: Vec<crate::entry::Entry> = match store.core().rows.of(index.source().unwrap()).unwrap() {
-        RowFile::Index(file) => {
-            let (_, directory) = RowFile::open(store.core().context(), &index).unwrap();
-            file.block(log.id(), directory.logs[0].blocks[0]).unwrap()
-        }
-        RowFile::Cold(file) => panic!("{file:?}"),
-    };
+    let rows: Vec<crate::entry::Entry> =
+        match store.core().records.rows().of(index.source().unwrap()).unwrap() {
+            RowFile::Index(file) => {
+                let (_, directory) = RowFile::open(store.core().context(), &index).unwrap();
+                file.block(log.id(), directory.logs[0].blocks[0]).unwrap()
+            }
+            RowFile::Cold(file) => panic!("{file:?}"),
+        };
     let Role::Index { ltn } = index.role else { unreachable!("{index:?}") };
     let moves = of(&store, 2, &mut |reads| {
         if reads > 1 {

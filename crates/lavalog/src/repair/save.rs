@@ -153,7 +153,7 @@ impl Saving<'_> {
                 name.push('-');
             }
             let last = create(into, next - 1, &name)?;
-            into.core().write(&[Op::Delete { log: last }], Durability::Buffered)?;
+            into.core().writes.write(&[Op::Delete { log: last }], Durability::Buffered)?;
         }
         Ok(())
     }
@@ -183,8 +183,8 @@ impl Saving<'_> {
         let Some(into) = self.into.filter(|_| !batch.is_empty()) else { return Ok(()) };
         let ops: Vec<Op<'_>> =
             batch.iter().map(|(log, lsn, bytes)| Op::Append { log: *log, lsn: *lsn, bytes }).collect();
-        into.core().write(&ops, Durability::Buffered)?;
-        if self.ahead_bytes < GROUPS_AHEAD * into.core().options.longest_group() {
+        into.core().writes.write(&ops, Durability::Buffered)?;
+        if self.ahead_bytes < GROUPS_AHEAD * into.core().store.options.longest_group() {
             return Ok(());
         }
         self.ahead_bytes = 0;
@@ -210,7 +210,7 @@ impl Saving<'_> {
 /// Makes a log under the number that it had: keys beside it may say by that how far they are ([`crate::LogHandle::id`]).
 fn create(into: &LogStore, id: LogId, name: &str) -> Result<LogId> {
     into.core().catalog.reach_id(id);
-    into.core().create(name, Durability::Buffered)
+    into.core().writes.create(name, Durability::Buffered)
 }
 
 /// Makes a log, without records.
@@ -230,7 +230,7 @@ fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result
     if ops.is_empty() {
         return Ok(());
     }
-    into.core().write(&ops, Durability::Buffered)
+    into.core().writes.write(&ops, Durability::Buffered)
 }
 
 /// What of a log is alive and was not found, and where it has no records although there may have been some.

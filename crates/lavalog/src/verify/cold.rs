@@ -73,7 +73,7 @@ impl ColdCheck {
     }
 
     fn check_log(&mut self, core: &Core, rows: &LogRows) {
-        let alive = alive_of(core, Source::Cold(self.meta.number), rows);
+        let alive = alive_of(&core.catalog, Source::Cold(self.meta.number), rows);
         for (i, block) in rows.blocks.iter().enumerate() {
             match self.file.block(rows.log, *block) {
                 Ok(entries) => self.check_block(&entries, &alive),

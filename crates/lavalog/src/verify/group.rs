@@ -10,16 +10,18 @@
 
 use super::report::{Losses, VerifyReport};
 use super::{alive_of, alive_runs, is_there, lost_runs, missing_is_damage, name_of, part_runs};
-use crate::core::{Core, place_in};
+use crate::core::Core;
 use crate::disk::directory::{Block, Directory, LogRows};
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::RowFile;
+use crate::foundation::Foundation;
 use crate::index::Found;
 use crate::index_file::IndexHead;
+use crate::log_writer::place_of;
 use crate::lsn_set::{Builder, LsnSet};
 use crate::manifest::{FileMeta, TENANT};
 use crate::ops::{Op, Ops};
-use crate::write::place_of;
+use crate::records::place_in;
 use base::{Error, HashMap, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -67,7 +69,7 @@ impl GroupCheck {
         let (mut losses, mut without_rows) = (Losses::default(), None);
         let (rows, left) = match open_rows(core, meta, ltn) {
             Ok(file) => {
-                let alive = |rows: &LogRows| (rows.log, alive_of(core, Source::Group(ltn), rows));
+                let alive = |rows: &LogRows| (rows.log, alive_of(&core.catalog, Source::Group(ltn), rows));
                 let left = file.1.logs.iter().map(alive).collect();
                 (Rows::File { file: file.0, directory: file.1, blocks: HashMap::default() }, left)
             }
@@ -86,7 +88,7 @@ impl GroupCheck {
                 (Rows::Memory, recent_lsns(core, ltn))
             }
         };
-        let check = match core.lane.scan(ltn) {
+        let check = match core.store.lane.scan(ltn) {
             Ok(check) => check,
             Err(_) if !is_there(core, meta.number) => return None,
             Err(e) => {
@@ -193,7 +195,7 @@ impl GroupCheck {
         if self.check.step(&mut self.found, &mut take) {
             return true;
         }
-        if let Some(wal) = core.lane.begun().filter(|_| self.is_active) {
+        if let Some(wal) = core.store.lane.begun().filter(|_| self.is_active) {
             let context = core.context();
             self.check.staged(wal, (&context.env, &context.dir), &mut self.found, &mut take);
         }
@@ -202,7 +204,8 @@ impl GroupCheck {
 
     /// Reads what no batch had alone, and tells what is wrong.
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
-        self.became_storage = core.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open);
+        self.became_storage =
+            core.store.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open);
         if self.became_storage.is_some() {
             return;
         }
@@ -220,7 +223,7 @@ impl GroupCheck {
             }
         }
         // Where it was freed meanwhile its file may have become another group.
-        if !core.lane.groups().iter().any(|group| group.ltn == self.ltn) {
+        if !core.store.lane.groups().iter().any(|group| group.ltn == self.ltn) {
             return;
         }
         report.checked.groups.add(1, self.found.pages * io::PAGE as u64);
@@ -242,7 +245,7 @@ impl GroupCheck {
             _ => return,
         };
         let mut bytes = Vec::new();
-        match core.bytes_on_device(self.ltn, &row, &mut bytes) {
+        match bytes_on_device(&core.store, self.ltn, &row, &mut bytes) {
             Ok(()) if pages_are_bad => {
                 self.records += 1;
                 self.record_bytes += u64::from(row.len);
@@ -252,7 +255,7 @@ impl GroupCheck {
                     "the index leads to record {lsn} of log {log} in log group {}, and no batch there has it",
                     self.ltn
                 );
-                let e = Error::corruption(why).at_file(core.index_path(self.ltn));
+                let e = Error::corruption(why).at_file(index_path(&core.store, self.ltn));
                 self.losses.lose(&e, log, lsn, lsn);
             }
             Err(e) => self.losses.lose(&e, log, lsn, lsn),
@@ -269,7 +272,7 @@ fn bad_block(blocks: &[(LogId, RangeInclusive<Lsn>, Error)], log: LogId, lsn: Ls
 /// The index file of a group, if it is that of this one.
 fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directory)> {
     let opened = RowFile::open(core.context(), meta)?;
-    let state = core.manifest.state();
+    let state = core.store.manifest.state();
     let Some(listed) = state.store.log_groups.get(&ltn) else { return Ok(opened) };
     if let RowFile::Index(file) = &opened.0 {
         let IndexHead { group, filled, .. } = *file.head();
@@ -328,7 +331,9 @@ fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
                 _ => (None, None),
             }
         }
-        Rows::File { .. } => (find(rows, entry.log, entry.lsn).ok().flatten(), Some(core.index_path(ltn))),
+        Rows::File { .. } => {
+            (find(rows, entry.log, entry.lsn).ok().flatten(), Some(index_path(&core.store, ltn)))
+        }
     };
     match row.filter(|row| row.seq == entry.seq) {
         None => Ok(false),
@@ -362,20 +367,18 @@ fn find(rows: &mut Rows, log: LogId, lsn: Lsn) -> Result<Option<Entry>> {
     Ok(at.ok().and_then(|at| entries.get(at)).copied())
 }
 
-impl Core {
-    /// Where the index of a group is said to be damaged: its index file, or the group's own while it has none.
-    fn index_path(&self, ltn: u64) -> std::path::PathBuf {
-        let state = self.manifest.state();
-        let of_group = || state.store.log_groups.get(&ltn).map(|group| store::names::log(group.file));
-        let name = state.rows_of(Source::Group(ltn)).map(|meta| meta.name()).or_else(of_group);
-        self.context().path(&name.unwrap_or_default())
-    }
+/// Where the index of a group is said to be damaged: its index file, or the group's own while it has none.
+fn index_path(store: &Foundation, ltn: u64) -> std::path::PathBuf {
+    let state = store.manifest.state();
+    let of_group = || state.store.log_groups.get(&ltn).map(|group| store::names::log(group.file));
+    let name = state.rows_of(Source::Group(ltn)).map(|meta| meta.name()).or_else(of_group);
+    store.context().path(&name.unwrap_or_default())
+}
 
-    /// Reads the bytes of a record from the file of its group, whatever memory has.
-    fn bytes_on_device(&self, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
-        if row.len == 0 {
-            return Ok(());
-        }
-        self.lane.read(place_in(ltn, row.at)?, row.len as usize, out)
+/// Reads the bytes of a record from the file of its group, whatever memory has.
+fn bytes_on_device(store: &Foundation, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+    if row.len == 0 {
+        return Ok(());
     }
+    store.lane.read(place_in(ltn, row.at)?, row.len as usize, out)
 }

@@ -40,7 +40,7 @@ fn made() -> (SimEnv, LogStore) {
 }
 
 fn file(core: &Core, is_it: impl Fn(Role) -> bool) -> FileMeta {
-    core.manifest.state().files.values().find(|meta| is_it(meta.role)).copied().unwrap()
+    core.store.manifest.state().files.values().find(|meta| is_it(meta.role)).copied().unwrap()
 }
 
 /// Puts another file in the place of one.
@@ -161,7 +161,7 @@ fn a_checkpoint_of_operations_to_come_is_told() {
     let core = store.core();
     let meta = file(core, |role| role == Role::Checkpoint);
     let (file, path) = instead(core, &meta);
-    let floor = core.manifest.state().floor + 1;
+    let floor = core.store.manifest.state().floor + 1;
     let head = CheckpointHead { number: meta.number, replay_from: floor, next_seq: floor, next_log: 9 };
     CheckpointWriter::new(file, &path, meta.uid, head).finish().unwrap();
     told(core, "the checkpoint is of operations below");

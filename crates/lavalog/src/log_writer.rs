@@ -1,0 +1,284 @@
+//! The order of operations: what is checked, appended to the log and applied under one lock.
+//!
+//! The lock of the order is held from the check of a batch until it is applied, so operations are applied in the order in which they are in
+//! the log, and what was checked still holds. The catalog of logs changes under it, and by what follows from files, which changes nothing that
+//! a reader sees.
+//!
+//! The writer also knows which groups carry batches of another engine: such a group stays among those that are replayed until that engine
+//! has them in files.
+
+use crate::catalog::Catalog;
+use crate::entry::{self, LogId, Lsn};
+use crate::foundation::Foundation;
+use crate::index::Found;
+use crate::logs::{GroupPlace, Logs};
+use crate::manifest::TENANT;
+use crate::ops::{Batch, Op};
+use crate::recent::RecentRecords;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::commit::{Durability, Place, TenantId, Ticket};
+use store::context::Counter;
+use store::guest::Carried;
+
+/// What a check of a batch says.
+enum Admitted {
+    /// All of it may be written.
+    Yes,
+    /// The LSN of this operation is taken, by what was found there, with [`Logs::taken_in`].
+    Taken(usize, (Found, u64)),
+}
+
+/// What the operations before one have done to a log.
+#[derive(Default)]
+struct Before {
+    trimmed_below: Lsn,
+    truncated_after: Option<Lsn>,
+    appended: BTreeSet<Lsn>,
+}
+
+/// Checks a batch, without those operations that are known to have been done.
+fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted> {
+    let mut before: HashMap<LogId, Before> = HashMap::default();
+    for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
+        if let Op::Create { name, .. } = op {
+            logs.check_create(name)?;
+            continue;
+        }
+        let log = logs.log(op.log())?;
+        let before = before.entry(op.log()).or_default();
+        match *op {
+            Op::Append { lsn, .. } => {
+                if lsn < before.trimmed_below || before.appended.contains(&lsn) {
+                    let why = format!(
+                        "a batch that appends record {lsn} of log {} twice, or trims it first",
+                        log.name()
+                    );
+                    return Err(Error::invalid(why));
+                }
+                let found = log.admit(lsn)?;
+                before.appended.insert(lsn);
+                if let Some(found) = found.filter(|_| before.truncated_after.is_none_or(|after| lsn <= after))
+                {
+                    return Ok(Admitted::Taken(i, (found, logs.taken_in())));
+                }
+            }
+            Op::Trim { below, .. } => before.trimmed_below = before.trimmed_below.max(below),
+            Op::TruncateAfter { lsn, .. } => {
+                before.truncated_after = Some(before.truncated_after.map_or(lsn, |after| after.min(lsn)));
+                drop(before.appended.split_off(&lsn.saturating_add(1)));
+            }
+            _ => {}
+        }
+    }
+    Ok(Admitted::Yes)
+}
+
+/// What became of a try.
+pub(crate) enum Tried {
+    /// It is in the log, and applied.
+    Written(Ticket),
+    /// The LSN of this operation is taken.
+    Taken(usize, (Found, u64)),
+    /// There is no group for a batch of so many bytes.
+    NoGroup(usize),
+}
+
+/// What the next operation is called.
+#[derive(Debug)]
+struct Order {
+    /// Its sequence.
+    next_seq: SeqNo,
+}
+
+/// See the module.
+pub(crate) struct LogWriter {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+    recent: Arc<RecentRecords>,
+    /// Guards the order of operations.
+    order: Mutex<Order, rank::RecordOrder>,
+    /// Guards the groups with batches that carry another engine's, each with the highest sequence of these.
+    carried: Mutex<BTreeMap<u64, SeqNo>, rank::RecordCarried>,
+    /// Records appended since the store was opened.
+    appends: Counter,
+    /// Their bytes.
+    append_bytes: Counter,
+}
+
+impl LogWriter {
+    /// Goes on behind what was replayed; `carried`: the groups with batches that carry another engine's.
+    pub fn new(
+        store: &Arc<Foundation>,
+        catalog: &Arc<Catalog>,
+        recent: &Arc<RecentRecords>,
+        next_seq: SeqNo,
+        carried: BTreeMap<u64, SeqNo>,
+    ) -> LogWriter {
+        LogWriter {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            recent: recent.clone(),
+            order: Mutex::new(Order { next_seq }),
+            carried: Mutex::new(carried),
+            appends: Counter::default(),
+            append_bytes: Counter::default(),
+        }
+    }
+
+    /// Records that were appended since the store was opened.
+    pub fn appends(&self) -> u64 {
+        self.appends.get()
+    }
+
+    /// Their bytes.
+    pub fn append_bytes(&self) -> u64 {
+        self.append_bytes.get()
+    }
+
+    /// The sequence of the next operation. All operations below it are applied.
+    pub fn next_seq(&self) -> SeqNo {
+        lock(&self.order).next_seq
+    }
+
+    /// The sequence of the next operation and the number of the next log, at one moment.
+    pub fn next(&self) -> (SeqNo, LogId) {
+        let order = lock(&self.order);
+        (order.next_seq, self.catalog.view().next_id())
+    }
+
+    /// Waits until all operations that are in the log are applied, and what they carry is noted.
+    pub fn wait_applied(&self) {
+        drop(lock(&self.order));
+    }
+
+    /// The first group with a batch that carries another engine's which is in no file of that engine yet: it must stay among those that
+    /// are replayed, and so must all behind it.
+    pub fn held_from(&self) -> Option<u64> {
+        if lock(&self.carried).is_empty() {
+            return None;
+        }
+        let floors = self.store.lane.floors();
+        let floor =
+            floors.iter().find(|(tenant, _)| *tenant == TenantId::FIRST).map_or(0, |(_, floor)| *floor);
+        let mut carried = lock(&self.carried);
+        carried.retain(|_, last| *last >= floor);
+        carried.first_key_value().map(|(ltn, _)| *ltn)
+    }
+
+    /// One try: the operations that are not known to be done are checked, and appended if all may be.
+    ///
+    /// # Errors
+    /// Those of an operation: nothing happened. Those of the log.
+    pub fn attempt(
+        &self,
+        ops: &[Op<'_>],
+        done: &BTreeSet<usize>,
+        carried: Option<&Carried<'_>>,
+        durability: Durability,
+    ) -> Result<Tried> {
+        let mut order = lock(&self.order);
+        let admitted = admit(&self.catalog.view(), ops, done)?;
+        match admitted {
+            Admitted::Taken(i, found) => Ok(Tried::Taken(i, found)),
+            Admitted::Yes => {
+                let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
+                self.append(&mut order, left.map(|(_, op)| *op), carried, durability)
+            }
+        }
+    }
+
+    /// One try to create a log, with the number that it would have.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name: nothing happened. Those of the log.
+    pub fn create(&self, name: &str, durability: Durability) -> Result<(Tried, LogId)> {
+        let mut order = lock(&self.order);
+        let log = {
+            let logs = self.catalog.view();
+            logs.check_create(name)?;
+            logs.next_id()
+        };
+        Ok((self.append(&mut order, [Op::Create { log, name }].into_iter(), None, durability)?, log))
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn sync(&self) -> Result<()> {
+        self.store.check_writable()?;
+        self.sync_if(Durability::Durable, self.store.lane.wal().last_position())
+    }
+
+    /// Waits until a durable batch is durable.
+    ///
+    /// # Errors
+    /// What stopped the store.
+    pub fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
+        let health = &self.store.context().health;
+        if let Some(ticket) = ticket.filter(|_| durability == Durability::Durable) {
+            // The operations are in the log and may survive: a failed sync stops the store and refuses nothing.
+            self.store.lane.sync(ticket).or_else(|e| {
+                health.poison(&e);
+                health.check()
+            })?;
+        }
+        // A store that failed meanwhile acknowledges nothing, at any durability.
+        health.check_sound()
+    }
+
+    /// Appends operations that were checked, and applies them.
+    fn append<'a>(
+        &self,
+        order: &mut Order,
+        ops: impl Iterator<Item = Op<'a>> + Clone,
+        carried: Option<&Carried<'a>>,
+        durability: Durability,
+    ) -> Result<Tried> {
+        let (mut batch, mut offsets) =
+            (carried.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
+        // What is carried takes a sequence.
+        let own = batch.count() as u64;
+        for op in ops.clone() {
+            offsets.push(batch.push(op)?);
+        }
+        let first_seq = order.next_seq;
+        let last_seq = first_seq + batch.count() as u64 - 1;
+        let health = &self.store.context().health;
+        health.check()?;
+        let appended =
+            self.store.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
+        let (ticket, place) = match appended {
+            Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
+            Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => return Err(e),
+            // Nobody knows whether it is in the log.
+            appended => appended.inspect_err(|e| health.poison(e))?,
+        };
+        order.next_seq = last_seq + 1;
+        let (mut records, mut record_bytes) = (0, 0);
+        self.recent.push_all(ops.clone().zip(&offsets).filter_map(|(op, offset)| {
+            let Op::Append { bytes, .. } = op else { return None };
+            (records, record_bytes) = (records + 1, record_bytes + bytes.len() as u64);
+            Some((place_of(place.at(*offset)), bytes))
+        }));
+        if let Some(carried) = carried {
+            let mut groups = lock(&self.carried);
+            let last = groups.entry(place.ltn).or_default();
+            *last = carried.seqs.1.max(*last);
+        }
+        let placed = (first_seq + own..).zip(ops).zip(offsets);
+        let placed = placed.map(|((seq, op), offset)| (seq, op, place_of(place.at(offset))));
+        self.catalog.apply(placed).inspect_err(|e| health.poison(e))?;
+        self.appends.add(records);
+        self.append_bytes.add(record_bytes);
+        Ok(Tried::Written(ticket))
+    }
+}
+
+/// A place, as the index writes it down.
+pub(crate) fn place_of(place: Place) -> GroupPlace {
+    GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
+}

@@ -1,0 +1,331 @@
+//! Reading: where a record is, by the index, and its bytes, from memory or a file.
+//!
+//! Nothing is pinned and no lock is held while a file is read. Until it was read a record may be moved, trimmed or truncated, and its file may
+//! go: so whatever fails is looked up again ([`Records::read_found`]). A damaged row of a group is read again once a job has rewritten it
+//! ([`crate::remake`]), or from the group itself.
+
+use crate::catalog::Catalog;
+use crate::cold::ColdFile;
+use crate::disk::directory::Block;
+use crate::entry::{Entry, LogId, Lsn, Source, page_of};
+use crate::files::{RowFile, RowFiles};
+use crate::foundation::Foundation;
+use crate::index::Found;
+use crate::logs::{GroupPlace, Logs};
+use crate::manifest::LavaLog;
+use crate::reader::{changed, is_same_group};
+use crate::recent::RecentRecords;
+use crate::remake::{is_damage, take_rows};
+use crate::times::ReadTimes;
+use crate::to_remake::Remakes;
+use base::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use store::commit::{LogFindings, LoggedBatch, Place, ReadAhead};
+use store::manifest::{Engines, Manifest};
+use store::names::{self, FileKind};
+use store::read_only::attempt;
+
+/// How often records are looked for that are moved while they are read.
+const MOVES_MAX: usize = 64;
+/// A reader waits so long for a job, and then reads the group.
+const WAIT_NS: u64 = 5_000_000_000;
+
+/// Whether a job has rewritten an index file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rewritten {
+    /// Another file has the rows, or memory.
+    Yes,
+    /// A job tried, and pages of the group are damaged, too.
+    Failed,
+    /// No job has come to it.
+    NotYet,
+}
+
+/// A place of the index, as the log knows places.
+///
+/// # Errors
+/// `Corruption` if no group is so long.
+pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
+    match page_of(at) {
+        Some((block, pos)) => Ok(Place { ltn, block, pos }),
+        None => Err(Error::corruption(format!("log group {ltn} has no place {at}"))),
+    }
+}
+
+/// See the module.
+pub(crate) struct Records {
+    store: Arc<Foundation>,
+    catalog: Arc<Catalog>,
+    rows: Arc<RowFiles>,
+    recent: Arc<RecentRecords>,
+    remakes: Arc<Remakes>,
+    times: ReadTimes,
+}
+
+impl Records {
+    /// Of these logs, whose rows are in these files.
+    pub fn new(
+        store: &Arc<Foundation>,
+        catalog: &Arc<Catalog>,
+        rows: &Arc<RowFiles>,
+        recent: &Arc<RecentRecords>,
+        remakes: &Arc<Remakes>,
+    ) -> Records {
+        let times = ReadTimes::new(&store.context().env);
+        let (catalog, rows, recent) = (catalog.clone(), rows.clone(), recent.clone());
+        Records { store: store.clone(), catalog, rows, recent, remakes: remakes.clone(), times }
+    }
+
+    /// How long reads take.
+    pub fn times(&self) -> &ReadTimes {
+        &self.times
+    }
+
+    /// Bytes of memory that the newest records take.
+    pub fn recent_bytes(&self) -> usize {
+        self.recent.memory_bytes()
+    }
+
+    /// The files of rows, for tests that put others in their place.
+    #[cfg(test)]
+    pub fn rows(&self) -> &RowFiles {
+        &self.rows
+    }
+
+    /// Appends a record to `out`; false if there is none.
+    ///
+    /// # Errors
+    /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in, or may have been in; those of reading. Then `out` is as it was.
+    pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
+        self.times.read.time(|| self.read_where_it_is(log, lsn, out))
+    }
+
+    fn read_where_it_is(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
+        let look_up = |logs: &Logs| {
+            let own = logs.log(log)?;
+            match own.admit(lsn)? {
+                Some(found) => Ok(Some((found, logs.taken_in()))),
+                None => own.check_lost(lsn, lsn).map(|()| None),
+            }
+        };
+        let is_same = |(then, _): &(Found, u64), (now, _): &(Found, u64)| then == now;
+        let read = self.read_found(look_up, is_same, |(found, taken_in)| {
+            let (source, row) = self.row_of(log, lsn, (*found, *taken_in))?;
+            self.bytes_of(source, &row, out)
+        });
+        Ok(read?.is_some())
+    }
+
+    /// Looks something up, and reads what it leads to, without a lock. Until that was read it may be moved, trimmed or truncated, and the
+    /// file that it was in may go: so whatever fails is looked up again, and it has failed only if it is still found in the same place.
+    /// `None` if nothing is found.
+    ///
+    /// # Errors
+    /// Those of `look_up`; those of `read`, of what is still there; `Busy` if it is moved again and again.
+    pub fn read_found<F, T>(
+        &self,
+        look_up: impl Fn(&Logs) -> Result<Option<F>>,
+        is_same: impl Fn(&F, &F) -> bool,
+        mut read: impl FnMut(&F) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut failed: Option<(F, Error)> = None;
+        for _ in 0..MOVES_MAX {
+            let Some(found) = look_up(&self.catalog.view())? else { return Ok(None) };
+            if let Some((_, e)) = failed.filter(|(then, _)| is_same(then, &found)) {
+                return Err(self.judge(e));
+            }
+            failed = match read(&found) {
+                Ok(done) => return Ok(Some(done)),
+                // It was there a moment ago: it was moved, or has gone.
+                Err(e) if e.kind() == ErrorKind::NotFound => None,
+                Err(e) => Some((found, e)),
+            };
+        }
+        let why = "records were moved again and again while they were read: read them once more";
+        Err(Error::new(ErrorKind::Busy, why))
+    }
+
+    /// Where a record is, by what was found of it, and [`crate::logs::Logs::taken_in`] then.
+    ///
+    /// # Errors
+    /// `NotFound` if it was moved meanwhile; those of reading.
+    pub fn row_of(&self, log: LogId, lsn: Lsn, (found, taken_in): (Found, u64)) -> Result<(Source, Entry)> {
+        match found {
+            Found::Record(source, entry) => Ok((source, entry)),
+            Found::Block(source, block) => {
+                match self.rows_of((source, taken_in), log, &(lsn..=lsn), block)?[..] {
+                    [row] => Ok((source, row)),
+                    _ => unreachable!("one row for one LSN"),
+                }
+            }
+        }
+    }
+
+    /// Appends the bytes of a record to `out`.
+    ///
+    /// # Errors
+    /// `NotFound` if it was moved meanwhile; those of reading.
+    pub fn bytes_of(&self, source: Source, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        self.bytes_ahead(source, row, &mut ReadAhead::new(0), out)
+    }
+
+    /// The same, by one who reads what follows next.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bytes_ahead(
+        &self,
+        source: Source,
+        row: &Entry,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if row.len == 0 {
+            return Ok(());
+        }
+        match source {
+            Source::Group(ltn) => {
+                let place = place_in(ltn, row.at)?;
+                if self.recent.copy(GroupPlace { ltn, at: row.at }, out) {
+                    return Ok(());
+                }
+                self.store.lane.read_ahead(place, row.len as usize, ahead, out)
+            }
+            Source::Cold(_) => self.cold(source)?.read(row, out),
+        }
+    }
+
+    /// The cold file of a source.
+    ///
+    /// # Errors
+    /// `NotFound` if it was collected; those of opening it.
+    pub fn cold(&self, source: Source) -> Result<Arc<ColdFile>> {
+        match self.rows.of(source)? {
+            RowFile::Cold(file) => Ok(file),
+            RowFile::Index(_) => unreachable!("{source:?} is a cold file, by the role that it was opened in"),
+        }
+    }
+
+    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::Logs::taken_in`] when
+    /// the index said so. Of a group, a damaged block is read again once a job has rewritten it; without a job, the group itself is read.
+    ///
+    /// # Errors
+    /// Those of [`crate::files::RowFiles::rows`]: `Corruption` if the group has not all of the records. `NotFound`: the index is to be asked
+    /// again.
+    pub fn rows_of(
+        &self,
+        (source, taken_in): (Source, u64),
+        log: LogId,
+        lsns: &RangeInclusive<Lsn>,
+        block: Block,
+    ) -> Result<Vec<Entry>> {
+        let number = self.rows.number(source);
+        let read = || self.rows.rows(source, log, lsns, block);
+        let rows = match (read(), source, number) {
+            // A store that is only read has no jobs.
+            (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && !self.store.is_read_only() => {
+                match self.wait_for_rows(ltn, number) {
+                    Rewritten::Yes => read(),
+                    Rewritten::Failed => Err(e),
+                    Rewritten::NotYet => self.rows_in_group(ltn, log, lsns)?.ok_or(e),
+                }
+            }
+            (rows, ..) => rows,
+        };
+        let is_same = self.catalog.view().taken_in() == taken_in;
+        if is_same {
+            return rows;
+        }
+        Err(Error::not_found(format!("the rows of {source:?} may have moved while they were read")))
+    }
+
+    /// Waits for a job that rewrites an index file.
+    fn wait_for_rows(&self, ltn: u64, number: u64) -> Rewritten {
+        let (context, source) = (self.store.context(), Source::Group(ltn));
+        let outcome = || {
+            // A job names the successor before it marks the file as tried.
+            let is_tried = self.remakes.is_tried(number);
+            match self.rows.number(source) {
+                of_now if of_now != Some(number) => Rewritten::Yes,
+                _ if is_tried => Rewritten::Failed,
+                _ => Rewritten::NotYet,
+            }
+        };
+        if outcome() == Rewritten::NotYet && self.remakes.is_worth_a_wait(ltn, number) {
+            context.signals.notify_work();
+            let end_ns = context.now_ns().saturating_add(WAIT_NS);
+            context.wait_until(|| {
+                let gives_up = context.health.check().is_err() || context.health.out_of_space();
+                (outcome() != Rewritten::NotYet || gives_up || context.now_ns() >= end_ns).then_some(())
+            });
+            if context.now_ns() >= end_ns {
+                self.remakes.note_late(number);
+            }
+        }
+        outcome()
+    }
+
+    /// Reads rows of a log from the group itself. `None`: it has not all of them, or is damaged, or was collected.
+    fn rows_in_group(&self, ltn: u64, log: LogId, lsns: &RangeInclusive<Lsn>) -> Result<Option<Vec<Entry>>> {
+        let mut scan = match self.store.lane.scan(ltn) {
+            Err(e) if is_damage(&e) => return Ok(None),
+            scan => scan?,
+        };
+        let (mut rows, mut failed) = (BTreeMap::new(), None);
+        let mut take = |batch: &LoggedBatch<'_>| {
+            let taken = take_rows(&mut rows, batch, |of, lsn| of == log && lsns.contains(&lsn));
+            failed = failed.take().or(taken.err());
+        };
+        // Damage of the group shows by the records that are missing then.
+        while scan.step(&mut LogFindings::default(), &mut take) {}
+        let mut wanted = lsns.clone();
+        let is_whole = rows.keys().all(|(_, lsn)| wanted.next() == Some(*lsn)) && wanted.is_empty();
+        match failed {
+            Some(e) if !is_damage(&e) => Err(e),
+            _ => Ok(is_whole.then(|| rows.into_values().collect())),
+        }
+    }
+
+    /// In a store that is only read: what looks like damage and is of a file that its writer let go of since is `Busy`.
+    pub fn judge(&self, e: Error) -> Error {
+        if self.store.is_read_only() && self.has_gone(&e) {
+            changed(&self.store.context().dir).caused_by(e)
+        } else {
+            e
+        }
+    }
+
+    /// True for an error of a file that the manifest does not name any more, or as something else.
+    pub fn has_gone(&self, e: &Error) -> bool {
+        let name = e.file().and_then(|path| path.file_name()?.to_str());
+        let Some(kind) = name.and_then(names::parse).filter(|_| e.is_corruption()) else { return false };
+        let (env, dir) = (&self.store.context().env, &self.store.context().dir);
+        let now = attempt(env, || Manifest::recover(env, dir, true, &Engines::of::<LavaLog>()));
+        let Ok(now) = now else { return false };
+        let (then, now) = (self.store.manifest.state(), now.state());
+        match kind {
+            FileKind::Log(number) => {
+                then.store.log_group_in(number).is_some_and(|ltn| !is_same_group(&then.store, &now, ltn))
+            }
+            FileKind::Engine { number, .. } => {
+                then.files.contains_key(&number) && !now.engine_files().any(|(_, _, file)| file == kind)
+            }
+            FileKind::Manifest(_) | FileKind::ManifestCopy(_) => then.store.edit_number != now.edit_number,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_no_group_has_is_damage() {
+        assert_eq!(place_in(5, 4096).unwrap().block, 1);
+        let e = place_in(5, u64::MAX).unwrap_err();
+        assert!(e.is_corruption() && e.message().starts_with("log group 5 has no place"), "{e}");
+    }
+}
