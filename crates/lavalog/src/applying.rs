@@ -7,17 +7,8 @@
 use crate::core::Core;
 use crate::entry::LogId;
 use crate::log_store::LogHandle;
-use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The logs that have an applier.
-#[derive(Debug, Default)]
-pub(crate) struct Appliers {
-    /// Guards which logs have an applier.
-    applied: Mutex<BTreeSet<LogId>, rank::RecordAppliers>,
-}
 
 /// The right to apply a log; it ends when this is dropped.
 #[derive(Debug)]
@@ -34,7 +25,7 @@ impl LogHandle {
     /// `Locked` if somebody has it; `NotFound` if the log was deleted.
     pub fn applying(&self) -> Result<Applying> {
         let (core, log, name) = (self.store().core(), self.id(), self.name()?);
-        if !lock(&core.appliers.applied).insert(log) {
+        if !core.appliers.enter(log) {
             let why = format!("log {name} has an applier: there is one at a time, drop it first");
             return Err(Error::new(ErrorKind::Locked, why));
         }
@@ -44,6 +35,6 @@ impl LogHandle {
 
 impl Drop for Applying {
     fn drop(&mut self) {
-        lock(&self.core.appliers.applied).remove(&self.log);
+        self.core.appliers.leave(self.log);
     }
 }

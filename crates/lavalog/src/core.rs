@@ -1,6 +1,6 @@
 //! The parts of the engine, put together. Each has its own state and lock; this only leads to them.
 
-use crate::applying::Appliers;
+use crate::appliers::Appliers;
 use crate::catalog::Catalog;
 use crate::collect::Collector;
 use crate::foundation::Foundation;

@@ -22,7 +22,7 @@
 //! | `foundation` | handles of the store under the engine, which never change |
 //! | `catalog` | the state of all logs |
 //! | `files`, `recent` | open files of rows; the bytes of the newest records |
-//! | `hold`, `applying` | the right to move groups; the right to apply a log |
+//! | `hold`, `appliers` | the right to move groups; the right to apply a log |
 //! | `to_remake` | which index files are to be made again |
 //! | `room`, `space` | the ballast of a full volume; the reserve below a space limit |
 //! | `records` | the read path ([`scan`] is the other half) |
@@ -37,6 +37,7 @@
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
+mod appliers;
 mod applying;
 mod beside;
 mod catalog;
@@ -49,6 +50,7 @@ pub mod disk;
 pub mod entry;
 mod files;
 mod foundation;
+mod group_rows;
 mod hold;
 pub mod index;
 pub mod index_file;

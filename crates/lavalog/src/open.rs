@@ -8,7 +8,7 @@
 
 pub(crate) mod read_only;
 
-use crate::applying::Appliers;
+use crate::appliers::Appliers;
 use crate::catalog::Catalog;
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::collect::{Collector, CollectorParts, needed_from};

@@ -24,16 +24,15 @@ use crate::disk::directory::Directory;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::files::{RowFile, RowFiles};
 use crate::foundation::{Foundation, NewFile};
+use crate::group_rows::{is_damage, take_rows};
 use crate::hold::MovingRight;
 use crate::index_file::{IndexFile, IndexFileWriter, IndexHead};
-use crate::log_writer::place_of;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
-use crate::ops::{Op, Ops};
 use crate::room::Room;
 use crate::seal::{Sealer, Writing};
 use crate::space::Reserve;
 use crate::to_remake::{Remakes, Why};
-use base::{Error, ErrorKind, Result, SeqNo};
+use base::{ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup, LogCheck, LogFindings, LoggedBatch};
@@ -254,10 +253,6 @@ impl Remake {
     }
 }
 
-pub(crate) fn is_damage(e: &Error) -> bool {
-    e.is_corruption() || e.kind() == ErrorKind::NotFound
-}
-
 impl Reading {
     /// Reads a part of the group. False if that was the last.
     fn read_some(&mut self, remaker: &Remaker) -> Result<bool> {
@@ -397,30 +392,6 @@ impl Mending {
             remaker.store.remove_unnamed(&[file]);
         }
     }
-}
-
-/// Takes the places of the records of a batch that are wanted; of one LSN that of the highest sequence.
-pub(crate) fn take_rows(
-    rows: &mut BTreeMap<(LogId, Lsn), Entry>,
-    batch: &LoggedBatch<'_>,
-    is_wanted: impl Fn(LogId, Lsn) -> bool,
-) -> Result<()> {
-    if batch.tenant != TENANT {
-        return Ok(());
-    }
-    for op in Ops::of(batch.bytes)? {
-        let op = op?;
-        let Op::Append { log, lsn, bytes } = op.op else { continue };
-        if is_wanted(log, lsn) {
-            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let (seq, at) = (batch.first_seq + op.index as u64, place_of(batch.place.at(op.offset)).at);
-            let row = rows.entry((log, lsn)).or_insert(Entry { log, lsn, seq, at, len });
-            if row.seq < seq {
-                *row = Entry { log, lsn, seq, at, len };
-            }
-        }
-    }
-    Ok(())
 }
 
 impl Job for Remake {

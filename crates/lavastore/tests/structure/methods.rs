@@ -1,0 +1,150 @@
+//! No type with a hundred methods: each owns few things, and its methods show what it does.
+//!
+//! Methods of a type are counted over all of its own `impl` blocks in a crate, whatever file they are in; those of traits are not, nor are tests.
+
+use crate::sources;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The most methods of a type.
+const METHODS_MAX: usize = 25;
+
+/// Crates of the engine.
+const CRATES: [&str; 14] = [
+    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "store", "table",
+    "values", "version", "wal",
+];
+
+/// Types that a user or a test has in hand: they lead to the parts, and have as many methods as there are things to do.
+const FACADES: [(&str, &str); 3] = [("io", "SimEnv"), ("lavakv", "Db"), ("lavalog", "LogStore")];
+
+/// Types that have more, with the number of today, which may only fall.
+const LARGE: &[(&str, &str, usize)] = &[
+    ("io", "Handle", 29),
+    ("lavafs", "Meta", 37),
+    ("lavafs", "Volume", 38),
+    ("lavakv", "Family", 28),
+    ("lavakv", "Tree", 32),
+    ("lavalog", "Log", 39),
+    ("lavalog", "Logs", 37),
+    ("lsm", "VisibleIterator", 29),
+    ("lsm", "Vlsm", 32),
+    ("store", "GroupFiles", 41),
+    ("store", "Log", 78),
+    ("store", "Manifest", 51),
+    ("store", "SpaceBudget", 44),
+    ("store", "State", 33),
+    ("table", "StreamIter", 48),
+    ("table", "Vsst", 28),
+    ("wal", "Ring", 27),
+    ("wal", "Wal", 71),
+];
+
+/// Methods by type in a text, as rustfmt lays it out. Modules inside of it (tests) do not count.
+fn methods(text: &str) -> Vec<(&str, usize)> {
+    let mut out: Vec<(&str, usize)> = Vec::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("impl") {
+            is_inside = false;
+            if let Some(name) = own_type(head) {
+                is_inside = true;
+                out.push((name, 0));
+            }
+        } else if line == "}" {
+            is_inside = false;
+        } else if let Some((_, count)) = out.last_mut().filter(|_| is_inside && is_method(line)) {
+            *count += 1;
+        }
+    }
+    out
+}
+
+/// The type of an `impl` block that is of no trait; `head`: its first line behind `impl`.
+fn own_type(head: &str) -> Option<&str> {
+    let mut rest = head;
+    if head.starts_with('<') {
+        let mut depth = 0;
+        let end = head.char_indices().find(|(at, c)| {
+            depth += i32::from(*c == '<');
+            // Not the arrow of a function's type.
+            depth -= i32::from(*c == '>' && !head[..*at].ends_with('-'));
+            depth == 0
+        })?;
+        rest = &head[end.0 + 1..];
+    }
+    let name = rest.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (!name.is_empty() && !head.contains(" for ")).then_some(name)
+}
+
+/// True for the first line of a function directly in an `impl` block.
+fn is_method(line: &str) -> bool {
+    let Some(own) = line.strip_prefix("    ").filter(|own| !own.starts_with(' ')) else { return false };
+    let before = own.split("fn ").next().filter(|before| before.len() < own.len());
+    let is_word =
+        |word: &str| word.starts_with("pub") || ["const", "async", "unsafe", "super)"].contains(&word);
+    before.is_some_and(|before| before.split_whitespace().all(is_word))
+}
+
+/// What is wrong with the numbers of methods by crate and type.
+fn faults(counts: &BTreeMap<(String, String), usize>) -> Vec<String> {
+    let allowed = |of: &str, name: &str| {
+        let listed = LARGE.iter().find(|(in_crate, large, _)| (*in_crate, *large) == (of, name));
+        listed.map_or(METHODS_MAX, |(.., methods)| *methods)
+    };
+    let mut out = Vec::new();
+    for ((of, name), count) in counts {
+        let most = allowed(of, name);
+        if *count > most && !FACADES.contains(&(of, name)) {
+            out.push(format!(
+                "{of}: {name} has {count} methods, at most {most}: give a part of it to a type of its own"
+            ));
+        }
+    }
+    for (of, name, _) in LARGE {
+        let count = counts.get(&((*of).to_owned(), (*name).to_owned())).copied().unwrap_or_default();
+        if count <= METHODS_MAX {
+            out.push(format!("{of}: {name} has {count} methods: take it off the list"));
+        }
+    }
+    out
+}
+
+#[test]
+fn types_of_the_engine_have_few_methods() {
+    let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (name, dir) in sources::members().into_iter().filter(|(name, _)| CRATES.contains(&&**name)) {
+        let mut files = Vec::new();
+        sources::below(&dir.join("src"), &mut files);
+        for path in files.iter().filter(|path| !sources::is_test(path)) {
+            for (of, count) in methods(&fs::read_to_string(path).unwrap()) {
+                *counts.entry((name.clone(), of.to_owned())).or_default() += count;
+            }
+        }
+    }
+    assert!(counts.len() > 500, "the types were found: {}", counts.len());
+    let faults = faults(&counts);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_type_with_many_methods_is_found_in_all_of_its_blocks() {
+    let text = "impl Few {\n    pub fn a() {\n        fn inner() {}\n    }\n}\n\nimpl<T: Fn() -> u8> Other<T> {\n    const fn b() {}\n}\n\n\
+                impl Clone for Few {\n    fn clone() {}\n}\n\nimpl Few {\n    pub(crate) async fn c() {}\n    pub(super) fn d() {}\n    // fn e\n}\n\n\
+                mod tests {\n    fn f() {}\n}\n";
+    assert_eq!(methods(text), [("Few", 1), ("Other", 1), ("Few", 2)]);
+    let count = |name: &str, count: usize| (("store".to_owned(), name.to_owned()), count);
+    let of_today = LARGE.iter().map(|(of, name, count)| (((*of).to_owned(), (*name).to_owned()), *count));
+    let of_today: BTreeMap<_, _> = of_today.collect();
+    assert_eq!(faults(&of_today), [""; 0]);
+    for (changed, part) in [
+        (count("Few", METHODS_MAX + 1), "has 26 methods, at most 25"),
+        (count("Manifest", 52), "has 52 methods, at most 51"),
+        (count("Manifest", METHODS_MAX), "take it off the list"),
+    ] {
+        let mut counts = of_today.clone();
+        counts.extend([changed]);
+        let faults = faults(&counts);
+        assert!(faults.len() == 1 && faults[0].contains(part), "{faults:?}");
+    }
+}
