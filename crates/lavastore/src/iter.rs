@@ -151,19 +151,32 @@ impl Iter {
         }
         // An error is the last item.
         self.done = true;
-        let standing = match end {
-            End::Front => self.front.take(),
-            End::Back => self.back.take(),
+        let fresh = match end {
+            End::Front if self.front.is_none() => Some(self.another()?),
+            End::Back if self.back.is_none() => Some(self.another()?),
+            _ => None,
         };
-        let moved = match (standing, end) {
-            (Some(mut it), End::Front) => it.next().map(|()| it),
-            (Some(mut it), End::Back) => it.prev().map(|()| it),
-            (None, End::Front) => self.another().and_then(|mut it| it.seek_to_first().map(|()| it)),
-            (None, End::Back) => self.another().and_then(|mut it| it.seek_to_last().map(|()| it)),
-        }?;
         let (own, other) = match end {
             End::Front => (&mut self.front, &self.back),
             End::Back => (&mut self.back, &self.front),
+        };
+        let moved = match (fresh, own) {
+            (Some(fresh), own) => {
+                let fresh = own.insert(fresh);
+                match end {
+                    End::Front => fresh.seek_to_first()?,
+                    End::Back => fresh.seek_to_last()?,
+                }
+                fresh
+            }
+            (None, Some(standing)) => {
+                match end {
+                    End::Front => standing.next()?,
+                    End::Back => standing.prev()?,
+                }
+                standing
+            }
+            (None, None) => return Ok(None),
         };
         let met = other.as_ref().is_some_and(|other| match end {
             End::Front => moved.key() >= other.key(),
@@ -173,7 +186,7 @@ impl Iter {
             return Ok(None);
         }
         self.done = false;
-        Ok(Some(own.insert(moved)))
+        Ok(Some(moved))
     }
 
     fn entry(&mut self, end: End) -> Option<Result<(Vec<u8>, Vec<u8>)>> {

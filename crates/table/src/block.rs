@@ -22,7 +22,9 @@
 //! the first entry is a restart. Readers believe none of it: what contradicts the layout is `Corruption`, and a wrong
 //! order leads to a wrong answer at worst, never out of the block.
 
-use crate::cursor::{BlockCursor, Passed, Step, before, extend_match, partition_point, reported_trailer};
+use crate::cursor::{
+    BlockCursor, KEY_BYTES, Passed, Step, before, extend_match, partition_point, reported_trailer,
+};
 use crate::prefix::{unzigzag, varint_at, zigzag};
 use base::codec::{put_u32, put_u64, put_varint, varint_len};
 use base::{Error, Result, SeqNo, ValueKind, key};
@@ -392,6 +394,8 @@ impl BlockCursor for InlineCursor {
         self.shape = Shape::parse(&block)?;
         self.block = block;
         self.global_seq = global_seq;
+        self.key.clear();
+        self.key.reserve(KEY_BYTES);
         Ok(())
     }
 

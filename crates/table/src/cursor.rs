@@ -3,6 +3,9 @@
 use base::{Result, SeqNo};
 use cache::Block;
 
+/// Bytes that a cursor reserves for its key with the first block: most keys fit, and a short scan grows it no further.
+pub(crate) const KEY_BYTES: usize = 64;
+
 /// A position in one block. It owns the block, and the key of the entry it stands on, whole.
 ///
 /// A cursor never panics on hostile bytes: what does not decode is `Corruption`, after which it is not valid.

@@ -42,8 +42,9 @@ impl Lost {
 
 /// A cursor over the point entries of a table. It owns its table.
 pub struct KsstIter {
-    references: Option<StreamIter<ReferenceCursor>>,
-    inline: Option<StreamIter<InlineCursor>>,
+    // Apart, so that a cursor is moved for little: a stream is hundreds of bytes, and most tables have one.
+    references: Option<Box<StreamIter<ReferenceCursor>>>,
+    inline: Option<Box<StreamIter<InlineCursor>>>,
     current: Current,
     forward: bool,
     /// What lies before the cursor and cannot be read, at most one for each stream.
@@ -89,9 +90,9 @@ impl KsstIter {
         let references = table
             .references
             .is_some()
-            .then(|| StreamIter::new(table.clone(), Role::References, options, borders.clone()));
+            .then(|| Box::new(StreamIter::new(table.clone(), Role::References, options, borders.clone())));
         let inline = (with_inline && table.inline.is_some())
-            .then(|| StreamIter::new(table.clone(), Role::Inline, options, borders));
+            .then(|| Box::new(StreamIter::new(table, Role::Inline, options, borders)));
         let (lost, gap) = (Vec::new(), None);
         KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap }
     }
@@ -107,8 +108,8 @@ impl KsstIter {
     /// The second since 1970 at which the present entry expires; 0: never.
     pub fn expiry(&self) -> u64 {
         match self.current {
-            Current::References => self.references.as_ref().map_or(0, StreamIter::expiry),
-            Current::Inline => self.inline.as_ref().map_or(0, StreamIter::expiry),
+            Current::References => self.references.as_ref().map_or(0, |s| s.expiry()),
+            Current::Inline => self.inline.as_ref().map_or(0, |s| s.expiry()),
             Current::Neither => 0,
         }
     }
@@ -122,8 +123,8 @@ impl KsstIter {
     #[cold]
     fn lose(&mut self, stream: Current, error: Error) -> Result<()> {
         let gap = match stream {
-            Current::References => self.references.as_mut().and_then(StreamIter::take_gap),
-            Current::Inline => self.inline.as_mut().and_then(StreamIter::take_gap),
+            Current::References => self.references.as_mut().and_then(|s| s.take_gap()),
+            Current::Inline => self.inline.as_mut().and_then(|s| s.take_gap()),
             Current::Neither => None,
         };
         let gap = match gap {
@@ -213,8 +214,8 @@ impl KsstIter {
                 return result;
             }
             self.lost.clear();
-            self.references.iter_mut().for_each(StreamIter::reset);
-            self.inline.iter_mut().for_each(StreamIter::reset);
+            self.references.iter_mut().for_each(|s| s.reset());
+            self.inline.iter_mut().for_each(|s| s.reset());
         }
         result
     }
@@ -241,8 +242,8 @@ impl KsstIter {
         self.lost = lost;
         for Lost { stream, .. } in waiting {
             let moved = match stream {
-                Current::References => self.references.as_mut().map_or(Ok(()), StreamIter::resume),
-                Current::Inline => self.inline.as_mut().map_or(Ok(()), StreamIter::resume),
+                Current::References => self.references.as_mut().map_or(Ok(()), |s| s.resume()),
+                Current::Inline => self.inline.as_mut().map_or(Ok(()), |s| s.resume()),
                 Current::Neither => Ok(()),
             };
             if let Err(e) = moved {
@@ -254,14 +255,14 @@ impl KsstIter {
 
     /// Where somebody else does the reads: what each part of it wants, and is handed.
     pub fn each_fetched(&mut self, visit: &mut dyn FnMut(&mut Fetched)) {
-        self.references.as_mut().and_then(StreamIter::fetched).into_iter().for_each(&mut *visit);
-        self.inline.as_mut().and_then(StreamIter::fetched).into_iter().for_each(visit);
+        self.references.as_mut().and_then(|s| s.fetched()).into_iter().for_each(&mut *visit);
+        self.inline.as_mut().and_then(|s| s.fetched()).into_iter().for_each(visit);
     }
 
     /// Bytes it holds that somebody else has read.
     pub fn held_bytes(&self) -> u64 {
-        self.references.as_ref().map_or(0, StreamIter::held_bytes)
-            + self.inline.as_ref().map_or(0, StreamIter::held_bytes)
+        self.references.as_ref().map_or(0, |s| s.held_bytes())
+            + self.inline.as_ref().map_or(0, |s| s.held_bytes())
     }
 
     fn position(&mut self, place: Place<'_>) -> Result<()> {

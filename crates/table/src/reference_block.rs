@@ -14,7 +14,9 @@
 //! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0.
 //! As with inline blocks, readers believe none of it.
 
-use crate::cursor::{BlockCursor, Passed, Step, before, extend_match, partition_point, reported_trailer};
+use crate::cursor::{
+    BlockCursor, KEY_BYTES, Passed, Step, before, extend_match, partition_point, reported_trailer,
+};
 use crate::packed::{self, Bounds, Packed};
 use crate::prefix::{unzigzag, varint_at, zigzag};
 use crate::reference::{EncodedReference, Reference};
@@ -477,6 +479,8 @@ impl BlockCursor for ReferenceCursor {
         self.shape = Shape::parse(&block)?;
         self.block = block;
         self.global_seq = global_seq;
+        self.key.clear();
+        self.key.reserve(KEY_BYTES);
         Ok(())
     }
 
