@@ -42,7 +42,7 @@ use overflow::Overflow;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
-use store::commit::read::check_known;
+use store::commit::read::check_known_to_write;
 use store::descriptors::open_max;
 use store::directory;
 use store::files::unfinished::{self, Mark};
@@ -53,7 +53,7 @@ use store::speed;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State};
-use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
+use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, Staging, TenantId};
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -133,29 +133,21 @@ fn open_to_write(
     let used_bytes = location.meter.used_bytes();
     let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
-    check_known(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
+    let staging =
+        check_known_to_write(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let (engines, records) = lane_terms(&env, guests.as_ref());
-    let context = Arc::new(Context::new(&env, location, options.clone(), fit.unwrap_or_default(), engines));
+    let context = Context::new(&env, location, options.clone(), fit.unwrap_or_default(), engines);
     context.tell_open_files(options.open_files_max);
-    let engine = Arc::new(build(context, manifest, Some(store_lock), records)?);
+    let engine = Arc::new(build(Arc::new(context), manifest, Some(store_lock), records)?);
     tell_damage(&engine, &findings);
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
         Some(guests) => (guests.replay, guests.records),
         None => (&mut ignore, None),
     };
-    let (of_records, mut carried) = match guest.as_deref_mut() {
-        Some(guest) => {
-            let (report, carried) = records::replay(&engine.log, &engine.files, guest)?;
-            (Some(report), carried)
-        }
-        None => {
-            records::refuse_carried(&engine.files)?;
-            (None, CarriedBatches::default())
-        }
-    };
-    let recovered = replay(&engine, RecoveryMode::ReadWrite, others, &mut carried)?;
+    let (of_records, mut carried) = replay_records(&engine, guest.as_deref_mut())?;
+    let recovered = replay(&engine, Some(&staging), others, &mut carried)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
     *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, of_records, removable));
     match service::begin(&engine) {
@@ -169,6 +161,19 @@ fn open_to_write(
     service::bound_old_log(&engine)?;
     engine.scheduler.start()?;
     Ok(engine)
+}
+
+/// Replays the lane of a guest, if there is one. Returns its report, and the batches that it carries for LavaKV.
+fn replay_records(
+    engine: &Engine,
+    guest: Option<&mut (dyn Guest + '_)>,
+) -> Result<(Option<RecoveryReport>, CarriedBatches)> {
+    let Some(guest) = guest else {
+        records::refuse_carried(&engine.files)?;
+        return Ok((None, CarriedBatches::default()));
+    };
+    let (report, carried) = records::replay(&engine.log, &engine.files, guest)?;
+    Ok((Some(report), carried))
 }
 
 /// The number of engines, and the terms of the lane of a guest. Half of the files that it may open are its groups.
@@ -393,18 +398,17 @@ fn relieve(engine: &Engine) -> Relieve {
 }
 
 /// Replays the log into memtables, and what a guest's batches carried where it belongs; `others` gets what is not LavaKV's.
+/// `staging`: of whoever has the store for himself; without it nothing is written.
 pub(crate) fn replay(
     engine: &Engine,
-    mode: RecoveryMode,
+    staging: Option<&Staging>,
     others: &mut OnReplay<'_>,
     carried: &mut CarriedBatches,
 ) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
-    let groups = engine.log.groups_to_read(|path| match mode {
-        RecoveryMode::ReadWrite => engine.context.env.fs.open_in_place(path, engine.context.options.access),
-        RecoveryMode::ReadOnly => {
-            io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access)
-        }
+    let groups = engine.log.groups_to_read(|path| match staging {
+        Some(_) => engine.context.env.fs.open_in_place(path, engine.context.options.access),
+        None => io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access),
     })?;
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
     let mut placed = PlacedValues::new(Log::was_closed(&state));
@@ -420,15 +424,18 @@ pub(crate) fn replay(
         }
         carry_over((engine, &mut inserts), &state, &mut placed, carried, first_seq)?;
         replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)?;
-        match mode {
-            RecoveryMode::ReadWrite => {
-                overflow.relieve(&placed, &mut inserts, || judge_log(engine, &state, &groups))
+        match staging {
+            Some(staging) => {
+                overflow.relieve(&placed, &mut inserts, || judge_log(engine, &state, &groups, staging))
             }
-            RecoveryMode::ReadOnly => Ok(()),
+            None => Ok(()),
         }
     };
-    let (env, dir) = (&engine.context.env, &engine.context.dir);
-    let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
+    let (env, dir, uid) = (&engine.context.env, &engine.context.dir, state.store.uid);
+    let report = match staging {
+        Some(staging) => wal::recover_staged(env, staging, uid, &groups, RecoveryMode::ReadWrite, &mut take)?,
+        None => wal::recover(env, dir, uid, &groups, RecoveryMode::ReadOnly, &mut take)?,
+    };
     inserts.settle();
     replay_carried(engine, &state, &mut placed, carried, SeqNo::MAX)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
@@ -438,7 +445,7 @@ pub(crate) fn replay(
 /// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
 /// would take the place of those that a manifest has lost at its end, and nobody would ever miss them. Its files get no number of
 /// one that the log comes to later. Then it is durable.
-fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
+fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup], staging: &Staging) -> Result<()> {
     let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
         let (_, _, mut entries) = batch::decode(payload)?;
         entries.try_for_each(|change| {
@@ -447,12 +454,12 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> 
             must_know(engine, state, change.family)
         })
     });
-    let (env, dir, uid) = (&engine.context.env, &engine.context.dir, state.store.uid);
+    let (env, uid) = (&engine.context.env, state.store.uid);
     // First who only reads: of a store that is refused nothing changes.
-    let report = wal::recover(env, dir, uid, groups, RecoveryMode::ReadOnly, &mut check)?;
+    let report = wal::recover_staged(env, staging, uid, groups, RecoveryMode::ReadOnly, &mut check)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
     let mut known = wal::only(TENANT, |_: SeqNo, _: &[u8]| Ok(()));
-    wal::recover(env, dir, uid, groups, RecoveryMode::ReadWrite, &mut known).map(drop)
+    wal::recover_staged(env, staging, uid, groups, RecoveryMode::ReadWrite, &mut known).map(drop)
 }
 
 /// A file that the log refers to keeps its number, also if it is missing: the manifest may know of none so high, and another file would be

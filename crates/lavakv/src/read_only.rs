@@ -46,7 +46,7 @@ use store::manifest::State as StoreState;
 use store::volumes::Location;
 use version::names::FileKind;
 use version::{Manifest, State, names};
-use wal::{Lane, RecoveryMode, RecoveryReport};
+use wal::{Lane, RecoveryReport};
 
 /// The options of all families, by name, as the manifest has them.
 pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, FamilyOptions)>> {
@@ -193,7 +193,7 @@ fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
 fn replay_lanes(engine: &Engine) -> Result<RecoveryReport> {
     let mut carried = records::look(&engine.files)?;
     let none = &mut CarriedBatches::default();
-    let (report, mut placed) = replay(engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()), none)?;
+    let (report, mut placed) = replay(engine, None, &mut |_, _, _| Ok(()), none)?;
     let own_end = engine.tree.snapshots.visible();
     let end = own_end.max(carried.last_seq());
     if carried.last_seq() < own_end {

@@ -56,8 +56,8 @@ pub use page::{group_len_needed, group_of};
 pub use place::{LogPlace, Place, ReadGroup};
 pub use recover::{
     LaneRead, LogGroup, LoggedBatch, OnBatch, RecoveryMode, RecoveryReport, StagedPages, read_lane, recover,
-    recover_lane, recover_up_to_damage,
+    recover_lane, recover_staged, recover_up_to_damage,
 };
-pub use staging::{STAGING_NAME, newest_staged_group};
+pub use staging::{STAGING_NAME, Staging, newest_staged_group};
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
 pub use wal::{Overtaken, Position, Wal, WalOptions};

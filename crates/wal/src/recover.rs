@@ -13,20 +13,22 @@
 //! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
 //! returns, every page it accepted is durable in its group file.
 
+mod assembly;
 mod begin;
 mod read_only;
 
+pub(crate) use assembly::Assembly;
 pub use read_only::{LaneRead, StagedPages, read_lane};
 
 use crate::history::{Chain, History, LogBegin, PriorGroup};
 use crate::lane::Lane;
-use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
+use crate::page::{self, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::place::Place;
 use crate::staging::STAGING_NAME;
 use crate::staging::Staging;
 use crate::tenant::{OnReplay, Spans, TenantId};
 use crate::walk::{READ_LEN, Readers, Walk};
-use base::limits::BATCH_LEN_MAX;
+use assembly::disorder;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile};
 use std::ops::Range;
@@ -134,16 +136,44 @@ pub fn recover_lane(
     mode: RecoveryMode,
     replay: &mut OnBatch<'_>,
 ) -> Result<RecoveryReport> {
-    if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
-        return Err(Error::invalid("log groups must be given in ascending order, each once"));
-    }
     let path = io::fs::join(dir, lane.staging_name());
     let staging = match mode {
         RecoveryMode::ReadWrite => Staging::index(env, &path, store)?,
         // Somebody may write it.
         RecoveryMode::ReadOnly => Staging::read(env, &path, store)?,
     };
-    let mut scan = Scan { lane, ..Scan::new(env, store, &staging, replay) };
+    recover_with(env, &staging, (store, lane), groups, mode, replay)
+}
+
+/// As [`recover()`], of a staging file that was looked at before and that nobody has written since ([`Staging::of_lane`]): it may be
+/// tens of megabytes, and an open for writing needs it several times.
+///
+/// # Errors
+/// As there.
+pub fn recover_staged(
+    env: &Env,
+    staging: &Staging,
+    store: Uid,
+    groups: &[LogGroup],
+    mode: RecoveryMode,
+    replay: &mut OnReplay<'_>,
+) -> Result<RecoveryReport> {
+    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
+    recover_with(env, staging, (store, Lane::FIRST), groups, mode, &mut on_batch)
+}
+
+fn recover_with(
+    env: &Env,
+    staging: &Staging,
+    (store, lane): (Uid, Lane),
+    groups: &[LogGroup],
+    mode: RecoveryMode,
+    replay: &mut OnBatch<'_>,
+) -> Result<RecoveryReport> {
+    if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
+        return Err(Error::invalid("log groups must be given in ascending order, each once"));
+    }
+    let mut scan = Scan { lane, ..Scan::new(env, store, staging, replay) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
@@ -210,26 +240,6 @@ struct Accepted {
     /// Bytes used in its last page.
     used: u16,
     seqs: Spans,
-}
-
-/// Puts fragments together.
-#[derive(Debug, Default)]
-pub(crate) struct Assembly {
-    partial: Option<Partial>,
-    /// What comes first may be the rest of a batch whose beginning is not looked at.
-    begins_inside: bool,
-}
-
-/// A batch of which the end is missing.
-#[derive(Debug)]
-struct Partial {
-    tenant: TenantId,
-    place: Place,
-    first_seq: SeqNo,
-    last_seq: SeqNo,
-    len: usize,
-    /// So far.
-    bytes: Vec<u8>,
 }
 
 struct Scan<'a> {
@@ -693,82 +703,6 @@ fn read_accepted(
         }
     }
     Ok(())
-}
-
-/// A batch that is complete.
-pub(crate) struct Whole {
-    tenant: TenantId,
-    first_seq: SeqNo,
-    last_seq: SeqNo,
-    place: Place,
-    /// `None`: those of the fragment, which is all there is of it.
-    bytes: Option<Vec<u8>>,
-}
-
-impl Whole {
-    /// It, given its last fragment.
-    pub fn batch<'a>(&'a self, last: &Fragment<'a>) -> LoggedBatch<'a> {
-        let Whole { tenant, first_seq, last_seq, place, .. } = *self;
-        let bytes = self.bytes.as_deref().unwrap_or(last.payload);
-        LoggedBatch { tenant, first_seq, last_seq, place, bytes }
-    }
-}
-
-impl Assembly {
-    /// True if the beginning of a batch is there, and its end is not.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.partial.is_some()
-    }
-
-    /// Lets go of the beginning of a batch.
-    pub(crate) fn forget(&mut self) {
-        self.partial = None;
-    }
-
-    /// Takes the next fragment of the log, in the page at `page`. The memory it keeps never exceeds the fragments that were
-    /// really there.
-    pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: Place) -> Result<Option<Whole>> {
-        let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
-        let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
-        let mut batch = match (begins, fragment.batch, self.partial.take()) {
-            (true, Some(batch), None) => {
-                let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
-                let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
-                let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
-                let place = page.in_page(fragment.pos + fragment.kind.header_len());
-                Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
-            }
-            (false, None, Some(partial)) => partial,
-            (false, None, None) if self.begins_inside => return Ok(None),
-            (true, ..) => return Err(disorder("begins inside another")),
-            (false, ..) => return Err(disorder("goes on without a beginning")),
-        };
-        self.begins_inside = false;
-        let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
-        let have = batch.bytes.len() + fragment.payload.len();
-        if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
-            return Err(disorder("has another length than its beginning says"));
-        }
-        if fragment.tenant != tenant {
-            return Err(disorder("goes on as another tenant's"));
-        }
-        if begins && ends {
-            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));
-        }
-        batch.bytes.extend_from_slice(fragment.payload);
-        if ends {
-            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: Some(batch.bytes) }));
-        }
-        self.partial = Some(batch);
-        Ok(None)
-    }
-}
-
-/// Pages that are intact and yet make no sense: a bug, or a forgery.
-fn disorder(what: &str) -> Error {
-    Error::corruption(format!(
-        "a batch in the log {what}; restore from a checkpoint or backup, or run `lava repair`"
-    ))
 }
 
 fn newer(group: &LogGroup, offset: u64, unknown: Unknown) -> Error {

@@ -104,23 +104,37 @@ enum Kept {
     At(u64),
 }
 
+/// The pages of a staging file.
 #[derive(Debug, Default)]
-pub(crate) struct Staging {
+pub struct Staging {
     /// The file, if pages are not kept.
     file: Option<Arc<dyn ReadFile>>,
     pages: BTreeMap<(Owner, u64, u64), StagedPage>,
     /// Groups that have a page of a later release here, which nobody may take for one that is not there.
     newer: BTreeMap<(Owner, u64), Unknown>,
     /// The highest number of any page, of whatever group.
-    pub highest_lpn: Option<u64>,
+    pub(crate) highest_lpn: Option<u64>,
 }
 
 impl Staging {
+    /// Looks what is in the staging file of a lane in `dir`, which nobody else writes as long as this is used.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn of_lane(env: &Env, dir: &Path, lane: Lane, store: Uid) -> Result<Staging> {
+        Staging::index(env, &io::fs::join(dir, lane.staging_name()), store)
+    }
+
+    /// The highest number of a group that has a page here; see [`newest_staged_group`].
+    pub fn newest_group(&self) -> Option<u64> {
+        self.groups().map(|(_, ltn)| ltn).max()
+    }
+
     /// Looks what is in the staging file of somebody who has it for himself as long as this is used.
     ///
     /// # Errors
     /// Those of reading.
-    pub fn index(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
+    pub(crate) fn index(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
         let mut staging = Staging { file: open(env, path)?, ..Staging::default() };
         if let Some(file) = staging.file.clone() {
             each_page(&*file, |bytes, slot| staging.add(bytes, store, |_| Kept::At(slot)))?;
@@ -129,7 +143,7 @@ impl Staging {
     }
 
     /// Reads the staging file; one that does not exist has no pages.
-    pub fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
+    pub(crate) fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
         let mut staging = Staging::default();
         staging.take_from(env, path, store)?;
         Ok(staging)
@@ -139,7 +153,7 @@ impl Staging {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn take_from(&mut self, env: &Env, path: &Path, store: Uid) -> Result<()> {
+    pub(crate) fn take_from(&mut self, env: &Env, path: &Path, store: Uid) -> Result<()> {
         open(env, path)?.map_or(Ok(()), |file| self.take(&*file, store))
     }
 
@@ -147,7 +161,7 @@ impl Staging {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn take(&mut self, file: &dyn ReadFile, store: Uid) -> Result<()> {
+    pub(crate) fn take(&mut self, file: &dyn ReadFile, store: Uid) -> Result<()> {
         each_page(file, |bytes, _| self.add(bytes, store, |bytes| Kept::Whole(bytes.into())))
     }
 
@@ -170,7 +184,7 @@ impl Staging {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn bytes<'a>(&self, page: &'a StagedPage) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn bytes<'a>(&self, page: &'a StagedPage) -> Result<Cow<'a, [u8]>> {
         let offset = match &page.kept {
             Kept::Whole(bytes) => return Ok(Cow::Borrowed(bytes)),
             Kept::At(offset) => *offset,
@@ -186,26 +200,26 @@ impl Staging {
     ///
     /// # Errors
     /// `Unsupported`.
-    pub fn must_know(&self, owner: Owner, ltn: u64) -> Result<()> {
+    pub(crate) fn must_know(&self, owner: Owner, ltn: u64) -> Result<()> {
         let Some(unknown) = self.newer.get(&(owner, ltn)) else { return Ok(()) };
         let cure = "open the store with the release that wrote it, or a newer one";
         let error: Error = unknown.error(cure);
         Err(error.at_file(crate::staging::STAGING_NAME))
     }
 
-    pub fn get(&self, owner: Owner, ltn: u64, lpn: u64) -> Option<&StagedPage> {
+    pub(crate) fn get(&self, owner: Owner, ltn: u64, lpn: u64) -> Option<&StagedPage> {
         self.pages.get(&(owner, ltn, lpn))
     }
 
     /// The groups that pages belong to: whose, and the tag.
-    pub fn groups(&self) -> impl Iterator<Item = (Owner, u64)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (Owner, u64)> {
         let mut last = None;
         let groups = self.pages.keys().map(|(owner, ltn, _)| (*owner, *ltn));
         groups.filter(move |group| last.replace(*group) != Some(*group))
     }
 
     /// The pages of one group, by number.
-    pub fn of_group(&self, owner: Owner, ltn: u64) -> impl Iterator<Item = &StagedPage> {
+    pub(crate) fn of_group(&self, owner: Owner, ltn: u64) -> impl Iterator<Item = &StagedPage> {
         self.pages.range((owner, ltn, 0)..=(owner, ltn, u64::MAX)).map(|(_, page)| page)
     }
 }

@@ -9,7 +9,7 @@ use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{Access, AlignedBuf, DirEntry, Env, FileRead, InPlaceFile, ReadFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wal::Lane;
+use wal::{Lane, Staging};
 
 /// So many files are open, and their first pages in memory, at the same time.
 const READ_AT_ONCE: usize = 64;
@@ -21,9 +21,33 @@ const READ_AT_ONCE: usize = 64;
 /// # Errors
 /// `Corruption`; those of reading.
 pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, manifest: &str) -> Result<()> {
-    let Some((file, ltn)) =
-        newest_group(env, dir, listing, state.uid)?.filter(|(_, ltn)| *ltn >= state.next_ltn)
-    else {
+    must_know(dir, newest_group(env, dir, listing, state.uid)?, state, manifest)
+}
+
+/// As [`check_known`], for an open that has the store for itself. Returns the staging file of the first lane, which the replay of
+/// that lane needs as well.
+///
+/// # Errors
+/// As there.
+pub fn check_known_to_write(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    state: &State,
+    manifest: &str,
+) -> Result<Staging> {
+    let staging = Staging::of_lane(env, dir, Lane::FIRST, state.uid)?;
+    let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
+        Lane::FIRST => Ok(staging.newest_group()),
+        lane => wal::newest_staged_group(env, dir, lane, state.uid),
+    })?;
+    must_know(dir, newest, state, manifest)?;
+    Ok(staging)
+}
+
+/// Fails if the newest group is one that the manifest does not know.
+fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest: &str) -> Result<()> {
+    let Some((file, ltn)) = newest.filter(|(_, ltn)| *ltn >= state.next_ltn) else {
         return Ok(());
     };
     let why = format!(
@@ -44,10 +68,20 @@ pub fn newest_group(
     listing: &[DirEntry],
     store: Uid,
 ) -> Result<Option<(String, u64)>> {
+    newest_group_of(env, dir, listing, store, |lane| wal::newest_staged_group(env, dir, lane, store))
+}
+
+/// [`newest_group`], where `staged` knows the newest group of the staging file of a lane.
+fn newest_group_of(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    store: Uid,
+    staged: impl Fn(Lane) -> Result<Option<u64>>,
+) -> Result<Option<(String, u64)>> {
     let mut newest: Option<(String, u64)> = None;
     for lane in Lane::ALL {
-        let staged = wal::newest_staged_group(env, dir, lane, store)?;
-        let staged = staged.map(|ltn| (lane.staging_name().to_owned(), ltn));
+        let staged = staged(lane)?.map(|ltn| (lane.staging_name().to_owned(), ltn));
         newest = newest.into_iter().chain(staged).max_by_key(|(_, ltn)| *ltn);
     }
     let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));

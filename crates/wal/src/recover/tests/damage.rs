@@ -1,7 +1,7 @@
 //! What is not a crash: flipped, misplaced, missing and forged pages.
 
 use super::*;
-use crate::page::{BatchHeader, Form, encode_fragment};
+use crate::page::{BatchHeader, Form, FragmentKind, encode_fragment};
 use crate::store_model::{Manifest, dir, owner, path_of};
 use base::ErrorKind;
 use io::Access;

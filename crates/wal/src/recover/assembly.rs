@@ -1,0 +1,104 @@
+//! Batches put together from the fragments of pages.
+
+use super::LoggedBatch;
+use crate::page::{Fragment, FragmentKind};
+use crate::place::Place;
+use crate::tenant::TenantId;
+use base::limits::BATCH_LEN_MAX;
+use base::{Error, Result, SeqNo};
+
+/// Puts fragments together.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    pub(super) partial: Option<Partial>,
+    /// What comes first may be the rest of a batch whose beginning is not looked at.
+    pub(super) begins_inside: bool,
+}
+
+/// A batch of which the end is missing.
+#[derive(Debug)]
+pub(super) struct Partial {
+    tenant: TenantId,
+    place: Place,
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    len: usize,
+    /// So far.
+    bytes: Vec<u8>,
+}
+
+/// A batch that is complete.
+pub(crate) struct Whole {
+    tenant: TenantId,
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    place: Place,
+    /// `None`: those of the fragment, which is all there is of it.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Whole {
+    /// It, given its last fragment.
+    pub fn batch<'a>(&'a self, last: &Fragment<'a>) -> LoggedBatch<'a> {
+        let Whole { tenant, first_seq, last_seq, place, .. } = *self;
+        let bytes = self.bytes.as_deref().unwrap_or(last.payload);
+        LoggedBatch { tenant, first_seq, last_seq, place, bytes }
+    }
+}
+
+impl Assembly {
+    /// True if the beginning of a batch is there, and its end is not.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Lets go of the beginning of a batch.
+    pub(crate) fn forget(&mut self) {
+        self.partial = None;
+    }
+
+    /// Takes the next fragment of the log, in the page at `page`. The memory it keeps never exceeds the fragments that were
+    /// really there.
+    pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: Place) -> Result<Option<Whole>> {
+        let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
+        let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
+        let mut batch = match (begins, fragment.batch, self.partial.take()) {
+            (true, Some(batch), None) => {
+                let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
+                let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
+                let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
+                let place = page.in_page(fragment.pos + fragment.kind.header_len());
+                Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
+            }
+            (false, None, Some(partial)) => partial,
+            (false, None, None) if self.begins_inside => return Ok(None),
+            (true, ..) => return Err(disorder("begins inside another")),
+            (false, ..) => return Err(disorder("goes on without a beginning")),
+        };
+        self.begins_inside = false;
+        let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
+        let have = batch.bytes.len() + fragment.payload.len();
+        if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
+            return Err(disorder("has another length than its beginning says"));
+        }
+        if fragment.tenant != tenant {
+            return Err(disorder("goes on as another tenant's"));
+        }
+        if begins && ends {
+            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));
+        }
+        batch.bytes.extend_from_slice(fragment.payload);
+        if ends {
+            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: Some(batch.bytes) }));
+        }
+        self.partial = Some(batch);
+        Ok(None)
+    }
+}
+
+/// Pages that are intact and yet make no sense: a bug, or a forgery.
+pub(super) fn disorder(what: &str) -> Error {
+    Error::corruption(format!(
+        "a batch in the log {what}; restore from a checkpoint or backup, or run `lava repair`"
+    ))
+}
