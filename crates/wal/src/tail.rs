@@ -1,13 +1,13 @@
-//! The end of the log: the open page, the pages before it that are not in their group file yet, and what comes next.
+//! The tail of the log: the open page, and the closed pages that are not in their group file yet.
 //!
-//! They are in memory ([`Ring`]) until they are written to their group file. A batch that must outlive the process has
-//! them written to the staging file too, before it is acknowledged: each in the slot behind that of the page before it, from
-//! the last slot on in the first, and of the open page what was added since. Writing there may fail, as any write; the batch is then taken back ([`Tail::take_back`]). A
-//! batch whose caller is going to wait for its sync is not staged: the sync carries it to the group file.
+//! These pages are in memory ([`Ring`]) until they are written to their group file. A buffered batch must outlive the
+//! process, so its pages are also written to the staging file before the batch is acknowledged. Pages take the slots of
+//! that file in turn; of the open page, only the new bytes are written. The write may fail for want of room; the batch is
+//! then taken back ([`Tail::take_back`]). A durable batch is not staged: its sync writes it to the group file.
 //!
 //! Invariant: when a staged batch is acknowledged, all pages up to its last are in their group file or in the staging
-//! file, complete as far as they were filled then. A slot is reused only after the page in it was written to its group
-//! file (the caller's duty, [`Tail::has_slots`]).
+//! file, as far as they are filled at that time. A slot is reused only after its page was written to the group file
+//! (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
 use crate::groups::PreparedGroup;
@@ -16,6 +16,7 @@ use crate::lane::Lane;
 use crate::notes::Notes;
 use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Shape, Stream};
 use crate::place::Place;
+use crate::tenant::TenantId;
 use base::{ErrorKind, Result, Uid};
 use io::{AlignedBuf, PAGE, PartialWrite, ScratchFile};
 use std::collections::VecDeque;
@@ -55,7 +56,7 @@ pub(crate) struct Ring {
     spare: Vec<Vec<u8>>,
     /// How far the file has the pages: up to this many bytes of this page.
     staged: (u64, usize),
-    /// What goes to the file in one write, if it is more than a page.
+    /// Buffer of a write of several pages.
     run: Vec<u8>,
     /// How often batches were taken back.
     taken_back: u64,
@@ -106,10 +107,13 @@ impl Ring {
 
     /// Where a closed page is in `closed`; the end of it for the open one and those to come.
     fn index(&self, lpn: u64) -> usize {
+        if lpn >= self.next_lpn {
+            return self.closed.len();
+        }
         self.closed.partition_point(|page| page.lpn < lpn)
     }
 
-    /// Whose the pages of a group are.
+    /// Returns the owner of the pages of a group.
     fn owner(&self, group: Uid) -> Owner {
         Owner { store: self.store, group: Some(group) }
     }
@@ -138,7 +142,7 @@ impl Ring {
         whole.chain(part).collect()
     }
 
-    /// What must have been written so that so many pages, the open one first, have a slot: all pages below this number.
+    /// Returns the number below which all pages must be written before so many pages, the open one first, have a slot.
     pub fn must_be_written(&self, pages: u64) -> u64 {
         let over = (self.closed.len() as u64 + pages).saturating_sub(self.slots);
         match over.checked_sub(1).and_then(|last| self.closed.get(last as usize)) {
@@ -279,7 +283,7 @@ impl Ring {
                 if index > last || self.slot(index) == 0 {
                     break;
                 }
-                // What is behind the end of a page is not read; zeros are as good as anything.
+                // Bytes behind the end of a page are never read.
                 run.resize((start_used + run.len()).next_multiple_of(PAGE) - start_used, 0);
             }
             staged = self.write(start, start_used, &run).map_err(|e| (start, start_used, e));
@@ -351,7 +355,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a new page notes of the world around it.
+/// The state of store and log that a new page records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings {
     pub durable_end: u64,
@@ -367,13 +371,12 @@ pub(crate) struct Tail {
     pub notes: Notes,
     /// Bytes used of the page before the next.
     prev_used: u16,
-    /// What pages say of the log they belong to. In the first lane `None` until somebody else than the first tenant appends,
-    /// so that pages of one who is alone look as they always did; from then on, also those without batches of others, since a page is begun
-    /// before it is known whose batches come into it.
+    /// The stream of the pages. In the first lane `None` until a second tenant appends: pages of a single tenant keep the
+    /// form of earlier releases. Afterwards every page has it, since a page begins before its batches are known.
     stream: Option<Stream>,
-    /// The end of the pages that hold batches (watermarks do not count).
-    pub data_end: u64,
-    /// `data_end` when the last watermark was made durable.
+    /// The end of the closed pages that hold batches (watermarks do not count).
+    closed_data_end: u64,
+    /// [`Tail::data_end`] when the last watermark was made durable.
     pub confirmed_end: u64,
     pub highest_witness: u64,
     pub batches: u64,
@@ -387,7 +390,7 @@ pub(crate) struct Mark {
     next_lpn: u64,
     used: usize,
     prev_used: u16,
-    data_end: u64,
+    closed_data_end: u64,
 }
 
 impl Mark {
@@ -413,7 +416,7 @@ impl Tail {
             notes: Notes::default(),
             prev_used: used,
             stream: (lane != Lane::FIRST).then_some(Stream { lane, ..Stream::default() }),
-            data_end: end_lpn,
+            closed_data_end: end_lpn,
             confirmed_end: end_lpn,
             highest_witness: 0,
             batches: 0,
@@ -435,6 +438,22 @@ impl Tail {
     /// The end of all pages, the open one included.
     pub fn end_lpn(&self) -> u64 {
         self.ring.end_lpn()
+    }
+
+    /// The end of the pages that hold batches (watermarks do not count).
+    pub fn data_end(&self) -> u64 {
+        if self.used() != 0 { self.end_lpn() } else { self.closed_data_end }
+    }
+
+    /// True if a batch fits the open page and nothing has to be done before. Such a batch needs neither a slot nor room
+    /// in the group: the page has both.
+    pub fn fits_open_page(&self, batch: &BatchHeader) -> bool {
+        let used = self.used();
+        let is_ready = used != 0
+            && self.groups.active.shape == Shape::default()
+            && self.ring.refused.is_empty()
+            && (batch.tenant == TenantId::FIRST || self.stream.is_some());
+        is_ready && used + page::FIRST_FRAGMENT_HEADER_LEN + batch.len as usize <= PAGE
     }
 
     /// Bytes used of the page before one that is here, or that comes next.
@@ -542,7 +561,6 @@ impl Tail {
         let bytes = &mut open[pos..];
         batch.fill(&mut bytes[kind.header_len()..]);
         page::encode_fragment(bytes, kind, batch.header, owner, lpn, pos);
-        self.data_end = self.end_lpn();
         if PAGE - self.used() < page::ROOM_LEN_MIN {
             self.close_page();
         }
@@ -554,6 +572,7 @@ impl Tail {
         if self.used() != 0 {
             self.prev_used = self.used() as u16;
             self.ring.end();
+            self.closed_data_end = self.next_lpn();
         }
     }
 
@@ -580,14 +599,14 @@ impl Tail {
             next_lpn: self.next_lpn(),
             used: self.used(),
             prev_used: self.prev_used,
-            data_end: self.data_end,
+            closed_data_end: self.closed_data_end,
         }
     }
 
-    /// Forgets what was added since the mark: nothing of it is in a group file, and nobody is told of it.
+    /// Forgets the bytes since the mark. None of them is in a group file, and none was acknowledged.
     pub fn take_back(&mut self, mark: Mark) {
         self.ring.cut_back(mark.next_lpn, mark.used);
-        (self.prev_used, self.data_end) = (mark.prev_used, mark.data_end);
+        (self.prev_used, self.closed_data_end) = (mark.prev_used, mark.closed_data_end);
     }
 
     /// Notes the sequences of a batch that is now in the log.

@@ -101,7 +101,7 @@ pub struct Wal {
     /// across a write to a group.
     tail: Mutex<Tail, rank::LogTail>,
     commit: Commit,
-    /// Buffers for writes to the device that nobody uses now.
+    /// Free buffers for writes to the device.
     bufs: Mutex<Vec<AlignedBuf>, rank::LogBuffer>,
     /// Changed under `order`.
     closed: AtomicBool,
@@ -158,7 +158,7 @@ impl Wal {
         let ring = Ring::new(file, store, next_lpn);
         let tail = Tail::new(options.lane, first, next_lpn, &history, ring)?;
         // Only pages of listed groups may be confirmed.
-        let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end };
+        let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end() };
         let commit = Commit::new(durable_end, next_lpn).with_flights(options.loggers);
         Ok(Wal {
             options,
@@ -219,12 +219,11 @@ impl Wal {
     ) -> Result<(Position, Place)> {
         assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
         let header = batch_header(tenant, payload, first_seq, last_seq)?;
-        self.times.append.time(|| self.append_in_order(tenant, payload, header, durability, witness_edit))
+        self.times.append.time(|| self.append_in_order(payload, header, durability, witness_edit))
     }
 
     fn append_in_order(
         &self,
-        tenant: TenantId,
         payload: &[&[u8]],
         header: BatchHeader,
         durability: Durability,
@@ -232,28 +231,14 @@ impl Wal {
     ) -> Result<(Position, Place)> {
         let mut order = lock(&self.order);
         self.check()?;
-        if durability == Durability::Buffered {
+        if durability == Durability::Buffered && order.unnamed.is_some() {
             self.sync_ring_name(&mut order)?;
         }
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
-        tail.ring.forget_below(self.commit.frontier.written_end());
-        tail.notes.forget_below(self.commit.frontier.durable_end());
-        match tail.ring.erase_refused() {
-            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
-            erased => erased.map_err(|e| self.fail(e))?,
-        }
-        if tenant != TenantId::FIRST {
-            tail.share();
-        }
-        let pages = tail.pages_for(header.len as usize);
-        // A batch that fits the ring goes in without a break, and can be taken back.
-        let whole = pages <= tail.ring.slots();
-        if whole {
-            tail = self.wait_for_slots(tail, pages)?;
-        }
-        if !tail.reserve(header.len as usize) {
-            return Err(busy(header.len as usize));
+        let mut whole = true;
+        if !tail.fits_open_page(&header) {
+            (tail, whole) = self.make_room(tail, &header)?;
         }
         let mark = tail.mark();
         if !whole && self.keeps_pages() {
@@ -272,6 +257,31 @@ impl Wal {
             self.counters.comes(durability, header.len);
         }
         Ok((position, place))
+    }
+
+    /// Prepares the tail for a batch that does not fit the open page. Also returns whether the ring has a slot for every
+    /// page of the batch, which then goes in without a break, and can be taken back.
+    fn make_room<'a>(
+        &'a self,
+        mut tail: MutexGuard<'a, Tail>,
+        header: &BatchHeader,
+    ) -> Result<(MutexGuard<'a, Tail>, bool)> {
+        let len = header.len as usize;
+        tail.ring.forget_below(self.commit.frontier.written_end());
+        tail.notes.forget_below(self.commit.frontier.durable_end());
+        match tail.ring.erase_refused() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
+            erased => erased.map_err(|e| self.fail(e))?,
+        }
+        if header.tenant != TenantId::FIRST {
+            tail.share();
+        }
+        let pages = tail.pages_for(len);
+        let whole = pages <= tail.ring.slots();
+        if whole {
+            tail = self.wait_for_slots(tail, pages)?;
+        }
+        if tail.reserve(len) { Ok((tail, whole)) } else { Err(busy(len)) }
     }
 
     /// Puts a batch into pages, of which those that have a slot now are not written meanwhile.
@@ -294,8 +304,8 @@ impl Wal {
         Ok((tail, position, place))
     }
 
-    /// What becomes of a batch that could not be staged. Of one for which there is no room nothing is left, if none of its
-    /// pages can have been written to a group file.
+    /// Ends the append of a batch that could not be staged. For want of room the batch is taken back, if none of its pages
+    /// can be in a group file.
     fn give_up(&self, tail: &mut Tail, mark: Mark, whole: bool, failure: Error) -> Error {
         if !whole || failure.kind() != ErrorKind::NoSpace {
             return self.fail(failure);
@@ -304,7 +314,7 @@ impl Wal {
         failure
     }
 
-    /// Poisons the log: what a failed append left in it is unknown.
+    /// Poisons the log: its content after a failed append is unknown.
     fn fail(&self, failure: Error) -> Error {
         self.commit.fail(failure.clone());
         match failure.kind() {
@@ -324,8 +334,8 @@ impl Wal {
         self.commit.check()
     }
 
-    /// Waits until so many pages, the open one first, have a slot: until whoever writes has freed them, or by writing a run
-    /// of the ring.
+    /// Waits until so many pages, the open one first, have a slot: for the thread that writes, or by writing a run of the
+    /// ring itself.
     fn wait_for_slots<'a>(
         &'a self,
         mut tail: MutexGuard<'a, Tail>,
@@ -689,12 +699,13 @@ impl Wal {
         let mut buf = self.take_buf();
         let (lpn, end, data_end, segments) = {
             let mut tail = lock(&self.tail);
-            if tail.data_end == tail.confirmed_end && !tail.groups.release_waits(watermark) {
+            if tail.data_end() == tail.confirmed_end && !tail.groups.release_waits(watermark) {
                 return Ok(false);
             }
+            let data_end = tail.data_end();
             let around = Surroundings { durable_end: watermark, witness_edit: 0 };
             let (lpn, end) = tail.watermark_page(around, &mut buf);
-            (lpn, end, tail.data_end, tail.groups.segments(lpn, end))
+            (lpn, end, data_end, tail.groups.segments(lpn, end))
         };
         for segment in segments {
             let offset = self.offset_of(&segment, lpn);
