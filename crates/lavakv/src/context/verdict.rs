@@ -84,6 +84,15 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// Returns true if the last verdict holds for a write of `bytes` and sets no limit: the usual case. The write takes its
+    /// bytes from the credit.
+    #[inline]
+    pub fn admits(&self, bytes: u64, epoch: u64) -> bool {
+        self.epoch.load(Ordering::Acquire) == epoch + 1
+            && self.allowed.load(Ordering::Relaxed) == NO_LIMIT
+            && self.take_credit(bytes)
+    }
+
     /// Returns the rate that is allowed to a write of `bytes`. Calls `evaluate` where the last verdict does not hold.
     pub fn allowed(
         &self,
@@ -115,9 +124,12 @@ impl Verdict {
     }
 }
 
-/// A rate above its cause in the lowest three bits; 0: no limit.
+/// [`pack`] of no limit.
+const NO_LIMIT: u64 = 0;
+
+/// A rate above its cause in the lowest three bits.
 fn pack(allowed: Allowed) -> u64 {
-    allowed.map_or(0, |(rate, cause)| rate.min(u64::MAX >> 3) << 3 | (cause as u64 + 1))
+    allowed.map_or(NO_LIMIT, |(rate, cause)| rate.min(u64::MAX >> 3) << 3 | (cause as u64 + 1))
 }
 
 fn unpack(packed: u64) -> Allowed {
@@ -128,6 +140,22 @@ fn unpack(packed: u64) -> Allowed {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_admits_where_it_holds_and_sets_no_limit() {
+        let verdict = Verdict::default();
+        let give = |bytes, epoch, rate, credit| {
+            verdict.allowed(bytes, epoch, || 0, || evaluation(rate, credit));
+        };
+        assert!(!verdict.admits(1, 0), "there is none");
+        give(100, 0, 0, 1000);
+        assert!(verdict.admits(800, 0), "of 1000 bytes 900 are left");
+        assert!(!verdict.admits(200, 0), "100 are left");
+        give(100, 0, 0, 1000);
+        assert!(!verdict.admits(1, 1), "the store has changed");
+        give(100, 1, 5, 1000);
+        assert!(!verdict.admits(1, 1), "there is a limit");
+    }
 
     fn evaluation(rate: u64, credit_bytes: u64) -> Evaluation {
         Evaluation { allowed: (rate > 0).then_some((rate, StallCause::L0)), credit_bytes }

@@ -66,6 +66,8 @@ pub(crate) struct Memtables {
     writer: Mutex<Writer, rank::Writer>,
     /// Inserts in flight. Each is registered under the writer's lock and goes on without it.
     order: Order,
+    /// Checks before a sleep.
+    looks: usize,
 }
 
 /// State of the serialization point.
@@ -126,6 +128,7 @@ impl Memtables {
             large: large.clone(),
             writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
             order: Order::new(&tree.snapshots, on_panic),
+            looks: if tree.context.env.is_simulated() { 1 } else { LOOKS },
         }
     }
 
@@ -141,7 +144,7 @@ impl Memtables {
 
     /// Takes the writer's lock for a write.
     pub fn enter(&self) -> MutexGuard<'_, Writer> {
-        for _ in 0..self.looks() {
+        for _ in 0..self.looks {
             if let Some(writer) = self.try_lock() {
                 return writer;
             }
@@ -150,17 +153,12 @@ impl Memtables {
         self.lock()
     }
 
-    /// Checks before a sleep.
-    fn looks(&self) -> usize {
-        if self.context.env.is_simulated() { 1 } else { LOOKS }
-    }
-
     /// Returns when the visibility ring has a slot. Under the writer's lock.
     ///
     /// # Errors
     /// The store is poisoned.
     pub fn make_place(&self) -> Result<()> {
-        match self.order.make_place(self.looks()) {
+        match self.order.make_place(self.looks) {
             true => Ok(()),
             false => self.context.health.check(),
         }
@@ -170,7 +168,7 @@ impl Memtables {
     /// the writer's lock.
     pub fn settle(&self) {
         // One that never will be has poisoned the store.
-        self.order.settle(self.looks());
+        self.order.settle(self.looks);
     }
 
     /// Freezes the active memtables of all families with changes.
@@ -248,7 +246,7 @@ impl Memtables {
 
     /// True if a write is visible, or becomes so within a few checks.
     pub fn sees(&self, seq: SeqNo) -> bool {
-        self.order.sees(seq, self.looks())
+        self.order.sees(seq, self.looks)
     }
 
     /// Waits until a write is visible.
@@ -256,7 +254,7 @@ impl Memtables {
     /// # Errors
     /// It never will be: a write before it ended with a panic, and the store is poisoned.
     pub fn wait_visible(&self, seq: SeqNo) -> Result<()> {
-        match self.order.wait_for(seq, self.looks()) {
+        match self.order.wait_for(seq, self.looks) {
             true => Ok(()),
             false => self.context.health.check().map_err(of_unknown_fate),
         }

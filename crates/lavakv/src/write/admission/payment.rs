@@ -48,6 +48,10 @@ impl Payment {
     /// Charges the next pieces, if the charges of earlier writes end before `until_ns` (see
     /// [`crate::context::pacer::Pacer::charge`]).
     pub fn pay(&mut self, admission: &Admission, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
+        if self.slept.is_none() && self.is_free(admission, families) {
+            self.left_bytes = 0;
+            return Ok(Paid::All);
+        }
         if self.slept.is_some() {
             admission.context.health.check().inspect_err(|_| self.book(admission))?;
         }
@@ -55,7 +59,7 @@ impl Payment {
             let limits = self.limits(admission, families);
             let Some(lowest) = limits.iter().min_by_key(|limit| limit.rate) else { break };
             let (now_ns, piece) = (admission.context.now_ns(), piece(self.left_bytes, lowest.rate));
-            // Who cannot wait for all of it is charged all the same, and waits for what it may.
+            // A write with a deadline is charged in full, but waits at most until the deadline.
             let in_time =
                 |l: &Limit<'_>| l.gate.pacer.is_paid_by(now_ns, cost_ns(self.left_bytes, l.rate), until_ns);
             let piece = if limits.iter().all(in_time) { piece } else { self.left_bytes };
@@ -72,6 +76,13 @@ impl Payment {
         }
         self.book(admission);
         Ok(Paid::All)
+    }
+
+    /// True if there is no limit, as far as the kept verdicts say: the usual case.
+    fn is_free(&self, admission: &Admission, families: &[Arc<Family>]) -> bool {
+        let epoch = admission.context.signals.state_epoch();
+        let admits = |gate: &Gate| gate.verdict(self.payer).admits(self.left_bytes, epoch);
+        admits(&admission.gate) && families.iter().all(|family| admits(&family.gate))
     }
 
     /// The limits of the store and of each family of the write. None: there is no charge.
@@ -142,7 +153,7 @@ struct Limit<'a> {
 }
 
 impl Admission {
-    /// Pays for bytes of a value in a file of its own, and waits meanwhile. What was paid, in case it comes to nothing.
+    /// Pays for bytes of a value in a file of its own, and waits meanwhile. Returns the payment, for a refund.
     pub fn pay_for_segment(
         &self,
         family: &Arc<Family>,
@@ -166,7 +177,7 @@ impl Admission {
     }
 }
 
-/// What all families share: memory and space.
+/// Returns the pressure of memory and space, which all families share.
 fn of_all(admission: &Admission) -> Pressure {
     let (memory, context) = (&admission.space.memory, &admission.context);
     let (space_room, space_margin) = admission.space.room().unwrap_or_default();
@@ -185,7 +196,7 @@ fn of_all(admission: &Admission) -> Pressure {
     }
 }
 
-/// What is one family's: level 0, the levels below, and garbage.
+/// Returns the pressure of one family: level 0, the levels below, and garbage.
 fn of_family(admission: &Admission, family: &Family) -> Pressure {
     let limited = admission.space.has_own_limit();
     let mut p = Pressure {
@@ -197,19 +208,18 @@ fn of_family(admission: &Admission, family: &Family) -> Pressure {
         l0.draining = family.level_0.draining();
         l0.bytes_per_s = family.level_0.bytes_per_s(admission.context.now_ns());
     }
-    // Where compactions cannot go on nobody sorts anything, however slowly writers go: memory, level 0 and space bound what comes.
+    // Where compactions are stuck, slower writes do not help: memory, level 0 and space bound them.
     if p.is_slow_for_levels() && admission.context.health.is_stuck(admission.context.now_ns()) {
         p.excess_percent = 0;
     }
-    // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
-    // keep.
+    // While collection is paused, slower writes do not help.
     if p.garbage_over_percent > 0 && admission.drain.gc_is_paused() {
         p.garbage_over_percent = 0;
     }
     p
 }
 
-/// What is seen of a family in its read state.
+/// Returns the part of the pressure that follows from the read state.
 fn seen_of(read_state: &ReadState, limited: bool, memtable_bytes: usize) -> Pressure {
     let (chain, options) = (&read_state.chain, &read_state.options);
     let mut p = Pressure::default();

@@ -134,3 +134,62 @@ fn a_segment_that_is_refused_owes_nothing() {
     }
     assert_eq!((refused, owed()), (20, 0), "what is refused has paid for nothing");
 }
+
+/// The limits on a write of 100 bytes. They take its part of the credit.
+fn limits(db: &Db, family: &ColumnFamily) -> Vec<(u64, StallCause)> {
+    let families = std::slice::from_ref(&*family.0);
+    let limits = Payment::of_write(100, false).limits(&db.engine().writes.admission, families);
+    limits.iter().map(|limit| (limit.rate, limit.cause)).collect()
+}
+
+/// A stuck flush raises no event, and in simulation no time passes: the credit alone ends the verdict.
+#[test]
+fn a_stuck_flush_shows_before_the_memory_is_used_up() {
+    let sim = SimEnv::new(4);
+    let (db, a, _) = two(&sim);
+    let memory = &db.engine().space.memory;
+    memory.grew(1 << 20);
+    memory.froze(1 << 20);
+    let rate = || match limits(&db, &a)[..] {
+        [(rate, StallCause::Memory)] => rate,
+        ref others => panic!("memory is the limit: {others:?}"),
+    };
+    let first = rate();
+    let max = db.engine().context.memtables_bytes_max;
+    let mut last = first;
+    while memory.used() + 100 < max {
+        memory.grew(100);
+        last = rate();
+    }
+    assert!(last < first / 3, "{first} bytes per second at first, {last} at the end");
+}
+
+/// The write before the last flush leaves a credit: the flush voids it.
+#[test]
+fn a_verdict_of_before_a_flush_does_not_hold_after_it() {
+    let sim = SimEnv::new(5);
+    let (db, a, _) = two(&sim);
+    deepen(&db, &a, 2);
+    assert_eq!(limits(&db, &a), [], "level 0 is below its slowdown");
+    deepen(&db, &a, 3);
+    assert!(matches!(limits(&db, &a)[..], [(_, StallCause::L0)]), "and now it is above");
+}
+
+/// The volume gets smaller: a credit from before does not admit writes as if it were large.
+#[test]
+fn a_lower_limit_voids_the_credit() {
+    let sim = SimEnv::new(6);
+    let (db, a, _) = two(&sim);
+    // Of a small store the volume is no limit.
+    for n in 0..40u8 {
+        db.put_cf(&a, &[n], &vec![n; 1 << 20]).unwrap();
+    }
+    while db.run_background_step() {}
+    assert_eq!(limits(&db, &a), [], "there is no limit");
+    let used_bytes = db.engine().space.used_bytes();
+    sim.set_capacity(Some(used_bytes + (1 << 20)));
+    db.engine().space.volume_is_full();
+    db.engine().tree.refresh_space();
+    let after = limits(&db, &a);
+    assert!(matches!(after[..], [(_, StallCause::Space)]), "there is hardly any room: {after:?}");
+}
