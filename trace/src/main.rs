@@ -9,8 +9,9 @@
 //! entry into a function. [`symbols`] knows the addresses at which functions begin, their names and their files.
 //!
 //! Functions of the standard library and of other crates are left out, and so is the simulated device. A closure counts as
-//! part of the function around it. Background threads are not part of the trace of a put or get; a flush and a collection run
-//! on a simulated machine, where the caller does the background work.
+//! part of the function around it. The sums also count the functions without accessors: those of more than two lines.
+//! Background threads are not part of the trace of a put or get; a flush and a collection run on a simulated machine, where
+//! the caller does the background work.
 
 #![allow(clippy::disallowed_methods, reason = "a tool beside the engine, which is not simulated")]
 
@@ -61,7 +62,7 @@ fn print(args: &Args) -> Result<()> {
         true => report::summary(&entries),
         false => report::sequence(&entries),
     }
-    report::totals(&entries);
+    report::totals(&entries, &symbols);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The entries of an operation as text.
 
 use crate::steps::Entry;
-use crate::symbols::Function;
+use crate::symbols::{Function, Symbols};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file that explains the order of a write.
@@ -26,12 +26,13 @@ pub fn summary(entries: &[Entry]) {
 }
 
 /// Prints the sums.
-pub fn totals(entries: &[Entry]) {
+pub fn totals(entries: &[Entry], symbols: &Symbols) {
     let functions: BTreeSet<&Function> = entries.iter().map(|entry| &entry.function).collect();
     let files: BTreeSet<&str> = functions.iter().map(|function| function.file.as_str()).collect();
     println!(
-        "{} functions in {} files, {} calls, {} calls out of commit.rs",
+        "{} functions, {} without accessors, in {} files, {} calls, {} calls out of commit.rs",
         functions.len(),
+        functions.iter().filter(|function| !symbols.is_accessor(function)).count(),
         files.len(),
         entries.len(),
         calls_out_of(COMMIT, entries)

@@ -2,8 +2,11 @@
 
 use crate::Result;
 use object::{Object, ObjectSymbol, SymbolKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// Lines with code of an accessor, at most: its signature, two lines, its end.
+const ACCESSOR_LINES_MAX: usize = 4;
 
 /// A function of this project.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,8 +17,13 @@ pub struct Function {
     pub file: String,
 }
 
-/// The functions of a program, by the address of their first instruction from the beginning of the program.
-pub struct Symbols(BTreeMap<u64, Function>);
+/// The functions of a program.
+pub struct Symbols {
+    /// By the address of their first instruction from the beginning of the program.
+    by_address: BTreeMap<u64, Function>,
+    /// The lines with code of each, closures included.
+    lines: BTreeMap<Function, BTreeSet<u32>>,
+}
 
 impl Symbols {
     /// The functions of a program of this project.
@@ -23,7 +31,7 @@ impl Symbols {
         let bytes = std::fs::read(program)?;
         let object = object::File::parse(&*bytes)?;
         let lines = addr2line::Loader::new(program).map_err(|e| format!("{}: {e}", program.display()))?;
-        let mut functions = BTreeMap::new();
+        let (mut by_address, mut lines_of) = (BTreeMap::new(), BTreeMap::<Function, BTreeSet<u32>>::new());
         for symbol in object.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
         {
             let Ok(mangled) = symbol.name() else { continue };
@@ -31,19 +39,31 @@ impl Symbols {
             let Some(name) = name_in_project(&demangled) else { continue };
             let location = lines.find_location(symbol.address()).ok().flatten();
             let Some(file) = location.and_then(|location| file_in_project(location.file?)) else { continue };
-            functions.insert(symbol.address(), Function { name, file });
+            let function = Function { name, file };
+            let end = symbol.address() + symbol.size();
+            let places = lines.find_location_range(symbol.address(), end).map_err(|e| e.to_string())?;
+            let own = places.filter(|(_, _, place)| {
+                place.file.and_then(file_in_project).is_some_and(|file| file == function.file)
+            });
+            lines_of.entry(function.clone()).or_default().extend(own.filter_map(|(_, _, place)| place.line));
+            by_address.insert(symbol.address(), function);
         }
-        match functions.is_empty() {
+        match by_address.is_empty() {
             true => {
                 Err(format!("{}: no functions of this project are named in it", program.display()).into())
             }
-            false => Ok(Symbols(functions)),
+            false => Ok(Symbols { by_address, lines: lines_of }),
         }
     }
 
     /// The function that begins here.
     pub fn at(&self, address: u64) -> Option<&Function> {
-        self.0.get(&address)
+        self.by_address.get(&address)
+    }
+
+    /// True if the function is no longer than one that returns a field, compares two of them or passes a call on.
+    pub fn is_accessor(&self, function: &Function) -> bool {
+        self.lines.get(function).is_some_and(|lines| lines.len() <= ACCESSOR_LINES_MAX)
     }
 }
 
