@@ -1,5 +1,5 @@
-//! The encoding of one change, without its key and its value: so a single change is logged straight from where these lie, and whoever
-//! serializes writes has nothing to encode.
+//! The encoding of one change without its key and value, so that a single change is logged without a copy of them, and
+//! without work under the writer's lock.
 
 use super::Change;
 use base::codec::varint_bytes;
@@ -7,11 +7,11 @@ use base::codec::varint_bytes;
 /// Kind, family and length of the key, and length of the value, at their longest.
 const LEN_MAX: usize = 1 + 5 + 10 + 10;
 
-/// What stands before the key, and what stands between it and the value.
+/// The bytes before the key, and the bytes between key and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frame {
     bytes: [u8; LEN_MAX],
-    /// Where the first part ends, and the second.
+    /// The ends of the two parts.
     ends: (u8, u8),
 }
 
@@ -37,7 +37,7 @@ impl Frame {
         varint_bytes(v, |byte| self.put(byte));
     }
 
-    /// The whole encoding of the change that it is of, in pieces.
+    /// Returns the whole encoding of the change, in pieces.
     pub fn around<'a>(&'a self, change: &Change<'a>) -> [&'a [u8]; 4] {
         let (head, end) = (usize::from(self.ends.0), usize::from(self.ends.1));
         let value = if change.has_value() { change.value } else { &[] };

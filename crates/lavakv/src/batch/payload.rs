@@ -1,29 +1,29 @@
-//! What a write writes: one change, or a batch.
+//! The payload of a write: one change, or a batch.
 
 use super::{Change, Entries, WriteBatch};
 use crate::tree::family::Family;
 use base::ValueKind;
 use std::sync::Arc;
 
-/// What is written.
+/// The payload of a write.
 pub(crate) enum Payload<'a> {
-    /// One change to a family that is already known.
+    /// One change, with its family.
     One(&'a Arc<Family>, Change<'a>),
     /// A batch.
     Batch(&'a WriteBatch),
 }
 
-/// The same, of a write that outlives the call that made it.
+/// The payload of an asynchronous write, which outlives its call.
 #[derive(Debug)]
 pub(crate) enum OwnedPayload {
-    /// One change to a family that is already known.
+    /// One change, with its family.
     One { family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8> },
     /// A batch.
     Batch(WriteBatch),
 }
 
 impl OwnedPayload {
-    /// As the steps of a write take it.
+    /// Returns the payload as [`Payload`].
     pub fn borrowed(&self) -> Payload<'_> {
         match self {
             OwnedPayload::One { family, kind, key, value } => {
@@ -33,7 +33,7 @@ impl OwnedPayload {
         }
     }
 
-    /// No value of it is longer.
+    /// Returns an upper bound of the lengths of its values, bytes.
     pub fn longest_value(&self) -> usize {
         match self {
             OwnedPayload::One { kind: ValueKind::Value, value, .. } => value.len(),
@@ -51,7 +51,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Bytes the memtables will grow by, roughly.
+    /// Returns the estimated growth of the memtables, bytes.
     pub fn weight(&self) -> usize {
         match self {
             Payload::One(_, c) => c.key.len() + c.value.len() + 64,
@@ -59,7 +59,7 @@ impl Payload<'_> {
         }
     }
 
-    /// True if some key is empty.
+    /// Returns true if a key is empty.
     pub fn has_empty_key(&self) -> bool {
         match self {
             Payload::One(_, c) => c.has_empty_key(),

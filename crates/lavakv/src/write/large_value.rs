@@ -50,7 +50,7 @@ impl PaidDraft {
         self.draft.append(data)
     }
 
-    /// What to log, and the file that is kept once it is.
+    /// Returns the reference for the log, and the file, which is kept once the reference is logged.
     fn finish(mut self) -> Result<(SegmentReference, Draft)> {
         let reference = self.draft.finish()?;
         Ok((reference, self.draft))
@@ -219,7 +219,7 @@ pub(crate) fn put(
     WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run(patience)
 }
 
-/// Gives the values of a write that are above the [`segments::threshold`] files of their own: what is left to be written, which refers to
+/// Writes the values above the [`segments::threshold`] to files of their own. Returns the payload with references to
 /// these files.
 pub(crate) fn place(
     writes: &Arc<WritePath>,
@@ -259,7 +259,7 @@ fn place_of_batch(
     }
     let longest = segments::threshold(&writes.context.options) - 1;
     let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
-    // What is not going to be logged does not count. Before any of it is written.
+    // The long values are not logged, so they do not count. The check comes before the first file.
     let changes = Entries::of(batch.body()).flatten();
     batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
     let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());

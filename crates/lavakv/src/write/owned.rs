@@ -1,7 +1,7 @@
-//! A write that nobody's stack holds: it owns what it writes, and goes on whenever somebody takes a step of it.
+//! Asynchronous writes: a write that owns its payload, and advances whenever a thread takes a step of it.
 //!
-//! The steps are those of every write ([`WriteOp`]). What a blocking call sleeps for is here a moment at which it is worth looking again:
-//! the price of a write is a time, and for all else it looks every millisecond, as long as there is somebody who waits.
+//! The steps are those of every write ([`WriteOp`]). Where a blocking call sleeps, this write returns the time of its next
+//! check: the end of its throttle charge, or a millisecond later for all other conditions.
 
 use super::WritePath;
 use super::admission::need::Need;
@@ -16,19 +16,19 @@ use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use wal::{Lane, Position};
 
-/// Who waits for what jobs bring about looks after so long.
+/// Interval between two checks of a condition that jobs bring about.
 const LOOK_NS: u64 = 1_000_000;
 
-/// Where it stands.
+/// The state after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// It is visible, and promises no more.
+    /// Visible, and complete.
     Done,
-    /// It is visible; it is durable when this lane of the log is, up to here.
+    /// Visible. Complete when this lane of the log is durable up to the position.
     Logged(Lane, Position),
-    /// It may go on then, in clock nanoseconds.
+    /// Waits until this time, in clock nanoseconds.
     Waits(u64),
-    /// It would wait for the device now, or for another write, which this caller may not.
+    /// The next step waits for the device or for another write, and this caller must not block.
     Device,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct OwnedWrite {
     payload: OwnedPayload,
     durability: Durability,
     patience: Patience,
-    /// None: its long values have no files yet.
+    /// `None`: its long values have no files yet.
     state: Option<WriteState>,
     wait: Option<(Need, Begun)>,
 }
 
 impl OwnedWrite {
-    /// `patience` began with the call that submits it.
+    /// `patience` begins with the call that submits the write.
     pub fn new(
         writes: &Arc<WritePath>,
         payload: OwnedPayload,
@@ -56,31 +56,31 @@ impl OwnedWrite {
         OwnedWrite { writes: writes.clone(), payload, durability, patience, state, wait: None }
     }
 
-    /// It is in the log, or in memtables at least: whatever happens to it, it was written.
+    /// Returns the position of a write that was logged, or inserted if it is volatile.
     fn logged(&self) -> Option<Logged> {
         self.state.as_ref().and_then(WriteState::logged)
     }
 
-    /// The error of a write that nobody goes on with.
+    /// Returns the error of a write that is abandoned.
     pub fn given_up(&self, why: Error) -> Error {
         if self.logged().is_some() { why.with_kind(ErrorKind::Io) } else { why }
     }
 
-    /// What a write is refused with that may wait no longer, before anything of it is logged: `None`, it may.
+    /// Returns the error of a write whose deadline has passed. `None`: it may wait longer.
     pub fn expired(&self, now_ns: u64) -> Option<Error> {
         let cause = self.wait.as_ref().map_or(StallCause::Memory, |(_, begun)| begun.cause);
         (now_ns >= self.until_ns()).then(|| busy(cause))
     }
 
-    /// When it may wait no longer, in clock nanoseconds.
+    /// Returns the deadline, in clock nanoseconds.
     pub fn until_ns(&self) -> u64 {
         if self.logged().is_some() { u64::MAX } else { self.patience.until_ns() }
     }
 
-    /// Takes steps until it is visible, or has to wait. `may_block`: also for the device, as every blocking write does.
+    /// Takes steps until the write is visible or has to wait. `may_block`: the steps may wait for the device.
     ///
     /// # Errors
-    /// Those of a write, to which it came.
+    /// Those of [`WriteOp::step`], and `Busy` after the deadline.
     pub fn advance(&mut self, may_block: bool) -> Result<Stand> {
         loop {
             if let Some(logged) = self.logged() {
@@ -109,7 +109,7 @@ impl OwnedWrite {
             self.state = Some(state);
             match (stepped, begun) {
                 (Ok(WriteStep::Needs(need)), Some(begun)) => self.begin_wait(need, begun),
-                // Those before it in the other lane, or values whose tail is full: the next step waits for the device itself.
+                // The next step itself waits for the device.
                 (Ok(WriteStep::Needs(_)), None) if may_block || is_logged => {}
                 (Ok(WriteStep::Needs(_)), None) => return Ok(Stand::Device),
                 _ => return Ok(Stand::Done),
@@ -117,8 +117,8 @@ impl OwnedWrite {
         }
     }
 
-    /// It is logged: where it stands once it is visible. Those before it are put into the memtables at this moment by other threads, for which a
-    /// caller looks but does not sleep.
+    /// Returns the state of a logged write. Other threads may be inserting earlier writes: a caller that must not block
+    /// checks a few times and does not sleep.
     fn shown(&self, logged: Logged, may_block: bool) -> Result<Stand> {
         if !self.writes.memtables.sees(logged.last_seq) {
             if !may_block {
@@ -129,18 +129,18 @@ impl OwnedWrite {
         Ok(logged.to_be_durable.map_or(Stand::Done, |(lane, position)| Stand::Logged(lane, position)))
     }
 
-    /// True if the next step waits neither for a file of its own nor for room in the log's buffer.
+    /// Returns true if the next step waits neither for a file of a long value nor for room in the log's buffer.
     fn is_quick(&self) -> bool {
         let log = || self.writes.log.get().is_some_and(|wal| wal.takes_at_once(self.log_len()));
         self.state.is_some() && (self.durability == Durability::Volatile || log())
     }
 
-    /// Bytes in the log, or a few more.
+    /// Returns an upper bound of the bytes in the log.
     fn log_len(&self) -> usize {
         self.payload.borrowed().weight()
     }
 
-    /// Its long values get files of their own.
+    /// Writes the long values to files of their own.
     fn place(&mut self) -> Result<WriteState> {
         let empty = OwnedPayload::Batch(crate::batch::WriteBatch::new());
         let payload = std::mem::replace(&mut self.payload, empty);
@@ -156,7 +156,7 @@ impl OwnedWrite {
         self.wait = Some((need, begun));
     }
 
-    /// When to look again, in clock nanoseconds, if what it waits for is not there.
+    /// Returns the time of the next check, in clock nanoseconds, if the write has to wait.
     fn waits(&mut self) -> Option<u64> {
         let (need, begun) = self.wait.as_ref()?;
         let (writes, now_ns) = (self.writes.clone(), self.writes.context.now_ns());
@@ -171,7 +171,7 @@ impl OwnedWrite {
             && let Some((need, begun)) = self.wait.take()
         {
             let waited_ns = self.patience.end(&writes.admission, begun);
-            // The price is booked by who pays it, as one wait.
+            // `Payment` books the charge, as one wait.
             if !matches!(need, Need::Time(..)) {
                 writes.context.record_stall(begun.cause, waited_ns);
             }
@@ -182,7 +182,7 @@ impl OwnedWrite {
 
 impl Drop for OwnedWrite {
     fn drop(&mut self) {
-        // Given up while it waited: it owes nothing, and those behind it need not wait.
+        // Abandoned during a wait: it owes no charge, and later writes need not wait for it.
         if let Some(state) = self.state.take() {
             let mut op = WriteOp::resumed(&self.writes, self.payload.borrowed(), state);
             op.refund();

@@ -25,13 +25,13 @@ use std::sync::Arc;
 
 /// See the module.
 pub(crate) enum Need {
-    /// The price of the write, nanoseconds, and for what.
+    /// The throttle charge of the write, nanoseconds, and its cause.
     Time(u64, StallCause),
     /// Memory.
     Memory {
-        /// Bytes of the write, and of those that came before it.
+        /// Bytes of the write and of all writes before it in the queue.
         wanted: u64,
-        /// Whether they still wait is looked at then, in clock nanoseconds.
+        /// Time of the next check of the queue, in clock nanoseconds.
         until_ns: u64,
     },
     /// Level 0 of a family is too deep.
@@ -40,31 +40,32 @@ pub(crate) enum Need {
     ShorterLog {
         /// Its bound, bytes.
         live_max: u64,
-        /// The oldest sequence that is in memtables only, when it was asked, and whose. As long as the family has it it is the oldest of all.
+        /// The oldest sequence in memtables at the time of the request, with its family. It stays the oldest until the
+        /// family has flushed it.
         oldest: Option<(SeqNo, Arc<Family>)>,
-        /// The last sequence that was visible then.
+        /// The last visible sequence at that time.
         visible: SeqNo,
     },
     /// A group of the log, where there is no room for another.
     Group {
-        /// Bytes that it must have.
+        /// Least length of the group, bytes.
         least: u64,
-        /// Bytes of the log when it was asked.
+        /// Length of the log at the time of the request, bytes.
         live_bytes: u64,
     },
     /// Room on disk.
     Space {
         ask: Ask,
-        /// There was work that may free something when it was asked.
+        /// A job that may free room existed at the time of the request.
         working: bool,
-        /// It is looked at again then, in clock nanoseconds.
+        /// Time of the next check, in clock nanoseconds.
         until_ns: u64,
     },
-    /// The device, which the next step waits for: for this write, for those before it in the other lane, or for placed values.
+    /// Durability, for which the next step waits: of this write, or of earlier writes in the other lane.
     Durable,
-    /// The writes before this one, which is in the memtables.
+    /// Visibility: the inserts of earlier writes.
     Visible,
-    /// A family to freeze. It never leaves the step.
+    /// A family to freeze. The step itself searches for it.
     Look(Look),
 }
 
@@ -73,7 +74,7 @@ pub(crate) enum Need {
 pub(crate) struct Ask {
     /// Bytes it will occupy.
     pub bytes: u64,
-    /// It only deletes.
+    /// True for a write of deletes alone.
     pub frees: bool,
 }
 
@@ -85,17 +86,17 @@ impl Ask {
     }
 }
 
-/// What is looked for among all families: outside of all locks, since there may be thousands.
+/// A search among all families. It holds no lock, since there may be thousands of families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Who has the oldest change that is in memtables only.
+    /// The family with the oldest unflushed change.
     Oldest,
-    /// Who has the most in its active memtable.
+    /// The family with the largest active memtable.
     Largest,
 }
 
 impl Need {
-    /// What is waited for; `None`: nothing of the engine.
+    /// Returns the cause of the wait. `None`: the engine is not the cause.
     pub fn cause(&self) -> Option<StallCause> {
         match self {
             Need::Memory { .. } => Some(StallCause::Memory),
@@ -109,7 +110,7 @@ impl Need {
 }
 
 impl Admission {
-    /// True if the next step of a write that needs this has something to do.
+    /// Returns true if the next step of the write can make progress.
     pub fn is_met(&self, need: &Need) -> bool {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());
         let can_free = || self.context.signals.can_free();
@@ -145,10 +146,10 @@ impl Admission {
         }
     }
 
-    /// Waits until a step has something to do, or until `until_ns` in clock nanoseconds. Outside of all locks.
+    /// Waits until the condition is met, or until `until_ns` in clock nanoseconds. The caller holds no lock.
     pub fn wait(&self, need: &Need, until_ns: u64) {
         match need {
-            // Booked by who pays it, as one wait.
+            // `Payment` books it, as one wait.
             Need::Time(ns, _) => self.context.env.clock.sleep_ns(*ns),
             Need::Durable | Need::Visible | Need::Look(_) => {}
             need => {
@@ -159,7 +160,7 @@ impl Admission {
         }
     }
 
-    /// A job found no room a moment ago. If that was earlier it says nothing: it is tried again.
+    /// Returns true if a job found no room a moment ago. An earlier refusal has no meaning: the job is due again.
     pub fn is_refused(&self) -> bool {
         let health = &self.context.health;
         health.out_of_space() && health.must_wait(self.context.now_ns())

@@ -1,14 +1,15 @@
-//! How long a write waits for the engine: what the call allows, and what the store's budget is.
+//! The deadline of a write, and the stall budget of the store.
 //!
-//! A write waits for memory, levels, log, garbage or space ([`super::need`]); the device, which makes it durable, is not the engine. Such waits
-//! end in one of three ways:
+//! A write waits for memory, levels, log, garbage or space ([`super::need`]). The wait for durability does not count: the
+//! device causes it.
 //!
-//! * The call says how long it may wait ([`crate::WriteOptions::wait_at_most`], at once with `no_wait`): a write that would have to
-//!   wait longer fails with `Busy`, and nothing of it is written or placed. Where the engine knows beforehand how long it would take (the
-//!   price of a write: [`super::price`]) the write fails at once; a write that fails owes nothing.
-//! * It says nothing: the write waits. When it has waited for [`crate::Options::stall_budget`], that is counted and told, once for each
-//!   operation.
-//! * An operation is one call of the API: of a stream, each piece.
+//! * **With a deadline** ([`crate::WriteOptions::wait_at_most`], or `no_wait`), a write that would wait longer fails with
+//!   `Busy`, and nothing of it is written. A throttle charge ([`super::price`]) is known beforehand, so the write fails at
+//!   once. A write that fails owes no charge.
+//! * **Without a deadline** the write waits. A wait longer than [`crate::Options::stall_budget`] is counted and reported,
+//!   once for each operation.
+//!
+//! An operation is one call of the API, or one piece of a stream.
 
 use super::Admission;
 use super::need::Need;
@@ -23,13 +24,13 @@ pub(crate) struct Patience {
     at_most: Option<Duration>,
     /// In clock nanoseconds; `None`: as long as it takes.
     until_ns: Option<u64>,
-    /// What it has waited, and for what longest.
+    /// The sum of all waits; the longest wait and its cause.
     waited_ns: u64,
     longest: Option<(StallCause, u64)>,
 }
 
 impl Patience {
-    /// Of an operation that begins now. (The clock is asked only if that matters.)
+    /// The deadline of an operation that begins now. Reads the clock only if there is one.
     pub fn new(context: &Context, at_most: Option<Duration>) -> Patience {
         let until = |at_most: Duration| {
             let ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
@@ -38,17 +39,20 @@ impl Patience {
         Patience { at_most, until_ns: at_most.map(until), waited_ns: 0, longest: None }
     }
 
-    /// The next operation of the same kind begins now: another piece of a stream.
+    /// Begins the next operation with the same terms: another piece of a stream.
     pub fn renew(&mut self, context: &Context) {
         *self = Patience::new(context, self.at_most);
     }
 
-    /// Until when it may wait, in clock nanoseconds.
+    /// Returns the deadline, in clock nanoseconds.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.unwrap_or(u64::MAX)
     }
 
-    /// Waits for what a step needs, as long as it may. An error: not that long, and nothing of the write was logged.
+    /// Waits for a condition, up to the deadline.
+    ///
+    /// # Errors
+    /// `Busy`: the deadline has passed, and nothing of the write was logged.
     pub fn wait(&mut self, admission: &Admission, need: &Need) -> Result<()> {
         if let Some(begun) = self.begin(admission, need)? {
             admission.wait(need, self.until_ns());
@@ -57,18 +61,20 @@ impl Patience {
         Ok(())
     }
 
-    /// A wait for what a step needs begins. `None`: the next step waits itself. An error: it may not wait so long, and nothing of the write
-    /// was logged.
+    /// Begins a wait. `None`: the next step itself waits.
+    ///
+    /// # Errors
+    /// `Busy`: the deadline has passed, and nothing of the write was logged.
     pub fn begin(&self, admission: &Admission, need: &Need) -> Result<Option<Begun>> {
         let Some(cause) = need.cause() else {
             return Ok(None);
         };
         let begun_ns = admission.context.now_ns();
-        // What is paid for was granted: see `Payment`.
+        // `Payment` has checked the deadline of a charge.
         let is_price = matches!(need, Need::Time(..));
         if !is_price && begun_ns >= self.until_ns() {
             if matches!(need, Need::Space { .. }) {
-                // Nobody waits for it any more.
+                // No write waits for it any longer.
                 admission.space.write_waits_for(0);
             }
             return Err(busy(cause));
@@ -76,7 +82,7 @@ impl Patience {
         Ok(Some(Begun { cause, ns: begun_ns }))
     }
 
-    /// It is over. How long it took, nanoseconds.
+    /// Ends a wait. Returns its length, nanoseconds.
     pub fn end(&mut self, admission: &Admission, begun: Begun) -> u64 {
         let ns = admission.context.now_ns().saturating_sub(begun.ns);
         let budget_ns = u64::try_from(admission.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
@@ -92,16 +98,16 @@ impl Patience {
     }
 }
 
-/// A wait under way.
+/// A wait that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    /// For what.
+    /// Its cause.
     pub cause: StallCause,
-    /// Since when, in clock nanoseconds.
+    /// Its beginning, in clock nanoseconds.
     pub ns: u64,
 }
 
-/// Why a write that may not wait was refused.
+/// The error of a write whose deadline is too early.
 pub(crate) fn busy(cause: StallCause) -> Error {
     let what = cause.waits_for();
     let why = format!(

@@ -1,8 +1,8 @@
 //! Admission of writes: the write rate follows the drain rate of the chain behind it.
 //!
-//! On-off stalls (full speed until a limit, then nothing until it clears) are what makes tail latencies of LSM trees
-//! bad. Here each write is charged a delay in proportion to its bytes, and the price rises smoothly with how far the
-//! chain is behind, so that a limit is approached but in the normal case never hit. Of all families:
+//! On-off stalls (full speed until a limit, then none until it clears) cause the long tail latencies of LSM trees.
+//! Here each write is charged a delay in proportion to its bytes. The charge rises smoothly with the compaction debt, so
+//! writers approach a limit and in the normal case never reach it. For the whole store:
 //!
 //! * **memory**: the active memtable must not fill before the frozen ones are flushed. With `room` bytes left in the
 //!   budget, `backlog` bytes still to flush and a measured flush rate `f`, the allowed rate is `f / 2 * room / backlog`: a flush gives its memory
@@ -10,24 +10,23 @@
 //! * **space**: with a part `x` of the margin below the space limit left, the allowed rate is `x^2 / (1 - x)` times the
 //!   rate of collection: no limit at the border of the margin, that rate at 0.62 of it, and nothing at the limit.
 //!
-//! Of one family:
+//! For one family:
 //!
 //! * **L0** ([`Level0`]): from the slow-down depth on the level must not reach its stop before the compactions that drain it have ended. With room for
 //!   `r` more memtables until then, `l` that they have still to do and a measured rate `d` of draining, the allowed rate is `d * r / l` at most. With a
 //!   part `x` of the way from the stop to the slow-down depth left it is `x / (1 - x)` times `d`, but where one compaction takes all there is.
 //! * **levels**: from [`EXCESS_SLOW_PERCENT`] percent of the store in tables above the targets of their levels on, writers come to
-//!   the rate at which the tree absorbs what is flushed: with `e` percent more the allowed rate is that rate times
+//!   the rate at which the tree absorbs flushed tables: with `e` percent more the allowed rate is that rate times
 //!   [`EXCESS_BALANCE_PERCENT`]` / e`, and far above less.
 //! * **garbage**: above a bound for garbage in vSSTs writers come to the rate at which collection frees bytes: with `g`
 //!   percent above the bound the allowed rate is that rate times [`GARBAGE_BALANCE_PERCENT`]` / g`, and far above less. It
 //!   has no step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
 //!
-//! The lowest rate of what is the store's is charged to the store's [`crate::context::pacer::Pacer`], that of a family to the family's. A write pays at
-//! those that it has to do with, for all of its bytes, in pieces, and looks
-//! anew after each what the price is: so a batch of a thousand puts pays what they would have paid one by one, nobody pays a
-//! price that is not asked any more, and what is left when there is no limit any more is forgiven. Writers sleep
-//! before they take the writer's lock, so that nobody else waits for what one of them owes. The functions here are pure; the write path
-//! sleeps. After vLSM (admission control rather than stops).
+//! The store has a rate limiter ([`crate::context::pacer::Pacer`]) for its lowest rate, and each family has one for its
+//! own. A write pays at the limiters of the store and of its families, for all of its bytes. It pays in pieces, each at
+//! the rate of its moment: a batch of a thousand puts pays as much as the puts alone, and the rest of a charge lapses with
+//! its limit. A write sleeps before it takes the writer's lock, so its debt delays no other write. The functions here are
+//! pure; the write path sleeps. After vLSM (admission control instead of stops).
 
 use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
@@ -35,7 +34,7 @@ use crate::context::pacer::RATE_FLOOR;
 use crate::context::verdict::{CREDIT_BYTES_MAX, CREDIT_PARTS, Payer};
 use crate::tree::chain::EXCESS_SLOW_PERCENT;
 
-/// Where the chain stands, as the write path sees it: what all families share, or what is one family's. Nothing else is asked of what is left out.
+/// The pressure on writes: of the whole store, or of one family. A field at its default sets no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pressure {
     /// Bytes of all memtables.
@@ -48,11 +47,11 @@ pub(crate) struct Pressure {
     pub flush_bytes_per_s: u64,
     /// Level 0, if it is deeper than where slowing starts.
     pub l0: Option<Level0>,
-    /// Tables above the targets of their levels, in percent of what the family keeps.
+    /// Bytes of tables over the targets of their levels, in percent of the family's bytes.
     pub excess_percent: u64,
     /// Measured bytes that the tree absorbs per second, if that is known.
     pub absorbed_bytes_per_s: Option<u64>,
-    /// How far exposed garbage lies above where slowing starts, in percent of what lives.
+    /// Exposed garbage above the threshold of slowing, in percent of the live data.
     pub garbage_over_percent: u64,
     /// Measured bytes of garbage freed per second.
     pub gc_bytes_per_s: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Pressure {
 /// A level 0 that is deeper than where slowing starts. In tables, which are memtables that were flushed; parts of them count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level0 {
-    /// How deep it is, with what is in memtables and comes there next.
+    /// Its depth, with the memtables that come there next.
     pub depth: f64,
     /// Where slowing starts.
     pub slowdown: f64,
@@ -78,10 +77,11 @@ pub(crate) struct Level0 {
 }
 
 impl Level0 {
-    /// What is allowed: all of it where a compaction takes all of level 0, so that the level is half as deep as the stop when that has ended; else what drains it,
-    /// times [`Self::balanced`], and no more than what keeps it from the stop until what is under way has ended.
+    /// Returns the allowed rate. Where one compaction takes all of level 0, the level is half as deep as its stop at the
+    /// end of that compaction. Otherwise it is the rate of draining times [`Self::balanced`], and low enough that the level
+    /// stays below its stop until the running compactions have ended.
     ///
-    /// Before anything was measured, a quarter of the flush rate stands in.
+    /// Before the first measurement, a quarter of the flush rate stands in.
     fn allowed_rate(&self, flush_bytes_per_s: u64) -> u64 {
         let known = Some(self.bytes_per_s).filter(|rate| *rate > 0);
         let rate = known.unwrap_or(flush_bytes_per_s / 4).max(RATE_FLOOR) as f64;
@@ -97,9 +97,9 @@ impl Level0 {
         ((rate * part) as u64).max(RATE_FLOOR / 4)
     }
 
-    /// With a part x of the way from the stop to where slowing starts: x / (1 - x), so it comes to rest in the middle if what drains it was measured well,
-    /// at two thirds if that is half of it, and has no step anywhere. What compactions under way have done counts
-    /// as if they had ended: else the price would rise while they run, and fall with each that ends.
+    /// Returns x / (1 - x) for the part x of the way from the stop to the slowdown. The depth comes to rest in the middle
+    /// if the measured rate of draining is right, at two thirds if it is half of that, and there is no step. The progress
+    /// of running compactions counts as done; otherwise the charge would rise while they run, and fall at each end.
     fn balanced(&self) -> f64 {
         let depth = self.depth - self.draining.fallen;
         let x = (self.stop - depth) / (self.stop - self.slowdown).max(1.0);
@@ -107,14 +107,14 @@ impl Level0 {
     }
 }
 
-/// How far above its bound garbage may come to rest, in percent of what lives.
+/// Garbage comes to rest at most this far above its bound, in percent of the live data.
 const GARBAGE_BALANCE_PERCENT: u64 = 5;
 
-/// How far above [`EXCESS_SLOW_PERCENT`] excess may come to rest.
+/// The excess comes to rest at most this far above [`EXCESS_SLOW_PERCENT`].
 const EXCESS_BALANCE_PERCENT: u64 = 10;
 
-/// What is left of a rate with something `over` percent above its bound that comes to rest `balance` percent above: all of it there, more
-/// below, and far above less and less.
+/// Returns the allowed part of a rate for a quantity `over` percent above its bound, which is to rest `balance` percent
+/// above it: the whole rate there, more below, and less and less above.
 fn balanced(rate: f64, over_percent: u64, balance_percent: u64) -> u64 {
     let scarce = balance_percent as f64 / over_percent.max(1) as f64;
     ((rate * scarce * scarce.min(0.5) * 2.0) as u64).max(RATE_FLOOR / 4)
@@ -126,12 +126,13 @@ impl Pressure {
         self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64
     }
 
-    /// The rate at which the tree absorbs what is flushed. Before that was measured, a quarter of the flush rate stands in.
+    /// Returns the rate at which the tree absorbs flushed tables. Before the first measurement, a quarter of the flush rate
+    /// stands in.
     fn absorbed_per_s(&self) -> f64 {
         self.absorbed_bytes_per_s.unwrap_or(self.flush_bytes_per_s / 4).max(RATE_FLOOR) as f64
     }
 
-    /// True if writers are slowed down for what lies above the targets of the levels.
+    /// Returns true if the bytes over the targets of the levels slow writers down.
     pub fn is_slow_for_levels(&self) -> bool {
         self.excess_percent > EXCESS_SLOW_PERCENT
     }
@@ -157,7 +158,7 @@ impl Pressure {
     pub fn allowed_rate(&self) -> Option<(u64, StallCause)> {
         let memory = (self.backlog > 0).then(|| {
             let room = self.memory_max.saturating_sub(self.memory_used);
-            // Half: what a flush was believed to do and does not is waited for at its end, by all at once.
+            // Half: if a flush is slower than expected, all writers wait at its end at once.
             let half = self.flush_bytes_per_s.max(RATE_FLOOR) as f64 * 0.5;
             let rate = half * room as f64 / self.backlog as f64;
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::Memory)

@@ -1,8 +1,8 @@
-//! Whether a write may begin, as far as memory, level 0 and the log go; and what it waits for if not.
+//! Room for a write in memory, level 0 and the log; rotation of memtables.
 //!
-//! All of it is asked under the writer's lock, right before the write is logged, and nothing waits there: see `need`. Where a memtable of
-//! whatever family is to be frozen, the family is looked for with nothing locked ([`Look`]): there may be thousands. What was found
-//! may be past when the lock is taken again, and is looked at before it is used.
+//! The checks run under the writer's lock, right before the append, and never wait there: they return the condition
+//! (`need`). The search for a family to freeze holds no lock ([`Look`]), since there may be thousands of families. Its
+//! result may be outdated when the lock is taken again, so it is checked before use.
 
 use super::Admission;
 use super::need::{Look, Need};
@@ -14,34 +14,34 @@ use crate::write::memtables::{Ticket, Writer};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 
-/// The longest write during which others are logged and inserted.
+/// The longest write that lets the next write in during its insert, bytes.
 pub(crate) const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
-/// The memory of such writes that may not be booked yet.
+/// The most memory of in-flight inserts that is not booked yet, bytes.
 const UNDER_WAY_SUM: u64 = (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64;
 
-/// Who waits behind others looks after so long whether they are still there.
+/// Interval between two checks of the queue for memory.
 const SLICE_NS: u64 = 10_000_000;
 
-/// What a write has tried already while it waited.
+/// The attempts of a write that had to wait.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
-    /// Its place among those that wait for memory.
+    /// Its place in the queue for memory.
     pub ticket: Option<Ticket>,
-    /// Jobs were told to try again although they found no room.
+    /// A job without room was asked to try again.
     retried: bool,
-    /// What it waited for to make the log shorter: its bound, and the oldest sequence there was. Nobody made it so.
+    /// The last wait for a shorter log: the bound, and the oldest sequence at its beginning.
     shortening: Option<(u64, Option<u64>)>,
-    /// The log cannot be made shorter now.
+    /// No flush can make the log shorter now.
     log_stays_long: bool,
-    /// Since when it has waited for space.
+    /// Beginning of its wait for space.
     pub(super) since_ns: Option<u64>,
-    /// What was found a moment ago, where it was looked for; inside: there is none.
+    /// Results of the last searches; `Some(None)`: no family was found.
     oldest: Option<Option<(SeqNo, Arc<Family>)>>,
     largest: Option<Option<Arc<Family>>>,
 }
 
 impl Tried {
-    /// Looks for a family. With nothing locked.
+    /// Searches for a family. The caller holds no lock.
     pub fn look(&mut self, tree: &Tree, what: Look) {
         match what {
             Look::Oldest => self.oldest = Some(tree.oldest_unflushed()),
@@ -49,7 +49,7 @@ impl Tried {
         }
     }
 
-    /// What was found before is of a moment that is past.
+    /// Forgets the results of earlier searches.
     pub fn forget_found(&mut self) {
         (self.oldest, self.largest) = (None, None);
     }
@@ -111,7 +111,7 @@ impl Admission {
         }
     }
 
-    /// Memory is short, or others wait for it.
+    /// Finds memory where it is short, or where other writes wait for it.
     fn find_memory(
         &self,
         writer: &mut Writer,
@@ -121,14 +121,14 @@ impl Admission {
         let (memory, health) = (&self.space.memory, &self.context.health);
         let (weight, max) = (payload.weight() as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
-        // Inserts under way are not booked yet.
+        // In-flight inserts are not booked yet.
         self.memtables.settle();
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
-        // The budget is spread over many families, none of them full: the largest goes first.
+        // The budget is spread over many families, none of them full: the largest is flushed first.
         let must_freeze = !fits && memory.backlog() == 0;
-        // Families are dropped under the writer's lock, and nobody flushes what they had.
+        // Families are dropped under the writer's lock, and their memtables are not flushed.
         let largest = tried.largest.take().flatten().filter(|family| must_freeze && !family.is_dropped());
-        // Where none was found all was being flushed, or was dropped since: by now somebody else has what there is.
+        // No family was found, or it was dropped since: search again.
         if must_freeze && largest.is_none() {
             return Ok(Some(Need::Look(Look::Largest)));
         }
@@ -139,12 +139,12 @@ impl Admission {
                 && self.log.files().ballast_is_short()
                 && !tried.retried
             {
-                // The job that failed was given the ballast. Deletes are what it is there for: they wait for the next try.
+                // The failed job may use the reserved space now, which is there for deletes: they wait for its next try.
                 tried.retried = true;
                 health.retry();
             }
             if self.is_refused() {
-                // Deletes are how a user makes room: they may use a quarter more.
+                // Deletes make room, so they may use a quarter more memory.
                 if payload.is_delete_only() && memory.used() + weight <= max + max / 4 {
                     self.leave_queue(writer, tried);
                     return Ok(None);
@@ -164,14 +164,14 @@ impl Admission {
         Ok(None)
     }
 
-    /// Freezes who had the oldest change, if it still has it.
+    /// Freezes the family with the oldest change, if it still has that change.
     fn freeze_oldest(&self, writer: &mut Writer, (seq, family): &(SeqNo, Arc<Family>)) {
         if family.oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
             self.memtables.freeze(writer, family);
         }
     }
 
-    /// The write waits for memory no more.
+    /// Removes the write from the queue for memory.
     pub fn leave_queue(&self, writer: &mut Writer, tried: &mut Tried) {
         if let Some(ticket) = tried.ticket.take() {
             writer.queue.leave(ticket);
@@ -186,14 +186,11 @@ impl Admission {
         refusal.map_or(full.clone(), |refusal| full.caused_by(refusal))
     }
 
-    /// Before another group is made for a log that is over its bound: the flushes that make it shorter are waited for. Where
-    /// space is scarce such a group takes what these flushes are going to need, and a durable delete takes a page of it, so
-    /// that small deletes fill groups long before they fill a memtable.
-    ///
-    /// Before anything of the write is placed: a value is to lie in the file of the memtable that takes it, and here memtables
-    /// are frozen.
+    /// Waits for the flushes that shorten a log over its bound, before another group is made. Where space is scarce, that
+    /// group would take the room that these flushes need. A durable delete takes a whole page, so small deletes fill
+    /// groups long before they fill a memtable.
     fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
-        // A change may take more in the log than in the payload: where its value lies, if that is somewhere else.
+        // A change may take more bytes in the log than in the payload.
         let fits = || self.log.wal().has_room(2 * payload.weight());
         if tried.log_stays_long || !self.space.is_limited() || fits() {
             return None;
@@ -204,7 +201,7 @@ impl Admission {
         }
         let Some(oldest) = tried.oldest.take() else { return Some(Need::Look(Look::Oldest)) };
         let oldest_seq = oldest.as_ref().map(|(seq, _)| *seq);
-        // Woken up, and nothing has become of it: nobody can.
+        // The last wait changed nothing: no flush can help.
         if tried.shortening.replace((live_max, oldest_seq)) == Some((live_max, oldest_seq)) {
             tried.log_stays_long = true;
             return None;

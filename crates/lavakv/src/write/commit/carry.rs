@@ -1,13 +1,13 @@
-//! A batch that is logged inside one of a guest's, in the lane of records; and in which order the two lanes become durable.
+//! Batches embedded in a batch of the log engine, and the order in which the two lanes of the log become durable.
 //!
-//! **A batch is appended to a lane only when all logged before it in the other lane is durable.** So whatever a crash leaves of one lane, it
-//! has left of the other all that came before: what is replayed, merged by sequence, is a run of the writes from the first on without a
-//! hole, no batch needs to name the one before it, and nothing is ever cut off across lanes. A durable write is acknowledged when its own
-//! lane is durable up to it, since the other one is already. Volatile writes are in no log and take no part, nor do a guest's batches
-//! that carry nothing. The price is paid by those who take turns: a write that follows one of the other lane waits for a sync of that.
+//! **A batch is appended to a lane only when all earlier batches of the other lane are durable.** So the batches that
+//! survive a crash, merged by sequence, are a prefix of all writes: no batch names its predecessor, and recovery cuts
+//! nothing off across lanes. A durable write is acknowledged when its own lane is durable up to it, since the other lane
+//! is durable already. Volatile writes, and batches of the log engine without an embedded batch, take no part.
+//! Alternating between the lanes costs one sync per switch.
 //!
-//! It waits outside of all locks, once. If others were logged there meanwhile it syncs them under the writer's lock: else it could be
-//! overtaken for ever.
+//! A write waits for that sync once, without a lock. If the other lane has grown meanwhile, the write syncs it under the
+//! writer's lock; otherwise later writes could delay it for ever.
 
 use super::{Unlogged, WritePath};
 use crate::batch;
@@ -20,7 +20,7 @@ use store::guest::{Carried, Carry};
 use wal::{Lane, Position};
 
 impl WritePath {
-    /// The end of what was logged in the other lane than this, if it may not be durable.
+    /// Returns the end of the other lane, if it may not be durable.
     pub fn other_lane(&self, writer: &Writer, own: Lane) -> Option<(Lane, Position)> {
         let is_ahead = |lane, position| lane != own && !self.is_durable(lane, position);
         writer.last_logged.filter(|(lane, position)| is_ahead(*lane, *position))
@@ -31,7 +31,7 @@ impl WritePath {
         log.is_some_and(|log| log.is_durable(position))
     }
 
-    /// Returns when a lane is durable up to a position.
+    /// Makes a lane durable up to a position.
     ///
     /// # Errors
     /// Those of the file system: the store is poisoned.
@@ -43,7 +43,7 @@ impl WritePath {
         told.map_err(of_unknown_fate)
     }
 
-    /// Has a batch carried by a guest's. `None`: not now, and nothing happened.
+    /// Embeds a batch in a batch of the log engine. `None`: that engine cannot take it now, and nothing happened.
     pub fn carry(
         &self,
         payload: &Payload<'_>,

@@ -1,23 +1,26 @@
-//! Writes on their way into the memtables: several at once, visible in the order in which they were logged.
+//! The visibility ring: inserts in flight, several at once, which become visible in the order of the log.
 //!
-//! **Numbers.** Under the writer's lock each write gets the next number ([`Order::begin`]), and with it a slot of a ring. It goes into the
-//! memtables with no lock, and when it is there its slot says so ([`UnderWay::done`]). `ended` is the number up to which all are done; whoever
-//! finds its slot done moves it on by one, and publishes the sequence that stands there. So what is visible is always the whole of a first run
-//! of the log, whoever was faster, and one that has ended waits for nobody's turn: the last of a run publishes all of it.
+//! **Numbers.** Under the writer's lock each write gets the next number and the ring slot of that number
+//! ([`Order::begin`]). It inserts without a lock, then marks its slot ([`UnderWay::done`]). `ended` is the number
+//! below which all inserts are done. A thread that finds the slot of `ended` marked advances `ended` by one and
+//! publishes the sequence in the slot. So the visible writes are always a prefix of the log. A fast insert waits for
+//! no other: the last insert of a run publishes the whole run.
 //!
-//! **Nothing is missed.** A write marks its slot and *then* asks `ended`, by an exchange that changes nothing; who moves `ended` on looks at the next
-//! slot *after* that. Exchanges of one atomic have an order: either the write comes later and finds `ended` at its own number, or the other
-//! finds the slot marked. Likewise who is about to sleep until a sequence is visible counts itself and then asks `visible` by an exchange; who
-//! publishes exchanges `visible` and then asks how many sleep.
+//! **No lost publication.** A write marks its slot and *then* reads `ended`, by an exchange that changes nothing. A
+//! thread that advances `ended` reads the next slot *afterwards*. Exchanges of one atomic have a total order: either
+//! the write reads `ended` at its own number, or the other thread reads the marked slot. The same argument covers
+//! sleepers. A thread counts itself as a sleeper and then reads `visible` by an exchange; a publisher exchanges
+//! `visible` and then reads the count.
 //!
-//! **Slots are used again** once `ended` has passed them, so at most [`UNDER_WAY_MAX`] are under way: then the next waits, under the writer's lock,
-//! for all of them. A slot holds the last sequence of the write and the lap of the ring, by which what is left of the lap before is told from it.
+//! **Slot reuse.** A slot is free once `ended` has passed it, so at most [`UNDER_WAY_MAX`] inserts are in flight. The
+//! next write then waits, under the writer's lock, for all of them. A slot holds the last sequence of its write and
+//! the lap of the ring; the lap tells it from the mark of an earlier lap.
 //!
-//! **A write that panics** ends nothing: what came after it never becomes visible, and who waits for it is told ([`Order::wait_for`]). The store
-//! is poisoned before.
+//! **A panic in an insert** ends the advance: later writes never become visible, and their callers get an error
+//! ([`Order::wait_for`]). The store is poisoned before.
 //!
-//! Who waits for a write waits for a thread that holds no lock and waits for nobody. After the commit of write groups in RocksDB
-//! (`allow_concurrent_memtable_write`), without leaders.
+//! An insert in flight holds no lock and waits for nothing, so a wait for it ends. The design follows the concurrent
+//! memtable writes of RocksDB (`allow_concurrent_memtable_write`), without leaders.
 
 use super::PAUSES;
 use crate::tree::snapshot::Snapshots;
@@ -28,7 +31,7 @@ use base::sync::rank;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// So many are under way at most.
+/// Most inserts in flight.
 #[cfg(not(all(test, loom)))]
 pub(crate) const UNDER_WAY_MAX: usize = 16;
 #[cfg(all(test, loom))]
@@ -36,7 +39,7 @@ pub(crate) const UNDER_WAY_MAX: usize = 2;
 
 const LAP_BITS: u32 = 8;
 
-/// On a cache line of its own.
+/// A slot of the ring, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot(AtomicU64);
@@ -44,24 +47,24 @@ struct Slot(AtomicU64);
 /// See the module.
 pub(crate) struct Order {
     snapshots: Arc<Snapshots>,
-    /// Called before those that wait are told that a write will never end.
+    /// Called before waiting threads get the error of an insert that panicked.
     on_panic: Box<dyn Fn() + Send + Sync>,
     slots: [Slot; UNDER_WAY_MAX],
-    /// The number of the next write, and the last sequence of the one before. Changed under the writer's lock.
+    /// The number of the next write, and the last sequence of the write before. Changed under the writer's lock.
     next: AtomicU64,
     last: AtomicU64,
-    /// All below it are in the memtables.
+    /// The number below which all inserts are done.
     ended: AtomicU64,
-    /// One will never end.
+    /// An insert has panicked.
     broken: AtomicBool,
-    /// How many wait asleep.
+    /// Number of sleeping threads.
     sleepers: AtomicUsize,
-    /// Held between the last look and the sleep of who waits: so whoever wakes them after it wakes all.
+    /// Held by a sleeper between its last check and its sleep, so that a later wake-up reaches it.
     sleep: Mutex<(), rank::Inserting>,
     woken: Condvar,
 }
 
-/// What the slot of a write holds once it is in the memtables.
+/// The mark of a finished insert.
 fn mark(number: u64, last: SeqNo) -> u64 {
     last << LAP_BITS | lap(number)
 }
@@ -91,13 +94,13 @@ impl Order {
         &self.slots[(number % UNDER_WAY_MAX as u64) as usize].0
     }
 
-    /// Under the writer's lock: waits, if as many as can be are under way, until none is. False: it never will be otherwise.
+    /// Under the writer's lock: waits for the inserts in flight if the ring is full. False: one of them never ends.
     pub fn make_place(&self, looks: usize) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         next - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64 || self.settle(looks)
     }
 
-    /// Under the writer's lock: the write with the sequences up to `last` is about to be put into the memtables. There is a place for it.
+    /// Under the writer's lock: registers the insert of the write with the sequences up to `last`. The ring has a slot.
     pub fn begin(&self, last: SeqNo) -> UnderWay<'_> {
         let number = self.next.load(Ordering::Relaxed);
         debug_assert!(number - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64);
@@ -106,12 +109,12 @@ impl Order {
         UnderWay { order: self, number, last }
     }
 
-    /// Under the writer's lock: waits until all that has begun is visible. False: it never will be.
+    /// Under the writer's lock: waits for the inserts in flight. False: one of them never ends.
     pub fn settle(&self, looks: usize) -> bool {
         self.wait_for(self.last.load(Ordering::Relaxed), looks)
     }
 
-    /// Looks so often whether a sequence is visible.
+    /// Checks `looks` times whether a sequence is visible.
     pub fn sees(&self, seq: SeqNo, looks: usize) -> bool {
         for _ in 0..looks {
             if self.snapshots.visible() >= seq {
@@ -122,7 +125,8 @@ impl Order {
         self.snapshots.visible() >= seq
     }
 
-    /// Waits until a sequence is visible that was given to a write that has begun; looks so often before it sleeps. False: it never will be.
+    /// Waits until the sequence of a registered write is visible; checks `looks` times before it sleeps. False: it never
+    /// will be.
     pub fn wait_for(&self, seq: SeqNo, looks: usize) -> bool {
         self.sees(seq, looks) || self.sleep_until(seq)
     }
@@ -145,7 +149,7 @@ impl Order {
         is_visible
     }
 
-    /// Publishes all that is done from this number on, without a gap.
+    /// Publishes the finished inserts from this number on, up to the first gap.
     fn advance(&self, mut number: u64) {
         let mut upto = 0;
         loop {
@@ -173,13 +177,13 @@ impl Order {
 
     #[cold]
     fn wake(&self) {
-        // Whoever sleeps has looked under the lock.
+        // A sleeper made its last check under the lock.
         drop(lock(&self.sleep));
         self.woken.notify_all();
     }
 }
 
-/// A write that is being put into the memtables. Dropped, it will never end.
+/// An insert in flight. A drop before [`UnderWay::done`] means a panic.
 pub(crate) struct UnderWay<'a> {
     order: &'a Order,
     number: u64,
@@ -187,7 +191,7 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// It is in the memtables: visible when all before it are.
+    /// Ends the insert. The write is visible when all earlier writes are.
     pub fn done(self) {
         let UnderWay { order, number, last } = *ManuallyDrop::new(self);
         order.slot(number).store(mark(number, last), Ordering::Release);

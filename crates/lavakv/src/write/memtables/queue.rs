@@ -1,31 +1,31 @@
-//! Whose turn it is where writes wait for memory: the first that came.
+//! The queue of writes that wait for memory: first come, first served.
 //!
-//! Nobody holds the writer's lock while he waits, so others come meanwhile. A large write would never find room for all of it
-//! at once if small ones took what there is, again and again: so what those that came before wait for is spoken for.
-//! Guarded by the writer's lock.
+//! A write waits without the writer's lock, so later writes arrive meanwhile. Without the queue, small writes would take
+//! the memory again and again, and a large write would never find enough at once. So a write counts the bytes of all
+//! waiting writes before it as taken. Guarded by the writer's lock.
 
 use std::collections::BTreeMap;
 
-/// A place in the queue: those with lower numbers came before.
+/// A place in the queue. Earlier writes have lower numbers.
 pub(crate) type Ticket = u64;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     next: Ticket,
-    /// What each waits for, bytes.
+    /// Bytes that each write waits for.
     waiting: BTreeMap<Ticket, u64>,
 }
 
 impl Queue {
-    /// Takes a place at the end, for so many bytes.
+    /// Adds a write of `bytes` at the end.
     pub fn join(&mut self, bytes: u64) -> Ticket {
         self.next += 1;
         self.waiting.insert(self.next, bytes);
         self.next
     }
 
-    /// Whoever had this place waits no more.
+    /// Removes a write that waits no longer.
     pub fn leave(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
     }
@@ -35,7 +35,7 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Bytes that are spoken for by those before this place; by all that wait, if it is none.
+    /// Returns the bytes of the writes before this place; of all waiting writes for `None`.
     pub fn before(&self, ticket: Option<Ticket>) -> u64 {
         let end = ticket.unwrap_or(Ticket::MAX);
         self.waiting.range(..end).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_came_before_is_not_overtaken() {
+    fn earlier_writes_come_first() {
         let mut queue = Queue::default();
         assert_eq!(queue.before(None), 0);
         let (first, second) = (queue.join(10), queue.join(20));
