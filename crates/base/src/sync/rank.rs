@@ -14,7 +14,7 @@
 //!   the lock under which it is agreed upon.
 //! * Under loom nothing is checked: it runs all threads of a model in one, and finds those that wait for one another itself.
 //!
-//! This is the one place that knows the order; docs/ARCHITECTURE.md shows the same list, and a test compares the two.
+//! This is the one place that knows the order; docs/locks.md shows the same list, and a test compares the two.
 
 #[cfg(all(debug_assertions, not(loom)))]
 use std::cell::{Cell, RefCell};

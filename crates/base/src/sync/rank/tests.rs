@@ -240,7 +240,7 @@ fn a_thread_that_panics_may_take_what_it_needs_to_end() {
     assert_eq!(*lock(&low), 2);
 }
 
-/// The list of docs/ARCHITECTURE.md.
+/// The list of docs/locks.md.
 fn table() -> String {
     let row = |rank: &Rank| {
         let together = rank.together().map_or(String::new(), |why| format!(" Several at once: {why}."));
@@ -256,7 +256,7 @@ fn the_page_shows_the_order_of_the_ranks() {
     const BEGIN: &str =
         "<!-- ranks: written by `LAVASTORE_BLESS=1 cargo test -p lavastore-base the_page_shows` -->\n";
     const END: &str = "<!-- end of ranks -->";
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ARCHITECTURE.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/locks.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the list");
     let (shown, after) = rest.split_once(END).expect("and the list an end");
