@@ -35,6 +35,9 @@ struct Args {
     /// Run the operation in this process, for the tracer.
     #[arg(long, hide = true)]
     traced: bool,
+    /// Which of several stores the operation runs on.
+    #[arg(long, hide = true, default_value_t = 0)]
+    round: u32,
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -42,7 +45,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.traced {
-        true => operation::run(args.operation),
+        true => operation::run(args.operation, args.round),
         false => print(&args),
     };
     match outcome {

@@ -20,6 +20,14 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// How often it is traced.
+    pub fn rounds(self) -> u32 {
+        match self {
+            Operation::Put => 7,
+            _ => 1,
+        }
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -31,10 +39,10 @@ impl Operation {
     }
 }
 
-/// Prepares a store, and runs the operation on it between two stops.
-pub fn run(operation: Operation) -> Result<()> {
+/// Prepares a store, and runs the operation on it between two stops. Stores of different rounds differ a little.
+pub fn run(operation: Operation, round: u32) -> Result<()> {
     match operation {
-        Operation::Put => put(),
+        Operation::Put => put(round),
         Operation::Get => get(),
         Operation::Flush => flush(),
         Operation::Collect => collect(),
@@ -55,11 +63,11 @@ fn key(number: u32) -> [u8; 8] {
     u64::from(number.wrapping_mul(2_654_435_761)).to_be_bytes()
 }
 
-/// The usual put, as fifteen of sixteen are: it opens no page of the log, and the kept verdict on the rate holds.
-fn put() -> Result<()> {
+/// One put in sixteen opens a page of the log, and a put after a step of a job evaluates the limits on writes anew.
+fn put(round: u32) -> Result<()> {
     let dir = std::env::temp_dir().join(format!("lavastore-trace-{}", std::process::id()));
     let db = Db::open(&dir)?;
-    let before = 1_005;
+    let before = 1_000 + 37 * round;
     for number in 0..before {
         db.put(key(number), [1; 200])?;
     }
