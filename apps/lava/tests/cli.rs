@@ -102,6 +102,9 @@ fn reports_are_text_or_json() {
     assert!(text.contains("total") && text.contains("not known"), "{text}");
     assert_eq!(json(&s.ok(&["stat", "--json"]))["column_families"][0], "default");
     assert!(s.ok(&["stat"]).contains("column families"));
+    let derived = &json(&s.ok(&["stat", "--json"]))["derived_options"][0];
+    assert_eq!((&derived["name"], &derived["source"]), (&"memory_bytes".into(), &"derived".into()));
+    assert!(s.ok(&["stat"]).contains("4 memtables of 16777216 bytes"));
     let verified = json(&s.ok(&["verify", "--json"]));
     assert_eq!(verified["entries"], 500);
     s.ok(&["checkpoint", "copy"]);

@@ -2,6 +2,7 @@
 //! options, events, statistics.
 //!
 //! * `options`, `family_options`, `expert`, `range`, `ablation`: what a user asks for, checked.
+//! * `explain`: the derived ones of them, with reasons.
 //! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
 //! * `event`, `stats`, `times`: events, counters and times. `drain`: how fast the bytes of writers are drained. `pacer`: the debts of writers. `verdict`: the rate that they are allowed.
 //!
@@ -11,6 +12,7 @@ pub(crate) mod ablation;
 pub(crate) mod drain;
 pub(crate) mod event;
 pub(crate) mod expert;
+pub(crate) mod explain;
 pub(crate) mod family_options;
 pub(crate) mod fit;
 pub(crate) mod options;

@@ -56,6 +56,7 @@ pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
 pub use context::event::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 pub use context::expert::{ExpertFamilyOptions, ExpertOptions};
+pub use context::explain::{ExplainedOption, Explanation, OptionSource};
 pub use context::family_options::FamilyOptions;
 pub use context::options::{
     DamagedFiles, Durability, Loggers, Options, SpaceLimit, SpacePolicy, WriteOptions,

@@ -170,6 +170,16 @@ pub use write::{FamilyBatch, Writer};
 pub use lavakv::{DamagedFiles, ExpertOptions, Options, SpaceLimit, SpacePolicy};
 
 /// ```
+/// use lavastore::{ExplainedOption, Explanation, OptionSource, Options};
+/// let explanation: Explanation = Options::default().explain();
+/// let memory: &ExplainedOption = explanation.option("memory_bytes").expect("it is derived unless it is set");
+/// assert_eq!((memory.value, memory.source), (112 << 20, OptionSource::Derived));
+/// print!("{explanation}");
+/// ```
+#[doc(inline)]
+pub use lavakv::{ExplainedOption, Explanation, OptionSource};
+
+/// ```
 /// use lavastore::{Durability, LogOptions, LogStore};
 /// let options = LogOptions { durability: Durability::Buffered, ..Default::default() };
 /// # let env = lavastore::testing::SimEnv::new(1).env();

@@ -10,7 +10,7 @@ use crate::{Result, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, Env, ErrorKind, FamilySpace, Space};
+use lavastore::{Db, Env, ErrorKind, ExplainedOption, Explanation, FamilySpace, Options, Space};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -106,6 +106,8 @@ struct StatOfKeys {
     shape: String,
     space: Space,
     counters: Map<String, Value>,
+    /// Of a store that is opened with the default options.
+    derived: Explanation,
 }
 
 impl StatOfKeys {
@@ -117,6 +119,7 @@ impl StatOfKeys {
             names: store.family_names(),
             shape: store.describe(),
             counters: store.stats().fields().iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect(),
+            derived: Options::default().explain(),
             space,
         })
     }
@@ -133,6 +136,7 @@ impl StatOfKeys {
             "shape": self.shape.lines().collect::<Vec<_>>(),
             "space": space_json(&self.space),
             "counters_since_open": self.counters,
+            "derived_options": self.derived.options.iter().map(derived_json).collect::<Vec<_>>(),
         })
     }
 
@@ -150,8 +154,14 @@ impl StatOfKeys {
                     writeln!(text, "  {name} {}", value.as_str().map_or(value.to_string(), str::to_owned));
             }
         }
+        let _ = write!(text, "\nderived options, of an open with the defaults\n{}", self.derived);
         text
     }
+}
+
+fn derived_json(option: &ExplainedOption) -> Value {
+    let ExplainedOption { name, value, unit, source, reason } = option;
+    json!({ "name": name, "value": value, "unit": unit, "source": source.name(), "reason": reason })
 }
 
 /// Where a process that has a store open keeps its metrics, if it was told no other place.

@@ -1,0 +1,228 @@
+//! The values that the engine derives from the options that are set, and the reasons.
+
+use super::family_options::FamilyOptions;
+use super::options::{Options, SpaceLimit};
+use std::fmt;
+
+/// Where the value of an option comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionSource {
+    /// The caller set it.
+    Set,
+    /// The engine derived it from other options.
+    Derived,
+}
+
+impl OptionSource {
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptionSource::Set => "set",
+            OptionSource::Derived => "derived",
+        }
+    }
+}
+
+/// The value of an option that the engine derives unless it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedOption {
+    /// The option, with the path from [`Options`]: `memory_bytes`, `expert.wal_bytes_max`.
+    pub name: &'static str,
+    /// The value in effect.
+    pub value: u64,
+    /// Its unit: `bytes`, `ms`, `jobs`, `memtables`.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub source: OptionSource,
+    /// Why the value is this one. Of a set one: `set by the caller`.
+    pub reason: String,
+}
+
+/// All options that are derived unless they are set, as [`Options::explain`] gives them. Its `Display` is a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The options, in the order of their declaration, those of a store first.
+    pub options: Vec<ExplainedOption>,
+}
+
+impl Explanation {
+    /// An option by its name.
+    pub fn option(&self, name: &str) -> Option<&ExplainedOption> {
+        self.options.iter().find(|option| option.name == name)
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.options.iter().map(|option| option.name.len()).max().unwrap_or(0);
+        let values = self.options.iter().map(|option| option.value.to_string().len()).max().unwrap_or(0);
+        for ExplainedOption { name, value, unit, reason, .. } in &self.options {
+            writeln!(f, "{name:<names$}  {value:>values$} {unit:<9}  {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An option with the value that it gets: set, or with the reason that `why` gives.
+fn explained(
+    name: &'static str,
+    (value, unit): (u64, &'static str),
+    is_set: bool,
+    why: impl FnOnce() -> String,
+) -> ExplainedOption {
+    let (source, reason) = match is_set {
+        true => (OptionSource::Set, "set by the caller".to_owned()),
+        false => (OptionSource::Derived, why()),
+    };
+    ExplainedOption { name, value, unit, source, reason }
+}
+
+impl Options {
+    /// Tells the values of all options that the engine derives unless they are set, and the reason of each. The options
+    /// alone decide: on a small volume a store may have smaller sizes (see [`Options`]), and
+    /// [`read_gap_bytes`](crate::ExpertOptions::read_gap_bytes) is measured while a store is open
+    /// ([`crate::Statistics::io_read_gap_bytes`]).
+    ///
+    /// ```
+    /// # use lavastore_lavakv::{OptionSource, Options};
+    /// let options = Options { memtable_bytes: 4 << 20, ..Options::default() };
+    /// let explanation = options.explain();
+    /// let memory = explanation.option("memory_bytes").expect("it is derived");
+    /// assert_eq!((memory.value, memory.source), (28 << 20, OptionSource::Derived));
+    /// assert!(memory.reason.contains("4 memtables"));
+    /// println!("{explanation}");
+    /// ```
+    pub fn explain(&self) -> Explanation {
+        let mut options = self.explain_store();
+        options.extend(self.family.explain());
+        Explanation { options }
+    }
+
+    fn explain_store(&self) -> Vec<ExplainedOption> {
+        let expert = &self.expert;
+        let memory = self.memory_bytes() as u64;
+        let log = memory.saturating_sub((self.memtable_bytes as u64).saturating_mul(4));
+        let aging = self.aging();
+        vec![
+            explained("memory_bytes", (memory, "bytes"), self.memory_bytes > 0, || {
+                format!(
+                    "4 memtables of {} bytes, and {log} bytes of log pages that wait for a flush",
+                    self.memtable_bytes
+                )
+            }),
+            explained(
+                "expert.wal_bytes_max",
+                (expert.wal_bytes_max(), "bytes"),
+                expert.wal_bytes_max > 0,
+                || {
+                    format!(
+                        "256 MiB, or 4 log groups of {} bytes if these are longer",
+                        expert.log_group_bytes
+                    )
+                },
+            ),
+            explained(
+                "expert.compactions_max",
+                (self.compaction_slots() as u64, "jobs"),
+                expert.compactions_max > 0,
+                || format!("one less than the {} background threads, at least one", self.background_threads),
+            ),
+            explained(
+                "expert.buffered_age_ms_max",
+                (aging.age_ms_max, "ms"),
+                expert.buffered_age_ms_max.is_some(),
+                || self.explain_age(aging.age_ms_max),
+            ),
+        ]
+    }
+
+    fn explain_age(&self, age_ms_max: u64) -> String {
+        let memory = self.memory_bytes();
+        match (age_ms_max, self.space_limit) {
+            (0, Some(SpaceLimit::Bytes(limit))) => format!(
+                "the waiting log pages have no room beside two memtables in {memory} bytes of memory, or take more than \
+                 a 32nd of the space limit of {limit} bytes"
+            ),
+            (0, _) => format!("{memory} bytes of memory have no room for log pages beside two memtables"),
+            _ => format!("{memory} bytes of memory have room for log pages that wait, beside two memtables"),
+        }
+    }
+}
+
+impl FamilyOptions {
+    fn explain(&self) -> Vec<ExplainedOption> {
+        let (given, derived) = (&self.expert, self.expert.clone().derived());
+        vec![
+            explained(
+                "family.expert.level_base_bytes",
+                (derived.level_base_bytes, "bytes"),
+                given.level_base_bytes > 0,
+                || format!("64 MiB, or 4 files of {} bytes if these are longer", given.file_bytes),
+            ),
+            explained(
+                "family.expert.l0_slowdown_files",
+                (derived.l0_slowdown_files as u64, "memtables"),
+                given.l0_slowdown_files > 0,
+                || format!("4 times l0_compaction_files, {}", given.l0_compaction_files),
+            ),
+            explained(
+                "family.expert.l0_stop_files",
+                (derived.l0_stop_files as u64, "memtables"),
+                given.l0_stop_files > 0,
+                || format!("twice l0_slowdown_files, {}", derived.l0_slowdown_files),
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_values_are_those_that_a_store_gets_and_set_ones_are_told_as_such() {
+        let options = Options::default();
+        let derived = options.clone().derived();
+        let explanation = options.explain();
+        let value = |name: &str| explanation.option(name).unwrap().value;
+        assert_eq!(value("memory_bytes"), derived.memory_bytes as u64);
+        assert_eq!(value("expert.wal_bytes_max"), derived.expert.wal_bytes_max);
+        assert_eq!(value("expert.compactions_max"), derived.compaction_slots() as u64);
+        assert_eq!(value("expert.buffered_age_ms_max"), derived.aging().age_ms_max);
+        let family = &derived.family.expert;
+        assert_eq!(value("family.expert.level_base_bytes"), family.level_base_bytes);
+        assert_eq!(value("family.expert.l0_slowdown_files"), family.l0_slowdown_files as u64);
+        assert_eq!(value("family.expert.l0_stop_files"), family.l0_stop_files as u64);
+        assert!(explanation.options.iter().all(|option| option.source == OptionSource::Derived));
+
+        // What a store has derived it has set: nothing of it is derived once more.
+        let mut set = derived.expert(|expert| expert.compactions_max = 3);
+        set.expert.buffered_age_ms_max = Some(7);
+        let told = set.explain();
+        assert!(told.options.iter().all(|option| option.source == OptionSource::Set), "{told}");
+        assert_eq!(told.option("expert.buffered_age_ms_max").unwrap().value, 7);
+    }
+
+    #[test]
+    fn the_reason_tells_why_no_page_of_the_log_waits() {
+        let no_memory = Options { memory_bytes: 32 << 20, ..Options::default() };
+        let limited = Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), ..Options::default() };
+        for (options, told) in
+            [(no_memory, "33554432 bytes of memory have no room"), (limited, "a 32nd of the space limit")]
+        {
+            let explanation = options.explain();
+            let age = explanation.option("expert.buffered_age_ms_max").unwrap();
+            assert!(age.value == 0 && age.reason.contains(told), "{age:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let table = Options::default().explain().to_string();
+        assert_eq!(table.lines().count(), 7, "{table}");
+        let reasons = ["4 memtables", "256 MiB", "one less", "117440512 bytes", "64 MiB", "4 times", "twice"];
+        let columns: Vec<_> =
+            table.lines().zip(reasons).map(|(line, reason)| line.find(reason).expect(reason)).collect();
+        assert!(columns.iter().all(|column| *column == columns[0]), "{table}");
+    }
+}
