@@ -35,9 +35,6 @@ struct Args {
     /// Run the operation in this process, for the tracer.
     #[arg(long, hide = true)]
     traced: bool,
-    /// Which of several stores the operation runs on.
-    #[arg(long, hide = true, default_value_t = 0)]
-    round: u32,
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -45,7 +42,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.traced {
-        true => operation::run(args.operation, args.round),
+        true => operation::run(args.operation),
         false => print(&args),
     };
     match outcome {

@@ -3,7 +3,7 @@
 use crate::Result;
 use clap::ValueEnum;
 use lavastore::testing::SimEnv;
-use lavastore::{Db, GcRequest, Options};
+use lavastore::{Db, Env, GcRequest, Options};
 use nix::sys::{ptrace, signal};
 
 /// An operation that can be traced.
@@ -20,14 +20,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// How often it is traced.
-    pub fn rounds(self) -> u32 {
-        match self {
-            Operation::Put => 7,
-            _ => 1,
-        }
-    }
-
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,10 +31,10 @@ impl Operation {
     }
 }
 
-/// Prepares a store, and runs the operation on it between two stops. Stores of different rounds differ a little.
-pub fn run(operation: Operation, round: u32) -> Result<()> {
+/// Prepares a store, and runs the operation on it between two stops.
+pub fn run(operation: Operation) -> Result<()> {
     match operation {
-        Operation::Put => put(round),
+        Operation::Put => put(),
         Operation::Get => get(),
         Operation::Flush => flush(),
         Operation::Collect => collect(),
@@ -63,11 +55,13 @@ fn key(number: u32) -> [u8; 8] {
     u64::from(number.wrapping_mul(2_654_435_761)).to_be_bytes()
 }
 
-/// One put in sixteen opens a page of the log, and a put after a step of a job evaluates the limits on writes anew.
-fn put(round: u32) -> Result<()> {
+/// The usual put: it opens no page of the log, and the kept verdict on the rate of writes holds. No background thread
+/// runs beside it, so each run is the same.
+fn put() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("lavastore-trace-{}", std::process::id()));
-    let db = Db::open(&dir)?;
-    let before = 1_000 + 37 * round;
+    let env = Env { spawner: None, ..Env::kernel() };
+    let db = Db::open_in(&env, &dir, &Options::default())?;
+    let before = 1_005;
     for number in 0..before {
         db.put(key(number), [1; 200])?;
     }

@@ -18,18 +18,9 @@ pub struct Entry {
     pub depth: usize,
 }
 
-/// The entries of an operation, in their order: those of the round with the median number of calls.
+/// The entries of an operation, in their order.
 pub fn entries(program: &Path, operation: Operation, symbols: &Symbols) -> Result<Vec<Entry>> {
-    let rounds = (0..operation.rounds()).map(|round| entries_of(program, operation, round, symbols));
-    let mut rounds = rounds.collect::<Result<Vec<_>>>()?;
-    rounds.sort_by_key(Vec::len);
-    let median = rounds.len() / 2;
-    Ok(rounds.swap_remove(median))
-}
-
-fn entries_of(program: &Path, operation: Operation, round: u32, symbols: &Symbols) -> Result<Vec<Entry>> {
-    let round = round.to_string();
-    let mut child = Command::new(program).args([operation.name(), "--traced", "--round", &round]).spawn()?;
+    let mut child = Command::new(program).args([operation.name(), "--traced"]).spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id())?);
     let entries = follow(pid, program, symbols);
     if entries.is_err() {
