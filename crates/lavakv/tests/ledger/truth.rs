@@ -406,28 +406,6 @@ fn hidden_in_metrics(db: &Db) -> f64 {
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
-/// A long table of the process before, for which no compaction is due: a survey tells that its keys are new.
-#[test]
-fn a_survey_tells_that_new_keys_hide_nothing() {
-    let sim = SimEnv::new(4);
-    let options = || Options { memtable_bytes: 4 << 20, memory_bytes: 16 << 20, ..under_a_ratio() };
-    let keys: Vec<u64> = loaded(6000, false).collect();
-    let (first, second) = keys.split_at(3000);
-    let put = |db: &Db, keys: &[u64]| keys.iter().for_each(|&at| db.put(&key(at), &[1; 600]).unwrap());
-    let db = Db::open_in(env(&sim), DIR, options()).unwrap();
-    put(&db, first);
-    db.compact_range(db.default_column_family(), None, None).unwrap();
-    put(&db, second);
-    db.flush().unwrap();
-    let depth = |db: &Db| db.space().unwrap().families[0].levels.iter().map(|level| level.level).min();
-    assert_eq!(depth(&db), Some(0));
-    db.close().unwrap();
-    let db = Db::open_in(env(&sim), DIR, options()).unwrap();
-    settle(&db);
-    assert_eq!(depth(&db), Some(0), "the table is not compacted");
-    assert_eq!(hidden_in_metrics(&db), 0.0);
-}
-
 /// The next process counts new keys as the first one did, over the tables that it finds.
 #[test]
 fn a_load_after_a_reopen_is_not_held_up() {
