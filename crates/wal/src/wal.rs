@@ -18,7 +18,7 @@ use crate::page::{self, BatchHeader};
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
-use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
+use crate::tail::{Batch, Ring, Surroundings, Tail};
 use crate::tenant::TenantId;
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
@@ -249,7 +249,12 @@ impl Wal {
         if durability == Durability::Buffered
             && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
         {
-            return Err(self.give_up(&mut tail, mark, whole, e));
+            // For want of room the batch is taken back, if none of its pages can be in a group file.
+            if !whole || e.kind() != ErrorKind::NoSpace {
+                return Err(self.fail(e));
+            }
+            tail.take_back(mark);
+            return Err(e);
         }
         tail.record(header);
         if self.keeps_pages() {
@@ -302,16 +307,6 @@ impl Wal {
             position.lpn = tail.write_fragment(&mut batch);
         }
         Ok((tail, position, place))
-    }
-
-    /// Ends the append of a batch that could not be staged. For want of room the batch is taken back, if none of its pages
-    /// can be in a group file.
-    fn give_up(&self, tail: &mut Tail, mark: Mark, whole: bool, failure: Error) -> Error {
-        if !whole || failure.kind() != ErrorKind::NoSpace {
-            return self.fail(failure);
-        }
-        tail.take_back(mark);
-        failure
     }
 
     /// Poisons the log: its content after a failed append is unknown.
