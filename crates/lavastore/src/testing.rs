@@ -22,7 +22,8 @@ pub use lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, Policy, 
 
 /// ```
 /// use lavastore::{Options, testing::Ablation};
-/// let options = Options { ablation: Ablation { hot_cold: false, ..Default::default() }, ..Default::default() };
+/// let ablation = Ablation { hot_cold: false, ..Default::default() };
+/// let options = Options::default().expert(|expert| expert.ablation = ablation);
 /// ```
 #[doc(inline)]
 pub use lavakv::Ablation;

@@ -88,7 +88,7 @@ impl Options {
     /// let options = Options { memtable_bytes: 4 << 20, ..Options::default() };
     /// let explanation = options.explain();
     /// let memory = explanation.option("memory_bytes").expect("it is derived");
-    /// assert_eq!((memory.value, memory.source), (28 << 20, OptionSource::Derived));
+    /// assert_eq!((memory.value, memory.source), (52 << 20, OptionSource::Derived));
     /// assert!(memory.reason.contains("4 memtables"));
     /// println!("{explanation}");
     /// ```
