@@ -219,7 +219,7 @@ pub struct WriteOptions {
     /// What the acknowledgement promises; `None` takes [`Options::durability`].
     pub durability: Option<Durability>,
     /// The longest that the write may wait for the engine (not for the device, which makes it durable): if it would have to wait
-    /// longer it fails with [`ErrorKind::Busy`], and nothing of it is written. Of a stream: each of its pieces. `None`: as long as
+    /// longer it fails with [`ErrorKind::Busy`](base::ErrorKind::Busy), and nothing of it is written. Of a stream: each of its pieces. `None`: as long as
     /// it takes.
     pub wait_at_most: Option<Duration>,
 }

@@ -127,7 +127,7 @@ impl Db {
     ///
     /// # Errors
     /// Those of [`Db::write`] and [`LogStore::write`]: nothing happened. `TooLarge` for a value that gets a file of its own (above a
-    /// quarter of [`ExpertOptions::log_group_bytes`]); `InvalidArgument` if the store was opened without its logs.
+    /// quarter of [`ExpertOptions::log_group_bytes`](crate::ExpertOptions::log_group_bytes)); `InvalidArgument` if the store was opened without its logs.
     pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
         self.writing(&WriteOptions::default()).write_with_logs(batch, logs)
     }
