@@ -218,9 +218,9 @@ pub enum SpacePolicy {
 pub struct WriteOptions {
     /// What the acknowledgement promises; `None` takes [`Options::durability`].
     pub durability: Option<Durability>,
-    /// The longest that the write may wait for the engine (not for the device, which makes it durable): if it would have to wait
-    /// longer it fails with [`ErrorKind::Busy`](base::ErrorKind::Busy), and nothing of it is written. Of a stream: each of its pieces. `None`: as long as
-    /// it takes.
+    /// The longest wait for the engine. The wait for the device, which makes the write durable, does not count. A write that
+    /// would wait longer fails with [`ErrorKind::Busy`](base::ErrorKind::Busy), and nothing of it is written. For a stream,
+    /// each piece counts alone. `None`: no bound.
     pub wait_at_most: Option<Duration>,
 }
 
