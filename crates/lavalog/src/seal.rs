@@ -68,7 +68,7 @@ pub(crate) struct Sealer {
 struct Asked {
     /// The groups up to this number are sealed as soon as they are closed: a caller asked for it.
     seal_to: u64,
-    /// The group for which the other engine was asked to write down what it has in memory.
+    /// The group for which the other engine was asked to flush its memory.
     relieved: Option<u64>,
 }
 
@@ -152,7 +152,7 @@ impl Sealer {
         (lock(&self.asked).relieved != Some(group.ltn)).then_some(group.ltn)
     }
 
-    /// The other engine was asked to write down what it has in memory, for this group.
+    /// Notes that the other engine was asked to flush its memory, for this group.
     pub fn relieved(&self, ltn: u64) {
         lock(&self.asked).relieved = Some(ltn);
     }
@@ -237,7 +237,7 @@ impl Sealer {
         replay_from: SeqNo,
     ) -> Result<u64> {
         let (next_seq, next_log) = self.log.next();
-        // Those that were created since are made again by the operations that did it.
+        // The operations of later logs create them again at replay.
         let mut ids: Vec<LogId> = Vec::new();
         self.catalog.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
         ids.sort_unstable();
@@ -251,7 +251,7 @@ impl Sealer {
     }
 }
 
-/// What a file has of each log, for the index in memory.
+/// Returns the part of each log in a file, for the index in memory.
 pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(LogId, Part)>> {
     directory.logs.iter().map(|rows| Ok((rows.log, Part::of(source, rows)?))).collect()
 }
@@ -330,7 +330,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends the index file. Returns what it has of each log.
+    /// Ends the index file. Returns its part of each log.
     fn finish_index(&mut self) -> Result<Option<Vec<(LogId, Part)>>> {
         let Some(index) = self.index.take() else { return Ok(None) };
         let finished = index.finish()?;
@@ -338,7 +338,7 @@ impl Writing {
         parts_of(Source::Group(self.group.ltn), &finished.directory).map(Some)
     }
 
-    /// Removes what comes to nothing.
+    /// Removes the unfinished files.
     pub fn abandon(&mut self) {
         self.index = None;
         self.sealer.store.remove_unnamed(&self.files);

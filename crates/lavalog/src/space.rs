@@ -59,7 +59,7 @@ pub(crate) fn terms(options: &Options) -> Terms {
     Terms { limit, overhead_bytes: options.overhead_bytes(), is_strict: true, ..Terms::unlimited(sizes) }
 }
 
-/// What is kept free below the limit, and what that means for collections.
+/// The reserve below the space limit, and its consequences for collections.
 pub(crate) struct Reserve {
     store: Arc<Foundation>,
     catalog: Arc<Catalog>,
@@ -71,7 +71,7 @@ impl Reserve {
         Reserve { store: store.clone(), catalog: catalog.clone() }
     }
 
-    /// Works out anew what is kept free: after files came or went, and before a group is made.
+    /// Computes the reserve anew: after files were added or removed, and before a group is made.
     pub fn refresh(&self) {
         let space = &self.store.space;
         if !self.store.is_owner() || !space.has_own_limit() {
@@ -133,7 +133,7 @@ impl Reserve {
         !space.has_own_limit() || used <= space.limit_bytes()
     }
 
-    /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
+    /// To be called after files were added or removed. Begins another manifest if this one is long, and computes the reserve.
     ///
     /// # Errors
     /// Those of the manifest.

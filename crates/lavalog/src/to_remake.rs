@@ -16,7 +16,7 @@ pub(crate) enum Why {
     Damaged,
 }
 
-/// What is to be made again, shared by the readers that meet damage and the job that mends it.
+/// The index files to make again, shared by the readers that meet damage and the job that mends it.
 #[derive(Debug, Default)]
 pub(crate) struct Remakes {
     /// Guards which index files are to be made again.

@@ -47,7 +47,7 @@ pub(crate) struct WritePath {
     moves: Arc<Moves>,
     collector: Arc<Collector>,
     sealer: Arc<Sealer>,
-    /// Who waits for records.
+    /// Readers that wait for records.
     tails: Tails,
     times: WriteTimes,
 }
@@ -72,7 +72,7 @@ impl WritePath {
         WritePath { store, catalog, records, log, room, reserve, moves, collector, sealer, tails, times }
     }
 
-    /// Who waits for records.
+    /// Returns the readers that wait for records.
     pub fn tails(&self) -> &Tails {
         &self.tails
     }

@@ -124,7 +124,7 @@ fn open(dir: &Path) -> Result<()> {
         let file = file?;
         let to = copy.join(file.file_name());
         std::fs::copy(file.path(), &to)?;
-        // What is not written yet would have to be before it is read past the page cache.
+        // Reads past the page cache would otherwise write dirty pages first.
         std::fs::File::open(to)?.sync_all()?;
     }
     let begun = Instant::now();

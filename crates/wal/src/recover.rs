@@ -103,6 +103,11 @@ pub struct LoggedBatch<'a> {
 /// Gets a batch.
 pub type OnBatch<'a> = dyn FnMut(&LoggedBatch<'_>) -> Result<()> + 'a;
 
+/// Passes batches on without their places.
+fn without_places<'a>(replay: &'a mut OnReplay<'_>) -> impl FnMut(&LoggedBatch<'_>) -> Result<()> + 'a {
+    move |batch| replay(batch.tenant, batch.first_seq, batch.bytes)
+}
+
 /// Reads the log of `store`, hands every whole batch to `replay` in order, whoever its tenant is, and says where the log ends.
 ///
 /// `groups` are all groups of the manifest, ascending. On success the caller makes one edit durable that seals and
@@ -120,8 +125,7 @@ pub fn recover(
     mode: RecoveryMode,
     replay: &mut OnReplay<'_>,
 ) -> Result<RecoveryReport> {
-    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
-    recover_lane(env, dir, (store, Lane::FIRST), groups, mode, &mut on_batch)
+    recover_lane(env, dir, (store, Lane::FIRST), groups, mode, &mut without_places(replay))
 }
 
 /// As [`recover()`], of any lane of the store: `groups` are those of the lane that are replayed. Batches come with their places.
@@ -145,8 +149,8 @@ pub fn recover_lane(
     recover_with(env, &staging, (store, lane), groups, mode, replay)
 }
 
-/// As [`recover()`], of a staging file that was looked at before and that nobody has written since ([`Staging::of_lane`]): it may be
-/// tens of megabytes, and an open for writing needs it several times.
+/// As [`recover()`], with an index of the staging file ([`Staging::of_lane`]). The file may have tens of megabytes, and an
+/// open for writing needs it several times. It must not change between the index and this call.
 ///
 /// # Errors
 /// As there.
@@ -158,8 +162,7 @@ pub fn recover_staged(
     mode: RecoveryMode,
     replay: &mut OnReplay<'_>,
 ) -> Result<RecoveryReport> {
-    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
-    recover_with(env, staging, (store, Lane::FIRST), groups, mode, &mut on_batch)
+    recover_with(env, staging, (store, Lane::FIRST), groups, mode, &mut without_places(replay))
 }
 
 fn recover_with(
@@ -197,7 +200,7 @@ pub fn recover_up_to_damage(
     replay: &mut OnReplay<'_>,
 ) -> Result<(RecoveryReport, Option<Error>)> {
     let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
-    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
+    let mut on_batch = without_places(replay);
     let mut scan = Scan { up_to_damage: true, ..Scan::new(env, store, &staging, &mut on_batch) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;

@@ -117,7 +117,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Looks what is in the staging file of a lane in `dir`, which nobody else writes as long as this is used.
+    /// Indexes the staging file of a lane in `dir`. The file must not change while the index is in use.
     ///
     /// # Errors
     /// Those of reading.

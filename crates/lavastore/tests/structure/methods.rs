@@ -1,4 +1,4 @@
-//! No type with a hundred methods: each owns few things, and its methods show what it does.
+//! The number of methods of a type is bounded: a type owns few things, and its methods show its purpose.
 //!
 //! Methods of a type are counted over all of its own `impl` blocks in a crate, whatever file they are in; those of traits are not, nor are tests.
 
@@ -86,7 +86,7 @@ fn is_method(line: &str) -> bool {
     before.is_some_and(|before| before.split_whitespace().all(is_word))
 }
 
-/// What is wrong with the numbers of methods by crate and type.
+/// Returns the violations, from the numbers of methods by crate and type.
 fn faults(counts: &BTreeMap<(String, String), usize>) -> Vec<String> {
     let allowed = |of: &str, name: &str| {
         let listed = LARGE.iter().find(|(in_crate, large, _)| (*in_crate, *large) == (of, name));

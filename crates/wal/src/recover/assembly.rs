@@ -11,7 +11,7 @@ use base::{Error, Result, SeqNo};
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(super) partial: Option<Partial>,
-    /// What comes first may be the rest of a batch whose beginning is not looked at.
+    /// The first fragments may be the rest of a batch whose beginning is not read.
     pub(super) begins_inside: bool,
 }
 
