@@ -1,8 +1,152 @@
 use super::*;
+use datadriven::TestCase;
 use io::Rng;
 use std::collections::BTreeMap;
+use std::error::Error;
 
 const MB: u64 = 1 << 20;
+
+/// The files of a script. Each record takes 1 MiB in a cold file unless its line says otherwise.
+#[derive(Default)]
+struct Script {
+    files: Vec<FileFacts>,
+}
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+        let input = std::mem::take(&mut case.input);
+        let out = match &*case.directive {
+            "files" => {
+                self.files.clear();
+                self.add(&input)
+            }
+            "add" => self.add(&input),
+            "copy" => input.lines().flat_map(files_of).map(|file| copy_of(&file)).collect(),
+            "pick" => said(pick(&self.files, &options(case)?)),
+            "company" => company(case)?,
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn add(&mut self, input: &str) -> String {
+        self.files.extend(input.lines().flat_map(files_of));
+        String::new()
+    }
+}
+
+/// Bytes as scripts write them: `8MiB`, `1000B`.
+fn bytes_of(text: &str) -> u64 {
+    let mib = text.strip_suffix("MiB").map(|n| n.parse::<u64>().unwrap() * MB);
+    mib.unwrap_or_else(|| text.strip_suffix("B").expect("bytes have a unit").parse().unwrap())
+}
+
+/// Bytes as scripts read them.
+fn text_of(bytes: u64) -> String {
+    if bytes.is_multiple_of(MB) { format!("{} MiB", bytes / MB) } else { format!("{bytes} B") }
+}
+
+/// The files of a line: `group 1 live=40`, `cold 1-16 live=2 written=2 file=2MiB generation=1`.
+fn files_of(line: &str) -> Vec<FileFacts> {
+    let mut words = line.split_whitespace();
+    let (kind, numbers) = (words.next().unwrap(), words.next().unwrap());
+    let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+    let (mut live, mut written, mut record, mut file, mut generation) =
+        (0, 100, MB - RECORD_COST, 100 * MB, 0);
+    for (key, value) in words.map(|word| word.split_once('=').unwrap()) {
+        match key {
+            "live" => live = value.parse().unwrap(),
+            "written" => written = value.parse().unwrap(),
+            "record" => record = bytes_of(value),
+            "file" => file = bytes_of(value),
+            "generation" => generation = value.parse().unwrap(),
+            other => panic!("a file has no {other}"),
+        }
+    }
+    assert!(kind == "group" || kind == "cold" && generation > 0, "{line}");
+    let size = |records: u64| Size { records, bytes: records.saturating_mul(record) };
+    let facts = |number| FileFacts {
+        source: if kind == "group" { Source::Group(number) } else { Source::Cold(number) },
+        bytes: file,
+        written: size(written),
+        live: size(live),
+        age: number,
+        generation,
+    };
+    (first.parse().unwrap()..=last.parse().unwrap()).map(facts).collect()
+}
+
+fn options(case: &mut TestCase) -> Result<PickOptions, Box<dyn Error>> {
+    let mut out = all_there_is();
+    let mut bytes = |name: &str, field: &mut u64| -> Result<(), Box<dyn Error>> {
+        case.try_take_arg::<String>(name)?.iter().for_each(|text| *field = bytes_of(text));
+        Ok(())
+    };
+    bytes("wanted", &mut out.wanted_bytes)?;
+    bytes("second-min", &mut out.second_bytes_min)?;
+    bytes("output", &mut out.output_bytes)?;
+    bytes("room", &mut out.room_bytes)?;
+    out.garbage_percent = case.try_take_arg("garbage-percent")?.unwrap_or(out.garbage_percent);
+    out.all_garbage_percent = case.try_take_arg("all-garbage-percent")?.unwrap_or(out.all_garbage_percent);
+    out.padded_groups = case.try_take_arg("padded-groups")?.unwrap_or(out.padded_groups);
+    out.inputs_max = case.try_take_arg("inputs-max")?.unwrap_or(out.inputs_max);
+    Ok(out)
+}
+
+/// A pick in words, inputs with consecutive numbers as a range.
+fn said(pick: Option<Pick>) -> String {
+    let runs = |inputs: &[Source]| {
+        let mut runs: Vec<(&str, u64, u64)> = Vec::new();
+        for (kind, number) in inputs.iter().map(|input| name_of(*input)) {
+            match runs.last_mut() {
+                Some(run) if run.0 == kind && run.2 + 1 == number => run.2 = number,
+                _ => runs.push((kind, number, number)),
+            }
+        }
+        let run = |(kind, first, last): &(&str, u64, u64)| {
+            if first == last { format!("{kind} {first}") } else { format!("{kind} {first}-{last}") }
+        };
+        runs.iter().map(run).collect::<Vec<_>>().join(", ")
+    };
+    match pick {
+        None => "nothing\n".into(),
+        Some(Pick::Free(inputs)) => format!("free {}\n", runs(&inputs)),
+        Some(Pick::Copy { inputs, generation, copy_bytes, free_bytes }) => {
+            let (copied, freed) = (text_of(copy_bytes), text_of(free_bytes));
+            format!("copy {}: {copied} into generation {generation}, {freed} free\n", runs(&inputs))
+        }
+    }
+}
+
+fn name_of(source: Source) -> (&'static str, u64) {
+    match source {
+        Source::Group(number) => ("group", number),
+        Source::Cold(number) => ("cold", number),
+    }
+}
+
+fn copy_of(file: &FileFacts) -> String {
+    let (kind, number) = name_of(file.source);
+    format!("{kind} {number}: a copy has {} B, garbage is {} B\n", file.copy_bytes(), file.garbage_bytes())
+}
+
+/// Where a copy puts the records of a log.
+fn company(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let live = Size { records: 1, bytes: bytes_of(&case.take_arg::<String>("live")?) };
+    let (is_trimmed, output) = (case.take_flag("trimmed")?, bytes_of(&case.take_arg::<String>("output")?));
+    let of = |generation| Company::of(generation, live, is_trimmed, output);
+    let line = |generation: u32| format!("generation {generation}: {:?}\n", of(generation));
+    Ok(case.take_args("generations")?.into_iter().map(line).collect())
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/pick/scripts", |file| {
+        let mut script = Script::default();
+        file.run(|case| script.run(case));
+    });
+}
 
 fn pick(files: &[FileFacts], options: &PickOptions) -> Option<Pick> {
     super::pick(&mut Candidates::of(files), options)
@@ -25,192 +169,8 @@ fn cold(number: u64, generation: u32, live_percent: u64) -> FileFacts {
     FileFacts { source: Source::Cold(number), generation, ..facts }
 }
 
-fn inputs_of(pick: Option<Pick>) -> Vec<Source> {
-    match pick {
-        Some(Pick::Copy { inputs, .. }) => inputs,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn groups(ages: &[u64]) -> Vec<Source> {
-    ages.iter().map(|age| Source::Group(*age)).collect()
-}
-
 fn all_there_is() -> PickOptions {
     PickOptions { wanted_bytes: u64::MAX, ..PickOptions::default() }
-}
-
-#[test]
-fn what_is_dead_goes_first_and_is_not_copied() {
-    let files = [group(1, 10), group(2, 0), cold(8, 1, 0), group(3, 5)];
-    let freed = Pick::Free(vec![Source::Group(2), Source::Cold(8)]);
-    assert_eq!(pick(&files, &all_there_is()), Some(freed));
-    assert_eq!(pick(&[], &all_there_is()), None);
-}
-
-#[test]
-fn nothing_is_copied_below_the_threshold() {
-    let options = |garbage_percent| PickOptions { garbage_percent, ..all_there_is() };
-    let files = [group(1, 70), group(2, 60)];
-    assert_eq!(pick(&files, &options(50)), None);
-    assert_eq!(inputs_of(pick(&files, &options(40))), groups(&[2]));
-    assert_eq!(inputs_of(pick(&files, &options(30))), groups(&[1, 2]));
-    let whole = [group(1, 100), cold(2, 1, 100)];
-    assert_eq!(pick(&whole, &options(0)), None, "without garbage there is nothing to gain");
-}
-
-#[test]
-fn the_oldest_goes_first_with_those_after_it_that_fit() {
-    let files = [group(4, 10), group(3, 45), group(1, 40), group(2, 90), group(5, 20)];
-    let options = PickOptions { output_bytes: 70 * MB, ..all_there_is() };
-    let Some(Pick::Copy { inputs, generation, copy_bytes, free_bytes }) = pick(&files, &options) else {
-        panic!("there is garbage");
-    };
-    assert_eq!(inputs, groups(&[1, 4, 5]), "the third does not fit");
-    assert_eq!((generation, copy_bytes, free_bytes), (1, 70 * MB, 230 * MB));
-    let little = PickOptions { wanted_bytes: 60 * MB, ..options };
-    assert_eq!(inputs_of(pick(&files, &little)), groups(&[1]), "the first frees as much");
-    let one = PickOptions { inputs_max: 1, ..options };
-    assert_eq!(inputs_of(pick(&files, &one)), groups(&[1]));
-    let tight = PickOptions { room_bytes: 30 * MB, ..all_there_is() };
-    assert_eq!(inputs_of(pick(&files, &tight)), groups(&[4, 5]), "what does not fit is passed over");
-    let none = PickOptions { room_bytes: 9 * MB, ..all_there_is() };
-    assert_eq!(pick(&files, &none), None);
-}
-
-#[test]
-fn with_a_head_that_is_alive_what_is_least_alive_goes_first() {
-    let files = |head| [group(1, head), group(2, 45), group(3, 10), group(4, 30)];
-    let options = PickOptions { output_bytes: 40 * MB, ..all_there_is() };
-    assert_eq!(inputs_of(pick(&files(80), &options)), groups(&[2]), "alone, as it is more than an output");
-    assert_eq!(inputs_of(pick(&files(81), &options)), groups(&[3, 4]));
-}
-
-#[test]
-fn cold_files_are_taken_if_less_of_them_is_alive_and_generations_are_not_mixed() {
-    let files = [group(1, 30), cold(7, 1, 20), cold(8, 2, 25), cold(9, 1, 40), cold(5, 1, 20)];
-    let options = all_there_is();
-    assert_eq!(inputs_of(pick(&files, &options)), [Source::Cold(5), Source::Cold(7), Source::Cold(9)]);
-    let Some(Pick::Copy { generation, inputs, .. }) = pick(&files[2..3], &options) else { panic!() };
-    assert_eq!((generation, inputs), (3, vec![Source::Cold(8)]));
-    assert_eq!(inputs_of(pick(&[group(1, 20), cold(7, 1, 20)], &options)), groups(&[1]));
-}
-
-#[test]
-fn padding_is_garbage_and_what_records_cost_in_a_cold_file_is_not() {
-    let written = Size { records: 1000, bytes: 16_000 };
-    let padded = FileFacts { bytes: 4_096_000, written, live: written, ..group(1, 100) };
-    assert_eq!(padded.copy_bytes(), 1000 * (16 + RECORD_COST));
-    let small = FileFacts { bytes: 44_000, ..cold(2, 1, 100) };
-    let small = FileFacts { written, live: written, ..small };
-    assert_eq!((small.copy_bytes(), small.garbage_bytes()), (44_000, 0));
-    let half = FileFacts { live: Size { records: 500, bytes: 8_000 }, ..small };
-    assert_eq!(half.copy_bytes(), 22_000);
-    let huge = Size { records: u64::MAX, bytes: u64::MAX };
-    let huge = FileFacts { bytes: u64::MAX, written: huge, live: huge, ..cold(3, 1, 0) };
-    assert_eq!(huge.garbage_bytes(), 0);
-}
-
-#[test]
-fn padding_alone_is_collected_when_younger_groups_are_there() {
-    let amount = |records| Size { records, bytes: 1000 * records };
-    let padded = |age, live| FileFacts { written: amount(1000), live: amount(live), ..group(age, 100) };
-    let options = PickOptions { padded_groups: 3, ..all_there_is() };
-    let mut files: Vec<FileFacts> = (1..4).map(|age| padded(age, 1000)).collect();
-    assert_eq!(pick(&files, &options), None);
-    assert_eq!(inputs_of(pick(&files, &all_there_is())), groups(&[1, 2, 3]));
-    files.extend([padded(4, 1000), padded(5, 1000)]);
-    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1, 2]));
-    files.push(padded(6, 500));
-    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1, 2, 3, 6]), "half of the last has died");
-}
-
-#[test]
-fn nothing_is_copied_before_all_files_together_have_garbage() {
-    let options = PickOptions { all_garbage_percent: 50, ..all_there_is() };
-    let files = [group(1, 20), group(2, 90), group(3, 100)];
-    assert_eq!(pick(&files, &options), None);
-    assert_eq!(
-        inputs_of(pick(&files[..2], &PickOptions { all_garbage_percent: 45, ..options })),
-        groups(&[1])
-    );
-    assert_eq!(inputs_of(pick(&files[..1], &options)), groups(&[1]));
-}
-
-#[test]
-fn small_cold_files_are_put_together_when_nothing_is_worth_more() {
-    let written = Size { records: 2, bytes: 2 * (MB - RECORD_COST) };
-    let small = |number, generation| FileFacts { bytes: 2 * MB, ..cold(number, generation, 100) };
-    let small = |number, generation| FileFacts { written, live: written, ..small(number, generation) };
-    let options = PickOptions { garbage_percent: 50, ..all_there_is() };
-    let mut files: Vec<FileFacts> = (1..16).map(|number| small(number, 1)).collect();
-    files.extend((20..90).map(|number| small(number, 2)));
-    files.extend((140..180).map(|number| FileFacts { bytes: 17 * MB, ..small(number, 1) }));
-    assert_eq!(
-        pick(&files, &options),
-        None,
-        "too few were copied once, others were copied twice, or are not small"
-    );
-    files.push(small(16, 1));
-    let Some(Pick::Copy { inputs, generation, copy_bytes, .. }) = pick(&files, &options) else { panic!() };
-    assert_eq!(inputs, (1..17).map(Source::Cold).collect::<Vec<_>>());
-    assert_eq!((generation, copy_bytes), (2, 32 * MB));
-    assert_eq!(pick(&files, &PickOptions { room_bytes: 31 * MB, ..options }), None);
-    files.push(group(1, 30));
-    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1]));
-    let many: Vec<FileFacts> = (0..200).map(|number| small(number, 1)).collect();
-    assert_eq!(inputs_of(pick(&many, &options)).len(), 128, "as many as an output has");
-}
-
-#[test]
-fn very_short_files_are_put_together_once_there_are_very_many() {
-    let written = Size { records: 1, bytes: 1000 };
-    let tiny = |number| FileFacts { bytes: 2000, written, live: written, ..cold(number, 1, 100) };
-    let files = |count| (0..count).map(tiny).collect::<Vec<_>>();
-    assert_eq!(pick(&files(255), &all_there_is()), None);
-    assert_eq!(inputs_of(pick(&files(300), &all_there_is())).len(), 256);
-}
-
-#[test]
-fn a_second_copy_waits_until_it_is_worth_one() {
-    let options = PickOptions { second_bytes_min: 50 * MB, ..all_there_is() };
-    let files = [cold(1, 1, 10), cold(2, 1, 20), cold(3, 1, 15), group(9, 90)];
-    assert_eq!(pick(&files, &options), None);
-    assert_eq!(inputs_of(pick(&files, &PickOptions { second_bytes_min: 45 * MB, ..options })).len(), 3);
-    assert_eq!(
-        inputs_of(pick(&files, &PickOptions { wanted_bytes: 200 * MB, ..options })).len(),
-        3,
-        "it frees enough"
-    );
-    assert_eq!(
-        inputs_of(pick(&files, &PickOptions { inputs_max: 3, ..options })).len(),
-        3,
-        "there are enough"
-    );
-    let others = [&files[..], &[group(4, 45), cold(5, 2, 40)]].concat();
-    assert_eq!(inputs_of(pick(&others, &options)), [Source::Cold(5)], "others do not wait for it");
-}
-
-#[test]
-fn dead_files_go_in_bounded_numbers() {
-    let files: Vec<FileFacts> = (0..1000).map(|age| group(age, 0)).collect();
-    assert_eq!(pick(&files, &all_there_is()).map(|pick| pick.files()), Some(FREED_MAX));
-}
-
-#[test]
-fn from_the_second_copy_on_logs_are_parted() {
-    let (output, large) = (256 * MB, Size { records: 1, bytes: 4 * MB });
-    let small = Size { records: 1, bytes: 4 * MB - 1 };
-    assert_eq!(Company::of(1, large, false, output), Company::Mixed);
-    for generation in [2, 3, 9] {
-        for is_trimmed in [false, true] {
-            assert_eq!(Company::of(generation, large, is_trimmed, output), Company::Own);
-        }
-        assert_eq!(Company::of(generation, small, false, output), Company::Kept);
-        assert_eq!(Company::of(generation, small, true, output), Company::Mixed);
-        let short = Size { records: 1, bytes: 127 << 10 };
-        assert_eq!(Company::of(generation, short, true, 256 << 10), Company::Mixed);
-    }
 }
 
 #[test]

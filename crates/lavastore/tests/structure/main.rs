@@ -14,6 +14,7 @@ mod kernel;
 mod layers;
 mod methods;
 mod publish;
+mod scripts;
 mod sources;
 mod structs;
 mod threads;
