@@ -82,36 +82,4 @@ impl Drain {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flush_takes_from_the_backlog_while_it_writes() {
-        let drain = Drain::default();
-        assert_eq!(drain.left_to_flush(800), 800);
-        drain.flush_has_written(300);
-        assert_eq!(drain.left_to_flush(800), 500);
-        drain.flush_has_written(799);
-        assert_eq!((drain.left_to_flush(800), drain.left_to_flush(80)), (100, 10), "its end takes time, too");
-        drain.flush_ends();
-        assert_eq!((drain.left_to_flush(800), drain.left_to_flush(0)), (800, 0));
-    }
-
-    #[test]
-    fn a_flush_that_is_slower_than_usual_is_believed_while_it_goes_on() {
-        let (drain, second) = (Drain::default(), 1_000_000_000);
-        assert_eq!(drain.flush_bytes_per_s(5 * second), 0);
-        drain.flush_begins(second, 800);
-        drain.flush_has_written(300);
-        assert_eq!(
-            drain.flush_bytes_per_s(2 * second),
-            400,
-            "nothing else is known: 300, and what may be on its way"
-        );
-        drain.flush.record(8_000, second);
-        assert_eq!((drain.flush_bytes_per_s(2 * second), drain.flush_bytes_per_s(5 * second)), (400, 100));
-        assert_eq!(drain.flush_bytes_per_s(second + 1000), 8_000, "it has hardly begun");
-        drain.flush_ends();
-        assert_eq!(drain.flush_bytes_per_s(5 * second), 8_000);
-    }
-}
+mod tests;

@@ -58,37 +58,3 @@ impl Fit {
         (bytes >> self.halves).max(PIECE_BYTES_MIN.min(bytes))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_overhead_is_a_small_part_of_any_volume_and_large_ones_change_nothing() {
-        let options = Options::default();
-        assert_eq!(Fit::to(&options, 10 << 30), Fit::default());
-        for megabytes in [40, 64, 96, 128, 256, 600, 1200] {
-            let fit = Fit::to(&options, megabytes << 20);
-            let (store, family) = (fit.store(&options), fit.family(&options.family));
-            assert!(overhead_bytes(&store, &family) <= (megabytes << 20) / OVERHEAD_PART, "{megabytes}");
-            Options { family, ..store }.validate().unwrap();
-        }
-    }
-
-    #[test]
-    fn options_of_any_size_stay_valid() {
-        let family = FamilyOptions::default().expert(|expert| {
-            expert.file_bytes = 4 << 10;
-            expert.level_base_bytes = 4 << 10;
-        });
-        let small =
-            Options { memtable_bytes: 16 << 10, memory_bytes: 32 << 10, family, ..Options::default() };
-        let odd = Options { memtable_bytes: (3 << 20) + 1, ..Options::default() }
-            .expert(|expert| expert.log_group_bytes = (5 << 20) + 4096);
-        for options in [small, odd, Options::default().expert(|expert| expert.log_group_bytes = 64 << 10)] {
-            let fit = Fit::to(&options, 0);
-            assert_eq!(fit, Fit { halves: HALVES_MAX });
-            Options { family: fit.family(&options.family), ..fit.store(&options) }.validate().unwrap();
-        }
-    }
-}

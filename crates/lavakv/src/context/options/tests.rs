@@ -1,132 +1,117 @@
 use super::*;
 use crate::context::expert::ExpertFamilyOptions;
-use base::{ErrorKind, limits};
+use crate::context::fit::Fit;
+use crate::context::sizes::overhead_bytes;
+use datadriven::TestCase;
+use std::error::Error;
 
-#[test]
-fn absurd_options_are_refused() {
-    let absurd = [
-        Options { memtable_bytes: 1, ..Default::default() },
-        Options { memory_bytes: 1 << 20, ..Default::default() },
-        Options { ..Default::default() }.expert(|expert| expert.log_group_bytes = 100_001),
-        Options { background_threads: 0, ..Default::default() },
-        Options {
-            family: FamilyOptions { ..Default::default() }.expert(|expert| expert.level_multiplier = 0),
-            ..Default::default()
-        },
-        Options {
-            family: FamilyOptions { ..Default::default() }.expert(|expert| expert.l0_stop_files = 1),
-            ..Default::default()
-        },
-    ];
-    for o in absurd {
-        assert_eq!(o.validate().unwrap_err().kind(), ErrorKind::InvalidArgument);
-    }
-    Options::default().validate().unwrap();
+/// A number as scripts write it: `100`, `64KiB`, `16MiB`, `4GiB`, `1TiB`.
+fn number(text: &str) -> u64 {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((text, 0));
+    digits.parse::<u64>().unwrap_or_else(|e| panic!("{text}: {e}")) << shift
 }
 
-/// An option that nobody set follows those that somebody did; two that contradict each other are both named.
-#[test]
-fn every_option_alone_is_valid_at_both_ends_of_its_range() {
-    let defaults = Options::default().derived();
-    assert_eq!((defaults.memory_bytes, defaults.expert.wal_bytes_max), (112 << 20, 256 << 20));
-    let family = &defaults.family;
-    assert_eq!(
-        (family.expert.level_base_bytes, family.expert.l0_slowdown_files, family.expert.l0_stop_files),
-        (64 << 20, 16, 32)
-    );
-    type Change = fn(&mut Options, bool);
-    let alone: [(&str, Change); 28] = [
-        ("cache_bytes", |o, most| o.cache_bytes = if most { 1 << 42 } else { 0 }),
-        ("memtable_bytes", |o, most| o.memtable_bytes = if most { 4 << 30 } else { 16 << 10 }),
-        ("memtable_bytes = 64 MiB", |o, _| o.memtable_bytes = 64 << 20),
-        ("memory_bytes", |o, most| o.memory_bytes = if most { 1 << 42 } else { 32 << 20 }),
-        ("log_group_bytes", |o, most| o.expert.log_group_bytes = if most { 4 << 30 } else { 64 << 10 }),
-        ("wal_bytes_max", |o, most| o.expert.wal_bytes_max = if most { 1 << 50 } else { 32 << 20 }),
-        ("background_threads", |o, most| o.background_threads = if most { 64 } else { 1 }),
-        ("async_threads", |o, most| o.expert.async_threads = if most { 64 } else { 1 }),
-        ("compactions_max", |o, most| o.expert.compactions_max = if most { 64 } else { 0 }),
-        ("io_budget", |o, most| o.io_budget = if most { 1 << 50 } else { 1 << 20 }),
-        ("read_gap_bytes", |o, most| o.expert.read_gap_bytes = Some(if most { 1 << 20 } else { 0 })),
-        ("buffered_age_ms_max", |o, most| {
-            o.expert.buffered_age_ms_max = Some(if most { 3_600_000 } else { 0 })
-        }),
-        ("buffered_age_ms_max = 1", |o, _| o.expert.buffered_age_ms_max = Some(1)),
-        ("scrub_bytes_per_s", |o, most| o.expert.scrub_bytes_per_s = if most { 1 << 50 } else { 64 << 10 }),
-        ("open_files_max", |o, most| o.open_files_max = if most { 1 << 24 } else { 16 }),
-        ("first_number", |o, most| o.expert.first_number = if most { 1 << 48 } else { 1 }),
-        ("stall_budget", |o, most| {
-            o.stall_budget = Duration::from_micros(if most { 3_600_000_000 } else { 100 })
-        }),
-        ("block_bytes", |o, most| o.family.expert.block_bytes = if most { 1 << 20 } else { 512 }),
-        ("filter_bits_per_key", |o, most| o.family.filter_bits_per_key = if most { 64 } else { 0 }),
-        ("file_bytes", |o, most| o.family.expert.file_bytes = if most { 4 << 30 } else { 4 << 10 }),
-        ("level_base_bytes", |o, most| {
-            o.family.expert.level_base_bytes = if most { 1 << 50 } else { 16 << 20 }
-        }),
-        ("level_multiplier", |o, most| o.family.expert.level_multiplier = if most { 1000 } else { 2 }),
-        ("levels", |o, most| o.family.expert.levels = if most { limits::LEVELS_MAX } else { 2 }),
-        ("l0_compaction_files", |o, most| o.family.expert.l0_compaction_files = if most { 1000 } else { 1 }),
-        ("l0_slowdown_files", |o, most| o.family.expert.l0_slowdown_files = if most { 10_000 } else { 4 }),
-        ("l0_stop_files", |o, most| o.family.expert.l0_stop_files = if most { 100_000 } else { 17 }),
-        ("min_blob_size", |o, most| o.family.min_blob_size = if most { limits::VALUE_LEN_MAX } else { 0 }),
-        ("vsst_bytes", |o, most| o.family.expert.vsst_bytes = if most { 4 << 30 } else { 4 << 10 }),
-    ];
-    for (name, change) in alone {
-        for most in [false, true] {
-            let mut options = Options::default();
-            change(&mut options, most);
-            options.derived().validate().unwrap_or_else(|e| panic!("{name}, most {most}: {e}"));
-        }
+/// Sets an option of the store or of the family. Names are those of the messages.
+fn set(o: &mut Options, name: &str, value: u64) {
+    let (expert, family, count) = (&mut o.expert, &mut o.family, value as usize);
+    match name {
+        "cache_bytes" => o.cache_bytes = count,
+        "memtable_bytes" => o.memtable_bytes = count,
+        "memory_bytes" => o.memory_bytes = count,
+        "background_threads" => o.background_threads = count,
+        "io_budget" => o.io_budget = value,
+        "open_files_max" => o.open_files_max = count,
+        "stall_budget_us" => o.stall_budget = Duration::from_micros(value),
+        "space_limit" => o.space_limit = Some(SpaceLimit::Bytes(value)),
+        "log_group_bytes" => expert.log_group_bytes = value,
+        "wal_bytes_max" => expert.wal_bytes_max = value,
+        "async_threads" => expert.async_threads = count,
+        "compactions_max" => expert.compactions_max = count,
+        "read_gap_bytes" => expert.read_gap_bytes = Some(value),
+        "loggers.writes_max" => expert.loggers.writes_max = value.try_into().unwrap(),
+        "buffered_age_ms_max" => expert.buffered_age_ms_max = Some(value),
+        "scrub_bytes_per_s" => expert.scrub_bytes_per_s = value,
+        "first_number" => expert.first_number = value,
+        "speed_levels" => expert.speed_levels = count,
+        "speed_values_bytes_max" => expert.speed_values_bytes_max = value,
+        "filter_bits_per_key" => family.filter_bits_per_key = value as u32,
+        "min_blob_size" => family.min_blob_size = count,
+        "policy.name_len" => family.policy.name = "x".repeat(count),
+        "policy.parameters_len" => family.policy.parameters = vec![0; count],
+        name => set_expert(&mut family.expert, name, value),
     }
-    let both = Options { memtable_bytes: 64 << 20, memory_bytes: 112 << 20, ..Options::default() };
-    let e = both.derived().validate().unwrap_err();
-    let told = "with memtable_bytes = 67108864: option memory_bytes = 117440512 is out of range";
-    assert!(e.message().starts_with(told), "{e}");
 }
 
-/// Each option has a range, and what is outside of it is refused by name.
-#[test]
-fn every_option_out_of_its_range_is_named() {
-    type Change = fn(&mut Options);
-    let cases: [(&str, Change); 25] = [
-        ("background_threads", |o| o.background_threads = 0),
-        ("async_threads", |o| o.expert.async_threads = 0),
-        ("compactions_max", |o| o.expert.compactions_max = 65),
-        ("speed_levels", |o| o.expert.speed_levels = 8),
-        ("speed_values_bytes_max", |o| o.expert.speed_values_bytes_max = u64::MAX),
-        ("scrub_bytes_per_s", |o| o.expert.scrub_bytes_per_s = 1),
-        ("io_budget", |o| o.io_budget = 1),
-        ("buffered_age_ms_max", |o| {
-            (o.expert.buffered_age_ms_max, o.memory_bytes) = (Some(3_600_001), 1 << 30);
-        }),
-        ("memory_bytes, with buffered_age_ms_max,", |o| {
-            (o.expert.buffered_age_ms_max, o.memory_bytes) = (Some(1), 79 << 20);
-        }),
-        ("read_gap_bytes", |o| o.expert.read_gap_bytes = Some((1 << 20) + 1)),
-        ("loggers.writes_max", |o| o.expert.loggers.writes_max = 4),
-        ("stall_budget, microseconds,", |o| o.stall_budget = Duration::ZERO),
-        ("open_files_max", |o| o.open_files_max = 1),
-        ("wal_bytes_max", |o| o.expert.wal_bytes_max = 1),
-        ("block_bytes", |o| o.family.expert.block_bytes = 1),
-        ("file_bytes", |o| o.family.expert.file_bytes = 1),
-        ("level_base_bytes", |o| o.family.expert.level_base_bytes = 1),
-        ("level_multiplier", |o| o.family.expert.level_multiplier = 1),
-        ("levels", |o| o.family.expert.levels = 100),
-        ("l0_slowdown_files", |o| o.family.expert.l0_slowdown_files = 1),
-        ("l0_stop_files", |o| o.family.expert.l0_stop_files = 1),
-        ("vsst_bytes", |o| o.family.expert.vsst_bytes = 1),
-        ("gc_ratio_percent", |o| o.family.expert.gc_ratio_percent = 100),
-        ("bytes of policy.name", |o| o.family.policy.name.clear()),
-        ("bytes of policy.parameters", |o| o.family.policy.parameters = vec![0; 5000]),
-    ];
-    for (name, change) in cases {
+fn set_expert(family: &mut ExpertFamilyOptions, name: &str, value: u64) {
+    let count = value as usize;
+    match name {
+        "block_bytes" => family.block_bytes = count,
+        "file_bytes" => family.file_bytes = value,
+        "level_base_bytes" => family.level_base_bytes = value,
+        "level_multiplier" => family.level_multiplier = value as u32,
+        "levels" => family.levels = count,
+        "l0_compaction_files" => family.l0_compaction_files = count,
+        "l0_slowdown_files" => family.l0_slowdown_files = count,
+        "l0_stop_files" => family.l0_stop_files = count,
+        "vsst_bytes" => family.vsst_bytes = value,
+        "gc_ratio_percent" => family.gc_ratio_percent = value as u32,
+        other => panic!("there is no option {other}"),
+    }
+}
+
+fn judged(options: &Options) -> String {
+    options.validate().map_or_else(|e| e.to_string(), |()| "valid".into())
+}
+
+/// Each option of a line alone, with each of its values.
+fn each(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap();
+    let judged = words.map(|value| {
         let mut options = Options::default();
-        change(&mut options);
-        let e = options.derived().check_ranges().expect_err(name);
-        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-        let told = format!("option {name} = ");
-        assert!(e.message().contains(&told) && e.message().contains("out of range"), "{name}: {e}");
+        set(&mut options, name, number(value));
+        format!("{name} = {value}: {}\n", judged(&options))
+    });
+    judged.collect()
+}
+
+/// The options that a store takes on a volume of so many MiB.
+fn fit(options: &Options, volume_mib: u64) -> String {
+    let fit = Fit::to(options, volume_mib << 20);
+    let (store, family) = (fit.store(options), fit.family(&options.family));
+    let overhead_kib = overhead_bytes(&store, &family) >> 10;
+    let (memtable_kib, memory_kib) = (store.memtable_bytes >> 10, store.memory_bytes >> 10);
+    let (group_kib, vsst_kib) = (store.expert.log_group_bytes >> 10, family.expert.vsst_bytes >> 10);
+    let judged = judged(&Options { family, ..store });
+    format!(
+        "{volume_mib} MiB: overhead {overhead_kib} KiB; memtable {memtable_kib}, memory {memory_kib}, \
+         log group {group_kib}, value file {vsst_kib} KiB; {judged}\n"
+    )
+}
+
+fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let volumes: Vec<u64> = case.try_take_args("volumes-mib")?.unwrap_or_default();
+    let is_derived = case.take_flag("derived")?;
+    let mut options = Options::default();
+    let set_names: Vec<String> = case.args.keys().cloned().collect();
+    for name in set_names {
+        set(&mut options, &name, number(&case.take_arg::<String>(&name)?));
     }
+    Ok(match &*case.directive {
+        "validate" => judged(&options) + "\n",
+        "each" => case.input.lines().map(each).collect(),
+        "explain" if is_derived => options.derived().explain().to_string(),
+        "explain" => options.explain().to_string(),
+        "fit" => volumes.into_iter().map(|mib| fit(&options, mib)).collect(),
+        other => return Err(format!("no command is called {other}").into()),
+    })
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/context/options/scripts", |file| file.run(run));
 }
 
 /// The names of all fields. A struct with a field that is not listed does not compile.

@@ -1,78 +1,99 @@
 use super::*;
+use datadriven::TestCase;
+use std::error::Error;
 
 const SECOND: u64 = 1_000_000_000;
-const PATIENT: Until = Until { ns: u64::MAX, debt_ns_max: 0 };
+const US: u64 = 1000;
+/// What a write that may not wait leaves to others at most, in clock nanoseconds.
+const DEBT_NS_MAX: u64 = 10_000_000;
 
-fn until(ns: u64) -> Until {
-    Until { ns, debt_ns_max: 10_000_000 }
+#[derive(Default)]
+struct Script {
+    pacer: Pacer,
+    now_ns: u64,
 }
 
-#[test]
-fn paced_writes_reach_the_allowed_rate_whatever_their_size() {
-    for len in [200, 1000, 16_000, 1 << 20, 16 << 20] {
-        let (pacer, mut now, mut written, mut longest) = (Pacer::default(), 0u64, 0u64, 0);
-        let rate = 10 << 20;
-        while now < 10 * SECOND {
-            now += 2_000;
-            let mut left = len;
-            while left > 0 {
-                let paid = piece(left, rate);
-                let sleep_ns = pacer.charge(now, cost_ns(paid, rate), PATIENT).unwrap();
-                assert!(paid > 0);
-                left -= paid;
-                now += sleep_ns;
-                longest = longest.max(sleep_ns);
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+        let pacer = &self.pacer;
+        let out = match &*case.directive {
+            "pacer" => {
+                *self = Script::default();
+                String::new()
             }
-            written += len;
-        }
-        let share = written as f64 / (rate as f64 * now as f64 / 1e9);
-        assert!((0.95..1.05).contains(&share), "{len}: {share}");
-        assert!(longest <= PIECE_NS_MAX + SLEEP_NS_MIN, "{len}: {longest}");
+            "pass" => {
+                self.now_ns += US * case.take_arg::<u64>("us")?;
+                String::new()
+            }
+            "charge" => self.charge(case)?,
+            "refund" => {
+                pacer.refund(US * case.take_arg::<u64>("us")?);
+                String::new()
+            }
+            "owed" => format!("{} us\n", pacer.owed_ns(self.now_ns) / US),
+            "paid-at-once" => {
+                let paid = |us: u64| pacer.is_paid_by(self.now_ns, us * US, self.now_ns);
+                let line = |us: u64| format!("{us} us: {}\n", paid(us));
+                case.take_args("us")?.into_iter().map(line).collect()
+            }
+            "piece" => {
+                let (bytes, rate) = (case.take_arg("bytes")?, case.take_arg("rate")?);
+                let piece = piece(bytes, rate);
+                format!("{piece} B cost {} us\n", cost_ns(piece, rate) / US)
+            }
+            "stream" => {
+                let rate = case.take_arg::<u64>("mib-per-s")? << 20;
+                case.take_args("lengths")?.into_iter().map(|len| stream(len, rate)).collect()
+            }
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    /// Charges a write that waits as long as it takes, or at most so long; `times` as often, at the same moment.
+    fn charge(&self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+        let (cost_ns, times) = (US * case.take_arg::<u64>("us")?, case.try_take_arg("times")?.unwrap_or(1));
+        let until = match case.try_take_arg::<u64>("wait-at-most-us")? {
+            Some(us) => Until { ns: self.now_ns + us * US, debt_ns_max: DEBT_NS_MAX },
+            None => Until { ns: u64::MAX, debt_ns_max: 0 },
+        };
+        let charged: Vec<Option<u64>> =
+            (0..times).map(|_| self.pacer.charge(self.now_ns, cost_ns, until)).collect();
+        let admitted = charged.iter().flatten().count();
+        Ok(match charged[..] {
+            [Some(wait_ns)] => format!("waits {} us\n", wait_ns / US),
+            [None] => "refused\n".into(),
+            _ => format!("{admitted} admitted, {} refused\n", charged.len() - admitted),
+        })
     }
 }
 
-#[test]
-fn a_price_that_has_fallen_is_paid_from_the_next_piece_on() {
-    let pacer = Pacer::default();
-    let paid = piece(1 << 30, RATE_FLOOR);
-    let sleep_ns = pacer.charge(0, cost_ns(paid, RATE_FLOOR), PATIENT).unwrap();
-    assert!(paid < 1000 && sleep_ns <= PIECE_NS_MAX + SLEEP_NS_MIN);
-    assert_eq!(piece(1 << 20, 10 << 30), 1 << 20);
-    assert_eq!(pacer.charge(SECOND, cost_ns(200, 10 << 20), PATIENT), Some(0), "nothing is left to pay for");
+/// Ten seconds of writes of one length, each paid in pieces: their share of the rate, and the longest sleep.
+fn stream(len: u64, rate: u64) -> String {
+    let patient = Until { ns: u64::MAX, debt_ns_max: 0 };
+    let (pacer, mut now, mut written, mut longest_ns) = (Pacer::default(), 0u64, 0u64, 0);
+    while now < 10 * SECOND {
+        now += 2_000;
+        let mut left = len;
+        while left > 0 {
+            let paid = piece(left, rate);
+            assert!(paid > 0);
+            let sleep_ns = pacer.charge(now, cost_ns(paid, rate), patient).unwrap();
+            left -= paid;
+            now += sleep_ns;
+            longest_ns = longest_ns.max(sleep_ns);
+        }
+        written += len;
+    }
+    let percent = (u128::from(written) * 100 * u128::from(SECOND)) / (u128::from(rate) * u128::from(now));
+    format!("{len} B: {percent} % of the rate, longest sleep {} us\n", longest_ns / US)
 }
 
-/// Who may not wait so long is told at once, and owes nothing: else refused writes would hold up all others.
 #[test]
-fn who_cannot_wait_for_what_others_owe_is_not_charged() {
-    let pacer = Pacer::default();
-    let free_at_ns = || *lock(&pacer.free_at_ns);
-    assert!(pacer.is_paid_by(SECOND, 200_000, SECOND) && !pacer.is_paid_by(SECOND, 9_000_000, SECOND));
-    assert_eq!(pacer.charge(SECOND, 9_000_000, until(SECOND)), Some(0), "nobody owes anything");
-    let owed = free_at_ns();
-    assert!((0..1000).all(|_| pacer.charge(SECOND, 1000, until(SECOND)).is_none()));
-    assert!(pacer.charge(SECOND, 1000, until(SECOND + 5_000_000)).is_none());
-    assert_eq!(free_at_ns(), owed);
-    let patient = pacer.charge(SECOND, 9_000_000, until(SECOND + 12_000_000));
-    assert_eq!(patient, Some(12_000_000), "and the rest is for those behind it");
-    pacer.refund(9_000_000);
-    assert_eq!(free_at_ns(), owed, "it came to nothing");
-    assert_eq!(pacer.charge(2 * SECOND, 1000, until(2 * SECOND)), Some(0), "no wait is needed any more");
-}
-
-/// What may not wait leaves no more to those behind it than it may: a long batch is refused where it has a price.
-#[test]
-fn who_may_not_wait_leaves_a_bounded_debt() {
-    let pacer = Pacer::default();
-    assert_eq!(pacer.charge(SECOND, SECOND, until(SECOND)), None);
-    assert_eq!(*lock(&pacer.free_at_ns), 0);
-    let all =
-        |pacer: &Pacer| (0..1000).filter(|_| pacer.charge(SECOND, 900_000, until(SECOND)).is_some()).count();
-    assert!(all(&pacer) > 0);
-    let owed = *lock(&pacer.free_at_ns) - SECOND;
-    assert!(owed <= 10_000_000, "{owed}");
-    assert_eq!(
-        pacer.charge(SECOND, SECOND, PATIENT).map(|ns| ns - owed),
-        Some(SECOND),
-        "who waits owes as much as it takes"
-    );
+fn scripts() {
+    datadriven::walk("src/context/pacer/scripts", |file| {
+        let mut script = Script::default();
+        file.run(|case| script.run(case));
+    });
 }
