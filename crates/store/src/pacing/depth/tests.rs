@@ -1,7 +1,9 @@
 use super::*;
+use datadriven::TestCase;
 use io::sim::SimEnv;
 use io::sim::threads::Plan;
 use io::{Priority, Rng};
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,8 +13,10 @@ const FLUSH: Traffic = Traffic::Flush;
 
 /// Two threads that always want more than they get, and one that reads every 300 us.
 struct Device {
-    /// What a read takes beside so many pieces.
-    read_ns: fn(u64) -> u64,
+    alone_ns: u64,
+    /// What a read takes beside pieces, and more for each of them.
+    beside_ns: u64,
+    piece_ns: u64,
 }
 
 /// What happened in the last seconds.
@@ -67,7 +71,9 @@ impl Device {
                     seen.depth_sum += u64::from(depth.get());
                 }
                 None if next_read_ns <= now_ns => {
-                    read = Some((now_ns + (self.read_ns)(there), depth.read_begins(now_ns)));
+                    let takes_ns = if there > 0 { self.beside_ns } else { self.alone_ns };
+                    let ends_ns = now_ns + takes_ns + self.piece_ns * there;
+                    read = Some((ends_ns, depth.read_begins(now_ns)));
                 }
                 _ => {}
             }
@@ -82,66 +88,73 @@ impl Device {
     }
 }
 
-#[test]
-fn background_work_takes_what_reads_can_spare() {
-    let shared = Device { read_ns: |pieces| 80_000 + 30_000 * pieces }.run();
-    let depth = shared.depth_sum / shared.reads;
-    assert!((2_000..5_000).contains(&depth), "four pieces make a read slow: {shared:?}");
-    assert!(shared.slow * 20 < shared.reads, "{shared:?}");
-    assert!(shared.pieces > 10 * SECOND_NS / PIECE_NS, "{shared:?}");
-    let indifferent = Device { read_ns: |_| 80_000 }.run();
-    assert_eq!(indifferent.depth_sum / indifferent.reads, u64::from(DEPTH_MAX * ONE), "{indifferent:?}");
+/// What happened on a device, a second.
+fn device(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    const US: u64 = 1000;
+    let alone_ns = US * case.take_arg::<u64>("read-us")?;
+    let beside_ns = case.try_take_arg::<u64>("beside-pieces-us")?.map_or(alone_ns, |us| US * us);
+    let piece_ns = US * case.try_take_arg::<u64>("each-piece-us")?.unwrap_or(0);
+    let seen = Device { alone_ns, beside_ns, piece_ns }.run();
+    let (depth, slow) = (seen.depth_sum / seen.reads, seen.slow * 100 / seen.reads);
+    let (reads, pieces) = (seen.reads / 10, seen.pieces / 10);
+    Ok(format!("{pieces} pieces and {reads} reads a second, {slow} % of them slow; depth {depth}/{ONE}\n"))
 }
 
-#[test]
-fn a_burst_is_held_back_and_goes_on_at_the_floor() {
-    let slow = |pieces: u64| if pieces > 0 { 1_000_000 } else { 80_000 };
-    let seen = Device { read_ns: slow }.run();
-    let all = 10 * SECOND_NS / PIECE_NS;
-    // A piece at a time, where 16 would go, and a look at the end of each.
-    assert!((all / 2..all * 3 / 2).contains(&seen.pieces), "{seen:?} of {all}");
+struct Script {
+    depth: Depth,
+    read: Option<ReadBegun>,
 }
 
-#[test]
-fn a_flush_waits_for_nothing() {
-    let depth = Depth::new();
-    (0..20).for_each(|_| depth.follow(Judgement::Slow));
-    assert_eq!(depth.get(), DEPTH_MIN);
-    assert_eq!(depth.begin(COMPACTION, 4), Ok(1));
-    assert_eq!(depth.begin(COMPACTION, 4), Err(LOOK_AGAIN_NS));
-    for _ in 0..100 {
-        assert_eq!(depth.begin(FLUSH, 4), Ok(1));
+fn traffic(case: &mut TestCase) -> Result<Traffic, Box<dyn Error>> {
+    let name: String = case.take_arg("traffic")?;
+    Traffic::ALL
+        .into_iter()
+        .find(|t| format!("{t:?}") == name)
+        .ok_or_else(|| format!("no traffic is {name}").into())
+}
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+        let depth = &self.depth;
+        let at_ns = case.try_take_arg::<f64>("at-ms")?.map_or(0, |ms| (ms * 1e6) as u64);
+        let mut out = String::new();
+        match &*case.directive {
+            "device" => out = device(case)?,
+            "new" => *self = Script { depth: Depth::new(), read: None },
+            "slow-windows" => (0..case.take_arg("times")?).for_each(|_| depth.follow(Judgement::Slow)),
+            "depth" => out = format!("{}/{ONE}\n", depth.get()),
+            "begin" => {
+                let (traffic, pieces) = (traffic(case)?, case.take_arg("pieces")?);
+                for _ in 0..case.try_take_arg("times")?.unwrap_or(1) {
+                    out = match depth.begin(traffic, pieces) {
+                        Ok(pieces) => format!("pieces: {pieces}\n"),
+                        Err(wait_ns) => format!("looks again in {} us\n", wait_ns / 1000),
+                    };
+                }
+            }
+            "end" => depth.end(traffic(case)?, case.take_arg("pieces")?),
+            "writers-wait" => depth.writers_wait(at_ns),
+            "hurried" => {
+                let hurried = |ms: f64| format!("{ms} ms: {}\n", depth.is_hurried((ms * 1e6) as u64));
+                out = case.take_args("at")?.into_iter().map(hurried).collect();
+            }
+            "works" => depth.works(at_ns),
+            "read-begins" => self.read = Some(depth.read_begins(at_ns)),
+            "read-ends" => depth.read_ends(self.read.take().ok_or("no read has begun")?, at_ns),
+            "usual-read" => out = format!("{} ns\n", depth.foreground.usual_ns()),
+            other => return Err(format!("no command is called {other}").into()),
+        }
+        case.expect_empty()?;
+        Ok(out)
     }
-    depth.end(COMPACTION, 1);
-    assert_eq!(depth.begin(Traffic::Collection, 4), Ok(1), "what a flush has there takes no place");
 }
 
 #[test]
-fn a_hurry_ends_a_moment_after_the_last_wait() {
-    let depth = Depth::new();
-    assert!(!depth.is_hurried(1_000));
-    depth.writers_wait(1_000);
-    assert!(depth.is_hurried(1_500) && !depth.is_hurried(1_000 + HURRY_NS));
-}
-
-#[test]
-fn a_read_is_alone_where_nothing_was_begun_for_a_while() {
-    let (depth, ms) = (Depth::new(), 1_000_000);
-    let read = |at_ns: u64, took_ns: u64| {
-        depth.read_ends(depth.read_begins(at_ns), at_ns + took_ns);
-        depth.foreground.usual_ns()
-    };
-    let usual_ns = read(100 * ms, 80_000);
-    depth.works(110 * ms);
-    assert_eq!(read(112 * ms, 900_000), usual_ns, "what is written behind is still on its way");
-    let during = depth.read_begins(120 * ms);
-    depth.works(120 * ms + 1);
-    depth.read_ends(during, 121 * ms);
-    assert_eq!(depth.foreground.usual_ns(), usual_ns);
-    depth.begin(COMPACTION, 1).unwrap();
-    assert_eq!(read(150 * ms, 900_000), usual_ns);
-    depth.end(COMPACTION, 1);
-    assert!(read(160 * ms, 900_000) > usual_ns);
+fn scripts() {
+    datadriven::walk("src/pacing/depth/scripts", |file| {
+        let mut script = Script { depth: Depth::new(), read: None };
+        file.run(|case| script.run(case));
+    });
 }
 
 /// Threads that look for the one place there is, under many schedules: it is never taken twice, nor lost. (In loom it is the same for two, under all.)

@@ -1,20 +1,15 @@
 use super::*;
+use datadriven::TestCase;
 use io::Rng;
+use std::error::Error;
 
 /// A disk: what a read takes that is alone, without its bytes, how many it works on at once, and what a byte takes of all of them together.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Disk {
     latency_ns: u64,
     ways: u64,
     byte_ps: u64,
 }
-
-/// One arm, which is moved for each read; 200 MB/s.
-const ARM: Disk = Disk { latency_ns: 8_000_000, ways: 1, byte_ps: 5000 };
-/// Flash: 600,000 reads a second, 3.2 GB/s.
-const FLASH: Disk = Disk { latency_ns: 77_000, ways: 48, byte_ps: 312 };
-/// A volume in a network: 50,000 a second, 1 GB/s.
-const NETWORK: Disk = Disk { latency_ns: 1_000_000, ways: 50, byte_ps: 1000 };
 
 impl Disk {
     /// What so many reads take that begin together.
@@ -22,10 +17,21 @@ impl Disk {
         self.latency_ns + self.latency_ns * (reads - 1) / self.ways + bytes * self.byte_ps / 1000
     }
 
-    /// What a request costs, in bytes.
-    fn gap(self) -> u64 {
-        self.latency_ns * 1000 / self.ways / self.byte_ps
+    /// What a measurement should find.
+    fn said(self) -> String {
+        let (request_ns, mib_ns) = (self.latency_ns / self.ways, self.byte_ps * MIB as u64 / 1000);
+        let [gap, window] = [request_ns, self.latency_ns].map(|ns| (ns * 1000).checked_div(self.byte_ps));
+        let bytes = |n: Option<u64>| n.map_or("no bound".into(), |n| format!("{n} B"));
+        format!("request {request_ns} ns, MiB {mib_ns} ns, gap {}, window {}\n", bytes(gap), bytes(window))
     }
+}
+
+fn said(report: ReadCostReport) -> String {
+    let ReadCostReport { request_ns, mib_ns, gap_bytes, window_bytes } = report;
+    if report == ReadCostReport::default() {
+        return "nothing is known\n".into();
+    }
+    format!("request {request_ns} ns, MiB {mib_ns} ns, gap {gap_bytes} B, window {window_bytes} B\n")
 }
 
 /// Of what is learnt from reads of these lengths, each alone and many together, with up to a tenth more or less.
@@ -45,196 +51,112 @@ fn learnt(disk: Disk, alone: &[u64], many: &[u64]) -> ReadCost {
     cost
 }
 
-#[test]
-fn the_gap_is_what_a_request_costs_beside_others() {
-    for (disk, name) in [(FLASH, "flash"), (NETWORK, "network")] {
-        let cost = learnt(disk, &[4096, 100_000], &[1000, 3000, 60_000]);
-        let report = cost.report();
-        let (gap, request_ns) = (disk.gap(), disk.latency_ns / disk.ways);
-        assert!((gap * 7 / 10..gap * 13 / 10).contains(&report.gap_bytes), "{name}: {gap}, {report:?}");
-        let near = request_ns * 7 / 10..request_ns * 13 / 10;
-        assert!(near.contains(&report.request_ns), "{name}: {request_ns}, {report:?}");
-        let mib_ns = disk.byte_ps * MIB as u64 / 1000;
-        assert!((mib_ns * 8 / 10..mib_ns * 12 / 10).contains(&report.mib_ns), "{name}: {report:?}");
-        let window = disk.latency_ns * 1000 / disk.byte_ps;
-        assert!((window * 8 / 10..window * 13 / 10).contains(&report.window_bytes), "{name}: {report:?}");
-        let told = ReadCosts { gap_bytes: Some(report.gap_bytes), window_bytes: Some(report.window_bytes) };
-        assert_eq!(cost.get(), told);
+struct Script {
+    disk: Disk,
+    cost: ReadCost,
+    now_ns: u64,
+}
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let mut out = String::new();
+        match &*case.directive {
+            "disk" => {
+                let (latency_ns, ways) = (case.take_arg("latency-ns")?, case.take_arg("ways")?);
+                self.disk = Disk { latency_ns, ways, byte_ps: case.take_arg("ps-per-byte")? };
+                out = self.disk.said();
+            }
+            "learn" => {
+                let alone: Vec<u64> = case.try_take_args("alone")?.unwrap_or_default();
+                let many: Vec<u64> = case.try_take_args("many")?.unwrap_or_default();
+                // Later than all bursts that were learnt from.
+                (self.cost, self.now_ns) = (learnt(self.disk, &alone, &many), 1 << 50);
+                out = said(self.cost.report());
+            }
+            "new" => (self.cost, self.now_ns) = (ReadCost::new(), 0),
+            "report" => out = said(self.cost.report()),
+            "in-use" => {
+                let ReadCosts { gap_bytes, window_bytes } = self.cost.get();
+                let bytes = |n: Option<u64>| n.map_or("default".into(), |n| format!("{n} B"));
+                out = format!("gap {}, window {}\n", bytes(gap_bytes), bytes(window_bytes));
+            }
+            "give-gap" => self.cost.give_gap(case.take_arg("bytes")?),
+            "switch-off" => self.cost.switch_off(),
+            "bursts" => out = self.bursts(case)?,
+            "counted" => out = self.counted(),
+            _ => self.reads(case)?,
+        }
+        case.expect_empty()?;
+        Ok(out)
     }
-    assert!(FLASH.gap() < 6000 && NETWORK.gap() >= 20_000, "where one record of 16 KiB more is worth it");
+
+    /// Reads that begin and end.
+    fn reads(&mut self, case: &mut TestCase) -> Outcome<()> {
+        self.now_ns = case.try_take_arg("at")?.unwrap_or(self.now_ns);
+        let reads = case.take_arg("reads")?;
+        match &*case.directive {
+            "begin" => (0..case.try_take_arg("times")?.unwrap_or(1)).for_each(|_| {
+                self.cost.begins(self.now_ns, reads, 100);
+                self.now_ns += 1;
+            }),
+            "end" => self.cost.ends(self.now_ns, reads),
+            "begin-beside" => self.cost.begins_beside(self.now_ns, reads),
+            "end-beside" => self.cost.ends_beside(reads),
+            other => return Err(format!("no command is called {other}").into()),
+        }
+        Ok(())
+    }
+
+    /// Bursts of the lines, in rounds: `reads 1 bytes 4096 ns 80000`, or as long as the disk takes. `beside`: so many reads are under way
+    /// for which nobody waits. Prints in which rounds it changes which costs are in use.
+    fn bursts(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let (rounds, beside) =
+            (case.try_take_arg("rounds")?.unwrap_or(1), case.try_take_arg("beside")?.unwrap_or(0));
+        let bursts: Vec<Vec<u64>> = case
+            .input
+            .lines()
+            .map(|line| line.split_whitespace().filter_map(|w| w.parse().ok()).collect())
+            .collect();
+        let (mut changes, mut before) = (Vec::new(), self.cost.get());
+        for round in 1..=rounds {
+            if beside > 0 {
+                self.cost.begins_beside(self.now_ns, beside);
+            }
+            for burst in &bursts {
+                let (reads, bytes) = (burst[0], burst[1]);
+                self.cost.begins(self.now_ns, reads, bytes);
+                self.now_ns += burst.get(2).copied().unwrap_or_else(|| self.disk.takes_ns(reads, bytes));
+                self.cost.ends(self.now_ns, reads);
+            }
+            self.cost.ends_beside(beside);
+            self.now_ns += 1000;
+            let now = self.cost.get();
+            if now != before {
+                changes.push(round);
+            }
+            before = now;
+        }
+        let is_listed = case.take_flag("changes")?;
+        Ok(if is_listed { format!("changed after rounds {changes:?}\n") } else { String::new() })
+    }
+
+    fn counted(&self) -> String {
+        let counted = |of: &AtomicU64| of.load(Relaxed);
+        let learnt = lock(&self.cost.learnt);
+        let sums = learnt.alone.iter().chain(&learnt.many);
+        let (bursts, reads, ns) =
+            sums.fold((0, 0, 0), |sum, of| (sum.0 + of.bursts, sum.1 + of.reads, sum.2 + of.ns));
+        let (begun, ended) = (counted(&self.cost.begun), counted(&self.cost.ended));
+        format!("begun {begun}, ended {ended}; learnt from {bursts} bursts of {reads} reads, {ns} ns\n")
+    }
 }
 
 #[test]
-fn bounds_hold_whatever_is_measured() {
-    assert_eq!(learnt(ARM, &[4096, 100_000], &[1000, 60_000]).report().gap_bytes, GAP_MAX);
-    let free_requests = Disk { latency_ns: 100, ways: 100, byte_ps: 1000 };
-    assert_eq!(learnt(free_requests, &[4096], &[1000, 60_000]).report().gap_bytes, GAP_MIN);
-    // Bytes that cost nothing, and reads that take no time.
-    let free_bytes = Disk { byte_ps: 0, ..FLASH };
-    let report = learnt(free_bytes, &[4096], &[1000, 60_000]).report();
-    assert!(report.gap_bytes == GAP_MAX && report.mib_ns * 100 < report.request_ns * 1000, "{report:?}");
-    let nothing = Disk { latency_ns: 0, ways: 1, byte_ps: 0 };
-    assert_eq!(learnt(nothing, &[4096], &[1000, 60_000]).report().gap_bytes, GAP_MAX);
-}
-
-#[test]
-fn nothing_is_told_before_enough_is_known() {
-    let unknown = ReadCostReport::default();
-    for (alone, many) in [
-        (&[][..], &[][..]),
-        (&[], &[1000, 60_000]),
-        (&[4096, 100_000], &[]),
-        (&[4096], &[4096]),
-        (&[4096], &[1000, 2900]),
-    ] {
-        let cost = learnt(FLASH, alone, many);
-        assert_eq!((cost.report(), cost.get()), (unknown, ReadCosts::default()), "{alone:?} {many:?}");
-    }
-    // How steep it is those say that are alone: as steep as it is with others, or steeper.
-    let report = learnt(FLASH, &[4096, 100_000], &[1000]).report();
-    assert!((GAP_MIN..=FLASH.gap() * 2).contains(&report.gap_bytes), "{report:?}");
-}
-
-#[test]
-fn what_overlaps_is_no_burst() {
-    let cost = ReadCost::new();
-    let bursts = |cost: &ReadCost| {
-        let learnt = lock(&cost.learnt);
-        learnt
-            .alone
-            .iter()
-            .chain(&learnt.many)
-            .map(|sums| (sums.bursts, sums.reads))
-            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
-    };
-    // Begun one after another before any has ended.
-    (0..5).for_each(|i| cost.begins(10 + i, 1, 100));
-    (0..5).for_each(|i| cost.ends(100 + i, 1));
-    assert_eq!(bursts(&cost), (1, 5));
-    assert_eq!(lock(&cost.learnt).many[0].ns, 94);
-    // One comes when another has ended.
-    (0..2).for_each(|i| cost.begins(200 + i, 2, 100));
-    cost.ends(210, 2);
-    cost.begins(220, 1, 100);
-    cost.ends(230, 2);
-    cost.begins(231, 1, 100);
-    cost.ends(232, 2);
-    assert_eq!(bursts(&cost), (1, 5));
-    // Some are of another disk as well.
-    cost.begins_beside(250, 4);
-    cost.ends_beside(4);
-    cost.begins(270, 1, 100);
-    cost.begins_beside(275, 2);
-    cost.ends(280, 1);
-    cost.ends_beside(2);
-    assert_eq!(bursts(&cost), (1, 5));
-    // The next one is one again; few are neither alone nor many.
-    cost.begins(300, 1, 100);
-    cost.ends(310, 1);
-    cost.begins(320, 3, 100);
-    cost.ends(330, 3);
-    assert_eq!(bursts(&cost), (2, 6));
-}
-
-#[test]
-fn what_nobody_waits_for_says_nothing_nor_what_is_made_beside_it() {
-    let cost = learnt(FLASH, &[4096, 100_000], &[1000, 60_000]);
-    let before = cost.report();
-    let burst = |now_ns: u64| {
-        // As long as a disk takes that others keep busy.
-        cost.begins(now_ns, 1, 4096);
-        cost.ends(now_ns + 10_000_000, 1);
-        cost.begins(now_ns + 10_000_000, 8, 8000);
-        cost.ends(now_ns + 16_000_000, 8);
-    };
-    let mut now_ns = 1 << 50;
-    for round in 0..1000 {
-        cost.begins_beside(now_ns, 2);
-        burst(now_ns);
-        // Two more are on their way before the ones are noticed to have ended.
-        cost.ends_beside(if round == 0 { 1 } else { 2 });
-        now_ns += 20_000_000;
-    }
-    assert_eq!(cost.report(), before);
-    // The last one has ended, and nobody notices: its job waits for its turn.
-    for _ in 0..1000 {
-        burst(now_ns);
-        now_ns += 20_000_000;
-    }
-    let slow = cost.report();
-    assert_ne!(slow, before, "after a while it goes on");
-    cost.ends_beside(1);
-    for _ in 0..1000 {
-        cost.begins(now_ns, 1, 4096);
-        cost.ends(now_ns + 80_000, 1);
-        now_ns += 100_000;
-    }
-    assert_ne!(cost.report(), slow, "when all have ended it goes on");
-}
-
-#[test]
-fn what_stands_still_once_changes_little_and_what_becomes_slow_is_learnt() {
-    let cost = learnt(FLASH, &[4096, 100_000], &[1000, 60_000]);
-    let before = cost.report();
-    let mut now_ns = 1 << 50;
-    let mut burst = |reads: u64, len: u64, ns: u64| {
-        cost.begins(now_ns, reads, reads * len);
-        now_ns += ns;
-        cost.ends(now_ns, reads);
-    };
-    [(1, 4096), (32, 1000), (32, 60_000)].iter().for_each(|(reads, len)| burst(*reads, *len, 60_000_000_000));
-    let after = cost.report();
-    assert!(
-        after.gap_bytes * 10 > before.gap_bytes * 7 && after.gap_bytes * 7 < before.gap_bytes * 10,
-        "{before:?} {after:?}"
-    );
-    for _ in 0..2000 {
-        let slow = |reads, len| NETWORK.takes_ns(reads, reads * len);
-        burst(1, 4096, slow(1, 4096));
-        [1000, 60_000].iter().for_each(|len| burst(32, *len, slow(32, *len)));
-    }
-    let gap = NETWORK.gap();
-    assert!((gap * 7 / 10..gap * 13 / 10).contains(&cost.report().gap_bytes), "{:?}", cost.report());
-}
-
-#[test]
-fn what_is_given_goes_before_what_is_measured() {
-    let cost = learnt(FLASH, &[4096], &[1000, 60_000]);
-    let measured = cost.get();
-    assert!(measured.gap_bytes.is_some() && measured.window_bytes.is_some());
-    cost.give_gap(0);
-    assert_eq!(cost.get(), ReadCosts { gap_bytes: Some(0), ..measured });
-    cost.switch_off();
-    assert_eq!(cost.get(), ReadCosts { gap_bytes: Some(0), window_bytes: None });
-}
-
-/// A burst adds to sums; what follows from them is told after every sixteenth.
-#[test]
-fn what_is_told_is_derived_once_in_sixteen_bursts() {
-    let cost = learnt(FLASH, &[4096], &[1000, 60_000]);
-    let mut now_ns = 1 << 50;
-    let mut told = vec![cost.get()];
-    for _ in 0..64 {
-        cost.begins(now_ns, 1, 4096);
-        now_ns += 300_000;
-        cost.ends(now_ns, 1);
-        told.push(cost.get());
-    }
-    let changes: Vec<usize> = (1..told.len()).filter(|i| told[*i] != told[i - 1]).collect();
-    assert_eq!(changes.len(), 4, "{changes:?}");
-    assert!(changes.windows(2).all(|two| two[1] - two[0] == 16), "{changes:?}");
-}
-
-#[test]
-fn nothing_is_counted_where_nobody_is_to_go_by_it() {
-    let cost = ReadCost::new();
-    cost.switch_off();
-    for i in 0..1000 {
-        cost.begins(i * 10, 1 + i % 9, 4096);
-        cost.ends(i * 10 + 5, 1 + i % 9);
-    }
-    let counted = |of: &AtomicU64| of.load(Relaxed);
-    assert_eq!((counted(&cost.begun), counted(&cost.ended), counted(&cost.bytes)), (0, 0, 0));
-    let learnt = lock(&cost.learnt);
-    assert!(learnt.alone.iter().chain(&learnt.many).all(|sums| sums.reads == 0));
+fn scripts() {
+    datadriven::walk("src/pacing/read_cost/scripts", |file| {
+        let mut script = Script { disk: Disk::default(), cost: ReadCost::new(), now_ns: 0 };
+        file.run(|case| script.run(case));
+    });
 }
