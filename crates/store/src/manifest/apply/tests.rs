@@ -1,88 +1,121 @@
 use super::*;
 use crate::manifest::engine::Engines;
 use crate::volumes::Volume;
-use base::Uid;
+use base::{HashMap, Uid};
+use datadriven::TestCase;
 
 const TOY: EngineId = EngineId(7);
 
-fn group(ltn: u64, file: u64) -> Record {
-    Record::AddLogGroup { group: LogGroupMeta { ltn, file, ..Default::default() } }
+/// A record of a line: `group 2 file=9 pages=8`.
+fn record(line: &str) -> Record {
+    let mut words = line.split_whitespace();
+    let (kind, number) = (words.next().unwrap(), words.next().map_or(0, |n| n.parse().unwrap()));
+    let fields: HashMap<&str, u64> = words
+        .map(|word| word.split_once('=').unwrap())
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_else(|| panic!("{line} has no {name}"));
+    let (ltn, engine) = (number, EngineId(number as u32));
+    match kind {
+        "group" => {
+            let len = fields.get("pages").map_or(0, |pages| pages << 12);
+            Record::AddLogGroup {
+                group: LogGroupMeta { ltn, file: field("file"), len, ..Default::default() },
+            }
+        }
+        "begin" => {
+            let begin = LogBegin { first_lpn: field("first-page"), lpn: field("page"), used: 200 };
+            Record::BeginLogGroup { ltn, begin }
+        }
+        "seal" => Record::SealLogGroup { ltn, end_lpn: field("end-page") },
+        "retain" => Record::RetainLogGroup { ltn, bytes: field("bytes") },
+        "share" => Record::ShareLogGroup { ltn },
+        "remove-group" => Record::RemoveLogGroup { ltn },
+        "engine" => {
+            let name = "x".repeat(fields.get("name-len").map_or(3, |len| *len as usize));
+            Record::AddEngine { engine, name, format: 1 }
+        }
+        "remove-engine" => Record::RemoveEngine { engine, below_ltn: 1 },
+        "floor" => Record::EngineFloor { engine, seq: field("sequence") },
+        "file" => {
+            let file = EngineFile { number, kind: 1, volume: Volume::DIRECTORY };
+            Record::AddEngineFile { engine: EngineId(field("engine") as u32), file }
+        }
+        "remove-file" => Record::RemoveEngineFile { engine: EngineId(field("engine") as u32), number },
+        "next-file" => Record::NextFileNumber(number),
+        "last-sequence" => Record::LastSeq(number),
+        "ceiling" => Record::SpaceCeiling { bytes: number },
+        other => panic!("no record is called {other}"),
+    }
 }
 
-/// A group of eight pages.
-fn pages(ltn: u64, file: u64) -> Record {
-    Record::AddLogGroup { group: LogGroupMeta { ltn, file, len: 8 << 12, ..Default::default() } }
+/// The record of a line, or the engines from 1 on of `engines 17`.
+fn records(line: &str) -> Vec<Record> {
+    match line.strip_prefix("engines ") {
+        Some(count) => (1..=count.parse().unwrap()).map(|id: u32| record(&format!("engine {id}"))).collect(),
+        None => vec![record(line)],
+    }
 }
 
-fn begin(ltn: u64, first_lpn: u64, lpn: u64) -> Record {
-    Record::BeginLogGroup { ltn, begin: LogBegin { first_lpn, lpn, used: 200 } }
+/// What a script sees of a state, which is whole and comes back from its snapshot.
+fn shown(state: &State) -> String {
+    state.verify().unwrap();
+    let snapshot = state.snapshot();
+    let read = State::from_snapshot(state.uid, state.edit_number, &snapshot, &Engines::default());
+    assert_eq!(read.unwrap(), *state);
+    let mut out = String::new();
+    for group in state.log_chain(Lane::FIRST) {
+        let begin = group.begin.map_or("its beginning".into(), |begin| {
+            format!("page {}, in a log that began with page {} there", begin.lpn, begin.first_lpn)
+        });
+        out += &format!("log group {}: read from {begin}\n", group.ltn);
+    }
+    for part in &state.parts {
+        let files: Vec<u64> = part.files.iter().map(|(number, _)| number).collect();
+        out += &format!("engine {}: files {files:?}\n", part.id);
+    }
+    let ceiling = state.space_ceiling.map_or("none".into(), |bytes| format!("{bytes} B"));
+    out + &format!("space ceiling: {ceiling}; snapshot: {} B\n", snapshot.len())
 }
 
-fn remove(ltn: u64) -> Record {
-    Record::RemoveLogGroup { ltn }
-}
-
-fn seal(ltn: u64, end_lpn: u64) -> Record {
-    Record::SealLogGroup { ltn, end_lpn }
-}
-
-fn engine(engine: EngineId) -> Record {
-    Record::AddEngine { engine, name: "toy".into(), format: 1 }
-}
-
-fn file(number: u64) -> Record {
-    let file = EngineFile { number, kind: 1, volume: Volume::DIRECTORY };
-    Record::AddEngineFile { engine: TOY, file }
+fn empty() -> State {
+    State::empty(Uid::default(), 1, &Engines::default())
 }
 
 /// A log group in file 3, and an engine with the file 4.
 fn sample() -> State {
-    let state = State::empty(Uid::default(), 1, &Engines::default());
-    state.changed(&[group(1, 3), engine(TOY), file(4)]).unwrap().0
+    let records = ["group 1 file=3", "engine 7", "file 4 engine=7"].map(record);
+    empty().changed(&records).unwrap().0
+}
+
+fn run(state: &mut State, case: &mut TestCase) -> Result<String, String> {
+    match &*case.directive {
+        "store" => *state = empty(),
+        // Each line is an edit of its own, which the next one does not see.
+        "refused" => {
+            let kind = |edit: &str| {
+                let records: Vec<Record> = edit.split(", ").flat_map(records).collect();
+                match state.changed(&records) {
+                    Ok(_) => "it is accepted\n".into(),
+                    Err(e) => format!("{e}\n"),
+                }
+            };
+            return Ok(case.input.lines().map(kind).collect());
+        }
+        "edit" => {}
+        other => return Err(format!("no command is called {other}")),
+    }
+    let records: Vec<Record> = case.input.lines().map(record).collect();
+    *state = state.changed(&records).map_err(|e| e.to_string())?.0;
+    Ok(shown(state))
 }
 
 #[test]
-fn edits_that_contradict_the_store_are_refused_by_name() {
-    let long =
-        Record::AddEngine { engine: EngineId(9), name: "x".repeat(ENGINE_NAME_LEN_MAX + 1), format: 1 };
-    let many = (1..=ENGINES_MAX as u32 + 1).map(|id| engine(EngineId(id))).collect();
-    let cases: Vec<(&str, Vec<Record>)> = vec![
-        ("engine 7 has no file 5", vec![Record::RemoveEngineFile { engine: TOY, number: 5 }]),
-        ("engine 8 has not been added", vec![Record::EngineFloor { engine: EngineId(8), seq: 1 }]),
-        ("the floor of engine 7", vec![Record::EngineFloor { engine: TOY, seq: MAX_SEQ + 1 }]),
-        ("engine 0 cannot be added", vec![engine(EngineId::NATIVE)]),
-        ("engine 9 cannot be added", vec![long]),
-        ("there are too many engines", many),
-        ("there is no engine 8", vec![Record::RemoveEngine { engine: EngineId(8), below_ltn: 1 }]),
-        ("file 3 exists already", vec![file(3)]),
-        ("file number 0 is out of range", vec![file(0)]),
-        ("log group 1 exists already", vec![group(1, 9)]),
-        ("log group 1 cannot be kept with 1 bytes", vec![Record::RetainLogGroup { ltn: 1, bytes: 1 }]),
-        ("log group 1 is not kept as storage", vec![Record::ShareLogGroup { ltn: 1 }]),
-        ("there is no log group 2", vec![Record::RemoveLogGroup { ltn: 2 }]),
-        ("the log cannot begin at page 2 of log group 1", vec![begin(1, 1, 2)]),
-        ("the log cannot begin at page 0 of log group 1", vec![begin(1, 1, 0)]),
-        ("the log cannot begin at page 7 of log group 2", vec![pages(2, 9), begin(2, 7, 7)]),
-        (
-            "the log cannot begin at page 7 of log group 2",
-            vec![remove(1), pages(2, 9), begin(2, 7, 8), begin(2, 7, 7)],
-        ),
-        (
-            "the log cannot begin at page 8 of log group 2",
-            vec![remove(1), pages(2, 9), begin(2, 7, 7), begin(2, 6, 8)],
-        ),
-        (
-            "the log cannot begin at page 9 of log group 2",
-            vec![remove(1), pages(2, 9), seal(2, 8), begin(2, 7, 9)],
-        ),
-        ("number 18446744073709551615 is out of range", vec![Record::NextFileNumber(u64::MAX)]),
-        ("sequence 18446744073709551615 is out of range", vec![Record::LastSeq(u64::MAX)]),
-    ];
-    for (told, records) in cases {
-        let e = sample().changed(&records).map(drop).expect_err(told);
-        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{told}: {e}");
-        assert!(e.message().contains(told), "{told}: {e}");
-    }
+fn scripts() {
+    datadriven::walk("src/manifest/apply/scripts", |file| {
+        let mut state = empty();
+        file.run(|case| run(&mut state, case));
+    });
 }
 
 #[test]
@@ -126,32 +159,4 @@ fn a_state_that_contradicts_itself_is_found_out() {
         assert_eq!(e.kind(), ErrorKind::Corruption, "{told}: {e}");
         assert!(e.message().contains(told), "{told}: {e}");
     }
-}
-
-#[test]
-fn the_beginning_of_the_log_goes_with_its_group() {
-    let begun = sample().changed(&[remove(1), pages(2, 9), begin(2, 7, 7), begin(2, 7, 9)]).unwrap().0;
-    let of = |state: &State| state.log_chain(Lane::FIRST).map(|group| group.begin).collect::<Vec<_>>();
-    assert_eq!(of(&begun), [Some(LogBegin { first_lpn: 7, lpn: 9, used: 200 })]);
-    begun.verify().unwrap();
-    let read = State::from_snapshot(begun.uid, begun.edit_number, &begun.snapshot(), &Engines::default());
-    assert_eq!(read.unwrap(), begun);
-    let gone = begun.changed(&[pages(3, 10), remove(2)]).unwrap().0;
-    assert_eq!(of(&gone), [None], "older releases read it again");
-}
-
-#[test]
-fn the_last_ceiling_holds_until_there_is_none() {
-    let after = |state: &State, bytes| state.changed(&[Record::SpaceCeiling { bytes }]).unwrap().0;
-    let bounded = after(&after(&sample(), 9 << 40), u64::MAX);
-    assert_eq!(bounded.space_ceiling, Some(u64::MAX));
-    let read =
-        State::from_snapshot(bounded.uid, bounded.edit_number, &bounded.snapshot(), &Engines::default());
-    assert_eq!(read.unwrap(), bounded);
-    assert_eq!(after(&bounded, 0), State { edit_number: bounded.edit_number + 1, ..sample_at(&bounded) });
-    assert!(!sample().snapshot().windows(2).any(|w| w == [31, 1]), "nothing is said where there is none");
-}
-
-fn sample_at(other: &State) -> State {
-    State { uid: other.uid, ..sample() }
 }
