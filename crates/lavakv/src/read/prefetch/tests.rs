@@ -2,6 +2,7 @@ use super::*;
 use base::key::encode;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
+use datadriven::TestCase;
 use io::Rng;
 use lsm::VisibleOptions;
 use lsm::vec_iter::VecIter;
@@ -266,214 +267,141 @@ fn walk(rng: &mut Rng, iter: &mut Prefetch<Disk>, store: &Store, model: &Model, 
     }
 }
 
-/// The lengths of the requests of a scan in which the values that `wanted` says are asked for.
-fn requests(
-    iter: &mut Prefetch<Disk>,
-    store: &Store,
-    steps: usize,
-    wanted: impl Fn(usize) -> bool,
-) -> Vec<usize> {
-    for nth in 0..steps {
-        if wanted(nth) {
-            iter.value().unwrap();
+/// A scan of a script. Each value is compared with what was stored.
+struct Script {
+    iter: Prefetch<Disk>,
+    store: Arc<Store>,
+    model: Model,
+}
+
+type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Numbers in runs that ascend or descend: `0-9, 40, 30-20`.
+fn runs(numbers: &[u64]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &n in numbers {
+        match runs.last_mut() {
+            Some(run) if run.1 + 1 == n && run.0 <= run.1 => run.1 = n,
+            Some(run) if n + 1 == run.1 && run.0 >= run.1 => run.1 = n,
+            _ => runs.push((n, n)),
         }
-        iter.next().unwrap();
     }
-    store.take_requests().iter().map(Vec::len).collect()
+    let run = |(a, b): &(u64, u64)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    if runs.is_empty() { "none".into() } else { runs.iter().map(run).collect::<Vec<_>>().join(", ") }
 }
 
-#[test]
-fn windows_grow_while_values_are_asked_for() {
-    let (disk, store, _) = make(&mut Rng::new(1), 1000, (0, 100), 100);
-    let store = Arc::new(store);
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
-    iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 300, |_| true), [1, 4, 8, 16, 32, 64, 128, 128, 256]);
-    iter.seek(&key(500)).unwrap();
-    assert_eq!(requests(&mut iter, &store, 10, |_| true), [1, 4, 8], "a seek begins anew");
-    iter.seek(&key(10)).unwrap();
-    assert_eq!(requests(&mut iter, &store, 500, |_| false), [0; 0], "nobody asked");
-    iter.seek(&key(10)).unwrap();
-    let reads = requests(&mut iter, &store, 300, |nth| nth % 3 == 0);
-    assert_eq!((&reads[..3], reads.len()), (&[1, 2, 1][..], 100), "few are wanted: one by one");
-    assert!(reads[2..].iter().all(|&n| n == 1));
-}
-
-#[test]
-fn windows_hold_so_many_bytes() {
-    let (disk, store, _) = make(&mut Rng::new(2), 300, (0, 100), 1);
-    let store = Arc::new(store);
-    // Every value counts with the 21 bytes of its record.
-    let reach = Reach { first: WINDOW_MAX, bytes_max: 210, expected: 0 };
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach);
-    iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 35, |_| true), [1, 10, 10, 10, 10, 10]);
-    assert_eq!(Reach::of(&ReadOptions::default(), UNKNOWN), REACH);
-    let options = ReadOptions { readahead_bytes: usize::MAX, expected_entries: 7, ..Default::default() };
-    assert_eq!(
-        (Reach::of(&options, UNKNOWN).bytes_max, Reach::of(&options, UNKNOWN).expected),
-        (BYTES_MAX, 7)
-    );
-    assert_eq!(Reach::of(&ReadOptions { keys_only: true, ..options }, UNKNOWN).expected, 0);
-    // Where the device moves more than a window while one read is waited for, windows are longer, within bounds.
-    let window = |bytes| {
-        let costs = ReadCosts { window_bytes: Some(bytes), ..UNKNOWN };
-        Reach::of(&ReadOptions::default(), costs).bytes_max
-    };
-    assert_eq!([1, 3 << 19, u64::MAX].map(window), [BYTES_MAX, 3 << 19, 2 * BYTES_MAX]);
-}
-
-#[test]
-fn an_error_ahead_is_told_when_the_scan_comes_there() {
-    for (broken, backward) in [(40, false), (41, false), (40, true), (2, false), (3, false)] {
-        let (mut disk, store, model) = make(&mut Rng::new(3), 80, (0, 100), 10);
-        disk.broken = Some(key(broken));
+impl Script {
+    /// Keys with separated values of random bytes.
+    fn new(count: u64, value_len: u64, change: impl FnOnce(&mut Disk, &mut Store), reach: Reach) -> Script {
+        let (mut disk, mut store, model) = make(&mut Rng::new(1), count, (0, 100), value_len);
+        change(&mut disk, &mut store);
         let store = Arc::new(store);
-        let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
-        let (mut seen, mut error) = (0, None);
-        if backward { iter.seek_to_last() } else { iter.seek_to_first() }.unwrap();
-        while error.is_none() {
-            assert_eq!(iter.value().unwrap(), model[iter.key()]);
-            seen += 1;
-            error = if backward { iter.prev() } else { iter.next() }.err();
+        Script { iter: iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach), store, model }
+    }
+
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let out = match &*case.directive {
+            "keys" => self.keys(case)?,
+            "seek" => {
+                match case.try_take_arg::<u64>("key")? {
+                    Some(n) => self.iter.seek(&key(n))?,
+                    None if case.take_flag("last")? => self.iter.seek_to_last()?,
+                    None => self.iter.seek_to_first()?,
+                }
+                String::new()
+            }
+            "scan" => self.scan(case)?,
+            "value" => {
+                self.value()?;
+                self.requests(false)
+            }
+            "kept" => format!("{}\n", runs(&self.store.take_kept())),
+            "reach" => {
+                let mut options = ReadOptions::default();
+                options.readahead_bytes = case.try_take_arg("readahead")?.unwrap_or(options.readahead_bytes);
+                options.expected_entries = case.try_take_arg("expected")?.unwrap_or(options.expected_entries);
+                options.keys_only = case.take_flag("keys-only")?;
+                let costs = ReadCosts { window_bytes: case.try_take_arg("device-window")?, ..UNKNOWN };
+                format!("{:?}\n", Reach::of(&options, costs))
+            }
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn keys(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let (count, value_len) = (case.take_arg("count")?, case.try_take_arg("value-len-max")?.unwrap_or(10));
+        let reach = Reach {
+            first: case.try_take_arg("first-window")?.unwrap_or(WINDOW_MIN),
+            bytes_max: case.try_take_arg("window-bytes-max")?.unwrap_or(BYTES_MAX),
+            expected: case.try_take_arg("expected")?.unwrap_or(0),
+        };
+        let broken = case.try_take_arg("unreadable-key")?.map(key);
+        let damaged: Vec<u64> = case.try_take_args("damaged-values")?.unwrap_or_default();
+        let waits_for_each = case.take_flag("without-queue")?;
+        let change = |disk: &mut Disk, store: &mut Store| {
+            disk.broken = broken;
+            (store.damaged, store.waits_for_each) = (damaged.into_iter().collect(), waits_for_each);
+        };
+        *self = Script::new(count, value_len, change, reach);
+        Ok(String::new())
+    }
+
+    /// The value at the iterator, which is asked for twice.
+    fn value(&self) -> Outcome<Option<String>> {
+        let found = match self.iter.value() {
+            Ok(value) if value == self.model[self.iter.key()] => None,
+            Ok(_) => return Err("another value".into()),
+            Err(e) => Some(e.to_string()),
+        };
+        assert_eq!(self.iter.value().is_err(), found.is_some(), "asked again");
+        Ok(found)
+    }
+
+    /// Steps with the values of every `every`-th entry (0: of none), and the requests for values that this made.
+    fn scan(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let (steps, every) =
+            (case.take_arg::<u64>("steps")?, case.try_take_arg("values-of-every")?.unwrap_or(1));
+        let (is_back, lists_keys) = (case.take_flag("back")?, case.take_flag("keys")?);
+        let mut out = String::new();
+        for nth in 0..steps {
+            if !self.iter.valid() {
+                out += &format!("the scan ends after {nth} entries\n");
+                break;
+            }
+            let at = String::from_utf8_lossy(self.iter.key()).into_owned();
+            if every > 0
+                && nth % every == 0
+                && let Some(e) = self.value()?
+            {
+                out += &format!("value of {at}: {e}\n");
+            }
+            if let Err(e) = if is_back { self.iter.prev() } else { self.iter.next() } {
+                let valid = self.iter.valid();
+                out += &format!("after {} entries, behind {at}: {e}; valid: {valid}\n", nth + 1);
+                break;
+            }
         }
-        // Backward, the view looks one entry further before it shows one.
-        assert_eq!(seen, if backward { 79 - broken - 1 } else { broken });
-        assert!(!iter.valid());
-        iter.seek(&key(60)).unwrap();
-        assert_eq!(iter.value().unwrap(), model[&key(60)]);
+        Ok(out + &self.requests(lists_keys))
+    }
+
+    /// Lengths of the requests since the last time, `+` before those that were begun ahead, and the keys.
+    fn requests(&self, lists_keys: bool) -> String {
+        let requests = std::mem::take(&mut *lock(&self.store.requests));
+        let len = |(ahead, ids): &(bool, Vec<u64>)| format!("{}{}", if *ahead { "+" } else { "" }, ids.len());
+        let lens: Vec<String> = requests.iter().map(len).collect();
+        let ids: Vec<u64> = requests.into_iter().flat_map(|(_, ids)| ids).collect();
+        let lens = if lens.is_empty() { "none".into() } else { lens.join(", ") };
+        let keys = if lists_keys { format!("keys: {}\n", runs(&ids)) } else { String::new() };
+        format!("requests: {lens}\n{keys}")
     }
 }
 
 #[test]
-fn a_damaged_value_is_told_when_it_is_asked_for() {
-    let (disk, mut store, model) = make(&mut Rng::new(4), 50, (0, 100), 10);
-    store.damaged = BTreeSet::from([20, 21]);
-    let store = Arc::new(store);
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
-    iter.seek_to_first().unwrap();
-    for n in 0..50 {
-        if n == 20 || n == 21 {
-            assert_eq!(iter.value().unwrap_err().kind(), ErrorKind::Corruption);
-        } else {
-            assert_eq!(iter.value().unwrap(), model[&key(n)]);
-        }
-        assert_eq!(iter.key(), key(n));
-        iter.next().unwrap();
-    }
-}
-
-/// An iterator over so many separated values, and what stores them.
-fn separated(count: u64, reach: Reach) -> (Prefetch<Disk>, Arc<Store>) {
-    let (disk, store, _) = make(&mut Rng::new(5), count, (0, 100), 10);
-    let store = Arc::new(store);
-    (iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), reach), store)
-}
-
-#[test]
-fn the_next_window_of_a_long_scan_is_read_meanwhile() {
-    let (mut iter, store) = separated(2000, REACH);
-    iter.seek_to_first().unwrap();
-    for n in 0..1000 {
-        assert_eq!(iter.value().unwrap(), store.values[&n]);
-        iter.next().unwrap();
-    }
-    let all = std::mem::take(&mut *lock(&store.requests));
-    let shape: Vec<(bool, usize)> = all.iter().map(|(begun, ids)| (*begun, ids.len())).collect();
-    let short = [1, 4, 8, 16, 32, 64, 128].map(|len| (false, len));
-    assert_eq!(shape, [&short[..], &[128, 256, 256, 256, 256].map(|len| (true, len))[..]].concat());
-    // Begun in the middle of the window before, or as long as windows are full with the window before.
-    let ids: Vec<u64> = all.into_iter().flat_map(|(_, ids)| ids).collect();
-    assert_eq!(ids, (0..1405).collect::<Vec<u64>>(), "each once, in order");
-}
-
-#[test]
-fn who_turns_or_seeks_waits_for_nothing_that_was_begun() {
-    let reach = Reach { first: WINDOW_MAX, bytes_max: 2000, expected: 0 };
-    for turn in [true, false] {
-        let (mut iter, store) = separated(2000, reach);
-        iter.seek_to_first().unwrap();
-        for _ in 0..400 {
-            iter.value().unwrap();
-            iter.next().unwrap();
-        }
-        assert!(lock(&store.requests).iter().any(|(begun, _)| *begun));
-        if turn { iter.prev() } else { iter.seek(&key(1000)) }.unwrap();
-        let from = if turn { 399 } else { 1000 };
-        for n in 0..300 {
-            let at = if turn { from - n } else { from + n };
-            assert_eq!((iter.key(), iter.value().unwrap()), (&key(at)[..], &store.values[&at][..]));
-            if turn { iter.prev() } else { iter.next() }.unwrap();
-        }
-    }
-}
-
-#[test]
-fn an_error_behind_the_next_window_is_told_behind_it() {
-    let (mut disk, mut store, model) = make(&mut Rng::new(6), 500, (0, 100), 10);
-    disk.broken = Some(key(400));
-    store.damaged = BTreeSet::from([300, 399]);
-    let store = Arc::new(store);
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
-    iter.seek_to_first().unwrap();
-    for n in 0..400 {
-        assert_eq!(iter.key(), key(n));
-        match iter.value() {
-            Ok(value) => assert_eq!(value, model[&key(n)]),
-            Err(e) => assert!(e.is_corruption() && (n == 300 || n == 399)),
-        }
-        assert_eq!(iter.next().is_err(), n == 399);
-    }
-    assert!(!iter.valid());
-    assert!(lock(&store.requests).iter().any(|(begun, ids)| *begun && ids.contains(&399)));
-}
-
-#[test]
-fn what_is_expected_is_read_at_once_and_nothing_beyond() {
-    let expecting = |expected| separated(1000, Reach { expected, ..REACH });
-    let (mut iter, store) = expecting(50);
-    for target in [0, 400] {
-        iter.seek(&key(target)).unwrap();
-        let mut lens = requests(&mut iter, &store, 49, |_| true);
-        iter.value().unwrap();
-        lens.extend(store.take_requests().iter().map(Vec::len));
-        assert_eq!(lens, [50]);
-    }
-    iter.next().unwrap();
-    assert_eq!(requests(&mut iter, &store, 10, |_| true), [100], "who goes on looks at more than he said");
-    let (mut iter, store) = expecting(600);
-    iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 599, |_| true), [256, 256, 88]);
-    let (mut iter, store) = expecting(50);
-    iter.seek_to_last().unwrap();
-    iter.value().unwrap();
-    assert_eq!(store.take_requests(), [(950..1000).rev().collect::<Vec<u64>>()]);
-    iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 40, |_| false), [0; 0], "nobody asked");
-}
-
-#[test]
-fn only_what_is_asked_for_goes_to_the_cache() {
-    let (mut iter, store) = separated(100, Reach { expected: 50, ..REACH });
-    iter.seek_to_first().unwrap();
-    for n in 0..10 {
-        iter.value().unwrap();
-        iter.value().unwrap();
-        if n == 5 {
-            iter.next().unwrap();
-        }
-        iter.next().unwrap();
-    }
-    // 0 to 5 and 7 to 10; of these, the even ones are not there.
-    assert_eq!(store.take_kept(), [0, 2, 4, 8, 10]);
-}
-
-#[test]
-fn without_a_queue_each_window_is_waited_for() {
-    let (disk, mut store, _) = make(&mut Rng::new(7), 2000, (0, 100), 10);
-    store.waits_for_each = true;
-    let store = Arc::new(store);
-    let mut iter = iterate(disk, &store, VisibleOptions::at(base::MAX_SEQ), REACH);
-    iter.seek_to_first().unwrap();
-    assert_eq!(requests(&mut iter, &store, 600, |_| true), [1, 4, 8, 16, 32, 64, 128, 256, 256]);
+fn scripts() {
+    datadriven::walk("src/read/prefetch/scripts", |file| {
+        let mut script = Script::new(0, 1, |_, _| {}, REACH);
+        file.run(|case| script.run(case));
+    });
 }

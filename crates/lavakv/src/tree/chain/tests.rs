@@ -1,4 +1,5 @@
 use super::*;
+use datadriven::TestCase;
 
 const MB: u64 = 1 << 20;
 
@@ -6,56 +7,31 @@ fn with_excess(excess_bytes: u64) -> Chain {
     Chain { excess_bytes, ..Chain::default() }
 }
 
-/// A tree that is `excess` behind at the times, in seconds, at which as much was flushed.
-fn run(steps: &[(u64, u64, u64)]) -> Chain {
-    let begun = with_excess(0);
-    steps.iter().fold(begun, |chain, (second, flushed, excess)| {
-        with_excess(excess * MB).after(&chain, flushed * MB, second * SPAN_NS)
-    })
+/// Versions of a tree: `at 1.5 flushed 30 MiB, 110 MiB over target`; prints after each what the tree absorbs.
+fn run(case: &mut TestCase) -> Result<String, String> {
+    if case.directive != "versions" {
+        return Err(format!("no command is called {}", case.directive));
+    }
+    let (mut chain, mut out) = (with_excess(0), String::new());
+    for line in case.input.lines() {
+        let numbers: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [spans, flushed, excess] = numbers[..] else { return Err(format!("{line} is no version")) };
+        let at_ns = (spans * SPAN_NS as f64) as u64;
+        let bytes = |mib: f64| (mib * MB as f64) as u64;
+        let next = with_excess(bytes(excess)).after(&chain, bytes(flushed), at_ns);
+        // Other options change nothing of what is known.
+        let known = next.absorbed_bytes_per_s;
+        assert_eq!(with_excess(10 * MB).with_what_is_known(&next).absorbed_bytes_per_s, known);
+        let known = known.map_or("unknown".into(), |bytes| format!("{} MiB/s", bytes / MB));
+        out += &format!("after {spans} s: {known}\n");
+        chain = next;
+    }
+    Ok(out)
 }
 
 #[test]
-fn what_is_flushed_and_does_not_stay_above_was_absorbed() {
-    let chain = run(&[(1, 0, 100), (2, 30, 110)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(20 * MB), "30 came, 10 stayed");
-    let chain = run(&[(1, 0, 100), (2, 10, 80)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(30 * MB), "10 came, and 20 that were there before went");
-    let chain = run(&[(1, 0, 100), (2, 30, 110), (3, 30, 100)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(25 * MB), "a quarter of what is new");
-    let chain = run(&[(1, 0, 100), (5, 10, 200)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(0), "nothing was, and nothing overflows");
-    let chain = run(&[(1, 0, 100), (5, 10, 200), (6, 8, 200)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(2 * MB), "which is known, and counts as what is known");
-}
-
-#[test]
-fn versions_within_a_span_are_one_measurement() {
-    let first = with_excess(100 * MB).after(&with_excess(0), 0, 1);
-    let second = with_excess(120 * MB).after(&first, 30 * MB, SPAN_NS / 2);
-    assert_eq!(second.absorbed_bytes_per_s, None);
-    let third = with_excess(110 * MB).after(&second, 10 * MB, SPAN_NS + 1);
-    assert_eq!(third.absorbed_bytes_per_s, Some(30 * MB));
-}
-
-#[test]
-fn a_compaction_longer_than_a_span_is_measured_when_it_ends() {
-    let chain = run(&[(1, 0, 100), (2, 30, 130), (3, 30, 160)]);
-    assert_eq!(chain.absorbed_bytes_per_s, None, "it is under way");
-    let chain = run(&[(1, 0, 100), (2, 30, 130), (3, 30, 160), (4, 30, 100)]);
-    assert_eq!(chain.absorbed_bytes_per_s, Some(30 * MB), "90 in three seconds");
-}
-
-#[test]
-fn a_tree_that_had_nothing_to_do_says_nothing_of_what_it_can() {
-    let known = run(&[(1, 0, 100), (2, 30, 110)]);
-    let rest = with_excess(0).after(&known, 5 * MB, 3 * SPAN_NS);
-    assert_eq!(rest.absorbed_bytes_per_s, known.absorbed_bytes_per_s);
-    let behind = with_excess(10 * MB).after(&rest, 10 * MB, 4 * SPAN_NS);
-    assert_eq!(behind.absorbed_bytes_per_s, known.absorbed_bytes_per_s, "the span begins here");
-    let later = with_excess(10 * MB).after(&behind, 1, 4 * SPAN_NS + SPAN_NS_MAX + 1);
-    assert_eq!(later.absorbed_bytes_per_s, known.absorbed_bytes_per_s, "nobody wrote");
-    let other_options = with_excess(10 * MB).with_what_is_known(&known);
-    assert_eq!(other_options.absorbed_bytes_per_s, known.absorbed_bytes_per_s);
+fn scripts() {
+    datadriven::walk("src/tree/chain/scripts", |file| file.run(run));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use base::{ValueKind, key};
+use datadriven::TestCase;
 use io::Rng;
 use std::collections::BTreeMap;
 
@@ -20,62 +21,47 @@ fn references(number: u64, keys: std::ops::RangeInclusive<u8>, bytes: u64) -> Ar
     })
 }
 
-fn hidden(tables: &[(usize, Arc<FileMeta>)]) -> u64 {
-    let mut levels = vec![Vec::new(); 7];
-    tables.iter().for_each(|(level, table)| levels[*level].push(table.clone()));
-    Hiding::of(&Version::with_files(0, levels)).bytes()
-}
-
-#[test]
-fn what_meets_nothing_hides_nothing() {
-    let last = [(6, references(1, 0..=9, 5000)), (6, references(2, 10..=19, 3000))];
-    let above = |level, keys, bytes| hidden(&[&last[..], &[(level, references(3, keys, bytes))]].concat());
-    assert_eq!(hidden(&last), 0, "nothing is above the last level");
-    assert_eq!((above(0, 20..=29, 1000), above(5, 20..=29, 1000)), (0, 0), "keys that come in order");
-    assert_eq!((above(0, 5..=29, 1000), above(5, 9..=9, 1000)), (1000, 1000), "each entry may hide one");
-    assert_eq!(above(0, 15..=29, 4000), 3000, "no more than there is");
-    assert_eq!(above(5, 5..=29, 9000), 8000);
-}
-
-#[test]
-fn older_tables_of_level_0_and_of_levels_between_are_underneath() {
-    let last = (6, references(1, 0..=9, 100));
-    let (old, new) = ((0, references(2, 20..=29, 1000)), (0, references(3, 25..=39, 3000)));
-    assert_eq!(hidden(&[last.clone(), old.clone(), new]), 1000, "the newer hides what the older has");
-    let between = (5, references(4, 20..=29, 700));
-    assert_eq!(hidden(&[last, between, old]), 700);
-}
-
-#[test]
-fn a_table_hides_by_the_part_of_its_keys_that_older_tables_hold() {
-    let last = [(6, references(1, 0..=9, 5000)), (6, references(2, 10..=19, 3000))];
-    let of = |hides: Option<Hides>| {
-        let mut above = FileMeta::clone(&references(3, 0..=19, 1000));
-        above.known = std::mem::take(&mut above.known).with_hides(hides);
-        let mut levels = vec![Vec::new(); 7];
-        last.iter().for_each(|(level, table)| levels[*level].push(table.clone()));
-        levels[3].push(Arc::new(above));
-        let hiding = Hiding::of(&Version::with_files(0, levels));
-        (hiding.bytes(), hiding.likely_bytes())
+/// Tables of references: `level 6 table 1 keys 0-9 values 5000`, `hides 250000 ppm, 2000 B` at the end if that is known.
+fn table(line: &str) -> (usize, Arc<FileMeta>) {
+    let (table, hides) =
+        line.split_once(" hides ").map_or((line, None), |(table, hides)| (table, Some(hides)));
+    let words: Vec<&str> = table.split_whitespace().collect();
+    let ["level", level, "table", number, "keys", keys, "values", bytes] = words[..] else {
+        panic!("{line}")
     };
-    let hides = |keys_ppm, record_bytes| Some(Hides { keys_ppm, record_bytes });
-    assert_eq!(of(None), (1000, 1000), "each entry may hide one");
-    assert_eq!(of(hides(0, 0)), (0, 0), "a load of new keys");
-    assert_eq!(of(hides(250_000, 2000)), (250, 2000), "a quarter overwrites longer values");
-    assert_eq!(of(hides(1_000_000, 9999)), (1000, 8000), "no more than there is");
+    let (low, high) = keys.split_once('-').unwrap();
+    let keys = low.parse().unwrap()..=high.parse().unwrap();
+    let mut meta = FileMeta::clone(&references(number.parse().unwrap(), keys, bytes.parse().unwrap()));
+    if let Some(hides) = hides {
+        let numbers: Vec<u64> = hides.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let hides = Hides { keys_ppm: numbers[0], record_bytes: numbers[1] };
+        meta.known = std::mem::take(&mut meta.known).with_hides(Some(hides));
+    }
+    (level.parse().unwrap(), Arc::new(meta))
+}
+
+fn run(case: &mut TestCase) -> Result<String, String> {
+    let tables: Vec<(usize, Arc<FileMeta>)> = case.input.lines().map(table).collect();
+    match &*case.directive {
+        "hidden" => {
+            let mut levels = vec![Vec::new(); 7];
+            tables.into_iter().for_each(|(level, table)| levels[level].push(table));
+            let hiding = Hiding::of(&Version::with_files(0, levels));
+            Ok(format!("at most {} B, likely {} B\n", hiding.bytes(), hiding.likely_bytes()))
+        }
+        "alone" => {
+            let files: Vec<_> = tables.into_iter().map(|(_, table)| table).collect();
+            let mut alone: Vec<u64> = alone(&files).into_iter().collect();
+            alone.sort_unstable();
+            Ok(format!("tables {alone:?}\n"))
+        }
+        other => Err(format!("no command is called {other}")),
+    }
 }
 
 #[test]
-fn tables_that_touch_another_are_not_alone() {
-    let of = |tables: &[(u64, std::ops::RangeInclusive<u8>)]| {
-        let files: Vec<_> = tables.iter().map(|(n, keys)| references(*n, keys.clone(), 1)).collect();
-        let mut alone: Vec<u64> = alone(&files).into_iter().collect();
-        alone.sort_unstable();
-        alone
-    };
-    assert_eq!(of(&[(3, 20..=29), (2, 10..=19), (1, 0..=9)]), [1, 2, 3]);
-    assert_eq!(of(&[(3, 20..=29), (2, 10..=20), (1, 0..=9)]), [1], "they have a key in common");
-    assert_eq!(of(&[(4, 50..=59), (3, 0..=40), (2, 10..=12), (1, 30..=31)]), [4], "one reaches over others");
+fn scripts() {
+    datadriven::walk("src/tree/hiding/scripts", |file| file.run(run));
 }
 
 /// From version to version what is kept is what a walk finds, whatever comes, goes, changes its level or its description, and wherever the last level is.
