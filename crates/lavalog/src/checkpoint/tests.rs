@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk::memory::{PATH, Stored, Written};
+use datadriven::TestCase;
 use io::Rng;
 
 fn uid() -> Uid {
@@ -68,18 +69,6 @@ fn everything_comes_back() {
 }
 
 #[test]
-fn next_numbers_are_above_all_in_it() {
-    assert_eq!(read(write(&[])).unwrap().0, head());
-    let log = SavedLog { id: 99, created: 2000, name: "a".into(), ..SavedLog::default() };
-    let set = SavedLog { id: 100, metadata: Some((3000, vec![])), ..log.clone() };
-    let truncated = SavedLog { id: 101, truncations: vec![(7, 1), (4000, 2)], ..log.clone() };
-    for (log, next) in [(log, (2001, 100)), (set, (3001, 101)), (truncated, (4001, 102))] {
-        let found = read(write(&[log])).unwrap().0;
-        assert_eq!((found.next_seq, found.next_log), next);
-    }
-}
-
-#[test]
 fn the_largest_log_comes_back_and_larger_ones_are_refused() {
     let largest = SavedLog {
         id: LogId::MAX - 1,
@@ -127,64 +116,86 @@ fn every_flipped_bit_is_caught() {
     assert!(open(12, uid()).is_corruption() && open(11, Uid::default()).is_corruption());
 }
 
-#[test]
-fn a_frame_is_what_the_directory_says_or_nothing() {
-    let logs = some_logs(&mut Rng::new(443), 3);
-    let mut frame = Vec::new();
-    let mut least = 0;
-    for log in &logs {
-        put_log(&mut frame, log, least);
-        least = log.id + 1;
+/// A log: `5 name created=9 last=7 metadata=11 truncated=7.1,9.2`, where each truncation has its sequence and its LSN.
+fn log(line: &str) -> SavedLog {
+    let mut words = line.split_whitespace();
+    let (id, name) = (words.next().unwrap().parse().unwrap(), words.next().unwrap().to_owned());
+    let mut log = SavedLog { id, name, ..SavedLog::default() };
+    for (field, value) in words.map(|word| word.split_once('=').unwrap()) {
+        match field {
+            "created" => log.created = value.parse().unwrap(),
+            "last" => log.last = Some(value.parse().unwrap()),
+            "metadata" => log.metadata = Some((value.parse().unwrap(), Vec::new())),
+            "truncated" => {
+                let truncation = |text: &str| {
+                    let (seq, lsn) = text.split_once('.').unwrap();
+                    (seq.parse().unwrap(), lsn.parse().unwrap())
+                };
+                log.truncations = value.split(',').map(truncation).collect();
+            }
+            other => panic!("a log has no {other}"),
+        }
     }
-    let wide = CheckpointHead { next_seq: MAX_SEQ, next_log: 1000, ..head() };
-    assert_eq!(decode_frame(&frame, 3, None, &wide).unwrap(), logs);
-    let refused = |count, last, head: &CheckpointHead| {
-        decode_frame(&frame, count, last, head).unwrap_err().is_corruption()
+    log
+}
+
+fn shown(result: Result<String>) -> String {
+    result.unwrap_or_else(|e| e.to_string()) + "\n"
+}
+
+fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::Error>> {
+    let lines: Vec<String> = case.input.lines().map(str::to_owned).collect();
+    let out = match &*case.directive {
+        // A checkpoint of these logs, written and read.
+        "checkpoint" => {
+            let logs: Vec<SavedLog> = lines.iter().map(|line| log(line)).collect();
+            shown(read(write(&logs)).map(|(head, read)| {
+                assert_eq!(read, logs);
+                format!("next sequence {}, next log {}", head.next_seq, head.next_log)
+            }))
+        }
+        // A frame of these logs, as the directory describes it.
+        "frame" => {
+            let (mut frame, mut least) = (Vec::new(), 0);
+            for log in lines.iter().map(|line| log(line)) {
+                put_log(&mut frame, &log, least);
+                least = log.id + 1;
+            }
+            // The flags of the first log.
+            frame[1] |= case.try_take_arg("first-flags")?.unwrap_or(0);
+            let (next_seq, next_log) = (case.take_arg("next-sequence")?, case.take_arg("next-log")?);
+            let head = CheckpointHead { next_seq, next_log, ..head() };
+            let (count, behind) = (case.take_arg("logs")?, case.try_take_arg("behind-log")?);
+            shown(decode_frame(&frame, count, behind, &head).map(|logs| format!("{} logs", logs.len())))
+        }
+        // A directory with frames of these lines, logs and bytes, in a file of 100 bytes of frames and two logs.
+        "directory" => {
+            let numbers = lines.iter().flat_map(|line| line.split_whitespace()).map(|n| n.parse().unwrap());
+            let mut bytes = Vec::new();
+            let all = [11, 500, 900, 40, lines.len() as u64].into_iter().chain(numbers);
+            all.for_each(|n: u64| put_varint(&mut bytes, n));
+            shown(
+                decode_directory(&bytes, 100, 2)
+                    .map(|(head, frames)| format!("{} frames, {head:?}", frames.len())),
+            )
+        }
+        // A log of the numbers of a line, behind the log with the id before `least`.
+        "log" => {
+            let mut bytes = Vec::new();
+            lines[0].split_whitespace().for_each(|n| match n.parse() {
+                Ok(n) => put_varint(&mut bytes, n),
+                Err(_) => put_bytes(&mut bytes, n.as_bytes()),
+            });
+            let least = case.try_take_arg("least")?;
+            shown(take_log(&mut Reader::new(&bytes), least).map(|log| format!("{log:?}")))
+        }
+        other => return Err(format!("no command is called {other}").into()),
     };
-    assert!(refused(2, None, &wide) && refused(4, None, &wide) && refused(0, None, &wide));
-    assert!(refused(3, Some(logs[0].id), &wide), "the first log was there before");
-    assert!(refused(3, None, &CheckpointHead { next_log: logs[2].id, ..wide }));
-    assert!(refused(3, None, &CheckpointHead { next_seq: logs[2].newest(), ..wide }));
-    let mut newer = frame.clone();
-    newer[1] |= 4;
-    assert_eq!(decode_frame(&newer, 3, None, &wide).unwrap_err().kind(), ErrorKind::Unsupported);
+    case.expect_empty()?;
+    Ok(out)
 }
 
 #[test]
-fn a_directory_that_no_file_has_is_told_apart() {
-    let of = |frames: &[(u64, u64)]| {
-        let mut bytes = Vec::new();
-        let numbers = [11, 500, 900, 40, frames.len() as u64].into_iter();
-        let all = numbers.chain(frames.iter().flat_map(|&(logs, len)| [logs, len]));
-        all.for_each(|n| put_varint(&mut bytes, n));
-        decode_directory(&bytes, 100, 2).map(|(head, frames)| (head, frames.len()))
-    };
-    assert_eq!(of(&[(1, 60), (1, 40)]).unwrap(), (head(), 2));
-    for (frames, why) in [
-        (&[(1, u64::MAX), (1, 1)][..], "leads behind its file"),
-        (&[(u64::MAX, 60), (1, 40)], "counts more logs than there can be"),
-        (&[(1, 60), (LOGS_MAX as u64, 40)], "counts more logs than this release takes"),
-        (&[(1, 60), (2, 40)], "does not fit the file"),
-    ] {
-        let e = of(frames).unwrap_err();
-        assert!(e.is_corruption() && e.message().ends_with(why), "{e}");
-    }
-}
-
-#[test]
-fn a_log_with_numbers_above_all_there_can_be_is_refused() {
-    let log = SavedLog { id: 5, name: "a".into(), truncations: vec![(7, 1), (9, 2)], ..SavedLog::default() };
-    let mut good = Vec::new();
-    put_log(&mut good, &log, 0);
-    let take = |bytes: &[u8], least| take_log(&mut Reader::new(bytes), least);
-    assert_eq!(take(&good, Some(0)).unwrap(), log);
-    // The second truncation: the difference of its sequence, and its LSN.
-    let mut high = good[..good.len() - 2].to_vec();
-    put_varint(&mut high, u64::MAX);
-    high.push(2);
-    for refused in [take(&good, None), take(&good, Some(u64::MAX)), take(&high, Some(0))] {
-        let e = refused.unwrap_err();
-        let why = "a log in a checkpoint has an id or sequence above all there can be";
-        assert!(e.is_corruption() && e.message() == why, "{e}");
-    }
+fn scripts() {
+    datadriven::walk("src/checkpoint/scripts", |file| file.run(run));
 }

@@ -1,8 +1,9 @@
 use super::*;
 use crate::LogStore;
 use crate::beside::Beside;
-use base::ErrorKind;
+use datadriven::TestCase;
 use io::sim::SimEnv;
+use std::error::Error;
 use std::path::Path;
 use store::guest::Guest;
 use store::names::{self, FileKind};
@@ -11,18 +12,55 @@ fn below(limit: u64) -> Options {
     Options { space_limit: Some(limit), ..Options::default() }
 }
 
-#[test]
-fn groups_are_a_small_part_of_any_limit_that_has_room_for_some() {
-    for limit in [11 << 20, 16 << 20, 100_000_000, 1 << 30, 2_000_000_000, 4 << 30, u64::MAX] {
-        let options = below(limit);
-        options.check().unwrap_or_else(|e| panic!("{limit}: {e}"));
-        let group = options.longest_group();
-        assert!(group <= limit / LIMIT_PART && group.is_power_of_two(), "{group} of {limit}");
-        // No smaller than they have to be, since each costs a file, its index and a commit.
-        assert!(group == GROUP_BYTES_DEFAULT || 2 * group > limit / LIMIT_PART, "{group} of {limit}");
-        let reserve = options.overhead_bytes() - below(11 << 20).overhead_bytes();
-        assert!(reserve <= limit / 4, "{reserve} of {limit} are kept free");
+/// Bytes as scripts write them: `11MiB`, `1GiB`, `2000000000`.
+fn bytes(text: &str) -> u64 {
+    let units = [("MiB", 20), ("GiB", 30)];
+    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((text, 0));
+    digits.parse::<u64>().unwrap_or_else(|e| panic!("{text}: {e}")) << shift
+}
+
+/// What options come to under a limit of their own, and beside keys under one of the store.
+fn judged(group: Option<u64>, limit: &str) -> String {
+    let limit_bytes = (limit != "none").then(|| bytes(limit));
+    let options = Options { space_limit: limit_bytes, group_bytes: group, ..Options::default() };
+    if let Err(e) = options.check() {
+        return format!("{limit}: {e}\n");
     }
+    let (longest, reserve) = (options.longest_group() >> 10, options.overhead_bytes() >> 10);
+    format!("{limit}: groups of {longest} KiB, {reserve} KiB kept free\n")
+}
+
+fn beside(group: Option<u64>, limit: &str) -> String {
+    let limit_bytes = (limit != "none").then(|| bytes(limit));
+    let options = Options { group_bytes: group, ..Options::default() };
+    let terms = Beside::new(&options).unwrap().below(limit_bytes).terms();
+    format!("{limit}: groups of {} KiB\n", terms.group_bytes >> 10)
+}
+
+fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let group = case.try_take_arg::<String>("group")?.map(|text| bytes(&text));
+    let limits: Vec<String> = case.try_take_args("limits")?.unwrap_or_else(|| vec!["none".into()]);
+    let limits = limits.iter();
+    let out = match &*case.directive {
+        "logs-alone" => limits.map(|limit| judged(group, limit)).collect(),
+        "beside-keys" => limits.map(|limit| beside(group, limit)).collect(),
+        "written" => {
+            let written = |limit: &String| {
+                let options = Options { group_bytes: group, ..below(bytes(limit)) };
+                format!("{limit}: the longest group has {} KiB\n", longest_written(&options) >> 10)
+            };
+            limits.map(written).collect()
+        }
+        other => return Err(format!("no command is called {other}").into()),
+    };
+    case.expect_empty()?;
+    Ok(out)
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/options/scripts", |file| file.run(run));
 }
 
 /// The lengths of the groups that a fast writer gets.
@@ -40,28 +78,4 @@ fn longest_written(options: &Options) -> u64 {
         longest = groups.map(|file| file.len).max().unwrap_or(0).max(longest);
     }
     longest
-}
-
-#[test]
-fn a_store_has_no_longer_ones_than_suit_its_limit_unless_it_is_told_so() {
-    let limited = below(32 << 20);
-    assert_eq!(longest_written(&limited), 1 << 20);
-    assert_eq!(longest_written(&Options { group_bytes: Some(4 << 20), ..limited }), 4 << 20);
-}
-
-#[test]
-fn what_is_asked_for_stays_and_is_refused_where_it_does_not_fit() {
-    let asked = Options { group_bytes: Some(256 << 20), ..below(2_000_000_000) };
-    asked.check().unwrap();
-    assert_eq!(asked.longest_group(), 256 << 20);
-    let refused = Options { space_limit: Some(1_000_000_000), ..asked }.check().unwrap_err();
-    assert!(refused.kind() == ErrorKind::InvalidArgument && refused.message().contains("space_limit"));
-}
-
-#[test]
-fn beside_keys_it_is_the_limit_of_the_store_that_counts() {
-    let group = |options: &Options, limit| Beside::new(options).unwrap().below(limit).terms().group_bytes;
-    assert_eq!(group(&Options::default(), Some(1 << 30)), 32 << 20);
-    assert_eq!(group(&Options::default(), None), 256 << 20);
-    assert_eq!(group(&Options { group_bytes: Some(1 << 20), ..Options::default() }, Some(1 << 30)), 1 << 20);
 }

@@ -13,8 +13,10 @@ use crate::log_store::LogStore;
 use crate::manifest::{FileMeta, Role};
 use crate::options::Options;
 use base::codec::put_varint;
+use datadriven::TestCase;
 use io::sim::SimEnv;
 use io::{Access, AppendFile, CreateOptions};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::commit::Durability;
@@ -50,14 +52,6 @@ fn instead(core: &Core, meta: &FileMeta) -> (Box<dyn AppendFile>, PathBuf) {
     (core.context().env.fs.create(&path, &CreateOptions::default()).unwrap(), path)
 }
 
-fn told(core: &Arc<Core>, what: &str) -> usize {
-    let report = verify(core);
-    let told: Vec<String> = report.damages.iter().map(|damage| damage.error.to_string()).collect();
-    let found = report.damages.iter().find(|damage| damage.error.message().contains(what));
-    let damage = found.unwrap_or_else(|| panic!("{what} is not in {told:?}"));
-    damage.lost.iter().map(|lost| (lost.last - lost.first + 1) as usize).sum()
-}
-
 /// Writes the index file of a group anew, with other rows and another head.
 fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexHead)) {
     let meta = file(core, |role| matches!(role, Role::Index { .. }));
@@ -80,98 +74,114 @@ fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexH
     writer.finish().unwrap();
 }
 
-#[test]
-fn rows_that_lead_to_other_places_are_told_with_what_they_cost() {
-    let (_sim, store) = made();
-    forge_index(store.core(), |row| row.at += 1, |_| {});
-    told(store.core(), "the index has Entry");
-    let (_sim, store) = made();
-    let ltn = {
-        let Role::Index { ltn } = file(store.core(), |role| matches!(role, Role::Index { .. })).role else {
-            unreachable!()
-        };
-        ltn
-    };
-    forge_index(store.core(), |row| row.seq += u64::from(row.lsn % 16 == 0), |_| {});
-    let lost = told(store.core(), "no batch there has it");
-    let all = store.core().catalog.view().ledger().usage(Source::Group(ltn)).live.records as usize;
-    assert!(lost > 0 && lost <= all / 16 + 2, "{lost} of {all}");
-}
-
-#[test]
-fn an_index_file_of_another_group_is_told() {
-    let (_sim, store) = made();
-    forge_index(store.core(), |_| {}, |head| head.group = base::Uid::from_words(1, 2));
-    told(store.core(), "the index file is of a group");
-}
-
-#[test]
-fn bytes_of_a_cold_file_that_are_no_record_are_told() {
-    for at_end in [false, true] {
-        let (_sim, store) = made();
-        let core = store.core();
-        let meta = file(core, |role| matches!(role, Role::Cold { .. }));
-        let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
-        let crate::files::RowFile::Cold(cold) = &old else { unreachable!() };
-        let ColdHead { number, generation } = *cold.head();
-        let (mut records, mut copies) = (cold.records(), Vec::new());
-        while let Some((entry, bytes)) = records.next().unwrap() {
-            copies.push((entry, bytes.to_vec()));
-        }
-        assert!(!directory.logs.is_empty());
-        // The manifest knows the length of the file: the stranger is as long as the last record, which it replaces.
-        copies.pop();
-        let mut stranger = b"what is this?".to_vec();
-        let forge = |stranger: &[u8]| {
-            let (file, path) = instead(core, &meta);
-            let (mut output, mut indexing) = (Output::new(file, &path, meta.uid), Indexing::default());
-            for (i, (mut entry, bytes)) in copies.iter().cloned().enumerate() {
-                if !at_end && i == 3 {
-                    output.frame(&[stranger]).unwrap();
-                }
-                entry.at = output.offset();
-                let mut head = Vec::new();
-                [entry.log, entry.lsn, entry.seq, entry.len.into()]
-                    .iter()
-                    .for_each(|n| put_varint(&mut head, *n));
-                output.frame(&[&head, &bytes]).unwrap();
-                indexing.add(&entry).unwrap();
-            }
-            if at_end {
+/// Writes a cold file anew, with bytes in it that are no record: behind the third record, or at the end. The manifest knows the length of the
+/// file: they are as long as the last record, which they replace.
+fn forge_cold(core: &Core, at_end: bool) {
+    let meta = file(core, |role| matches!(role, Role::Cold { .. }));
+    let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
+    let crate::files::RowFile::Cold(cold) = &old else { unreachable!() };
+    let ColdHead { number, generation } = *cold.head();
+    let (mut records, mut copies) = (cold.records(), Vec::new());
+    while let Some((entry, bytes)) = records.next().unwrap() {
+        copies.push((entry, bytes.to_vec()));
+    }
+    assert!(!directory.logs.is_empty());
+    copies.pop();
+    let mut stranger = b"what is this?".to_vec();
+    let forge = |stranger: &[u8]| {
+        let (file, path) = instead(core, &meta);
+        let (mut output, mut indexing) = (Output::new(file, &path, meta.uid), Indexing::default());
+        for (i, (mut entry, bytes)) in copies.iter().cloned().enumerate() {
+            if !at_end && i == 3 {
                 output.frame(&[stranger]).unwrap();
             }
+            entry.at = output.offset();
             let mut head = Vec::new();
-            put_varint(&mut head, number);
-            put_varint(&mut head, generation.into());
-            let end = output.offset();
-            indexing.finish(output, FileKind::Cold, &head, end).unwrap();
-            core.context().env.fs.open(&path, Access::Buffered).unwrap().len().unwrap()
-        };
-        let missing = meta.len - forge(&stranger);
-        stranger.resize(stranger.len() + missing as usize, b'?');
-        assert_eq!(forge(&stranger), meta.len);
-        let what = if at_end { "behind the last record" } else { "there are bytes before" };
-        told(core, what);
-    }
+            [entry.log, entry.lsn, entry.seq, entry.len.into()]
+                .iter()
+                .for_each(|n| put_varint(&mut head, *n));
+            output.frame(&[&head, &bytes]).unwrap();
+            indexing.add(&entry).unwrap();
+        }
+        if at_end {
+            output.frame(&[stranger]).unwrap();
+        }
+        let mut head = Vec::new();
+        put_varint(&mut head, number);
+        put_varint(&mut head, generation.into());
+        let end = output.offset();
+        indexing.finish(output, FileKind::Cold, &head, end).unwrap();
+        core.context().env.fs.open(&path, Access::Buffered).unwrap().len().unwrap()
+    };
+    let missing = meta.len - forge(&stranger);
+    stranger.resize(stranger.len() + missing as usize, b'?');
+    assert_eq!(forge(&stranger), meta.len);
 }
 
-#[test]
-fn a_checkpoint_of_operations_to_come_is_told() {
-    let (_sim, store) = made();
-    let core = store.core();
+/// Writes a checkpoint of operations that are still to come.
+fn forge_checkpoint(core: &Core) {
     let meta = file(core, |role| role == Role::Checkpoint);
     let (file, path) = instead(core, &meta);
     let floor = core.store.manifest.state().floor + 1;
     let head = CheckpointHead { number: meta.number, replay_from: floor, next_seq: floor, next_log: 9 };
     CheckpointWriter::new(file, &path, meta.uid, head).finish().unwrap();
-    told(core, "the checkpoint is of operations below");
+}
+
+/// What a check says, one line for each damage, and the records that are lost.
+fn verified(core: &Arc<Core>) -> String {
+    let report = verify(core);
+    let lost =
+        |damage: &super::Damage| damage.lost.iter().map(|lost| lost.last - lost.first + 1).sum::<u64>();
+    let line = |damage: &super::Damage| format!("{}; records lost: {}\n", damage.error, lost(damage));
+    let all: u64 = report.damages.iter().map(lost).sum();
+    let shown: String = report.damages.iter().map(line).collect();
+    format!("damages: {}, records lost: {all}\n{shown}", report.damages.len())
+}
+
+fn run(core: &Arc<Core>, case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
+    match &*case.directive {
+        "store" => {}
+        "shift-rows" => {
+            let bytes: u64 = case.take_arg("bytes")?;
+            forge_index(core, |row| row.at += bytes, |_| {});
+        }
+        "raise-sequences" => {
+            let every: u64 = case.take_arg("of-every")?;
+            forge_index(core, |row| row.seq += u64::from(row.lsn % every == 0), |_| {});
+        }
+        "index-of-another-group" => {
+            forge_index(core, |_| {}, |head| head.group = base::Uid::from_words(1, 2));
+        }
+        "strange-bytes-in-cold-file" => forge_cold(core, case.take_flag("at-end")?),
+        "checkpoint-to-come" => forge_checkpoint(core),
+        "forget-cold-file-in-ledger" => {
+            let source = file(core, |role| matches!(role, Role::Cold { .. })).source().unwrap();
+            core.catalog.edit().forget(&[source]);
+        }
+        "live-in-indexed-group" => {
+            let Role::Index { ltn } = file(core, |role| matches!(role, Role::Index { .. })).role else {
+                unreachable!()
+            };
+            let live = core.catalog.view().ledger().usage(Source::Group(ltn)).live;
+            out = format!("{} records\n", live.records);
+        }
+        "verify" => out = verified(core),
+        other => return Err(format!("no command is called {other}").into()),
+    }
+    case.expect_empty()?;
+    Ok(out)
 }
 
 #[test]
-fn a_ledger_that_has_forgotten_a_file_is_told() {
-    let (_sim, store) = made();
-    let core = store.core();
-    let source = file(core, |role| matches!(role, Role::Cold { .. })).source().unwrap();
-    core.catalog.edit().forget(&[source]);
-    told(core, "and the ledger has");
+fn scripts() {
+    datadriven::walk("src/verify/scripts", |file| {
+        let (mut _sim, mut store) = made();
+        file.run(|case| {
+            if case.directive == "store" {
+                (_sim, store) = made();
+            }
+            run(store.core(), case)
+        });
+    });
 }
