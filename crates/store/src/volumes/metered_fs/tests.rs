@@ -1,133 +1,104 @@
 use super::*;
+use base::HashMap;
+use datadriven::TestCase;
 use io::sim::SimEnv;
+use std::error::Error;
 
-fn listed(fs: &dyn FileSystem) -> u64 {
-    fs.list(Path::new("/store")).unwrap().iter().map(|e| e.allocated).sum()
+/// A directory with a meter, and the handles of a script.
+struct Script {
+    sim: SimEnv,
+    fs: MeteredFs,
+    handles: HashMap<String, Box<dyn AppendFile>>,
 }
 
-fn metered() -> (SimEnv, MeteredFs) {
-    let sim = SimEnv::new(1);
-    let inner = sim.env().fs;
-    inner.create_dir_all(Path::new("/store")).unwrap();
-    inner.create_dir_all(Path::new("/other")).unwrap();
-    (sim, MeteredFs { inner, meter: Arc::new(Meter::new(Path::new("/store"))) })
+fn told(result: Result<()>) -> String {
+    result.map_or_else(|e| format!("{}\n", e.kind().name()), |()| String::new())
 }
 
-#[test]
-fn every_change_of_the_directory_is_counted() {
-    let (_sim, fs) = metered();
-    let path = |name: &str| Path::new("/store").join(name);
-    let options = CreateOptions { expected_len: 20_000, ..CreateOptions::default() };
-    let mut file = fs.create(&path("000001.ksst"), &options).unwrap();
-    assert_eq!(fs.meter.used_bytes(), 20_480, "what is reserved counts");
-    file.append(&[1; 30_000]).unwrap();
-    assert_eq!(fs.meter.used_bytes(), 32_768);
-    drop(fs.create(&path("000002.ksst"), &options).unwrap());
-    file.sync(SyncKind::Full).unwrap();
-    drop(file);
-    assert_eq!(fs.meter.used_bytes(), 32_768, "a reservation ends with the handle");
-    assert_eq!(fs.meter.used_bytes(), listed(&fs));
-    fs.create_in_place(&path("000003.log"), 16_384, Access::Direct).unwrap();
-    fs.create_scratch(&path("staging"), 8_192).unwrap();
-    fs.create_scratch(&path("staging"), 12_288).unwrap();
-    assert_eq!(fs.meter.used_bytes(), listed(&fs));
-    fs.rename(&path("staging"), &path("000002.ksst")).unwrap();
-    assert_eq!(fs.meter.used_bytes(), listed(&fs));
-    let mut elsewhere = fs.create(Path::new("/other/000001.ksst"), &options).unwrap();
-    elsewhere.append(&[1; 30_000]).unwrap();
-    fs.remove(&path("000001.ksst")).unwrap();
-    assert!(fs.remove(&path("000001.ksst")).is_err());
-    assert_eq!(fs.meter.used_bytes(), listed(&fs));
-    // Failures change nothing.
-    assert!(fs.create(&path("000002.ksst"), &options).is_err());
-    assert!(fs.create_in_place(&path("000003.log"), 4096, Access::Direct).is_err());
-    assert_eq!(fs.meter.used_bytes(), listed(&fs));
-}
-
-#[test]
-fn a_handle_of_a_removed_file_counts_nothing() {
-    let (_sim, fs) = metered();
-    let path = Path::new("/store/000001.ksst");
-    let mut late = fs.create(path, &CreateOptions::default()).unwrap();
-    late.append(&[1; 5000]).unwrap();
-    fs.remove(path).unwrap();
-    late.append(&[1; 5000]).unwrap();
-    assert_eq!(fs.meter.used_bytes(), 0);
-    let mut next = fs.create(path, &CreateOptions::default()).unwrap();
-    next.append(&[1; 100]).unwrap();
-    late.append(&[1; 9000]).unwrap();
-    drop(late);
-    assert_eq!(fs.meter.used_bytes(), 4096);
-}
-
-#[test]
-fn the_ceiling_refuses_data_log_and_strangers_and_nothing_else() {
-    let (sim, fs) = metered();
-    let path = |name: &str| Path::new("/store").join(name);
-    fs.meter.set_ceiling(40_960);
-    let mut table = fs.create(&path(&names::vsst(1)), &CreateOptions::default()).unwrap();
-    table.append(&[1; 32_768]).unwrap();
-    let before = sim.used();
-    let e = table.append(&[1; 8_193]).unwrap_err();
-    assert_eq!((e.kind(), sim.used()), (ErrorKind::NoSpace, before), "{e}");
-    table.append(&[1; 8_192]).unwrap();
-    for refused in [
-        fs.create_in_place(&path(&names::log(2)), 4096, Access::Direct).err(),
-        fs.create(&path(&names::ksst(3)), &CreateOptions { expected_len: 1, ..CreateOptions::default() })
-            .err(),
-        fs.create(&path("METRICS.tmp"), &CreateOptions::default())
-            .and_then(|mut page| page.append(&[1]))
-            .err(),
-    ] {
-        assert_eq!(refused.unwrap().kind(), ErrorKind::NoSpace);
+impl Script {
+    fn new() -> Script {
+        let sim = SimEnv::new(1);
+        let inner = sim.env().fs;
+        inner.create_dir_all(Path::new("/store")).unwrap();
+        inner.create_dir_all(Path::new("/other")).unwrap();
+        let fs = MeteredFs { inner, meter: Arc::new(Meter::new(Path::new("/store"))) };
+        Script { sim, fs, handles: HashMap::default() }
     }
-    let mut manifest = fs.create(&path(&names::manifest(4)), &CreateOptions::default()).unwrap();
-    manifest.append(&[1; 100]).unwrap();
-    assert_eq!((fs.meter.used_bytes(), fs.meter.refusals()), (45_056, 4));
-    fs.remove(&path(&names::vsst(1))).unwrap();
-    fs.create_in_place(&path(&names::log(2)), 4096, Access::Direct).unwrap();
+
+    /// Bytes in the directory, of all files or of those with the end of a name.
+    fn listed(&self, end: &str) -> u64 {
+        let all = self.fs.list(Path::new("/store")).unwrap().into_iter();
+        all.filter(|e| e.name.ends_with(end)).map(|e| e.allocated).sum()
+    }
+
+    fn run(&mut self, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
+        let out = match &*case.directive {
+            "new" => {
+                *self = Script::new();
+                String::new()
+            }
+            "set-ceiling" => {
+                self.fs.meter.set_ceiling(case.take_arg("bytes")?);
+                String::new()
+            }
+            "used" => {
+                let meter = &self.fs.meter;
+                let (listed, values) = (self.listed(""), self.listed(".vsst-1"));
+                format!(
+                    "counted {} B, listed {listed} B; values on the fast tier {} B, listed {values} B; refusals {}\n",
+                    meter.used_bytes(),
+                    meter.speed_value_bytes(),
+                    meter.refusals()
+                )
+            }
+            // Whoever opens the store begins with what is there.
+            "take-over" => {
+                let meter = Meter::new(Path::new("/store"));
+                meter.take_over(&self.fs.list(Path::new("/store"))?);
+                format!(
+                    "counted {} B, values on the fast tier {} B\n",
+                    meter.used_bytes(),
+                    meter.speed_value_bytes()
+                )
+            }
+            "volume" => format!("{} B\n", self.sim.used()),
+            _ => self.change(case)?,
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn change(&mut self, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
+        let dir: String = case.try_take_arg("dir")?.unwrap_or_else(|| "store".into());
+        let path = |name: &str| Path::new("/").join(&dir).join(name);
+        let file: String = case.take_arg("file")?;
+        let handle: String = case.try_take_arg("handle")?.unwrap_or_else(|| file.clone());
+        let bytes: u64 = case.try_take_arg("bytes")?.unwrap_or(0);
+        let (fs, handles) = (&self.fs, &mut self.handles);
+        let open = handles.get_mut(&handle).ok_or("there is no such handle");
+        Ok(told(match &*case.directive {
+            "create" => {
+                let expected_len = case.try_take_arg("expected")?.unwrap_or(0);
+                let options = CreateOptions { expected_len, ..CreateOptions::default() };
+                fs.create(&path(&file), &options).map(|made| drop(handles.insert(handle, made)))
+            }
+            "append" => open?.append(&vec![1; bytes as usize]),
+            "reserve" => open?.reserve(bytes),
+            "sync" => open?.sync(SyncKind::Full),
+            "close" => Ok(drop(handles.remove(&handle))),
+            "create-in-place" => fs.create_in_place(&path(&file), bytes, Access::Direct).map(drop),
+            "create-scratch" => fs.create_scratch(&path(&file), bytes as usize).map(drop),
+            "rename" => fs.rename(&path(&file), &path(&case.take_arg::<String>("to")?)),
+            "remove" => fs.remove(&path(&file)),
+            other => return Err(format!("no command is called {other}").into()),
+        }))
+    }
 }
 
-/// The sum of the files of values on the second disk is what their names say, whatever becomes of them.
 #[test]
-fn values_on_the_second_disk_have_a_sum_of_their_own() {
-    let (_sim, fs) = metered();
-    let path = |kind: FileKind| Path::new("/store").join(kind.to_string());
-    let listed = || -> u64 {
-        let all = fs.list(Path::new("/store")).unwrap().into_iter();
-        all.filter(|e| e.name.ends_with(".vsst-1")).map(|e| e.allocated).sum()
-    };
-    let options = CreateOptions { expected_len: 20_000, ..CreateOptions::default() };
-    let mut file = fs.create(&path(FileKind::SpeedVsst(1)), &options).unwrap();
-    assert_eq!(fs.meter.speed_value_bytes(), 20_480, "what is reserved counts");
-    file.append(&[1; 30_000]).unwrap();
-    assert_eq!(fs.meter.speed_value_bytes(), 32_768);
-    file.reserve(50_000).unwrap();
-    assert_eq!(fs.meter.speed_value_bytes(), 53_248);
-    file.sync(SyncKind::Full).unwrap();
-    drop(file);
-    assert_eq!(fs.meter.speed_value_bytes(), listed());
-    for other in [FileKind::Vsst(2), FileKind::SpeedKsst(3), FileKind::Ksst(4), FileKind::Log(5)] {
-        let mut file = fs.create(&path(other), &options).unwrap();
-        file.append(&[1; 9000]).unwrap();
-        file.sync(SyncKind::Full).unwrap();
-    }
-    assert_eq!(fs.meter.speed_value_bytes(), listed());
-    fs.rename(&path(FileKind::Vsst(2)), &path(FileKind::SpeedVsst(2))).unwrap();
-    assert!(listed() > 32_768);
-    assert_eq!(fs.meter.speed_value_bytes(), listed());
-    fs.rename(&path(FileKind::SpeedVsst(1)), &path(FileKind::Vsst(1))).unwrap();
-    assert_eq!(fs.meter.speed_value_bytes(), listed());
-    fs.rename(&path(FileKind::SpeedKsst(3)), &path(FileKind::SpeedVsst(2))).unwrap();
-    assert_eq!(fs.meter.speed_value_bytes(), listed());
-    // Whoever opens the store begins with what is there.
-    let meter = Meter::new(Path::new("/store"));
-    meter.take_over(&fs.list(Path::new("/store")).unwrap());
-    assert_eq!(meter.speed_value_bytes(), listed());
-    fs.remove(&path(FileKind::SpeedVsst(2))).unwrap();
-    assert_eq!((fs.meter.speed_value_bytes(), listed()), (0, 0));
-    assert_eq!(
-        fs.meter.used_bytes(),
-        fs.list(Path::new("/store")).unwrap().iter().map(|e| e.allocated).sum()
-    );
+fn scripts() {
+    datadriven::walk("src/volumes/metered_fs/scripts", |file| {
+        let mut script = Script::new();
+        file.run(|case| script.run(case));
+    });
 }
