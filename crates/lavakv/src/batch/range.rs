@@ -52,36 +52,4 @@ fn successor(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_key_lies_between_a_key_and_its_successor() {
-        assert_eq!(successor(b""), Some(vec![0]));
-        assert_eq!(successor(b"a\xff"), Some(b"a\xff\0".to_vec()));
-        let mut long = vec![b'a'; KEY_LEN_MAX];
-        assert_eq!(successor(&long).unwrap().last(), Some(&b'b'));
-        long[10..].fill(0xff);
-        assert_eq!(successor(&long), Some(b"aaaaaaaaab".to_vec()));
-        assert_eq!(successor(&LAST_KEY), None);
-        assert_eq!(successor(&[7; KEY_LEN_MAX + 1]).unwrap().len(), KEY_LEN_MAX + 2);
-    }
-
-    #[test]
-    fn bounds_become_a_half_open_range() {
-        let of = |start, end| {
-            Deletion::of((start, end)).map(|d| (d.start.to_vec(), d.end.to_vec(), d.last.is_some()))
-        };
-        let (a, b) = (&b"a"[..], &b"b"[..]);
-        assert_eq!(of(Bound::Included(a), Bound::Excluded(b)), Some((a.to_vec(), b.to_vec(), false)));
-        assert_eq!(
-            of(Bound::Excluded(a), Bound::Included(b)),
-            Some((b"a\0".to_vec(), b"b\0".to_vec(), false))
-        );
-        assert_eq!(of(Bound::Unbounded, Bound::Excluded(b)), Some((vec![], b.to_vec(), false)));
-        for end in [Bound::Unbounded, Bound::Included(&LAST_KEY[..])] {
-            assert_eq!(of(Bound::Included(a), end), Some((a.to_vec(), LAST_KEY.to_vec(), true)));
-        }
-        assert_eq!(of(Bound::Excluded(&LAST_KEY), Bound::Unbounded), None);
-    }
-}
+mod tests;

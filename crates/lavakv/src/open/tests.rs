@@ -3,8 +3,10 @@
 use super::*;
 use crate::batch::header;
 use crate::{Db, RepairOptions, RepairReport};
-use base::Uid;
+use base::{HashMap, Uid};
+use datadriven::TestCase;
 use io::sim::{CrashKind, SimEnv};
+use std::error::Error as StdError;
 use store::commit::Durability;
 use table::segment::{RecordReference, SegmentReference};
 
@@ -13,14 +15,6 @@ const DIR: &str = "/store";
 fn options() -> Options {
     Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, ..Options::default() }
         .expert(|expert| expert.log_group_bytes = 128 << 10)
-}
-
-/// A store with a table, at work.
-fn store(sim: &SimEnv) -> Db {
-    let db = Db::open_in(sim.env(), DIR, options()).unwrap();
-    db.put(b"in a table", b"1").unwrap();
-    db.flush().unwrap();
-    db
 }
 
 /// Puts a change into the log and nowhere else; the batch says that its sequence is `off` more than that of its record.
@@ -33,157 +27,200 @@ fn log(db: &Db, (nth, off): (u64, u64), kind: ValueKind, key: &[u8], value: &[u8
     engine.log.shared().put(TENANT, &[&head, &body], (seq, seq), Durability::Buffered).unwrap();
 }
 
-fn killed(sim: &SimEnv, db: Db) -> SimEnv {
-    let after = sim.crash(CrashKind::ProcessKill, 1);
-    drop(db);
-    after
+type Outcome<T> = std::result::Result<T, Box<dyn StdError>>;
+
+/// A store of a script. After `kill` the machine is the one behind the crash.
+struct Script {
+    sim: SimEnv,
+    db: Option<Db>,
+    /// Files that scripts speak of, by the names that they give them.
+    files: HashMap<String, u64>,
+    repair: RepairReport,
 }
 
-fn refusal(sim: &SimEnv) -> Error {
-    let e = Db::open_in(sim.env(), DIR, options()).map(drop).expect_err("a store that cannot be opened");
-    assert!(e.is_corruption() && e.file().is_some(), "{e}");
-    e
+/// An error without the paths of the machine, but with the name of the file.
+fn shown(e: &Error) -> String {
+    let file = e.file().map(|path| format!(" [{}]", path.display())).unwrap_or_default();
+    format!("{}: {}{file}\n", e.kind().name(), e.message())
 }
 
-fn repaired(sim: &SimEnv) -> (RepairReport, Db) {
-    let options = RepairOptions { options: options(), dry_run: false, ..RepairOptions::default() };
-    let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap();
-    (report, Db::open_in(sim.env(), "/repaired", self::options()).unwrap())
+fn told(result: Result<()>) -> String {
+    result.map_or_else(|e| shown(&e), |()| String::new())
 }
 
-#[test]
-fn a_batch_that_claims_another_sequence_is_told() {
-    let sim = SimEnv::new(1);
-    let db = store(&sim);
-    log(&db, (1, 5), ValueKind::Value, b"key", b"value");
-    let told = "a batch in the log has another sequence than its record";
-    let found = db.verify().unwrap().errors;
-    assert!(found.iter().any(|e| e.is_corruption() && e.message() == told), "{found:?}");
-    let after = killed(&sim, db);
-    let e = refusal(&after);
-    assert!(e.message().ends_with(told), "{e}");
-}
-
-/// What the log has of a key is lost, and said to be; what is before it, behind it and in tables is saved.
-#[test]
-fn changes_that_lead_nowhere_are_told_by_a_repair() {
-    let sim = SimEnv::new(2);
-    let db = store(&sim);
-    db.put(b"large", &[7; 100_000]).unwrap();
-    let state = db.default_column_family().0.read_state();
-    let large = state.active.get(b"large", base::MAX_SEQ).expect("it is in memory");
-    assert_eq!(large.kind, ValueKind::PlacedReference);
-    let missing = SegmentReference {
-        file: 900,
-        uid: Uid::from_words(9, 9),
-        raw_len: 100_000,
-        stored_len: 100_200,
-        checksum: 1,
-    };
-    log(&db, (1, 0), ValueKind::Merge, b"merged", b"1");
-    log(&db, (2, 0), ValueKind::PlacedReference, b"missing", &missing.encode());
-    log(&db, (3, 0), ValueKind::PlacedReference, b"other", large.value);
-    log(&db, (4, 0), ValueKind::Value, b"behind", b"2");
-    let after = killed(&sim, db);
-    let (report, db) = repaired(&after);
-    let lost: Vec<_> = report.lost.iter().map(|lost| lost.from.clone().unwrap()).collect();
-    for (key, told) in [
-        (&b"merged"[..], "the log has a change of kind Merge, which this release cannot replay"),
-        (b"missing", "a segment that the log refers to is missing, or does not say what it is"),
-        (b"other", "a segment holds the value of another key"),
-    ] {
-        assert!(lost.iter().any(|lost| lost == key), "{report:?}");
-        assert!(report.damaged.iter().any(|damage| damage.why == told), "{told}: {report:?}");
-        assert_eq!(db.get(key).unwrap(), None);
+impl Script {
+    fn new(seed: u64) -> Script {
+        let sim = SimEnv::new(seed);
+        Script { sim, db: None, files: HashMap::default(), repair: RepairReport::default() }
     }
-    assert_eq!(lost.len(), 3);
-    assert_eq!(db.get(b"in a table").unwrap().as_deref(), Some(&b"1"[..]));
-    assert_eq!(db.get(b"behind").unwrap().as_deref(), Some(&b"2"[..]));
-    assert_eq!(db.get(b"large").unwrap().map(|value| value.len()), Some(100_000));
-}
 
-/// A value beside the log that is not in its file may be in a tail of an earlier release, or may end the log.
-#[test]
-fn a_killed_store_with_a_value_beside_its_log_is_refused() {
-    let sim = SimEnv::new(3);
-    let db = store(&sim);
-    let table = db.default_column_family().0.read_state().version.files(0)[0].number;
-    let reference = RecordReference {
-        file: table,
-        uid: Uid::from_words(9, 9),
-        offset: 0,
-        raw_len: 100,
-        stored_len: 200,
-        synced_bytes: 4000,
-    };
-    log(&db, (1, 0), ValueKind::PlacedReference, b"lost", &reference.encode());
-    let after = killed(&sim, db);
-    let e = Db::open_in(after.env(), DIR, options()).map(drop).unwrap_err();
-    assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(Path::new(DIR))), "{e}");
-    assert!(e.message().contains("6e427b33"), "{e}");
-}
-
-/// What is replayed is flushed where it is more than memory may hold: before the log has come to a file that is missing, which is set
-/// aside all the same.
-#[test]
-fn a_missing_file_keeps_its_number_from_tables_that_are_written_before_the_log_names_it() {
-    let sim = SimEnv::new(6);
-    let roomy = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, ..options() }
-        .expert(|expert| expert.log_group_bytes = 256 << 10);
-    let db = Db::open_in(sim.env(), DIR, roomy).unwrap();
-    for nth in 0..300u32 {
-        db.put(&nth.to_be_bytes(), &[1; 1000]).unwrap();
+    fn db(&self) -> Outcome<&Db> {
+        Ok(self.db.as_ref().ok_or("the store is not open")?)
     }
-    db.put(b"large", &[7; 100_000]).unwrap();
-    let state = db.default_column_family().0.read_state();
-    let large = state.active.get(b"large", base::MAX_SEQ).expect("it is in memory");
-    let file = SegmentReference::decode(large.value).unwrap().file;
-    db.put(b"behind", b"2").unwrap();
-    let after = killed(&sim, db);
-    let name = version::names::vsst(file);
-    after.erase(format!("{DIR}/{name}")).unwrap();
-    let db = Db::open_in(after.env(), DIR, options()).unwrap();
-    assert!(db.stats().flushes > 0, "nothing was flushed while the log was replayed");
-    assert_eq!(db.get(b"behind").unwrap().as_deref(), Some(&b"2"[..]));
-    let e = db.get(b"large").unwrap_err();
-    assert!(e.is_corruption() && e.file().is_some_and(|path| path.ends_with(&name)), "{e}");
-    assert_eq!(db.damaged_files().into_iter().map(|f| f.file).collect::<Vec<_>>(), [name]);
-}
 
-/// Every store has it from its first edit on.
-#[test]
-fn a_store_without_the_family_default_is_told() {
-    let sim = SimEnv::new(4);
-    let db = Db::open_in(sim.env(), DIR, options()).unwrap();
-    db.engine().files.manifest.commit(Edit(vec![Record::DropFamily { id: DEFAULT_FAMILY }])).unwrap();
-    let e = refusal(&killed(&sim, db));
-    assert!(e.message().ends_with("the manifest has no family `default`"), "{e}");
-}
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let out = match &*case.directive {
+            "new" => {
+                *self = Script::new(1);
+                String::new()
+            }
+            "open" => self.open(case)?,
+            "kill" => {
+                let after = self.sim.crash(CrashKind::ProcessKill, 1);
+                drop(self.db.take());
+                self.sim = after;
+                String::new()
+            }
+            "repair" => self.repair()?,
+            "lost" => {
+                let lost = self.repair.lost.iter();
+                let key = |of: &crate::LostRange| {
+                    of.from.clone().map(|key| String::from_utf8_lossy(&key).into_owned())
+                };
+                let mut keys: Vec<String> =
+                    lost.map(|of| format!("key {}\n", key(of).unwrap_or_default())).collect();
+                let damaged = self.repair.damaged.iter().map(|of| format!("{}\n", of.why));
+                keys.extend(damaged);
+                keys.concat()
+            }
+            "put" => {
+                let (len, key): (Option<usize>, String) = (case.try_take_arg("len")?, case.take_arg("key")?);
+                let value = match len {
+                    Some(len) => vec![7; len],
+                    None => case.take_arg::<String>("value")?.into_bytes(),
+                };
+                told(self.db()?.put(key.as_bytes(), &value))
+            }
+            "put-many" => {
+                let (count, len): (u32, usize) = (case.take_arg("count")?, case.take_arg("len")?);
+                (0..count)
+                    .try_for_each(|nth| self.db()?.put(&nth.to_be_bytes(), &vec![1; len]).map_err(Into::into))
+                    .map_err(|e: Box<dyn StdError>| e)?;
+                String::new()
+            }
+            "flush" => told(self.db()?.flush()),
+            "get" => {
+                let get = |key: String| match self.db()?.get(key.as_bytes()) {
+                    Ok(Some(value)) if value.len() > 20 => Ok(format!("{key}: {} B\n", value.len())),
+                    Ok(Some(value)) => Ok(format!("{key}: {}\n", String::from_utf8_lossy(&value))),
+                    Ok(None) => Ok(format!("{key}: absent\n")),
+                    Err(e) => Ok(format!("{key}: {}", shown(&e))),
+                };
+                case.take_args("keys")?.into_iter().map(get).collect::<Outcome<String>>()?
+            }
+            "verify" => self.db()?.verify()?.errors.iter().map(shown).collect(),
+            "damaged-files" => self.db()?.damaged_files().into_iter().map(|of| of.file + "\n").collect(),
+            "flushes" => format!("{}\n", if self.db()?.stats().flushes > 0 { "some" } else { "none" }),
+            _ => self.meddle(case)?,
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
 
-/// Without a byte left, and without the ballast, there is no room to begin a log. The store opens; its own writes try again, and
-/// an engine beside it, which cannot, is told who can.
-#[test]
-fn a_log_that_found_no_room_is_begun_by_who_opened_the_store() {
-    let sim = SimEnv::new(5);
-    let db = store(&sim);
-    db.put(b"in the log", b"2").unwrap();
-    let after = killed(&sim, db);
-    let env = after.env();
-    for entry in env.fs.list(Path::new(DIR)).unwrap() {
-        if entry.name.ends_with(".log") && [32 << 10, 64 << 10].contains(&entry.len) {
-            env.fs.remove(&io::fs::join(Path::new(DIR), &entry.name)).unwrap();
+    fn open(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let options = match case.try_take_arg::<usize>("memtable-kib")? {
+            Some(kib) => Options { memtable_bytes: kib << 10, memory_bytes: kib << 12, ..options() }
+                .expert(|expert| expert.log_group_bytes = 256 << 10),
+            None => options(),
+        };
+        Ok(match Db::open_in(self.sim.env(), DIR, options) {
+            Ok(db) => {
+                self.db = Some(db);
+                String::new()
+            }
+            Err(e) => shown(&e),
+        })
+    }
+
+    /// Repairs the store into another one, which is open then.
+    fn repair(&mut self) -> Outcome<String> {
+        let options = RepairOptions { options: options(), dry_run: false, ..RepairOptions::default() };
+        let env = self.sim.env();
+        self.repair = Db::repair_in(&env, DIR, &env, "/repaired", &options)?;
+        self.db = Some(Db::open_in(env, "/repaired", self::options())?);
+        Ok(format!("lost: {}, damaged: {}\n", self.repair.lost.len(), self.repair.damaged.len()))
+    }
+
+    /// What no store does by itself.
+    fn meddle(&mut self, case: &mut TestCase) -> Outcome<String> {
+        match &*case.directive {
+            // A change in the log and nowhere else.
+            "log" => return self.log(case),
+            // The name of the file with the value of a key, which is in memory.
+            "name-file-of" => {
+                let key: String = case.take_arg("key")?;
+                let state = self.db()?.default_column_family().0.read_state();
+                let found = state.active.get(key.as_bytes(), base::MAX_SEQ).ok_or("it is not in memory")?;
+                let file = SegmentReference::decode(found.value)?.file;
+                self.files.insert(case.take_arg("name")?, file);
+            }
+            "erase-file" => {
+                let file = self.files[&case.take_arg::<String>("name")?];
+                self.sim.erase(format!("{DIR}/{}", version::names::vsst(file)))?;
+            }
+            "remove-prepared-log" => {
+                let env = self.sim.env();
+                for entry in env.fs.list(Path::new(DIR))? {
+                    if entry.name.ends_with(".log") && [32 << 10, 64 << 10].contains(&entry.len) {
+                        env.fs.remove(&io::fs::join(Path::new(DIR), &entry.name))?;
+                    }
+                }
+            }
+            "fill-volume" => self.sim.set_capacity(Some(self.sim.used())),
+            "empty-volume" => self.sim.set_capacity(None),
+            // A batch of another engine beside the keys.
+            "append-beside" => {
+                let log = self.db()?.engine().log.shared();
+                return Ok(told(log.append(TENANT, &[b"batch"], (90, 90), Durability::Buffered).map(drop)));
+            }
+            "drop-default-family" => {
+                let edit = Edit(vec![Record::DropFamily { id: DEFAULT_FAMILY }]);
+                self.db()?.engine().files.manifest.commit(edit)?;
+            }
+            other => return Err(format!("no command is called {other}").into()),
         }
+        Ok(String::new())
     }
-    after.set_capacity(Some(after.used()));
-    let db = Db::open_in(env, DIR, options()).unwrap();
-    let beside =
-        || db.engine().log.shared().append(TENANT, &[b"batch"], (90, 90), Durability::Buffered).map(drop);
-    let e = beside().unwrap_err();
-    assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(DIR))), "{e}");
-    assert!(e.message().starts_with("there was no room on the volume to begin the log: make room"), "{e}");
-    after.set_capacity(None);
-    assert_eq!(beside().unwrap_err().kind(), ErrorKind::NoSpace, "room alone does not begin it");
-    db.put(b"behind", b"3").unwrap();
-    beside().unwrap();
-    assert_eq!(db.get(b"in the log").unwrap().as_deref(), Some(&b"2"[..]));
+
+    fn log(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let (db, key): (&Db, String) = (self.db()?, case.take_arg("key")?);
+        let at = (case.try_take_arg("after")?.unwrap_or(1), case.try_take_arg("claims-more")?.unwrap_or(0));
+        let uid = Uid::from_words(9, 9);
+        let (kind, value) = match &*case.take_arg::<String>("kind")? {
+            "value" => (ValueKind::Value, case.take_arg::<String>("value")?.into_bytes()),
+            "merge" => (ValueKind::Merge, b"1".to_vec()),
+            // A value in a file of its own that is missing.
+            "missing-segment" => {
+                let (raw_len, stored_len) = (100_000, 100_200);
+                let reference = SegmentReference { file: 900, uid, raw_len, stored_len, checksum: 1 };
+                (ValueKind::PlacedReference, reference.encode().to_vec())
+            }
+            // A value in the file of another key.
+            "segment-of" => {
+                let state = db.default_column_family().0.read_state();
+                let of: String = case.take_arg("of")?;
+                let found = state.active.get(of.as_bytes(), base::MAX_SEQ).ok_or("it is not in memory")?;
+                assert_eq!(found.kind, ValueKind::PlacedReference);
+                (ValueKind::PlacedReference, found.value.to_vec())
+            }
+            // A value beside the log, as an earlier release wrote them, in what is a table.
+            "beside-log" => {
+                let file = db.default_column_family().0.read_state().version.files(0)[0].number;
+                let (offset, raw_len, stored_len, synced_bytes) = (0, 100, 200, 4000);
+                let reference = RecordReference { file, uid, offset, raw_len, stored_len, synced_bytes };
+                (ValueKind::PlacedReference, reference.encode().to_vec())
+            }
+            other => return Err(format!("no kind is called {other}").into()),
+        };
+        log(db, at, kind, key.as_bytes(), &value);
+        Ok(String::new())
+    }
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/open/scripts", |file| {
+        let mut script = Script::new(1);
+        file.run(|case| script.run(case));
+    });
 }

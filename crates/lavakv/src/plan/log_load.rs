@@ -44,37 +44,4 @@ impl LogLoad {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After windows in which durable writes took so many percent of the time: whether it was heavy in each.
-    fn heavy(percents: &[u64]) -> Vec<bool> {
-        let (mut load, mut now_ns, mut taken_ns) = (LogLoad::default(), 0, 0);
-        let windows = percents.iter().map(|percent| {
-            // Looked at more often than it says anything.
-            for _ in 0..10 {
-                now_ns += WINDOW_NS / 10;
-                taken_ns += WINDOW_NS / 1000 * percent;
-                load = load.seen(now_ns, taken_ns);
-            }
-            load.is_heavy
-        });
-        windows.collect()
-    }
-
-    #[test]
-    fn it_is_heavy_from_half_of_the_time_on_and_over_below_a_fifth() {
-        assert_eq!(
-            heavy(&[0, 40, 45, 60, 30, 25, 10, 40]),
-            [false, false, false, true, true, true, false, false]
-        );
-        assert_eq!(heavy(&[250, 0]), [true, false], "three at once");
-    }
-
-    #[test]
-    fn one_job_less_runs_then_and_never_none() {
-        let heavy = LogLoad { is_heavy: true, ..LogLoad::default() };
-        assert_eq!([1, 2, 4].map(|threads| heavy.jobs_max(threads)), [Some(1), Some(1), Some(3)]);
-        assert_eq!(LogLoad::default().jobs_max(4), None);
-    }
-}
+mod tests;

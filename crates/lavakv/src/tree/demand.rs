@@ -84,40 +84,4 @@ fn change(sum: &AtomicU64, to: impl FnOnce(u64) -> u64) {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writes_count_against_what_scans_lose() {
-        let demand = Demand::default();
-        let seen = || (demand.bytes(), demand.beyond_writes());
-        demand.scanned(10, 10, 100);
-        assert_eq!(seen(), (0, 0));
-        demand.scanned(13, 10, 100);
-        demand.written(100);
-        assert_eq!(seen(), (300, 100));
-        demand.written(1 << 40);
-        demand.scanned(1, 0, 50);
-        assert_eq!(seen(), (350, 50), "what was written long ago is forgotten, too");
-        demand.spent(Spent { lost: 60, taken: 0, all: 0 });
-        assert_eq!(seen(), (290, 20));
-        demand.spent(Spent { lost: 1000, taken: 0, all: 0 });
-        assert_eq!(seen(), (0, 0));
-    }
-
-    #[test]
-    fn what_was_taken_is_in_order_until_as_much_is_written() {
-        let demand = Demand::default();
-        assert_eq!(demand.disordered(1000), 1000);
-        let take = |taken| demand.spent(Spent { lost: 0, taken, all: 1000 });
-        take(300);
-        assert_eq!(demand.disordered(1000), 700);
-        demand.written(50);
-        assert_eq!((demand.disordered(1000), demand.disordered(20)), (750, 20));
-        demand.written(u64::MAX);
-        take(400);
-        assert_eq!(demand.disordered(2000), 600, "there is no more than there is");
-        take(5000);
-        assert_eq!(demand.disordered(2000), 0);
-    }
-}
+mod tests;

@@ -109,28 +109,4 @@ fn has_room(tree: &Tree, expected_len: u64, table_bytes: u64, bound: u64) -> boo
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A flush says which values are hot; what a collection leaves of those has lasted, whatever its class.
-    #[test]
-    fn only_what_is_flushed_is_hot() {
-        let of = |speed_values_fresh| {
-            let options = Options::default().expert(|expert| {
-                expert.speed_values_bytes_max = 1 << 30;
-                expert.speed_values_fresh = speed_values_fresh;
-            });
-            [true, false].map(|is_flushed| rank(&options, VsstClass::Hot, is_flushed))
-        };
-        assert_eq!((of(false), of(true)), ([Rank::Hot, Rank::Elsewhere], [Rank::Hot, Rank::Lasting]));
-    }
-
-    #[test]
-    fn what_lasts_goes_down_from_five_eighths_on_and_an_eighth_of_it_stays() {
-        let excess = |bytes, lasting_bytes| excess_bytes(800, &SpeedBytes { bytes, lasting_bytes });
-        assert_eq!((excess(500, 500), excess(600, 600), excess(600, 0)), (0, 100, 0));
-        // Hot ones have taken the half, and more.
-        assert_eq!((excess(700, 300), excess(700, 150), excess(700, 100)), (200, 50, 0));
-        assert_eq!((excess(u64::MAX, 0), excess_bytes(0, &SpeedBytes::default())), (0, 0));
-    }
-}
+mod tests;
