@@ -1,4 +1,5 @@
 use super::*;
+use datadriven::TestCase;
 use std::collections::BTreeMap;
 
 /// LSN to the length of its record.
@@ -112,39 +113,6 @@ fn bytes_of_a_run_are_given_back_to_the_last_one() {
 }
 
 #[test]
-fn the_ends_of_the_numbers_are_numbers_like_others() {
-    let mut set = set_of(&[(0, 1), (1, 1), (LSN_MAX - 1, 1), (LSN_MAX, 1)].into());
-    assert!(set.contains(0) && set.contains(LSN_MAX) && !set.contains(u64::MAX));
-    assert_eq!(set.remove_above(LSN_MAX), Size::default());
-    assert_eq!(set.remove_below(0), Size::default());
-    assert_eq!(set.remove_below(1), Size { records: 1, bytes: 1 });
-    assert_eq!(set.remove_above(LSN_MAX - 1), Size { records: 1, bytes: 1 });
-    assert_eq!(lsns(&set), [1, LSN_MAX - 1]);
-    assert_eq!(set.remove(0..=u64::MAX), Size { records: 2, bytes: 2 });
-    assert!(set.is_empty());
-}
-
-#[test]
-fn runs_that_cannot_be_are_refused() {
-    let run = |first, count, bytes| Run { first, count, bytes };
-    let mut builder = Builder::default();
-    builder.push_run(run(10, 5, 50)).unwrap();
-    for wrong in [
-        run(14, 1, 1),
-        run(9, 1, 1),
-        run(20, 0, 0),
-        run(LSN_MAX, 2, 2),
-        run(u64::MAX, 1, 1),
-        run(20, 1, RECORD_LEN_MAX as u64 + 1),
-    ] {
-        assert!(builder.push_run(wrong).unwrap_err().is_corruption(), "{wrong:?}");
-    }
-    builder.push_run(run(15, 1, 0)).unwrap();
-    builder.push_run(run(LSN_MAX, 1, 7)).unwrap();
-    assert_eq!(builder.build().runs().collect::<Vec<_>>(), [run(10, 6, 50), run(LSN_MAX, 1, 7)]);
-}
-
-#[test]
 fn a_set_of_one_run_allocates_nothing() {
     assert_eq!(size_of::<LsnSet>(), 24);
     let dense: Model = (0..100_000).map(|lsn| (lsn, 1000)).collect();
@@ -153,4 +121,49 @@ fn a_set_of_one_run_allocates_nothing() {
     let single: Model = (0..10_000).map(|i| (i * 1000, 1000)).collect();
     let bytes = set_of(&single).memory_bytes();
     assert!(bytes <= 65_000, "{bytes} bytes for 10,000 single numbers");
+}
+
+fn shown(size: Size) -> String {
+    format!("{} records, {} B\n", size.records, size.bytes)
+}
+
+fn run(set: &mut LsnSet, case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::Error>> {
+    let out = match &*case.directive {
+        // Runs of lines: first LSN, records, bytes. A run that cannot be is refused, and the set goes on without it.
+        "build" => {
+            let (mut builder, mut out) = (Builder::default(), String::new());
+            for line in case.input.lines() {
+                let numbers: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
+                let [first, count, bytes] = numbers[..] else { return Err("a run has three numbers".into()) };
+                if let Err(e) = builder.push_run(Run { first, count: count as u32, bytes }) {
+                    out += &format!("{line}: {e}\n");
+                }
+            }
+            *set = builder.build();
+            check(set);
+            out
+        }
+        "runs" => {
+            let run = |run: Run| format!("{}-{}: {} B\n", run.first, run.last(), run.bytes);
+            set.runs().map(run).collect::<String>() + &format!("empty: {}\n", set.is_empty())
+        }
+        "contains" => {
+            let contains = |lsn: Lsn| format!("{lsn}: {}\n", set.contains(lsn));
+            case.take_args("lsns")?.into_iter().map(contains).collect()
+        }
+        "remove-above" => shown(set.remove_above(case.take_arg("lsn")?)),
+        "remove-below" => shown(set.remove_below(case.take_arg("lsn")?)),
+        "remove" => shown(set.remove(case.take_arg("first")?..=case.take_arg("last")?)),
+        other => return Err(format!("no command is called {other}").into()),
+    };
+    case.expect_empty()?;
+    Ok(out)
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/lsn_set/scripts", |file| {
+        let mut set = LsnSet::new();
+        file.run(|case| run(&mut set, case));
+    });
 }

@@ -1,4 +1,5 @@
 use super::*;
+use datadriven::TestCase;
 
 fn joined(batch: &Batch<'_>) -> Vec<u8> {
     batch.pieces().concat()
@@ -51,37 +52,6 @@ fn batches_are_read_as_they_were_written_and_cut_ones_are_refused() {
                 Err(e) => assert!(e.is_corruption() && !ends.contains(&cut), "{cut}: {e}"),
             }
         }
-    }
-}
-
-#[test]
-fn consecutive_appends_to_a_log_cost_one_byte_beside_their_length() {
-    let mut batch = Batch::new();
-    batch.push(Op::Append { log: 1 << 20, lsn: 1 << 40, bytes: b"x" }).unwrap();
-    let first = batch.len();
-    batch.push(Op::Append { log: 1 << 20, lsn: (1 << 40) + 1, bytes: b"y" }).unwrap();
-    assert_eq!(batch.len() - first, 3);
-    assert_eq!(batch.pieces().len(), 4);
-}
-
-#[test]
-fn what_a_newer_release_writes_is_unsupported_and_not_damage() {
-    for bytes in [&[3, 1][..], &[1, 0x07, 0], &[1, 0x3f, 0], &[1, 0x42, 5], &[1, 0x20]] {
-        assert_eq!(read(bytes).unwrap_err().kind(), ErrorKind::Unsupported, "{bytes:?}");
-    }
-    for bytes in [
-        &[][..],
-        &[0, 1],
-        &[1],
-        // Refers to an operation before the first; to an append where there was none; to one of another log.
-        &[1, 0x82],
-        &[1, 2, 5, 0xc3, 0],
-        &[1, 3, 5, 1, 0, 0x43, 6, 0],
-        // Names: empty, not UTF-8.
-        &[1, 1, 5, 0],
-        &[1, 1, 5, 1, 0xff],
-    ] {
-        assert!(read(bytes).unwrap_err().is_corruption(), "{bytes:?}");
     }
 }
 
@@ -154,4 +124,55 @@ fn a_batch_that_carries_another_engines_is_read_as_two() {
     let error = Batch::carrying(&too_long).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert!(error.message().contains("of another engine: make several"), "{error}");
+}
+
+/// An operation of a line: `append 1048576 1099511627776 x`, the log first.
+fn op(line: &str) -> Op<'_> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (log, rest) = (words[1].parse().unwrap(), words.get(2).copied().unwrap_or_default());
+    match words[0] {
+        "create" => Op::Create { log, name: rest },
+        "delete" => Op::Delete { log },
+        "append" => Op::Append { log, lsn: rest.parse().unwrap(), bytes: words[3].as_bytes() },
+        "trim-below" => Op::Trim { log, below: rest.parse().unwrap() },
+        "truncate-after" => Op::TruncateAfter { log, lsn: rest.parse().unwrap() },
+        "set-metadata" => Op::SetMetadata { log, bytes: rest.as_bytes() },
+        other => panic!("no operation is called {other}"),
+    }
+}
+
+fn run(case: &mut TestCase) -> std::result::Result<String, String> {
+    match &*case.directive {
+        // The bytes of a batch with the operations of the lines.
+        "encode" => {
+            let (mut batch, mut out) = (Batch::new(), String::new());
+            for line in case.input.lines() {
+                let before = batch.len();
+                batch.push(op(line)).map_err(|e| e.to_string())?;
+                out += &format!("{line}: {} B\n", batch.len() - before);
+            }
+            let hex: Vec<String> = joined(&batch).iter().map(|byte| format!("{byte:02x}")).collect();
+            Ok(out + &format!("{} in {} pieces\n", hex.join(" "), batch.pieces().len()))
+        }
+        // The operations in the bytes of each line, in hex; `-` is no byte.
+        "decode" => {
+            let decode = |line: &str| {
+                let bytes: Vec<u8> = line
+                    .split_whitespace()
+                    .filter(|hex| *hex != "-")
+                    .map(|hex| u8::from_str_radix(hex, 16).unwrap())
+                    .collect();
+                let ops = read(&bytes)
+                    .map(|ops| format!("{:?}", ops.iter().map(|read| read.op).collect::<Vec<_>>()));
+                format!("{line}: {}\n", ops.unwrap_or_else(|e| e.to_string()))
+            };
+            Ok(case.input.lines().map(decode).collect())
+        }
+        other => Err(format!("no command is called {other}")),
+    }
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/ops/scripts", |file| file.run(run));
 }
