@@ -93,9 +93,10 @@ impl Script {
             }
             "put-many" => {
                 let (count, len): (u32, usize) = (case.take_arg("count")?, case.take_arg("len")?);
-                (0..count)
-                    .try_for_each(|nth| self.db()?.put(&nth.to_be_bytes(), &vec![1; len]).map_err(Into::into))
-                    .map_err(|e: Box<dyn StdError>| e)?;
+                let db = self.db()?;
+                for nth in 0..count {
+                    db.put(&nth.to_be_bytes(), &vec![1; len])?;
+                }
                 String::new()
             }
             "flush" => told(self.db()?.flush()),

@@ -85,7 +85,10 @@ impl Script {
             "append" => open?.append(&vec![1; bytes as usize]),
             "reserve" => open?.reserve(bytes),
             "sync" => open?.sync(SyncKind::Full),
-            "close" => Ok(drop(handles.remove(&handle))),
+            "close" => {
+                handles.remove(&handle);
+                Ok(())
+            }
             "create-in-place" => fs.create_in_place(&path(&file), bytes, Access::Direct).map(drop),
             "create-scratch" => fs.create_scratch(&path(&file), bytes as usize).map(drop),
             "rename" => fs.rename(&path(&file), &path(&case.take_arg::<String>("to")?)),
