@@ -1,16 +1,15 @@
 //! What the parts below refuse, on a store that has a group with an index file.
 
 use super::*;
+use crate::entry::Entry;
 use crate::entry::Source;
 use crate::files::RowFile;
 use crate::manifest::{FileMeta, Role, Step, commit};
+use datadriven::TestCase;
 use io::sim::SimEnv;
+use std::error::Error as StdError;
 
 /// A store with three records in a group that is storage; and its index file.
-fn sealed() -> (LogStore, FileMeta) {
-    sealed_on(&SimEnv::new(1))
-}
-
 fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
     let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
@@ -23,185 +22,243 @@ fn sealed_on(sim: &SimEnv) -> (LogStore, FileMeta) {
     (store, index)
 }
 
-#[test]
-fn an_index_of_another_group_or_a_block_without_the_record_is_damage() {
-    let (store, index) = sealed();
-    let Role::Index { ltn } = index.role else { unreachable!("{index:?}") };
-    let open = |role| RowFile::open(store.core().context(), &FileMeta { role, ..index });
-    let (_, directory) = open(index.role).unwrap();
-    let e = open(Role::Index { ltn: ltn + 1 }).unwrap_err();
-    let why = format!("an index of group {ltn} where that of group {} belongs", ltn + 1);
-    assert!(e.is_corruption() && e.message() == why && e.file().is_some(), "{e}");
-    let rows = &directory.logs[0];
-    let find = |lsns| {
-        let found = store.core().records.rows().rows(Source::Group(ltn), rows.log, &lsns, rows.blocks[0])?;
-        Ok(found.iter().map(|row| row.lsn).collect::<Vec<_>>())
-    };
-    assert_eq!(find(3..=3).unwrap(), [3]);
-    assert_eq!(find(1..=2).unwrap(), [1, 2]);
-    for lsns in [4..=4, 3..=4, 0..=3] {
-        let e: Error = find(lsns).unwrap_err();
-        assert!(e.is_corruption() && e.message().contains("are not in the block of"), "{e}");
-    }
+type Outcome<T> = std::result::Result<T, Box<dyn StdError>>;
+
+/// The store of a script.
+struct Script {
+    sim: SimEnv,
+    store: LogStore,
+    index: FileMeta,
+    /// How often rows had been taken in when a look-up was made.
+    looked_up_at: u64,
+    hold: Option<crate::hold::Hold>,
+    append: Option<Completion>,
 }
 
-#[test]
-fn a_floor_never_sinks() {
-    let (store, _) = sealed();
-    let manifest = &store.core().store.manifest;
-    let floor = manifest.state().floor;
-    assert!(floor > 1);
-    let step = Step { floor: Some(floor - 1), ..Step::default() };
-    let e = manifest.commit(commit(step, Vec::new())).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.message().contains("the floor") && manifest.state().floor == floor, "{e}");
+fn shown(e: &Error) -> String {
+    let file = e.file().map(|path| format!(" [{}]", path.display())).unwrap_or_default();
+    format!("{}: {}{file}\n", e.kind().name(), e.message())
 }
 
-/// Between the look at the index and the read of the block the file was lost and another has come, with other blocks in its places.
-#[test]
-fn a_block_that_was_found_before_rows_were_taken_in_is_looked_for_again() {
-    let (store, index) = sealed();
-    let (core, source) = (store.core(), index.source().unwrap());
-    let (_, directory) = RowFile::open(core.context(), &index).unwrap();
-    let rows = &directory.logs[0];
-    let then = core.catalog.view().taken_in();
-    let read = |taken_in| core.records.rows_of((source, taken_in), rows.log, &(1..=1), rows.blocks[0]);
-    assert_eq!(read(then).unwrap()[0].lsn, 1);
-    core.catalog.edit().took_in();
-    assert_eq!(read(then).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(read(then + 1).unwrap()[0].lsn, 1);
+/// The bytes of a record, which are all the same.
+fn bytes(record: &[u8]) -> String {
+    let first = record.first().copied().unwrap_or_default();
+    assert!(record.iter().all(|byte| *byte == first), "{record:?}");
+    format!("{} times {first:#04x}", record.len())
 }
 
-/// The job that rewrites a damaged index file cannot start: a checkpoint keeps groups in place, or the disk is full.
-#[test]
-fn a_damaged_block_costs_no_record_while_no_job_can_rewrite_it() {
-    for is_full in [false, true] {
+impl Script {
+    fn new() -> Script {
         let sim = SimEnv::new(1);
         let (store, index) = sealed_on(&sim);
-        let (core, log) = (store.core(), store.open_log("a").unwrap());
-        let path = core.context().path(&index.name());
-        sim.flip_bit(&path, 9, 3).unwrap();
-        let hold = (!is_full).then(|| core.moves.hold().unwrap());
-        if is_full {
-            let full = Error::new(ErrorKind::NoSpace, "full");
-            core.context().health.no_space_at(core.context().now_ns(), &full);
-        }
-        let scanned: Vec<_> = log.scan(1).map(|record| record.unwrap()).collect();
-        assert_eq!(scanned, [1, 2, 3].map(|lsn| (lsn, vec![7; 100])), "full: {is_full}");
-        // One reader waits for the job. The later ones know that it is late.
-        let begun_ns = sim.now_ns();
-        (1..=3).for_each(|lsn| assert_eq!(log.read(lsn).unwrap(), Some(vec![7; 100]), "full: {is_full}"));
-        let took_ms = (sim.now_ns() - begun_ns) / 1_000_000;
-        assert!(took_ms < 1000, "full: {is_full}: {took_ms} ms");
-        assert_eq!(store.statistics().remade_files, 0);
-        drop(hold);
-        if !is_full {
-            store.settle().unwrap();
-            assert_eq!((log.read(3).unwrap(), store.statistics().remade_files), (Some(vec![7; 100]), 1));
+        Script { sim, store, index, looked_up_at: 0, hold: None, append: None }
+    }
+
+    fn ltn(&self) -> u64 {
+        let Role::Index { ltn } = self.index.role else { unreachable!("{:?}", self.index) };
+        ltn
+    }
+
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let out = match &*case.directive {
+            "store" => {
+                *self = Script::new();
+                String::new()
+            }
+            "read" => self.read(case)?,
+            "scan" => self.scan(case.take_arg("from")?)?,
+            "read-while" => self.read_while(case)?,
+            "append" => {
+                let (lsns, log) = (case.take_args::<Lsn>("lsns")?, self.store.open_log("a")?);
+                for lsn in lsns[0]..=lsns[1] {
+                    log.append(lsn, &[lsn as u8; 100], Durability::Durable)?;
+                    if lsn % 2 == 0 {
+                        self.store.seal()?;
+                        self.store.settle()?;
+                    }
+                }
+                String::new()
+            }
+            "settle" => {
+                self.store.settle()?;
+                String::new()
+            }
+            "remade-files" => format!("{}\n", self.store.statistics().remade_files),
+            "open-index" | "rows" | "lower-floor" | "look-up" | "take-in-rows" | "rows-looked-up" => {
+                self.look(case)?
+            }
+            _ => self.meddle(case)?,
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn read(&self, case: &mut TestCase) -> Outcome<String> {
+        let (log, begun_ns) = (self.store.open_log("a")?, self.sim.now_ns());
+        let read = |lsn: Lsn| match log.read(lsn) {
+            Ok(Some(record)) => format!("{lsn}: {}\n", bytes(&record)),
+            Ok(None) => format!("{lsn}: none\n"),
+            Err(e) => format!("{lsn}: {}", shown(&e)),
+        };
+        let out: String = case.take_args("lsns")?.into_iter().map(read).collect();
+        match (self.sim.now_ns() - begun_ns) / 1_000_000 {
+            0 => Ok(out),
+            took_ms => Ok(format!("{out}waited {took_ms} ms\n")),
         }
     }
-}
 
-/// As if a collection had moved it each time: the index leads to a file of rows that is not known any more.
-#[test]
-fn who_never_finds_a_record_where_it_was_is_told_to_read_again() {
-    let (store, index) = sealed();
-    let log = store.open_log("a").unwrap();
-    store.core().records.rows().forget(index.source().unwrap());
-    let read = log.read(1).unwrap_err();
-    let scanned = log.scan(1).read_next().unwrap_err();
-    for e in [read, scanned] {
-        assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
-        assert!(e.message().contains("moved again and again"), "{e}");
+    fn scan(&self, from: Lsn) -> Outcome<String> {
+        let (log, mut out) = (self.store.open_log("a")?, String::new());
+        let mut scan = log.scan(from);
+        loop {
+            match scan.read_next() {
+                Ok(Some((lsn, record))) => out += &format!("{lsn}: {}\n", bytes(&record)),
+                Ok(None) => break Ok(out),
+                Err(e) => break Ok(out + &shown(&e)),
+            }
+        }
     }
-    store.core().records.rows().add(&index);
-    assert_eq!(log.read(1).unwrap().as_deref(), Some(&[7; 100][..]));
-}
 
-/// What was looked up goes while it is read: by a trim, by a truncation, with the log; or it is moved.
-#[test]
-fn what_fails_is_looked_up_again_and_is_damage_only_if_it_is_still_there() {
-    let damaged = || Error::corruption("damaged");
-    let of = |store: &LogStore, lsn: Lsn, read: &mut dyn FnMut(u64) -> Result<()>| {
-        let (core, id) = (store.core().clone(), store.open_log("a")?.id());
+    /// Reads what was looked up, where the first reads fail, and the log changes during the first.
+    fn read_while(&self, case: &mut TestCase) -> Outcome<String> {
+        let (store, lsn): (&LogStore, Lsn) = (&self.store, case.take_arg("lsn")?);
+        let (fails, is_moved) = (case.take_arg::<u64>("fails")?, case.take_flag("moved")?);
+        let meanwhile: Option<String> = case.try_take_arg("meanwhile")?;
+        let (core, log) = (store.core().clone(), store.open_log("a")?);
         let mut reads = 0;
-        let look_up = |logs: &crate::logs::Logs| logs.log(id)?.admit(lsn);
-        core.records
-            .read_found(
-                look_up,
-                |then, now| then == now,
-                |_| {
-                    reads += 1;
-                    read(reads)
-                },
-            )
-            .map(|found| found.map(|()| reads))
-    };
-    let (store, index) = sealed();
-    let log = store.open_log("a").unwrap();
-    assert_eq!(of(&store, 9, &mut |_| Err(damaged())).unwrap(), None, "there is none");
-    let e = of(&store, 3, &mut |reads| if reads < 4 { Err(damaged()) } else { Ok(()) }).unwrap_err();
-    assert!(e.is_corruption(), "it is where it was: {e}");
-    let gone = |reads| if reads < 4 { Err(Error::not_found("moved")) } else { Ok(()) };
-    assert_eq!(of(&store, 3, &mut |reads| gone(reads)).unwrap(), Some(4));
-    // Into memory: the rows of its file are lost.
-    let rows: Vec<crate::entry::Entry> =
-        match store.core().records.rows().of(index.source().unwrap()).unwrap() {
+        let read = |_: &crate::index::Found| -> Result<()> {
+            reads += 1;
+            match meanwhile.as_deref().filter(|_| reads == 1) {
+                None => {}
+                Some("trim") => log.trim(lsn + 1)?,
+                Some("truncation") => log.truncate_after(lsn - 1, Durability::Buffered)?,
+                Some("deletion") => store.delete_log("a")?,
+                // Into memory: the rows of its file are lost.
+                Some("taking-in") => {
+                    let rows = self.rows_of_index(log.id());
+                    assert!(core.catalog.edit().take_in(self.ltn(), [(log.id(), &rows[..])]));
+                }
+                Some(other) => panic!("nothing is called {other}"),
+            }
+            match (reads <= fails, is_moved) {
+                (false, _) => Ok(()),
+                (true, true) => Err(Error::not_found("moved")),
+                (true, false) => Err(Error::corruption("damaged")),
+            }
+        };
+        let look_up = |logs: &crate::logs::Logs| logs.log(log.id())?.admit(lsn);
+        let found = core.records.read_found(look_up, |then, now| then == now, read);
+        Ok(match found {
+            Ok(Some(())) => format!("it is read by read {reads}\n"),
+            Ok(None) => "there is none\n".into(),
+            Err(e) => shown(&e),
+        })
+    }
+
+    fn rows_of_index(&self, log: LogId) -> Vec<Entry> {
+        let core = self.store.core();
+        match core.records.rows().of(self.index.source().unwrap()).unwrap() {
             RowFile::Index(file) => {
-                let (_, directory) = RowFile::open(store.core().context(), &index).unwrap();
-                file.block(log.id(), directory.logs[0].blocks[0]).unwrap()
+                let (_, directory) = RowFile::open(core.context(), &self.index).unwrap();
+                file.block(log, directory.logs[0].blocks[0]).unwrap()
             }
             RowFile::Cold(file) => panic!("{file:?}"),
+        }
+    }
+
+    /// What the parts below say.
+    fn look(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let (core, ltn, index) = (self.store.core(), self.ltn(), self.index);
+        let directory = || RowFile::open(core.context(), &index).map(|(_, directory)| directory);
+        let found = |rows: Result<Vec<Entry>>| match rows {
+            Ok(rows) => format!("records {:?}\n", rows.iter().map(|row| row.lsn).collect::<Vec<_>>()),
+            Err(e) => shown(&e),
         };
-    let Role::Index { ltn } = index.role else { unreachable!("{index:?}") };
-    let moves = of(&store, 2, &mut |reads| {
-        if reads > 1 {
-            return Ok(());
+        Ok(match &*case.directive {
+            "open-index" => {
+                let role = Role::Index { ltn: ltn + case.take_arg::<u64>("of-groups-later")? };
+                let opened = RowFile::open(core.context(), &FileMeta { role, ..index });
+                opened.map_or_else(|e| shown(&e), |_| "it is opened\n".into())
+            }
+            "rows" => {
+                let (directory, lsns) = (directory()?, case.take_args::<Lsn>("lsns")?);
+                let (rows, lsns) = (&directory.logs[0], lsns[0]..=*lsns.last().unwrap_or(&0));
+                found(core.records.rows().rows(Source::Group(ltn), rows.log, &lsns, rows.blocks[0]))
+            }
+            "lower-floor" => {
+                let manifest = &core.store.manifest;
+                let floor = manifest.state().floor;
+                let step = Step { floor: Some(floor - 1), ..Step::default() };
+                let e = manifest.commit(commit(step, Vec::new())).unwrap_err();
+                assert_eq!(manifest.state().floor, floor);
+                shown(&e)
+            }
+            "look-up" => {
+                self.looked_up_at = core.catalog.view().taken_in();
+                String::new()
+            }
+            "take-in-rows" => {
+                core.catalog.edit().took_in();
+                String::new()
+            }
+            _ => {
+                let (directory, lsn) = (directory()?, case.take_arg::<Lsn>("lsn")?);
+                let (rows, source) = (&directory.logs[0], (index.source().unwrap(), self.looked_up_at));
+                found(core.records.rows_of(source, rows.log, &(lsn..=lsn), rows.blocks[0]))
+            }
+        })
+    }
+
+    /// What no store does by itself.
+    fn meddle(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let core = self.store.core();
+        match &*case.directive {
+            "damage-index" => self.sim.flip_bit(core.context().path(&self.index.name()), 9, 3)?,
+            "hold-jobs" => self.hold = Some(core.moves.hold()?),
+            "release-jobs" => self.hold = None,
+            "volume-is-full" => {
+                let full = Error::new(ErrorKind::NoSpace, "full");
+                core.context().health.no_space_at(core.context().now_ns(), &full);
+            }
+            // As if a collection had moved it each time: the index leads to a file that is not known any more.
+            "forget-rows" => core.records.rows().forget(self.index.source().unwrap()),
+            "add-rows" => core.records.rows().add(&self.index),
+            // As while a trim is under way.
+            "begin-trim" => {
+                let trim = Op::Trim { log: self.store.open_log("a")?.id(), below: case.take_arg("below")? };
+                let mut logs = core.catalog.edit();
+                logs.apply(1_000, &trim, crate::logs::GroupPlace { ltn: 0, at: 0 })?;
+                return Ok(format!("the index has trimmed records: {}\n", logs.has_to_cut()));
+            }
+            "begin-append" => {
+                self.append = Some(self.store.open_log("a")?.append_async(case.take_arg("lsn")?, b"x")?)
+            }
+            "poison" => {
+                core.context().health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
+            }
+            "steps" => {
+                for _ in 0..case.take_arg("times")? {
+                    self.store.step();
+                }
+            }
+            "completion" => {
+                let append = self.append.as_mut().ok_or("nothing is appended")?;
+                return Ok(match append.take() {
+                    None => "none yet\n".into(),
+                    Some(Ok(_)) => "it is durable\n".into(),
+                    Some(Err(e)) => shown(&e),
+                });
+            }
+            other => return Err(format!("no command is called {other}").into()),
         }
-        assert!(store.core().catalog.edit().take_in(ltn, [(log.id(), &rows[..])]));
-        Err(damaged())
+        Ok(String::new())
+    }
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/log_store/scripts", |file| {
+        let mut script = Script::new();
+        file.run(|case| script.run(case));
     });
-    assert_eq!(moves.unwrap(), Some(2), "it is read where it is by then");
-    let e = of(&store, 1, &mut |_| log.trim(2).and_then(|()| Err(damaged()))).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Trimmed, "{e}");
-    let truncates = || log.truncate_after(2, Durability::Buffered).and_then(|()| Err(damaged()));
-    assert_eq!(of(&store, 3, &mut |_| truncates()).unwrap(), None);
-    let e = of(&store, 2, &mut |_| store.delete_log("a").and_then(|()| Err(damaged()))).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
-}
-
-/// What a trim takes is taken out of the index some at a time: a scan begins behind it at once.
-#[test]
-fn a_scan_begins_at_the_trim_while_the_index_has_what_is_below() {
-    let options = Options { group_bytes: Some(256 << 10), ..Options::default() };
-    let store = LogStore::open(&SimEnv::new(1).env(), Path::new("/logs"), &options).unwrap();
-    let log = store.create_log("a").unwrap();
-    for lsn in 1..=12 {
-        log.append(lsn, &[lsn as u8; 100], Durability::Durable).unwrap();
-        if lsn % 2 == 0 {
-            store.seal().unwrap();
-            store.settle().unwrap();
-        }
-    }
-    // As while whoever trims is still at it.
-    let trim = Op::Trim { log: log.id(), below: 11 };
-    let mut logs = store.core().catalog.edit();
-    logs.apply(1_000, &trim, crate::logs::GroupPlace { ltn: 0, at: 0 }).unwrap();
-    assert!(logs.has_to_cut(), "all of it went at once: nothing is tested");
-    drop(logs);
-    let lsns = |from: Lsn| log.scan(from).map(|record| record.unwrap().0).collect::<Vec<_>>();
-    assert_eq!((lsns(0), lsns(11)), (vec![11, 12], vec![11, 12]));
-}
-
-/// Whatever poisons the store, those who wait for the log without a thread are told: nobody syncs for them any more.
-#[test]
-fn a_poisoned_store_refuses_appends_in_flight() {
-    let (store, _) = sealed();
-    let mut append = store.open_log("a").unwrap().append_async(4, b"x").unwrap();
-    assert!(append.take().is_none());
-    store.core().context().health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
-    for _ in 0..10 {
-        store.step();
-    }
-    assert_eq!(append.take().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
 }
