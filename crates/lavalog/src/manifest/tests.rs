@@ -1,57 +1,60 @@
 use super::*;
+use datadriven::TestCase;
+use std::error::Error;
 
-fn file(number: u64, role: Role) -> FileMeta {
+/// The files of a script: `7 index of 5`, `8 checkpoint`, `9 cold of generation 2`.
+fn file(line: &str) -> FileMeta {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (number, last) = (words[0].parse().unwrap(), words[words.len() - 1]);
+    let role = match words[1] {
+        "index" => Role::Index { ltn: last.parse().unwrap() },
+        "checkpoint" => Role::Checkpoint,
+        "cold" => Role::Cold { generation: last.parse().unwrap() },
+        other => panic!("no file is {other}"),
+    };
     FileMeta { number, uid: Uid::from_words(number, 1), len: 4096, role }
 }
 
-fn step() -> Step {
-    Step {
-        floor: Some(900),
-        remove: vec![3],
-        add: vec![
-            file(7, Role::Index { ltn: 5 }),
-            file(8, Role::Checkpoint),
-            file(9, Role::Cold { generation: 2 }),
-        ],
-    }
+fn told(result: Result<()>) -> String {
+    result.map_or_else(|e| format!("{e}\n"), |()| "it is accepted\n".into())
+}
+
+fn run(state: &mut State, case: &mut TestCase) -> std::result::Result<String, Box<dyn Error>> {
+    let out = match &*case.directive {
+        // A step with the files of the lines, written and read; also cut everywhere, and longer than it is.
+        "step" => {
+            let remove = case.try_take_args("remove")?.unwrap_or_default();
+            let add = case.input.lines().map(file).collect();
+            let step = Step { floor: case.try_take_arg("floor")?, remove, add };
+            let mut bytes = LavaLog::encode(&step);
+            assert_eq!(LavaLog::decode(&bytes)?, step);
+            (1..bytes.len()).for_each(|len| drop(LavaLog::decode(&bytes[..len]).unwrap_err()));
+            if let Some(kind) = case.try_take_arg("first-kind")? {
+                bytes[3] = kind;
+            }
+            bytes.extend(case.take_flag("longer")?.then_some(0));
+            match LavaLog::decode(&bytes).and_then(|_| LavaLog::list(&bytes)) {
+                Ok(listed) => listed.into_iter().map(|line| line + "\n").collect(),
+                Err(e) => format!("{e}\n"),
+            }
+        }
+        "remove" => told(state.remove(case.take_arg("file")?)),
+        "add" => case.input.lines().map(|line| told(state.add(&file(line)))).collect(),
+        // Held against a store that lists no file.
+        "verify" => {
+            let engines = store::manifest::Engines::of::<LavaLog>();
+            told(LavaLog::verify(state, &StoreState::empty(Uid::from_words(1, 2), 1, &engines)))
+        }
+        other => return Err(format!("no command is called {other}").into()),
+    };
+    case.expect_empty()?;
+    Ok(out)
 }
 
 #[test]
-fn a_step_is_read_as_it_was_written() {
-    for step in [Step::default(), step(), Step { floor: None, ..step() }] {
-        assert_eq!(LavaLog::decode(&LavaLog::encode(&step)).unwrap(), step);
-    }
-    assert_eq!(LavaLog::list(&LavaLog::encode(&step())).unwrap().len(), 5);
-}
-
-#[test]
-fn whatever_is_damaged_or_newer_is_told() {
-    let bytes = LavaLog::encode(&step());
-    for len in 1..bytes.len() {
-        LavaLog::decode(&bytes[..len]).unwrap_err();
-    }
-    let longer = [&bytes[..], &[0]].concat();
-    assert_eq!(LavaLog::decode(&longer).unwrap_err().kind(), base::ErrorKind::Unsupported);
-    let mut other = LavaLog::encode(&Step {
-        floor: None,
-        remove: vec![],
-        add: vec![file(7, Role::Cold { generation: 2 })],
+fn scripts() {
+    datadriven::walk("src/manifest/scripts", |file| {
+        let mut state = LavaLog::empty();
+        file.run(|case| run(&mut state, case));
     });
-    other[3] = 9;
-    assert_eq!(LavaLog::decode(&other).unwrap_err().kind(), base::ErrorKind::Unsupported);
-}
-
-#[test]
-fn edits_and_states_that_contradict_each_other_are_refused() {
-    let mut state = LavaLog::empty();
-    let missing = state.remove(3).unwrap_err();
-    assert!(missing.message().ends_with("there is no file 3"), "{missing}");
-    state.add(&file(7, Role::Index { ltn: 5 })).unwrap();
-    let twice = state.clone().add(&file(8, Role::Index { ltn: 5 })).unwrap_err();
-    assert!(twice.message().ends_with("is one too many"), "{twice}");
-    assert_eq!(twice.kind(), base::ErrorKind::InvalidArgument);
-    let store = StoreState::empty(Uid::from_words(1, 2), 1, &store::manifest::Engines::of::<LavaLog>());
-    LavaLog::verify(&LavaLog::empty(), &store).unwrap();
-    let unlisted = LavaLog::verify(&state, &store).unwrap_err();
-    assert!(unlisted.is_corruption(), "{unlisted}");
 }

@@ -1,4 +1,5 @@
 use super::*;
+use datadriven::TestCase;
 use io::Rng;
 use std::collections::BTreeMap;
 
@@ -47,22 +48,36 @@ fn the_newest_records_are_found_and_nothing_else_within_the_memory() {
     }
 }
 
-#[test]
-fn a_place_inside_a_record_is_none() {
-    let mut recent = Recent::new(1 << 20);
-    recent.push(GroupPlace { ltn: 3, at: 10 }, b"abc");
-    recent.push(GroupPlace { ltn: 3, at: 20 }, b"de");
-    assert_eq!(recent.find(GroupPlace { ltn: 3, at: 10 }), Some(&b"abc"[..]));
-    assert_eq!(recent.find(GroupPlace { ltn: 3, at: 20 }), Some(&b"de"[..]));
-    for at in [0, 9, 11, 19, 21, 30] {
-        assert_eq!(recent.find(GroupPlace { ltn: 3, at }), None);
-    }
-    assert_eq!(recent.find(GroupPlace { ltn: 4, at: 10 }), None);
+fn run(recent: &mut Recent, case: &mut TestCase) -> Result<String, Box<dyn std::error::Error>> {
+    let ltn = case.try_take_arg("group")?.unwrap_or(3);
+    let out = match &*case.directive {
+        "memory" => {
+            *recent = Recent::new(case.take_arg("bytes")?);
+            String::new()
+        }
+        "push" => {
+            let record: String = case.take_arg("record")?;
+            recent.push(GroupPlace { ltn, at: case.take_arg("at")? }, record.as_bytes());
+            String::new()
+        }
+        "find" => {
+            let find = |at: u64| {
+                let found = recent.find(GroupPlace { ltn, at }).map(String::from_utf8_lossy);
+                format!("{at}: {}\n", found.as_deref().unwrap_or("none"))
+            };
+            case.take_args("at")?.into_iter().map(find).collect()
+        }
+        "used" => format!("{} B\n", recent.memory_bytes()),
+        other => return Err(format!("no command is called {other}").into()),
+    };
+    case.expect_empty()?;
+    Ok(out)
 }
 
 #[test]
-fn without_memory_nothing_is_kept() {
-    let mut recent = Recent::new(0);
-    recent.push(GroupPlace { ltn: 3, at: 10 }, b"abc");
-    assert_eq!((recent.find(GroupPlace { ltn: 3, at: 10 }), recent.memory_bytes()), (None, 0));
+fn scripts() {
+    datadriven::walk("src/recent/scripts", |file| {
+        let mut recent = Recent::new(0);
+        file.run(|case| run(&mut recent, case));
+    });
 }

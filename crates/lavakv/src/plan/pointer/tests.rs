@@ -1,6 +1,8 @@
 //! The pointer over two disks that are modelled as a closed network: so many who work, one of whom each disk serves at a time, more or less.
 
 use super::*;
+use datadriven::TestCase;
+use std::error::Error;
 
 const SECOND: f64 = 1e9;
 const WINDOW_NS: u64 = 1_000_000_000;
@@ -145,58 +147,58 @@ fn in_three_phases_it_is_about_as_good_as_the_best_fixed_placement() {
     }
 }
 
-fn window(now_ns: u64, speed: Used, capacity: Used, room: Room) -> Window {
-    Window { now_ns, speed, capacity, room, most: MOST, filled: 0b11111 }
+/// What a disk did in a second: nothing, little, quickly, or with others in the way; `late` is a log that waits there.
+fn used(name: &str) -> Used {
+    let quick = Used { bytes: 50 << 20, bytes_ns: 100_000_000, ..Used::default() };
+    match name {
+        "unused" => Used::default(),
+        "idle" => Used { bytes: 300 << 10, bytes_ns: 2_000_000, ..Used::default() },
+        "quick" => quick,
+        "busy" => Used { bytes_ns: 900_000_000, ..quick },
+        "late" => Used { log_late_ns: 2_000_000_000, ..quick },
+        other => panic!("no disk is {other}"),
+    }
 }
 
-const BUSY: Used =
-    Used { bytes: 50 << 20, bytes_ns: 900_000_000, reads: 0, reads_ns: 0, log_bytes: 0, log_late_ns: 0 };
-const QUICK: Used =
-    Used { bytes: 50 << 20, bytes_ns: 100_000_000, reads: 0, reads_ns: 0, log_bytes: 0, log_late_ns: 0 };
-
-/// Without measurements, and where nobody waits, it stays where it is.
-#[test]
-fn it_begins_at_nothing_and_stays_where_nobody_waits() {
-    let mut pointer = Pointer::default();
-    for second in 1..100 {
-        let idle = Used { bytes: 300 << 10, bytes_ns: 2_000_000, ..Used::default() };
-        assert_eq!(pointer.see(&window(second * WINDOW_NS, Used::default(), idle, Room::Plenty)), None);
+fn room(name: &str) -> Room {
+    match name {
+        "plenty" => Room::Plenty,
+        "enough" => Room::Enough,
+        "short" => Room::Short,
+        other => panic!("no room is {other}"),
     }
-    assert_eq!(pointer.at(), 0);
+}
+
+/// Seconds of a script, one after the other.
+fn seconds((pointer, now_ns): &mut (Pointer, u64), case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    if case.directive == "new" {
+        (*pointer, *now_ns) = (Pointer::default(), WINDOW_NS);
+        return Ok(String::new());
+    }
+    if case.directive != "seconds" {
+        return Err(format!("no command is called {}", case.directive).into());
+    }
+    let (fast, slow) = (case.take_arg::<String>("fast-tier")?, case.take_arg::<String>("capacity-tier")?);
+    let room = room(&case.try_take_arg::<String>("room")?.unwrap_or_else(|| "plenty".into()));
+    let mut out = String::new();
+    for second in 1..=case.take_arg("count")? {
+        *now_ns += WINDOW_NS;
+        let (speed, capacity) = (used(&fast), used(&slow));
+        let window = Window { now_ns: *now_ns, speed, capacity, room, most: MOST, filled: 0b11111 };
+        if let Some(why) = pointer.see(&window) {
+            out += &format!("after {second} s: at {} of {MOST}, {why:?}\n", pointer.at());
+        }
+    }
+    case.expect_empty()?;
+    Ok(if out.is_empty() { format!("it stays at {}\n", pointer.at()) } else { out })
 }
 
 #[test]
-fn a_busy_capacity_disk_sends_levels_up_and_a_busy_speed_disk_sends_them_down() {
-    let (mut pointer, mut now_ns) = (Pointer::default(), WINDOW_NS);
-    let mut see = |pointer: &mut Pointer, speed, capacity, room| {
-        now_ns += WINDOW_NS;
-        pointer.see(&window(now_ns, speed, capacity, room))
-    };
-    assert_eq!(see(&mut pointer, QUICK, BUSY, Room::Plenty), None, "the first look only begins");
-    for at in [500, 1000, 1500, 2000, 2250, 2500] {
-        assert_eq!(see(&mut pointer, QUICK, BUSY, Room::Plenty), Some(SpeedMove::CapacityIsBusy));
-        assert_eq!(pointer.at(), at);
-    }
-    assert_eq!(see(&mut pointer, QUICK, BUSY, Room::Enough), None, "nothing comes where little room is left");
-    // It dwells before it turns.
-    let mut waited = 0;
-    while see(&mut pointer, BUSY, QUICK, Room::Plenty).is_none() {
-        waited += 1;
-    }
-    assert!((2..6).contains(&waited), "{waited}");
-    assert_eq!(pointer.at(), 2250);
-    assert_eq!(see(&mut pointer, BUSY, QUICK, Room::Plenty), Some(SpeedMove::SpeedIsBusy));
-    assert_eq!(pointer.at(), 2000);
-    // The log goes first: it waits, and everything else would be better off.
-    let late = Used { log_late_ns: 2_000_000_000, ..QUICK };
-    assert_eq!(see(&mut pointer, late, BUSY, Room::Plenty), Some(SpeedMove::SpeedIsBusy));
-    // Room is not waited for.
-    while pointer.at() > 0 {
-        let before = pointer.at();
-        assert_eq!(see(&mut pointer, QUICK, BUSY, Room::Short), Some(SpeedMove::NoRoom));
-        assert!(pointer.at() < before);
-    }
-    assert_eq!(see(&mut pointer, QUICK, QUICK, Room::Short), None);
+fn scripts() {
+    datadriven::walk("src/plan/pointer/scripts", |file| {
+        let mut state = (Pointer::default(), WINDOW_NS);
+        file.run(|case| seconds(&mut state, case));
+    });
 }
 
 /// Where it is as good here as there it does not swing, and a wrong try is made seldom.
