@@ -2,18 +2,11 @@ use super::*;
 use crate::disk::memory::{Stored, Written};
 use crate::index_file::{IndexFile, IndexFileWriter, IndexHead};
 use crate::lsn_set::LsnSet;
+use datadriven::TestCase;
 use std::path::Path;
 
 fn head() -> IndexHead {
     IndexHead { number: 7, ltn: 3, group: Uid::from_words(3, 4), filled: 900, seqs: (1, 10_000) }
-}
-
-fn write(entries: &[Entry]) -> Result<(Vec<u8>, FinishedFile)> {
-    let file = Written::default();
-    let mut writer = IndexFileWriter::new(file.boxed(), Path::new("f"), Uid::from_words(1, 2), head());
-    entries.iter().try_for_each(|entry| writer.add(entry))?;
-    let finished = writer.finish()?;
-    Ok((file.take(), finished))
 }
 
 fn entry(log: LogId, lsn: Lsn) -> Entry {
@@ -27,59 +20,6 @@ fn set(lsns: &[Lsn]) -> LsnSet {
 }
 
 #[test]
-fn records_that_do_not_ascend_are_refused_and_the_file_goes_on() {
-    let file = Written::default();
-    let mut writer = IndexFileWriter::new(file.boxed(), Path::new("f"), Uid::from_words(1, 2), head());
-    writer.add(&entry(5, 9)).unwrap();
-    for (log, lsn) in [(5, 9), (5, 8), (4, 10), (6, LSN_MAX + 1)] {
-        let e = writer.add(&entry(log, lsn)).unwrap_err();
-        assert_eq!((e.kind(), e.file()), (base::ErrorKind::InvalidArgument, Some(Path::new("f"))));
-    }
-    writer.add(&entry(5, 10)).unwrap();
-    assert_eq!(writer.finish().unwrap().directory.logs[0].lsns, set(&[9, 10]));
-}
-
-#[test]
-fn a_block_of_another_log_is_no_block_of_this_one() {
-    let (bytes, finished) = write(&[entry(5, 1), entry(6, 1), entry(6, 2)]).unwrap();
-    let (file, directory) = IndexFile::open(Stored::new(bytes), 7, Uid::from_words(1, 2)).unwrap();
-    assert_eq!(directory, finished.directory);
-    let blocks: Vec<Block> = directory.logs.iter().flat_map(|log| log.blocks.clone()).collect();
-    assert_eq!(file.block(5, blocks[0]).unwrap(), [entry(5, 1)]);
-    assert!(file.block(5, blocks[1]).unwrap_err().is_corruption());
-    let end = Block { offset: finished.len - 64, ..blocks[0] };
-    assert!(file.block(5, end).unwrap_err().is_corruption(), "not where blocks are");
-    assert!(file.block(5, Block { offset: u64::MAX, ..blocks[0] }).unwrap_err().is_corruption());
-}
-
-#[test]
-fn rows_are_held_against_the_directory() {
-    let (bytes, _) = write(&[entry(5, 1), entry(5, 2), entry(5, 4)]).unwrap();
-    let (file, directory) = IndexFile::open(Stored::new(bytes), 7, Uid::from_words(1, 2)).unwrap();
-    file.verify(&directory).unwrap();
-    let good = directory.logs[0].clone();
-    let of = |lsns: &[Lsn]| LogRows { lsns: set(lsns), ..good.clone() };
-    let seqs = |low, high| LogRows { seqs: (low, high), ..good.clone() };
-    for bad in [of(&[1, 2, 3]), of(&[1, 2]), of(&[1, 2, 4, 5]), of(&[1, 2, 5]), seqs(6, 9), seqs(1, 4)] {
-        let e = file.verify(&Directory { logs: vec![bad] }).unwrap_err();
-        assert!(e.is_corruption() && e.offset().is_some() && e.file().is_some(), "{e}");
-    }
-    // A row is not handed out before it is known that the directory has it.
-    for (lsns, expected) in [(&[1, 2, 5][..], 2), (&[1, 2], 2), (&[2, 3, 4], 0), (&[1, 2, 4, 5], 3)] {
-        let mut taken = 0;
-        let read = file.each_of(&of(lsns), &mut |_| {
-            taken += 1;
-            Ok(())
-        });
-        assert!(read.unwrap_err().is_corruption() && taken == expected, "{lsns:?}: {taken}");
-    }
-    assert!(
-        file.find(&of(&[1, 2, 3]), 3).unwrap_err().is_corruption(),
-        "the directory has what the block lacks"
-    );
-}
-
-#[test]
 fn a_failure_stays() {
     for full_at in [0, 10, 20, 34, 50, 100, 140] {
         let file = Written { full_at: Some(full_at), ..Written::default() };
@@ -88,4 +28,122 @@ fn a_failure_stays() {
         let e = writer.finish().unwrap_err();
         assert_eq!((e.kind(), e.file()), (base::ErrorKind::NoSpace, Some(Path::new("f"))));
     }
+}
+
+/// An index file of a script, as it was written.
+#[derive(Default)]
+struct Script {
+    bytes: Vec<u8>,
+    finished: Option<FinishedFile>,
+}
+
+type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn shown(e: &base::Error) -> String {
+    assert!(e.file().is_some(), "{e}");
+    format!("{e}\n")
+}
+
+fn numbers(text: &str) -> Vec<u64> {
+    text.split([' ', ',']).filter_map(|n| n.parse().ok()).collect()
+}
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let input = std::mem::take(&mut case.input);
+        let out = match &*case.directive {
+            "write" => self.write(&input)?,
+            "blocks" => {
+                let (_, directory) = self.open()?;
+                let block = |log: &LogRows| {
+                    let block = |block: &Block| {
+                        format!("log {}: a block at {}, {} B\n", log.log, block.offset, block.len)
+                    };
+                    log.blocks.iter().map(block).collect::<String>()
+                };
+                directory.logs.iter().map(block).collect()
+            }
+            "read-block" => self.read_block(case)?,
+            "verify" | "read-rows" | "find" => self.against(case)?,
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn open(&self) -> Result<(IndexFile, Directory)> {
+        IndexFile::open(Stored::new(self.bytes.clone()), 7, Uid::from_words(1, 2))
+    }
+
+    /// Writes the records of the lines, log and LSN. One that is refused is left out.
+    fn write(&mut self, input: &str) -> Outcome<String> {
+        let file = Written::default();
+        let mut writer = IndexFileWriter::new(file.boxed(), Path::new("f"), Uid::from_words(1, 2), head());
+        let mut out = String::new();
+        for line in input.lines() {
+            let [log, lsn] = numbers(line)[..] else { return Err("a record is a log and an LSN".into()) };
+            if let Err(e) = writer.add(&entry(log, lsn)) {
+                out += &format!("{line}: {}", shown(&e));
+            }
+        }
+        let finished = writer.finish()?;
+        self.bytes = file.take();
+        assert_eq!(self.open()?.1, finished.directory);
+        for log in &finished.directory.logs {
+            let lsns: Vec<u64> = log.lsns.runs().flat_map(|run| run.first..=run.last()).collect();
+            out += &format!("log {}: {lsns:?}\n", log.log);
+        }
+        self.finished = Some(finished);
+        Ok(out)
+    }
+
+    /// Reads a block for a log: that of a log, or what would be one elsewhere.
+    fn read_block(&self, case: &mut TestCase) -> Outcome<String> {
+        let (file, directory) = self.open()?;
+        let of: LogId = case.take_arg("of")?;
+        let block = directory.log(of).ok_or("there is no such log")?.blocks[0];
+        let end = self.finished.as_ref().map_or(0, |finished| finished.len);
+        let offset = match case.try_take_arg::<String>("at")?.as_deref() {
+            None => block.offset,
+            Some("footer") => end - 64,
+            Some(text) => text.parse()?,
+        };
+        let read = file.block(case.take_arg("log")?, Block { offset, ..block });
+        Ok(read.map_or_else(
+            |e| shown(&e),
+            |rows| format!("LSNs {:?}\n", rows.iter().map(|row| row.lsn).collect::<Vec<_>>()),
+        ))
+    }
+
+    /// Holds the file against a directory that has other LSNs or sequences of its log.
+    fn against(&self, case: &mut TestCase) -> Outcome<String> {
+        let (file, directory) = self.open()?;
+        let good = directory.logs[0].clone();
+        let lsns: Vec<Lsn> = case.try_take_args("lsns")?.unwrap_or_default();
+        let lsns = if lsns.is_empty() { good.lsns.clone() } else { set(&lsns) };
+        let seqs: Vec<u64> =
+            case.try_take_args("sequences")?.unwrap_or_else(|| vec![good.seqs.0, good.seqs.1]);
+        let log = LogRows { lsns, seqs: (seqs[0], seqs[1]), ..good };
+        let mut taken = 0;
+        let mut take = |_: &Entry| {
+            taken += 1;
+            Ok(())
+        };
+        let result = match &*case.directive {
+            "verify" => file.verify(&Directory { logs: vec![log] }).map(drop),
+            // A row is not handed out before it is known that the directory has it.
+            "read-rows" => file.each_of(&log, &mut take),
+            _ => file.find(&log, case.take_arg("lsn")?).map(drop),
+        };
+        let told = result.map_or_else(|e| shown(&e), |()| "it agrees\n".into());
+        Ok(if case.directive == "read-rows" { format!("rows: {taken}; {told}") } else { told })
+    }
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/disk/indexed/scripts", |file| {
+        let mut script = Script::default();
+        file.run(|case| script.run(case));
+    });
 }
