@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk::memory::{PATH, Stored, Written};
+use datadriven::TestCase;
 use io::Rng;
 
 fn uid() -> Uid {
@@ -102,32 +103,6 @@ fn a_run_of_records_is_one_read_with_gaps_and_all() {
 }
 
 #[test]
-fn an_entry_that_leads_elsewhere_is_refused() {
-    let records = some_records(&mut Rng::new(433), 2, 40, 100);
-    let (bytes, entries, _) = write(&records);
-    let len = bytes.len() as u64;
-    let (file, _) = ColdFile::open(Stored::new(bytes), 9, uid()).unwrap();
-    let good = entries[3];
-    for bad in [
-        Entry { lsn: good.lsn + 1, ..good },
-        Entry { log: good.log + 1, ..good },
-        Entry { seq: good.seq ^ 1, ..good },
-        Entry { len: good.len + 1, ..good },
-        Entry { at: entries[4].at, ..good },
-        Entry { at: good.at + 1, ..good },
-        Entry { at: len, ..good },
-        Entry { at: u64::MAX, ..good },
-        Entry { len: u32::MAX, ..good },
-    ] {
-        let mut out = Vec::new();
-        let e = file.read(&bad, &mut out).unwrap_err();
-        assert!(e.is_corruption() && e.offset() == Some(bad.at) && out.is_empty(), "{bad:?}: {e}");
-    }
-    let backward = [entries[4], entries[3], entries[5]];
-    assert!(file.read_run(&backward, &mut |_, _| Ok(())).unwrap_err().is_corruption());
-}
-
-#[test]
 fn every_flipped_bit_is_caught() {
     let records = some_records(&mut Rng::new(434), 3, 20, 40);
     let (bytes, entries, _) = write(&records);
@@ -141,62 +116,147 @@ fn every_flipped_bit_is_caught() {
     }
 }
 
-#[test]
-fn damage_in_one_record_leaves_the_others_readable() {
-    let records = some_records(&mut Rng::new(435), 2, 40, 100);
-    let (mut bytes, entries, _) = write(&records);
-    let damaged = entries[5];
-    bytes[damaged.at as usize + 2] ^= 0x40;
-    let (file, directory) = ColdFile::open(Stored::new(bytes), 9, uid()).unwrap();
-    for (record, entry) in records.iter().zip(&entries) {
-        let mut out = Vec::new();
-        let read = file.read(entry, &mut out);
-        assert_eq!(read.is_ok(), *entry != damaged);
-        assert!(out == record.3 || *entry == damaged);
+/// A cold file of a script.
+#[derive(Default)]
+struct Script {
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    entries: Vec<Entry>,
+}
+
+type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The writer of a cold file.
+fn writer() -> (Written, ColdFileWriter) {
+    let (file, head) = (Written::default(), ColdHead { number: 9, generation: 1 });
+    let writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);
+    (file, writer)
+}
+
+fn shown(e: &Error) -> String {
+    assert_eq!(e.file(), Some(Path::new(PATH)), "{e}");
+    format!("{e}\n")
+}
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let input = std::mem::take(&mut case.input);
+        let out = match &*case.directive {
+            "write" => self.write(case, &input)?,
+            "damage" => {
+                let (entry, byte) =
+                    (self.entries[case.take_arg::<usize>("record")?], case.take_arg::<u64>("byte")?);
+                self.bytes[(entry.at + byte) as usize] ^= 0x40;
+                String::new()
+            }
+            "open" => self.open().map_or_else(|e| shown(&e), |(file, _)| format!("{:?}\n", file.head())),
+            "verify" => {
+                let (file, directory) = self.open()?;
+                file.verify(&directory).map_or_else(|e| shown(&e), |_| "it is sound\n".into())
+            }
+            "read" => self.read(case)?,
+            "read-run" => {
+                let run: Vec<Entry> =
+                    case.take_args::<usize>("records")?.iter().map(|n| self.entries[*n]).collect();
+                let read = self.open()?.0.read_run(&run, &mut |_, _| Ok(()));
+                read.map_or_else(|e| shown(&e), |()| "it is read\n".into())
+            }
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
     }
-    assert_eq!(file.verify(&directory).unwrap_err().offset(), Some(damaged.at));
+
+    fn open(&self) -> Result<(ColdFile, Directory)> {
+        ColdFile::open(Stored::new(self.bytes.clone()), 9, uid())
+    }
+
+    /// Writes the records of the lines: log, LSN and bytes. `unlisted`: also one without a row. `wrong-head`: with a byte behind the head.
+    fn write(&mut self, case: &mut TestCase, input: &str) -> Outcome<String> {
+        let (file, mut writer) = writer();
+        self.records.clear();
+        self.entries.clear();
+        let mut out = String::new();
+        for (line, seq) in input.lines().zip(1..) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (log, lsn) = (words[0].parse()?, words[1].parse()?);
+            let bytes = match words[2].strip_prefix("len=") {
+                Some(len) => vec![0; len.parse()?],
+                None => words[2].as_bytes().to_vec(),
+            };
+            let before = writer.bytes();
+            match writer.add(log, lsn, seq, &bytes) {
+                Ok(entry) => {
+                    self.entries.push(entry);
+                    self.records.push((log, lsn, seq, bytes));
+                }
+                Err(e) => {
+                    assert_eq!(writer.bytes(), before);
+                    out += &format!("{line}: {e}\n");
+                }
+            }
+        }
+        if case.take_flag("unlisted")? {
+            let unlisted = Entry { log: 5, lsn: 99, seq: 99, at: writer.bytes(), len: 1 };
+            let mut head = Vec::new();
+            put_head(&mut head, &unlisted);
+            writer.output.frame(&[&head, b"b"])?;
+        }
+        if case.take_flag("wrong-head")? {
+            let ColdFileWriter { output, indexing, .. } = writer;
+            let end = output.offset();
+            indexing.finish(output, FileKind::Cold, &[9, 1, 0], end)?;
+        } else {
+            let size = writer.finish()?.directory.size();
+            out += &format!("{} records, {} B\n", size.records, size.bytes);
+        }
+        self.bytes = file.take();
+        Ok(out)
+    }
+
+    /// Reads the records, or one of them by an entry that is changed.
+    fn read(&self, case: &mut TestCase) -> Outcome<String> {
+        let (file, _) = self.open()?;
+        let read = |entry: &Entry, record: &Record| {
+            let mut out = Vec::new();
+            match file.read(entry, &mut out) {
+                Ok(()) if out == record.3 => format!("{}: {} B\n", record.1, out.len()),
+                Ok(()) => format!("{}: other bytes\n", record.1),
+                Err(e) => {
+                    assert!(out.is_empty() && e.offset() == Some(entry.at), "{e}");
+                    format!("{}: {}", record.1, shown(&e))
+                }
+            }
+        };
+        let Some(nth) = case.try_take_arg::<usize>("record")? else {
+            return Ok(self
+                .entries
+                .iter()
+                .zip(&self.records)
+                .map(|(entry, record)| read(entry, record))
+                .collect());
+        };
+        let mut entry = self.entries[nth];
+        entry.log = case.try_take_arg("log")?.unwrap_or(entry.log);
+        entry.lsn = case.try_take_arg("lsn")?.unwrap_or(entry.lsn);
+        entry.seq = case.try_take_arg("sequence")?.unwrap_or(entry.seq);
+        entry.len = case.try_take_arg("len")?.unwrap_or(entry.len);
+        entry.at = case.try_take_arg("at")?.unwrap_or(entry.at);
+        entry.at += case.try_take_arg::<u64>("later")?.unwrap_or(0);
+        if let Some(other) = case.try_take_arg::<usize>("at-record")? {
+            entry.at = self.entries[other].at;
+        }
+        if case.take_flag("at-end")? {
+            entry.at = self.bytes.len() as u64;
+        }
+        Ok(read(&entry, &self.records[nth]))
+    }
 }
 
 #[test]
-fn what_no_record_can_be_is_refused_before_it_is_written() {
-    let file = Written::default();
-    let head = ColdHead { number: 9, generation: 1 };
-    let mut writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);
-    writer.add(5, 9, 1, b"a").unwrap();
-    let before = writer.bytes();
-    let kind = |e: Error| e.kind();
-    assert_eq!(writer.add(5, 9, 1, b"a").map_err(kind), Err(ErrorKind::InvalidArgument));
-    let long = vec![0; crate::limits::RECORD_LEN_MAX + 1];
-    assert_eq!(writer.add(5, 10, 1, &long).map_err(kind), Err(ErrorKind::TooLarge));
-    assert_eq!(writer.bytes(), before);
-    assert_eq!(writer.finish().unwrap().directory.size().records, 1);
-}
-
-/// Checksums fit, and yet no release writes it.
-#[test]
-fn a_file_with_another_head_or_a_record_without_a_row_is_told() {
-    let writer = || {
-        let (file, head) = (Written::default(), ColdHead { number: 9, generation: 1 });
-        let mut writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);
-        writer.add(5, 1, 1, b"a").unwrap();
-        (file, writer)
-    };
-    let (file, writer_of_another_head) = writer();
-    let ColdFileWriter { output, indexing, .. } = writer_of_another_head;
-    let end = output.offset();
-    indexing.finish(output, FileKind::Cold, &[9, 1, 0], end).unwrap();
-    let e = ColdFile::open(Stored::new(file.take()), 9, uid()).unwrap_err();
-    assert!(e.is_corruption() && e.message() == "the head of a cold file is none", "{e}");
-    assert_eq!(e.file(), Some(Path::new(PATH)));
-
-    let (file, mut writer) = writer();
-    let unlisted = Entry { log: 5, lsn: 2, seq: 2, at: writer.bytes(), len: 1 };
-    let mut head = Vec::new();
-    put_head(&mut head, &unlisted);
-    writer.output.frame(&[&head, b"b"]).unwrap();
-    writer.finish().unwrap();
-    let (file, directory) = ColdFile::open(Stored::new(file.take()), 9, uid()).unwrap();
-    let e = file.verify(&directory).unwrap_err();
-    assert!(e.is_corruption() && e.message().ends_with("is in no row of the index"), "{e}");
-    assert_eq!((e.file(), e.offset()), (Some(Path::new(PATH)), Some(unlisted.at)));
+fn scripts() {
+    datadriven::walk("src/cold/scripts", |file| {
+        let mut script = Script::default();
+        file.run(|case| script.run(case));
+    });
 }
