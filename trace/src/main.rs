@@ -9,7 +9,8 @@
 //! entry into a function. [`symbols`] knows the addresses at which functions begin, their names and their files.
 //!
 //! Functions of the standard library and of other crates are left out, and so is the simulated device. A closure counts as
-//! part of the function around it. The sums also count the functions without accessors: those of more than two lines.
+//! part of the function around it. The sums also count the functions without accessors: those of more than two lines in
+//! their body. A call out of `commit.rs` counts if it runs such a function.
 //! Background threads are not part of the trace of a put or get; a flush and a collection run on a simulated machine, where
 //! the caller does the background work.
 
@@ -59,7 +60,7 @@ fn print(args: &Args) -> Result<()> {
     let symbols = symbols::Symbols::of(&program)?;
     let entries = steps::entries(&program, args.operation, &symbols)?;
     match args.summary {
-        true => report::summary(&entries),
+        true => report::summary(&entries, &symbols),
         false => report::sequence(&entries),
     }
     report::totals(&entries, &symbols);

@@ -14,13 +14,14 @@ pub fn sequence(entries: &[Entry]) {
     }
 }
 
-/// Prints each function once, in the order of the first calls.
-pub fn summary(entries: &[Entry]) {
+/// Prints each function once, in the order of the first calls. An accessor has a dot in front of its name.
+pub fn summary(entries: &[Entry], symbols: &Symbols) {
     let mut calls: BTreeMap<&Function, usize> = BTreeMap::new();
     entries.iter().for_each(|entry| *calls.entry(&entry.function).or_default() += 1);
     for Entry { function, .. } in entries {
         if let Some(count) = calls.remove(function) {
-            println!("{count:7}  {}  ({})", function.name, function.file);
+            let mark = if symbols.is_accessor(function) { '.' } else { ' ' };
+            println!("{count:7} {mark}{}  ({})", function.name, function.file);
         }
     }
 }
@@ -30,22 +31,25 @@ pub fn totals(entries: &[Entry], symbols: &Symbols) {
     let functions: BTreeSet<&Function> = entries.iter().map(|entry| &entry.function).collect();
     let files: BTreeSet<&str> = functions.iter().map(|function| function.file.as_str()).collect();
     println!(
-        "{} functions, {} without accessors, in {} files, {} calls, {} calls out of commit.rs",
+        "{} functions, {} without accessors, in {} files, {} calls; commit.rs is left {} times",
         functions.len(),
         functions.iter().filter(|function| !symbols.is_accessor(function)).count(),
         files.len(),
         entries.len(),
-        calls_out_of(COMMIT, entries)
+        calls_out_of(COMMIT, entries, |function| symbols.is_accessor(function))
     );
 }
 
-/// Calls of functions elsewhere that functions in this file make.
-fn calls_out_of(file: &str, entries: &[Entry]) -> usize {
+/// Calls that functions in this file make of functions elsewhere, without those that run accessors only.
+fn calls_out_of(file: &str, entries: &[Entry], is_accessor: impl Fn(&Function) -> bool) -> usize {
     let mut callers: Vec<&str> = Vec::new();
     let mut calls = 0;
-    for Entry { function, depth } in entries {
+    for (at, Entry { function, depth }) in entries.iter().enumerate() {
         callers.truncate(*depth);
-        calls += usize::from(callers.last() == Some(&file) && function.file != file);
+        let leaves = callers.last() == Some(&file) && function.file != file;
+        let below = entries[at + 1..].iter().take_while(|entry| entry.depth > *depth);
+        let runs_more = || !is_accessor(function) || below.clone().any(|entry| !is_accessor(&entry.function));
+        calls += usize::from(leaves && runs_more());
         callers.push(&function.file);
     }
     calls
@@ -55,15 +59,24 @@ fn calls_out_of(file: &str, entries: &[Entry]) -> usize {
 mod tests {
     use super::*;
 
+    fn entry(file: &str, depth: usize) -> Entry {
+        let function = Function { name: String::new(), file: file.to_owned() };
+        Entry { function, depth }
+    }
+
     #[test]
     fn only_direct_calls_out_of_a_file_count() {
-        let entry = |file: &str, depth| {
-            let function = Function { name: String::new(), file: file.to_owned() };
-            Entry { function, depth }
-        };
         let entries =
             [entry("a", 0), entry("b", 1), entry("c", 2), entry("b", 1), entry("a", 1), entry("c", 2)];
-        assert_eq!(calls_out_of("a", &entries), 3);
-        assert_eq!(calls_out_of("b", &entries), 1);
+        assert_eq!(calls_out_of("a", &entries, |_| false), 3);
+        assert_eq!(calls_out_of("b", &entries, |_| false), 1);
+    }
+
+    #[test]
+    fn calls_that_run_accessors_only_do_not_count() {
+        let entries = [entry("a", 0), entry("b", 1), entry("c", 2), entry("c", 1)];
+        assert_eq!(calls_out_of("a", &entries, |function| function.file == "b"), 2);
+        assert_eq!(calls_out_of("a", &entries, |function| function.file == "c"), 1);
+        assert_eq!(calls_out_of("a", &entries, |_| true), 0);
     }
 }

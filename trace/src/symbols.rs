@@ -86,7 +86,15 @@ fn name_in_project(demangled: &str) -> Option<String> {
     if !is_ours(of_type) && !is_ours(of_trait) || of_type.starts_with("lavastore_io::sim") {
         return None;
     }
-    Some(without_arguments(&format!("{of_type}{rest}")).replace("lavastore_", ""))
+    // A method of a trait of this project may have the name of another of the type.
+    let of_trait = if is_ours(of_trait) { format!("(as {})", last_part(of_trait)) } else { String::new() };
+    Some(without_arguments(&format!("{of_type}{of_trait}{rest}")).replace("lavastore_", ""))
+}
+
+/// The last part of a path.
+fn last_part(path: &str) -> &str {
+    let path = path.split('<').next().unwrap_or(path);
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 /// The text up to the end of an open angle bracket, and the text behind it.
@@ -130,7 +138,7 @@ mod tests {
             ("lavastore_wal::wal::Wal::append::{{closure}}", Some("wal::wal::Wal::append")),
             ("<lavastore_io::Handle as core::ops::drop::Drop>::drop", Some("io::Handle::drop")),
             ("lavastore_base::sync::Mutex<T,R>::lock", Some("base::sync::Mutex::lock")),
-            ("<u64 as lavastore_base::coding::Fixed>::read", Some("u64::read")),
+            ("<u64 as lavastore_base::coding::Fixed>::read", Some("u64(as Fixed)::read")),
             ("<alloc::sync::Arc<lavastore_io::Env> as core::ops::deref::Deref>::deref", None),
             ("core::ptr::drop_in_place<lavastore_io::Env>", None),
             ("<lavastore_io::sim::fs::SimFs as lavastore_io::fs::FileSystem>::open", None),

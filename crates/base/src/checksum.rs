@@ -23,11 +23,8 @@ impl Uid {
     }
 
     fn words(self) -> (u64, u64) {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7] = self.0;
-        (
-            u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-            u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
-        )
+        let both = u128::from_le_bytes(self.0);
+        (both as u64, (both >> 64) as u64)
     }
 }
 
@@ -52,10 +49,16 @@ pub fn checksum_of(pieces: &[&[u8]]) -> u32 {
 /// The mask of a place; XOR it with a [`checksum`] to get the stored form, and again to get back.
 pub fn mask(uid: Uid, offset: u64) -> u32 {
     let (a, b) = uid.words();
-    let mut x = a ^ b.rotate_left(32) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mix(a ^ b.rotate_left(32) ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32
+}
+
+/// Spreads the bits of a number over all bits of the result: the last steps of SplitMix64 (Steele, Lea and Flood,
+/// "Fast splittable pseudorandom number generators", 2014).
+#[inline]
+pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as u32
+    x ^ (x >> 31)
 }
 
 /// The checksum as stored for `payload` at `offset` of the file `uid`.

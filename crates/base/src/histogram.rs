@@ -33,6 +33,7 @@ const ONE_IN_BITS: u32 = 6;
 
 /// Stripes of what many threads record at once.
 const STRIPES: usize = 8;
+const _: () = assert!(STRIPES.is_power_of_two());
 
 /// The bucket of a value.
 fn bucket_of(value: u64) -> usize {
@@ -48,21 +49,23 @@ fn upper_of(bucket: usize) -> u64 {
     ((bucket - shift * SUB_BUCKETS + 1) << shift) - 1
 }
 
-/// Which stripe a thread has: they are given out in turn.
+thread_local! {
+    /// The stripe of this thread; `usize::MAX`: none yet. Known when it is compiled, so that to read it is one load.
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
 #[inline]
 fn stripe_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        // Known when it is compiled, so that to read it is one load.
-        static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
     let stripe = STRIPE.get();
-    if stripe != usize::MAX {
-        return stripe;
-    }
-    let given = NEXT.fetch_add(1, Relaxed) % STRIPES;
-    STRIPE.set(given);
-    given
+    if stripe != usize::MAX { stripe } else { next_stripe() }
+}
+
+/// Gives this thread a stripe. They are given out in turn.
+#[cold]
+fn next_stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    STRIPE.set(NEXT.fetch_add(1, Relaxed) % STRIPES);
+    STRIPE.get()
 }
 
 /// What a few threads count. Apart from the next one, so that no two share a line of the processor's cache.
@@ -150,10 +153,8 @@ impl Histogram {
 
     #[inline]
     fn stripe(&self) -> &Stripe {
-        match &*self.stripes {
-            [only] => only,
-            stripes => &stripes[stripe_of_thread()],
-        }
+        // There are `STRIPES` of them, or one.
+        &self.stripes[stripe_of_thread() & (self.stripes.len() - 1)]
     }
 
     /// For how many the next value is to count: 0 if it need not be recorded, nor measured. See the module.

@@ -83,6 +83,19 @@ impl Timing {
         Begun { at_ns: self.clock.now_ns(), weight: 1 }
     }
 
+    /// The one or the other: a long operation is timed in any case.
+    ///
+    /// ```
+    /// use lavastore_io::{Env, timing::Timing};
+    /// let puts = Timing::sampled(&Env::kernel());
+    /// puts.end(puts.begin_as(true));
+    /// assert_eq!(puts.read().count(), 1);
+    /// ```
+    #[inline]
+    pub fn begin_as(&self, is_long: bool) -> Begun {
+        if is_long { self.begin_long() } else { self.begin() }
+    }
+
     /// It has come to its end.
     ///
     /// ```
@@ -94,9 +107,12 @@ impl Timing {
     #[inline]
     pub fn end(&self, begun: Begun) {
         if begun.weight > 0 {
-            let ns = self.clock.now_ns().saturating_sub(begun.at_ns);
-            self.histogram.record_weighted(ns, begun.weight);
+            self.record_since(begun);
         }
+    }
+
+    fn record_since(&self, Begun { at_ns, weight }: Begun) {
+        self.histogram.record_weighted(self.clock.now_ns().saturating_sub(at_ns), weight);
     }
 
     /// Does something that is such an operation.

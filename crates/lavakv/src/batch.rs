@@ -52,6 +52,8 @@ pub struct WriteBatch {
     longest_value: usize,
     /// Some key is empty, which not every format allows.
     has_empty_key: bool,
+    /// Some change is no deletion.
+    has_data: bool,
 }
 
 impl WriteBatch {
@@ -113,7 +115,8 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.body.clear();
         self.families.clear();
-        (self.count, self.error, self.longest_value, self.has_empty_key) = (0, None, 0, false);
+        (self.count, self.error, self.longest_value) = (0, None, 0);
+        (self.has_empty_key, self.has_data) = (false, false);
     }
 
     /// Number of changes.
@@ -150,6 +153,7 @@ impl WriteBatch {
         change.encode_into(&mut self.body);
         self.longest_value = self.longest_value.max(value.len());
         self.has_empty_key |= change.has_empty_key();
+        self.has_data |= !change.is_delete();
         if !self.families.contains(&family) {
             self.families.push(family);
         }
@@ -183,6 +187,11 @@ impl WriteBatch {
     /// True if some key is empty. Ranges may begin there in every format.
     pub(crate) fn has_empty_key(&self) -> bool {
         self.has_empty_key
+    }
+
+    /// True if the batch holds deletions only.
+    pub(crate) fn is_delete_only(&self) -> bool {
+        !self.has_data
     }
 
     /// No value of the batch is longer.
@@ -244,6 +253,11 @@ impl Change<'_> {
         self.key.is_empty() && self.kind != ValueKind::RangeDeletion
     }
 
+    /// True if it deletes a key or a range.
+    pub fn is_delete(&self) -> bool {
+        self.kind.is_tombstone() || self.kind == ValueKind::RangeDeletion
+    }
+
     /// True if its value lies in a file in order of arrival (in the log only).
     pub fn is_placed(&self) -> bool {
         self.kind == ValueKind::PlacedReference && RecordReference::is_one(self.value)
@@ -276,10 +290,8 @@ fn has_value(kind: ValueKind) -> bool {
 
 /// The bytes before the entries.
 pub(crate) fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
-    let mut out = [0; HEADER_LEN];
-    out[..8].copy_from_slice(&first_seq.to_le_bytes());
-    out[8..].copy_from_slice(&count.to_le_bytes());
-    out
+    let words = (u128::from(count) << 64 | u128::from(first_seq)).to_le_bytes();
+    *words.first_chunk().expect("16 bytes begin with 12")
 }
 
 /// A logged batch: its first sequence, count and entries.

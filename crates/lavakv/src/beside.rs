@@ -13,7 +13,7 @@ use base::SeqNo;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Log;
-use store::guest::{Carry, Guest};
+use store::guest::{BatchSink, Guest};
 use store::manifest::{Engines, Manifest};
 use store::repair::{GuestRepair, Places};
 use wal::{OnReplay, TenantId};
@@ -48,18 +48,18 @@ pub fn open_with_records(env: Env, dir: &Path, options: Options, guest: &mut dyn
     Db::from_engine(open_beside(env, dir, options, guests)?)
 }
 
-/// Writes a batch of LavaKV's that a guest's batch carries: see [`store::guest::HostWrite`].
+/// Writes a batch of LavaKV's to a sink, a guest's batch that carries it: see [`store::guest::HostWrite`].
 ///
 /// # Errors
-/// As [`Db::write_opt`], and those of `carry`; `InvalidArgument` for a volatile write, which no log has; `TooLarge` for a value that
+/// As [`Db::write_opt`], and those of the sink; `InvalidArgument` for a volatile write, which no log has; `TooLarge` for a value that
 /// gets a file of its own.
 pub fn write_carried(
     db: &Db,
     batch: &WriteBatch,
     options: &WriteOptions,
-    carry: &mut Carry<'_>,
+    sink: &mut dyn BatchSink,
 ) -> Result<()> {
-    db.write_carried(batch, options, carry)
+    db.write_carried(batch, options, sink)
 }
 
 /// Repairs a store together with what a guest has in it, if it has anything: see [`store::repair::GuestRepair`].

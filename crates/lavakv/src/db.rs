@@ -7,7 +7,8 @@ use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
 use crate::admin::compact::{CompactProgress, CompactRequest};
 use crate::admin::families;
 use crate::admin::space_report::Space;
-use crate::batch::payload::Payload;
+use crate::batch::frame::Frame;
+use crate::batch::payload::{Body, Payload};
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::context::event::DamagedFile;
 use crate::context::options::{Durability, Options, WriteOptions};
@@ -28,14 +29,13 @@ use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
 use crate::work::verify::VerifyReport;
-use crate::write::admission::patience::Patience;
+use crate::write::admission::patience::Terms;
 use crate::write::commit::WriteOp;
 use crate::write::large_value::{self, ValueWriter};
 use base::process::Owned;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use io::Env;
-use io::timing::Timing;
 use refusals::still_open;
 use std::future::Future;
 use std::path::Path;
@@ -44,7 +44,7 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
-use store::guest::{Carried, Carry};
+use store::guest::BatchSink;
 
 /// An open store. Cheap to clone, usable from any thread; the last clone closes it.
 ///
@@ -230,11 +230,11 @@ impl Db {
     ) -> Result<()> {
         let change = Change { kind, family: family.id(), key, value };
         change.validate()?;
-        let family = self.own(family)?;
+        let (family, terms) = (self.own(family)?, self.writable(options)?);
         if kind == ValueKind::RangeDeletion && key == value {
-            return self.run_write(Payload::Batch(&WriteBatch::new()), options);
+            return self.run_write(Payload::batch(&WriteBatch::new()), terms);
         }
-        self.run_write(Payload::One(family, change), options)
+        self.run_write(Payload::one(family, change, &Frame::of(&change)), terms)
     }
 
     /// Writes a batch: all of it or nothing.
@@ -244,17 +244,17 @@ impl Db {
 
     /// Writes a batch, with options.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.run_write(Payload::Batch(batch), options)
+        self.run_write(Payload::batch(batch), self.writable(options)?)
     }
 
-    /// A write that a guest's batch carries: see [`crate::beside`].
+    /// A write whose batch goes to a sink: see [`crate::beside`].
     pub(crate) fn write_carried(
         &self,
         batch: &WriteBatch,
         options: &WriteOptions,
-        carry: &mut Carry<'_>,
+        sink: &mut dyn BatchSink,
     ) -> Result<()> {
-        let (engine, (durability, patience)) = (self.engine(), self.writable(options)?);
+        let (engine, Terms { durability, patience }) = (self.engine(), self.writable(options)?);
         if durability == Durability::Volatile {
             let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
             return Err(Error::invalid(why));
@@ -266,26 +266,31 @@ impl Db {
             let why = "a value that gets a file of its own cannot be written together with log records";
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
-        let mut carry = |carried: &Carried<'_>, durability| carry(carried, durability);
-        timed(&engine.context.times.write_batch, durability, || {
-            WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run(patience)
-        })
+        let timing = &engine.context.times.write_batch;
+        let begun = timing.begin_as(durability == Durability::Durable);
+        let written =
+            WriteOp::into_sink(&engine.writes, Payload::batch(batch), durability, sink).run(patience);
+        timing.end(begun);
+        written
     }
 
-    fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
-        let (engine, (durability, patience)) = (self.engine(), self.writable(options)?);
-        let times = &engine.context.times;
-        let timing = match &payload {
-            Payload::Batch(_) => &times.write_batch,
-            Payload::One(_, change) if change.kind == ValueKind::Value => &times.put,
-            Payload::One(..) => &times.delete,
+    fn run_write(&self, payload: Payload<'_>, terms: Terms) -> Result<()> {
+        let (engine, times) = (self.engine(), &self.engine().context.times);
+        let timing = match &payload.body {
+            Body::Batch(_) => &times.write_batch,
+            Body::One(..) if payload.is_delete_only => &times.delete,
+            Body::One(..) => &times.put,
         };
-        timed(timing, durability, || match &payload {
-            Payload::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
-                large_value::write_batch(&engine.writes, batch, (durability, patience))
+        // A durable write waits for the device, so each is timed.
+        let begun = timing.begin_as(terms.durability == Durability::Durable);
+        let written = match &payload.body {
+            Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
+                large_value::write_batch(&engine.writes, batch, terms)
             }
-            _ => WriteOp::new(&engine.writes, payload, durability).run(patience),
-        })
+            _ => WriteOp::new(&engine.writes, payload, terms.durability).run(terms.patience),
+        };
+        timing.end(begun);
+        written
     }
 
     /// The store's jobs, once it serves: see [`Engine::serve`].
@@ -295,11 +300,9 @@ impl Db {
     }
 
     /// What a write with these options promises, and how long it may wait.
-    fn writable(&self, options: &WriteOptions) -> Result<(Durability, Patience)> {
-        let engine = self.engine();
-        engine.serve()?;
-        let durability = options.durability.unwrap_or(engine.context.options.durability);
-        Ok((durability, Patience::new(&engine.context, options.wait_at_most)))
+    fn writable(&self, options: &WriteOptions) -> Result<Terms> {
+        self.engine().serve()?;
+        Ok(Terms::of(&self.engine().context, options))
     }
 
     /// Checks that a handle is of this store.
@@ -762,14 +765,6 @@ impl Db {
             None => Err(still_open(others, snapshots, iterators)),
         }
     }
-}
-
-/// Does a write. One that waits for the device takes so long that each is timed.
-fn timed<T>(timing: &Timing, durability: Durability, write: impl FnOnce() -> T) -> T {
-    let begun = if durability == Durability::Durable { timing.begin_long() } else { timing.begin() };
-    let out = write();
-    timing.end(begun);
-    out
 }
 
 impl Drop for Handle {

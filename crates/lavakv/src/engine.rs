@@ -81,11 +81,16 @@ impl Engine {
     }
 
     /// Fails in a store that was opened for reading. One that found no room for a log when it was opened tries again.
+    ///
+    /// # Errors
+    /// `Forked`, `ReadOnly`, and those of the beginning of a log.
     pub fn serve(&self) -> Result<()> {
         self.context.check_process()?;
-        if self.log.get().is_some() {
-            return Ok(());
-        }
+        if self.log.get().is_some() { Ok(()) } else { self.begin_service() }
+    }
+
+    #[cold]
+    fn begin_service(&self) -> Result<()> {
         if self.files.manifest.is_read_only() {
             let why = "the store was opened read-only";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context.dir));

@@ -38,7 +38,7 @@ use crate::read::read_path::{Value, pin};
 use crate::read::scan::PendingScan;
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
-use crate::write::admission::patience::Patience;
+use crate::write::admission::patience::Terms;
 use crate::write::owned::OwnedWrite;
 use admission::{Admission, Permit};
 use base::completion::pending;
@@ -171,7 +171,7 @@ impl Requests {
             self.reactor.writes.check_empty_key()?;
         }
         let family = self.own(family)?.clone();
-        self.submit(OwnedPayload::One { family, kind, key, value })
+        self.submit(OwnedPayload::one(family, kind, key, value))
     }
 
     /// Writes a batch: all of it or nothing. A durable batch of nothing is durable when all before it is.
@@ -192,8 +192,7 @@ impl Requests {
         if writes.log.get().is_none() {
             (self.serve)()?;
         }
-        let durability = self.write.durability.unwrap_or(writes.context.options.durability);
-        let patience = Patience::new(&writes.context, self.write.wait_at_most);
+        let Terms { durability, patience } = Terms::of(&writes.context, &self.write);
         let write = OwnedWrite::new(writes, payload, durability, patience);
         let is_durable = durability == Durability::Durable;
         let told = self.lane.submit(write, permit)?;

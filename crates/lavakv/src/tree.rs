@@ -172,14 +172,7 @@ impl Tree {
     /// Checks that a handle is of this store.
     pub fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
         self.context.check_process()?;
-        match self.has(&family.0) {
-            true => Ok(&family.0),
-            false if family.0.is_dropped() => Err(family.0.gone()),
-            false => Err(Error::invalid(format!(
-                "the handle of column family {} is of another store",
-                family.name()
-            ))),
-        }
+        if self.has(&family.0) { Ok(&family.0) } else { Err(not_owned(family)) }
     }
 
     /// The sequence to read at. `None`: what is visible.
@@ -208,9 +201,14 @@ impl Tree {
     }
 
     /// The families with these ids; the first id that is not there.
-    pub fn find_all(&self, ids: &[FamilyId]) -> std::result::Result<Vec<Arc<Family>>, FamilyId> {
+    ///
+    /// # Errors
+    /// `NotFound`: one of them was dropped.
+    pub fn find_all(&self, ids: &[FamilyId]) -> Result<Vec<Arc<Family>>> {
         let all = read(&self.families);
-        ids.iter().map(|id| all.get(id).cloned().ok_or(*id)).collect()
+        let dropped =
+            |id| Error::not_found(format!("column family with id {id} does not exist: it was dropped"));
+        ids.iter().map(|id| all.get(id).cloned().ok_or_else(|| dropped(id))).collect()
     }
 
     /// True if there is more than one.
@@ -298,4 +296,13 @@ impl Tree {
         let live_bytes = self.space.gauges.segment_bytes();
         self.space_sums.demands(fixed_bytes, live_bytes)
     }
+}
+
+/// The error of a handle of a family that is not in the store.
+#[cold]
+fn not_owned(family: &ColumnFamily) -> Error {
+    if family.0.is_dropped() {
+        return family.0.gone();
+    }
+    Error::invalid(format!("the handle of column family {} is of another store", family.name()))
 }

@@ -229,7 +229,7 @@ impl<'a> Batch<'a> {
     pub fn carrying(carried: &Carried<'a>) -> Result<Batch<'a>> {
         let mut batch = Batch { head: carried.head(), ..Batch::default() };
         let end = batch.head.len();
-        batch.bodies.extend(carried.pieces.map(|piece| (end, piece)));
+        batch.bodies.extend(carried.pieces.iter().map(|piece| (end, *piece)));
         batch.len = end + carried.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         batch.count = 1;
         if batch.len > limits::BATCH_LEN_MAX {

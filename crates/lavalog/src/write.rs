@@ -31,7 +31,7 @@ use base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::commit::{Completion, Durability, Need, Ticket};
-use store::guest::HostWrite;
+use store::guest::{BatchSink, Carried, HostWrite};
 
 /// How long an append waits for collection.
 const STALL_NS: u64 = 10_000_000_000;
@@ -61,6 +61,28 @@ pub(crate) struct WriteParts {
     pub moves: Arc<Moves>,
     pub collector: Arc<Collector>,
     pub sealer: Arc<Sealer>,
+}
+
+/// The sink of a batch of the engine that opened the store: a batch of these operations carries it.
+struct Carrier<'a> {
+    log: &'a LogWriter,
+    ops: &'a [Op<'a>],
+    /// Operations that change nothing.
+    done: &'a BTreeSet<usize>,
+    /// The outcome of an attempt in which nothing was appended.
+    refused: Option<Tried>,
+}
+
+impl BatchSink for Carrier<'_> {
+    fn append(&mut self, batch: &Carried<'_>, durability: Durability) -> Result<Option<Ticket>> {
+        match self.log.attempt(self.ops, self.done, Some(batch), durability)? {
+            Tried::Written(ticket) => Ok(Some(ticket)),
+            outcome => {
+                self.refused = Some(outcome);
+                Ok(None)
+            }
+        }
+    }
 }
 
 impl WritePath {
@@ -135,8 +157,8 @@ impl WritePath {
         }
     }
 
-    /// As [`WritePath::write`], with a batch of the engine that opened the store. `host` takes the sequences of that batch and calls the
-    /// function that it is given, once, with it; then the batch is appended. That engine sees to its durability.
+    /// As [`WritePath::write`], with a batch of the engine that opened the store. `host` assigns the sequences of that batch and
+    /// appends it to the sink that it is given, once. That engine sees to its durability.
     ///
     /// # Errors
     /// As there, and those of `host`: nothing happened.
@@ -144,20 +166,9 @@ impl WritePath {
         self.room.admit(false)?;
         let mut done = BTreeSet::new();
         loop {
-            let mut tried = None;
-            let written = host(&mut |carried, durability| match self.log.attempt(
-                ops,
-                &done,
-                Some(carried),
-                durability,
-            )? {
-                Tried::Written(ticket) => Ok(Some(ticket)),
-                outcome => {
-                    tried = Some(outcome);
-                    Ok(None)
-                }
-            });
-            match tried {
+            let mut carrier = Carrier { log: &self.log, ops, done: &done, refused: None };
+            let written = host(&mut carrier);
+            match carrier.refused {
                 Some(Tried::NoGroup(len)) => self.make_room(len, false)?,
                 Some(Tried::Taken(i, found)) => {
                     if self.is_there(&ops[i], found)? {

@@ -39,7 +39,7 @@ fn a_batch_is_written_and_read_as_ever() {
 
 #[test]
 fn a_batch_that_carries_another_engines_is_written_and_read_as_ever() {
-    let carried = Carried { seqs: (299, 300), pieces: [b"header|", b"changes"] };
+    let carried = Carried { seqs: (299, 300), pieces: &[b"header|", b"changes"] };
     let mut joint = Batch::carrying(&carried).unwrap();
     let own = &OPS[1..5];
     for op in own {

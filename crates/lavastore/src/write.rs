@@ -139,8 +139,8 @@ impl<'a> Writer<'a> {
             return engine.write(logs.inner(), durability);
         }
         let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-        engine.write_carrying(logs.inner(), &mut |carry| {
-            lavakv::beside::write_carried(self.family.kv(), &batch.inner, &options, carry)
+        engine.write_carrying(logs.inner(), &mut |sink| {
+            lavakv::beside::write_carried(self.family.kv(), &batch.inner, &options, sink)
         })
     }
 }

@@ -102,8 +102,16 @@ impl Arena {
         let len = len.next_multiple_of(ALIGN);
         let mut current = self.current.load(Acquire);
         loop {
-            if let Some(piece) = take(current, len) {
-                return piece;
+            // SAFETY: null, or a published chunk of a live arena (2, 3): its header is initialised and shared.
+            if let Some(header) = unsafe { current.as_ref() }
+                && header.used.load(Relaxed) + len <= header.len
+            {
+                let start = header.used.fetch_add(len, Relaxed);
+                if start + len <= header.len {
+                    // SAFETY: `start..start + len` lies in the allocation and `fetch_add` gave it to this call alone (1).
+                    // The pointer is derived from the allocation's own, not from the reference to the header.
+                    return unsafe { NonNull::new_unchecked(current.cast::<u8>().add(start)) };
+                }
             }
             let chunk_bytes = self.next_chunk_bytes(current);
             if len > (chunk_bytes - HEADER) / 4 {
@@ -189,25 +197,6 @@ fn layout(len: usize) -> Layout {
         Ok(layout) => layout,
         Err(_) => unreachable!("lengths are bounded in alloc"),
     }
-}
-
-/// A piece of `len` bytes (a multiple of [`ALIGN`]) of `chunk`, if it has room.
-fn take(chunk: *mut Chunk, len: usize) -> Option<NonNull<u8>> {
-    if chunk.is_null() {
-        return None;
-    }
-    // SAFETY: not null, so a published chunk of a live arena (2, 3): its header is initialised and shared.
-    let header = unsafe { &*chunk };
-    if header.used.load(Relaxed) + len > header.len {
-        return None;
-    }
-    let start = header.used.fetch_add(len, Relaxed);
-    if start + len > header.len {
-        return None;
-    }
-    // SAFETY: `start..start + len` lies in the allocation and `fetch_add` gave it to this call alone (1). The pointer
-    // is derived from the allocation's own, not from the reference to the header.
-    Some(unsafe { NonNull::new_unchecked(chunk.cast::<u8>().add(start)) })
 }
 
 impl Drop for Arena {

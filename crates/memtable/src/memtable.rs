@@ -148,12 +148,11 @@ impl MemTable {
 
     /// By how much [`MemTable::bytes`] has grown since it was asked last, by whomever: each byte is told once. When every thread that
     /// has inserted has asked, all of them were told.
-    pub fn take_grown(&self) -> usize {
-        let bytes = self.bytes() as u64;
-        if bytes <= self.told_bytes.load(Relaxed) {
-            return 0;
-        }
-        bytes.saturating_sub(self.told_bytes.fetch_max(bytes, Relaxed)) as usize
+    ///
+    /// `None`: by nothing.
+    pub fn take_grown(&self) -> Option<usize> {
+        let (bytes, told) = (self.bytes() as u64, self.told_bytes.load(Relaxed));
+        (bytes > told).then(|| bytes.saturating_sub(self.told_bytes.fetch_max(bytes, Relaxed)) as usize)
     }
 
     /// Entries, range tombstones included.

@@ -45,6 +45,7 @@
 
 use crate::arena::{ALIGN, Arena};
 use crate::sync::{Acquire, AtomicPtr, AtomicUsize, Relaxed, Release};
+use base::checksum::mix;
 use base::key::{TRAILER_LEN, split};
 use base::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use std::cmp::Ordering;
@@ -122,14 +123,14 @@ impl<T: Copy> Plain<T> {
 
 /// The first eight bytes of a user key as a number.
 fn prefix_of(user_key: &[u8]) -> u64 {
-    match user_key.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; 8];
-            padded[..user_key.len()].copy_from_slice(user_key);
-            u64::from_be_bytes(padded)
-        }
-    }
+    let first = user_key.first_chunk::<8>();
+    first.map_or_else(|| prefix_of_short(user_key), |first| u64::from_be_bytes(*first))
+}
+
+fn prefix_of_short(user_key: &[u8]) -> u64 {
+    let mut padded = [0; 8];
+    padded[..user_key.len()].copy_from_slice(user_key);
+    u64::from_be_bytes(padded)
 }
 
 /// A place in the order of internal keys.
@@ -382,33 +383,28 @@ impl SkipList {
     /// If the key or value is over the limits, or the internal key is in the list already.
     pub fn insert(&self, user_key: &[u8], trailer: u64, value: &[u8]) {
         let target = Target::new(user_key, trailer);
-        let node = self.write(&target, value);
+        let node = self.new_node(&target, value);
         let height = node.height();
         let mut gaps = [Gap { before: self.head(), after: None }; HEIGHT_MAX];
         let gaps = &mut gaps[..height];
         if !self.find_at_end(&target, gaps) {
-            self.find(&target, gaps);
+            let mut report = |level, gap| gaps.get_mut(level).into_iter().for_each(|slot| *slot = gap);
+            self.descend(&target, |order| order == Ordering::Less, &mut report);
         }
         for (level, gap) in gaps.iter().enumerate() {
             self.link(node, &target, level, *gap);
         }
     }
 
-    /// Writes the node of an entry and counts it; nothing leads there yet.
-    fn write(&self, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
-        assert!(target.user_key.len() <= KEY_LEN_MAX, "a key of {} bytes", target.user_key.len());
+    /// Writes the node of an entry, with empty links, and counts it; nothing leads there yet.
+    fn new_node(&self, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
+        let key = target.user_key;
+        assert!(key.len() <= KEY_LEN_MAX, "a key of {} bytes", key.len());
         assert!(value.len() <= VALUE_LEN_MAX, "a value of {} bytes", value.len());
         let height = height_of(self.len.fetch_add(1, Relaxed) as u64 ^ self.seed);
-        let node = self.new_node(height, target, value);
         if self.height.load(Relaxed) < height {
             self.height.fetch_max(height, Relaxed);
         }
-        node
-    }
-
-    /// Writes a node with empty links.
-    fn new_node(&self, height: usize, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
-        let key = target.user_key;
         let apart = (value.len() > VALUE_INLINE_MAX).then(|| self.new_value(value));
         let value_part_len = if apart.is_some() { size_of::<*const u8>() } else { value.len() };
         let links_len = height * size_of::<Link>();
@@ -485,19 +481,6 @@ impl SkipList {
             *gap = unsafe { walk(before, level, target) };
         }
         true
-    }
-
-    /// Finds the gaps of `target` on the lowest `gaps.len()` levels.
-    fn find<'a>(&'a self, target: &Target<'_>, gaps: &mut [Gap<'a>]) {
-        self.descend(
-            target,
-            |order| order == Ordering::Less,
-            |level, gap| {
-                if let Some(slot) = gaps.get_mut(level) {
-                    *slot = gap;
-                }
-            },
-        );
     }
 
     /// Searches from the top: on each level goes on while `is_before(order of the next node and target)`, then reports
@@ -590,10 +573,7 @@ unsafe fn walk<'a>(mut before: Links<'a>, level: usize, target: &Target<'_>) -> 
 
 /// The height of the `n`th node.
 fn height_of(n: u64) -> usize {
-    let mut x = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^= x >> 31;
+    let x = mix(n.wrapping_add(0x9e37_79b9_7f4a_7c15));
     HEIGHT_MAX.min(1 + (x.trailing_zeros() / HEIGHT_BITS) as usize)
 }
 

@@ -58,7 +58,7 @@ pub struct Carried<'a> {
     /// Its lowest and its highest sequence.
     pub seqs: (SeqNo, SeqNo),
     /// Its bytes, in order.
-    pub pieces: [&'a [u8]; 2],
+    pub pieces: &'a [&'a [u8]],
 }
 
 /// What was read of a batch that carries one.
@@ -98,13 +98,19 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// Appends the guest's part of a batch that carries this one, and says how far the lane of records must be durable for it to be.
-/// `None`: nothing was appended, the host undoes nothing and returns, and is called again. Errors that say so of a batch that is refused
-/// (`Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`): nothing was appended.
-pub type Carry<'a> = dyn FnMut(&Carried<'_>, Durability) -> Result<Option<Ticket>> + 'a;
+/// A destination for a batch of the host's beside the host's own lane: a batch of the guest's that carries it.
+pub trait BatchSink {
+    /// Appends the batch with the guest's part. Returns the position up to which the lane of records must be durable for
+    /// the batch to be. `None`: nothing was appended; the host undoes nothing and returns, and is called again.
+    ///
+    /// # Errors
+    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`: nothing was appended. Those of the
+    /// log: the batch may be found there after a restart.
+    fn append(&mut self, batch: &Carried<'_>, durability: Durability) -> Result<Option<Ticket>>;
+}
 
-/// A write of the host's whose batch is carried.
-pub type HostWrite<'a> = dyn FnMut(&mut Carry<'_>) -> Result<()> + 'a;
+/// A write of the host's whose batch goes to this sink.
+pub type HostWrite<'a> = dyn FnMut(&mut dyn BatchSink) -> Result<()> + 'a;
 
 /// Asks the host to bring what is in its memory into files, in the background. False: it could not be asked now.
 pub type Relieve = Arc<dyn Fn() -> bool + Send + Sync>;

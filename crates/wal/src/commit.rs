@@ -243,9 +243,11 @@ impl Commit {
 
     /// The error for everybody who comes after the first failure.
     pub fn check(&self) -> Result<()> {
-        if !self.failed.load(Ordering::Relaxed) {
-            return Ok(());
-        }
+        if self.failed.load(Ordering::Relaxed) { self.first_failure() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn first_failure(&self) -> Result<()> {
         self.lock().failure.as_ref().map_or(Ok(()), |failure| Err(poisoned(failure)))
     }
 

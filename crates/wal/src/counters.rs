@@ -70,6 +70,13 @@ pub(crate) struct Demand {
     appended_bytes: AtomicU64,
 }
 
+impl Demand {
+    /// A buffered batch was appended.
+    fn buffers(&self, len: u32) {
+        add(&self.buffered_bytes, len.into());
+    }
+}
+
 /// Among batches of which this part is buffered, pages that wait are worth a long ring.
 const BUFFERED_PART: u64 = 8;
 
@@ -97,10 +104,7 @@ impl Counters {
     /// A batch was appended to a log that keeps pages.
     pub fn comes(&self, durability: Durability, len: u32) {
         add(&self.demand.appended_bytes, len.into());
-        match durability {
-            Durability::Durable => self.waits_for_durable(),
-            _ => add(&self.demand.buffered_bytes, len.into()),
-        }
+        if durability == Durability::Durable { self.waits_for_durable() } else { self.demand.buffers(len) }
     }
 
     /// True if anybody has waited for something durable.

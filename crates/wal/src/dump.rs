@@ -90,7 +90,7 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
         }
         match fragment.batch {
             Some(b) => {
-                let last = b.first_seq.saturating_add(u64::from(b.seq_span));
+                let last = b.last_seq();
                 writeln!(out, ", batch of {} bytes, sequences {}..={last}", b.len, b.first_seq)?;
             }
             None => writeln!(out)?,

@@ -8,6 +8,7 @@
 use crate::history::{Chain, History, PriorGroup};
 use crate::lane::Lane;
 use crate::page::{HEADER_LEN, Shape};
+use crate::place::Place;
 use crate::tenant::{Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use io::{BLOCK_LEN_MIN, InPlaceFile, PAGE};
@@ -55,6 +56,12 @@ pub(crate) struct ActiveGroup {
 }
 
 impl ActiveGroup {
+    /// A byte of a page of the group.
+    pub fn place(&self, lpn: u64, pos: usize) -> Place {
+        let offset = (lpn - self.first_lpn) * self.shape.unit() as u64;
+        Place::of_page(self.prepared.ltn, offset).in_page(pos)
+    }
+
     fn new(prepared: PreparedGroup, lane: Lane, first_lpn: u64, prev: Chain) -> Self {
         let (shape, data_numbers) = (prepared.shape(lane), prepared.data_numbers(lane));
         ActiveGroup {

@@ -46,7 +46,7 @@ impl Notes {
         (first_lpn, last_lpn): (u64, u64),
         now_ns: impl FnOnce() -> u64,
     ) {
-        let last_seq = header.first_seq + u64::from(header.seq_span);
+        let last_seq = header.last_seq();
         self.begun = None;
         // Tenants may take turns in a page.
         let here = self.all.iter_mut().rev();

@@ -81,9 +81,8 @@ impl Owner {
     /// What the checksums of its pages are masked with: both identities.
     fn mask(&self, place: u64) -> u32 {
         // As one number: this is worked out for each fragment, and byte by byte it takes longer than all the rest of it.
-        let [store, group] =
-            [self.store, self.group.unwrap_or_default()].map(|uid| u128::from_ne_bytes(uid.0));
-        mask(Uid((store ^ group).to_ne_bytes()), place)
+        let group = self.group.unwrap_or_default();
+        mask(Uid((u128::from_ne_bytes(self.store.0) ^ u128::from_ne_bytes(group.0)).to_ne_bytes()), place)
     }
 }
 
@@ -497,10 +496,8 @@ pub enum FragmentKind {
 impl FragmentKind {
     /// Bytes of the header of such a fragment.
     pub fn header_len(self) -> usize {
-        match self {
-            FragmentKind::Full | FragmentKind::First => FIRST_FRAGMENT_HEADER_LEN,
-            FragmentKind::Middle | FragmentKind::Last => NEXT_FRAGMENT_HEADER_LEN,
-        }
+        let begins = matches!(self, FragmentKind::Full | FragmentKind::First);
+        if begins { FIRST_FRAGMENT_HEADER_LEN } else { NEXT_FRAGMENT_HEADER_LEN }
     }
 }
 
@@ -529,6 +526,13 @@ pub struct BatchHeader {
     pub seq_span: u32,
     /// Bytes of its payload, over all fragments.
     pub len: u32,
+}
+
+impl BatchHeader {
+    /// Its highest sequence.
+    pub fn last_seq(&self) -> SeqNo {
+        self.first_seq.saturating_add(u64::from(self.seq_span))
+    }
 }
 
 /// One fragment.

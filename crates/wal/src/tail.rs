@@ -107,10 +107,8 @@ impl Ring {
 
     /// Where a closed page is in `closed`; the end of it for the open one and those to come.
     fn index(&self, lpn: u64) -> usize {
-        if lpn >= self.next_lpn {
-            return self.closed.len();
-        }
-        self.closed.partition_point(|page| page.lpn < lpn)
+        let is_closed = lpn < self.next_lpn;
+        if is_closed { self.closed.partition_point(|page| page.lpn < lpn) } else { self.closed.len() }
     }
 
     /// Returns the owner of the pages of a group.
@@ -336,6 +334,10 @@ impl<'a> Batch<'a> {
         self.left
     }
 
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
     fn fill(&mut self, mut out: &mut [u8]) {
         self.left -= out.len();
         while let Some((piece, others)) = self.pieces.split_first() {
@@ -398,6 +400,17 @@ impl Mark {
     pub fn lpn(self) -> u64 {
         self.next_lpn
     }
+}
+
+/// A batch in pages of the tail.
+pub(crate) struct Put {
+    /// The tail before it.
+    pub mark: Mark,
+    /// Its first byte.
+    pub place: Place,
+    pub last_lpn: u64,
+    /// None of its pages was written meanwhile, so it can be taken back.
+    pub is_unbroken: bool,
 }
 
 impl Tail {
@@ -497,10 +510,8 @@ impl Tail {
 
     /// Where the first byte of the next batch will be, if it goes to the active group.
     pub fn next_place(&self) -> Place {
-        let active = &self.groups.active;
-        let offset = (self.next_lpn() - active.first_lpn) * active.shape.unit() as u64;
         let used = if self.used() != 0 { self.used() } else { page::HEADER_LEN };
-        Place::of_page(active.prepared.ltn, offset).in_page(used + page::FIRST_FRAGMENT_HEADER_LEN)
+        self.groups.active.place(self.next_lpn(), used + page::FIRST_FRAGMENT_HEADER_LEN)
     }
 
     /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.
@@ -545,6 +556,29 @@ impl Tail {
         }
     }
 
+    /// Appends a batch that fits the open page ([`Tail::fits_open_page`]), and closes the page if it is then full. Returns
+    /// the page.
+    pub fn put_in_open_page(&mut self, pieces: &[&[u8]], header: BatchHeader) -> u64 {
+        let (lpn, pos) = (self.next_lpn(), self.used());
+        self.ring.open.resize(pos + page::FIRST_FRAGMENT_HEADER_LEN, 0);
+        pieces.iter().for_each(|piece| self.ring.open.extend_from_slice(piece));
+        self.end_fragment(FragmentKind::Full, header, pos);
+        self.close_full_page();
+        lpn
+    }
+
+    /// Fills in the header of the last fragment of the open page, which begins at `pos`.
+    fn end_fragment(&mut self, kind: FragmentKind, header: BatchHeader, pos: usize) {
+        let (owner, lpn) = (self.ring.owner(self.groups.active.prepared.uid), self.next_lpn());
+        page::encode_fragment(&mut self.ring.open[pos..], kind, header, owner, lpn, pos);
+    }
+
+    fn close_full_page(&mut self) {
+        if PAGE - self.used() < page::ROOM_LEN_MIN {
+            self.close_page();
+        }
+    }
+
     /// Appends as much of the batch as fits to the open page, and closes the page if it is then full. Returns the page.
     pub fn write_fragment(&mut self, batch: &mut Batch<'_>) -> u64 {
         let begins = batch.left == batch.header.len as usize;
@@ -555,15 +589,10 @@ impl Tail {
         let (lpn, pos) = (self.next_lpn(), self.used());
         let room = PAGE - pos - whole.header_len();
         let (kind, n) = if batch.left <= room { (whole, batch.left) } else { (part, room) };
-        let owner = self.ring.owner(self.groups.active.prepared.uid);
-        let Ring { open, .. } = &mut self.ring;
-        open.resize(pos + kind.header_len() + n, 0);
-        let bytes = &mut open[pos..];
-        batch.fill(&mut bytes[kind.header_len()..]);
-        page::encode_fragment(bytes, kind, batch.header, owner, lpn, pos);
-        if PAGE - self.used() < page::ROOM_LEN_MIN {
-            self.close_page();
-        }
+        self.ring.open.resize(pos + kind.header_len() + n, 0);
+        batch.fill(&mut self.ring.open[pos + kind.header_len()..]);
+        self.end_fragment(kind, batch.header, pos);
+        self.close_full_page();
         lpn
     }
 
@@ -595,12 +624,8 @@ impl Tail {
     /// Where the tail is now. As long as the lock is held, and no page is opened for lack of a slot in between, it can be
     /// brought back there.
     pub fn mark(&self) -> Mark {
-        Mark {
-            next_lpn: self.next_lpn(),
-            used: self.used(),
-            prev_used: self.prev_used,
-            closed_data_end: self.closed_data_end,
-        }
+        let (next_lpn, closed_data_end) = (self.next_lpn(), self.closed_data_end);
+        Mark { next_lpn, used: self.used(), prev_used: self.prev_used, closed_data_end }
     }
 
     /// Forgets the bytes since the mark. None of them is in a group file, and none was acknowledged.
@@ -611,9 +636,7 @@ impl Tail {
 
     /// Notes the sequences of a batch that is now in the log.
     pub fn record(&mut self, header: BatchHeader) {
-        let last = header.first_seq + u64::from(header.seq_span);
-        self.groups.active.seqs.add(header.tenant, header.first_seq, last);
-        self.batches += 1;
-        self.payload_bytes += u64::from(header.len);
+        self.groups.active.seqs.add(header.tenant, header.first_seq, header.last_seq());
+        (self.batches, self.payload_bytes) = (self.batches + 1, self.payload_bytes + u64::from(header.len));
     }
 }

@@ -18,7 +18,7 @@ use crate::page::{self, BatchHeader};
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
-use crate::tail::{Batch, Ring, Surroundings, Tail};
+use crate::tail::{Batch, Put, Ring, Surroundings, Tail};
 use crate::tenant::TenantId;
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
@@ -218,8 +218,24 @@ impl Wal {
         witness_edit: u64,
     ) -> Result<(Position, Place)> {
         assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
-        let header = batch_header(tenant, payload, first_seq, last_seq)?;
-        self.times.append.time(|| self.append_in_order(payload, header, durability, witness_edit))
+        let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
+        if len == 0 {
+            return Err(Error::invalid("an empty batch cannot be logged"));
+        }
+        if len > BATCH_LEN_MAX {
+            let why = format!("a batch of {len} bytes is over the limit of {BATCH_LEN_MAX}: split it");
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        }
+        let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());
+        let Some(seq_span) = span else {
+            let why = format!("a batch cannot take the sequences {first_seq} to {last_seq}");
+            return Err(Error::invalid(why));
+        };
+        let header = BatchHeader { tenant, first_seq, seq_span, len: len as u32 };
+        let begun = self.times.append.begin();
+        let appended = self.append_in_order(payload, header, durability, witness_edit);
+        self.times.append.end(begun);
+        appended
     }
 
     fn append_in_order(
@@ -236,32 +252,55 @@ impl Wal {
         }
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
-        let mut whole = true;
-        if !tail.fits_open_page(&header) {
-            (tail, whole) = self.make_room(tail, &header)?;
-        }
-        let mark = tail.mark();
-        if !whole && self.keeps_pages() {
-            tail.notes.begin(mark.lpn());
-        }
-        let added = self.put_in_pages(tail, Batch::new(payload, header), witness_edit);
-        let (mut tail, position, place) = added.map_err(|e| self.fail(e))?;
+        let put = if tail.fits_open_page(&header) {
+            let (mark, place) = (tail.mark(), tail.next_place());
+            Put { mark, place, last_lpn: tail.put_in_open_page(payload, header), is_unbroken: true }
+        } else {
+            let put;
+            (tail, put) = self.put_over_pages(tail, Batch::new(payload, header), witness_edit)?;
+            put
+        };
         if durability == Durability::Buffered
             && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
         {
             // For want of room the batch is taken back, if none of its pages can be in a group file.
-            if !whole || e.kind() != ErrorKind::NoSpace {
+            if !put.is_unbroken || e.kind() != ErrorKind::NoSpace {
                 return Err(self.fail(e));
             }
-            tail.take_back(mark);
+            tail.take_back(put.mark);
             return Err(e);
         }
         tail.record(header);
         if self.keeps_pages() {
-            tail.notes.add(header, (mark.lpn(), position.lpn), || self.clock.now_ns());
+            tail.notes.add(header, (put.mark.lpn(), put.last_lpn), || self.clock.now_ns());
             self.counters.comes(durability, header.len);
         }
-        Ok((position, place))
+        Ok((Position { lpn: put.last_lpn }, put.place))
+    }
+
+    /// Puts a batch that does not fit the open page into pages.
+    fn put_over_pages<'a>(
+        &'a self,
+        tail: MutexGuard<'a, Tail>,
+        mut batch: Batch<'_>,
+        witness_edit: u64,
+    ) -> Result<(MutexGuard<'a, Tail>, Put)> {
+        let (mut tail, is_unbroken) = self.make_room(tail, batch.header())?;
+        let (mark, place) = (tail.mark(), tail.next_place());
+        if !is_unbroken && self.keeps_pages() {
+            tail.notes.begin(mark.lpn());
+        }
+        let mut last_lpn = tail.next_lpn();
+        while batch.left() > 0 {
+            if tail.used() == 0 {
+                tail = self.wait_for_slots(tail, 1).map_err(|e| self.fail(e))?;
+                tail.ring.forget_below(self.commit.frontier.written_end());
+                let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
+                tail.open_page(around);
+            }
+            last_lpn = tail.write_fragment(&mut batch);
+        }
+        Ok((tail, Put { mark, place, last_lpn, is_unbroken }))
     }
 
     /// Prepares the tail for a batch that does not fit the open page. Also returns whether the ring has a slot for every
@@ -289,26 +328,6 @@ impl Wal {
         if tail.reserve(len) { Ok((tail, whole)) } else { Err(busy(len)) }
     }
 
-    /// Puts a batch into pages, of which those that have a slot now are not written meanwhile.
-    fn put_in_pages<'a>(
-        &'a self,
-        mut tail: MutexGuard<'a, Tail>,
-        mut batch: Batch<'_>,
-        witness_edit: u64,
-    ) -> Result<(MutexGuard<'a, Tail>, Position, Place)> {
-        let (mut position, place) = (Position { lpn: tail.next_lpn() }, tail.next_place());
-        while batch.left() > 0 {
-            if tail.used() == 0 {
-                tail = self.wait_for_slots(tail, 1)?;
-                tail.ring.forget_below(self.commit.frontier.written_end());
-                let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
-                tail.open_page(around);
-            }
-            position.lpn = tail.write_fragment(&mut batch);
-        }
-        Ok((tail, position, place))
-    }
-
     /// Poisons the log: its content after a failed append is unknown.
     fn fail(&self, failure: Error) -> Error {
         self.commit.fail(failure.clone());
@@ -323,10 +342,7 @@ impl Wal {
     /// # Errors
     /// `Closed`; what failed first of its writes and syncs, as `Poisoned`.
     pub fn check(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the log is closed"));
-        }
-        self.commit.check()
+        if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { self.commit.check() }
     }
 
     /// Waits until so many pages, the open one first, have a slot: for the thread that writes, or by writing a run of the
@@ -757,25 +773,9 @@ impl Wal {
     }
 }
 
-fn batch_header(
-    tenant: TenantId,
-    payload: &[&[u8]],
-    first_seq: SeqNo,
-    last_seq: SeqNo,
-) -> Result<BatchHeader> {
-    let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
-    if len == 0 {
-        return Err(Error::invalid("an empty batch cannot be logged"));
-    }
-    if len > BATCH_LEN_MAX {
-        let why = format!("a batch of {len} bytes is over the limit of {BATCH_LEN_MAX}: split it");
-        return Err(Error::new(ErrorKind::TooLarge, why));
-    }
-    let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());
-    let seq_span = span.ok_or_else(|| {
-        Error::invalid(format!("a batch cannot take the sequences {first_seq} to {last_seq}"))
-    })?;
-    Ok(BatchHeader { tenant, first_seq, seq_span, len: len as u32 })
+#[cold]
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the log is closed")
 }
 
 fn busy(len: usize) -> Error {

@@ -12,10 +12,14 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Locks a mutex if nobody holds it.
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+    mutex.try_lock().map_or_else(guard_after_panic, Some)
+}
+
+/// Another thread panicked under the lock, or holds it.
+fn guard_after_panic<T>(e: TryLockError<T>) -> Option<T> {
+    match e {
+        TryLockError::Poisoned(e) => Some(e.into_inner()),
+        TryLockError::WouldBlock => None,
     }
 }
 

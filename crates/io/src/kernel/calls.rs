@@ -131,22 +131,25 @@ fn transferred(
     bytes: Bytes<'_>,
     call: impl FnOnce(usize) -> Result<usize>,
 ) -> Result<usize> {
-    call(bytes.len())
+    call(bytes.len)
 }
 
 /// What is transferred.
+#[cfg_attr(not(feature = "faults"), allow(dead_code, reason = "only the test form looks at the bytes"))]
 #[derive(Clone, Copy)]
-enum Bytes<'a> {
-    Out(&'a [u8]),
-    In(usize),
+struct Bytes<'a> {
+    len: usize,
+    /// The bytes that are written; none for a read.
+    data: &'a [u8],
 }
 
-impl Bytes<'_> {
-    fn len(self) -> usize {
-        match self {
-            Bytes::Out(data) => data.len(),
-            Bytes::In(len) => len,
-        }
+impl<'a> Bytes<'a> {
+    fn written(data: &'a [u8]) -> Bytes<'a> {
+        Bytes { len: data.len(), data }
+    }
+
+    fn read(len: usize) -> Bytes<'a> {
+        Bytes { len, data: &[] }
     }
 }
 
@@ -159,13 +162,13 @@ pub(super) fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
 pub(super) fn pread(fd: impl AsFd, buf: &mut [u8], offset: u64) -> Result<usize> {
     let fd = fd.as_fd();
     let len = buf.len();
-    transferred(Call::Read, fd, offset, Bytes::In(len), |n| rustix::io::pread(fd, &mut buf[..n], offset))
+    transferred(Call::Read, fd, offset, Bytes::read(len), |n| rustix::io::pread(fd, &mut buf[..n], offset))
 }
 
 #[inline]
 pub(super) fn pwrite(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     let fd = fd.as_fd();
-    let bytes = Bytes::Out(data);
+    let bytes = Bytes::written(data);
     transferred(Call::Write, fd, offset, bytes, |n| rustix::io::pwrite(fd, &data[..n], offset))
 }
 
@@ -174,7 +177,7 @@ pub(super) fn pwrite(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
 pub(super) fn pwrite_durable(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     let fd = fd.as_fd();
     let flags = ReadWriteFlags::DSYNC;
-    transferred(Call::DurableWrite, fd, offset, Bytes::Out(data), |n| {
+    transferred(Call::DurableWrite, fd, offset, Bytes::written(data), |n| {
         rustix::io::pwritev2(fd, &[IoSlice::new(&data[..n])], offset, flags)
     })
 }
@@ -436,12 +439,12 @@ pub(super) fn ring_submit(ring: &IoUring, of: BorrowedFd<'_>, wait: usize) -> st
 #[inline]
 pub(super) fn ring_read(fd: BorrowedFd<'_>, offset: u64, len: usize, result: i32) -> Result<usize> {
     let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));
-    transferred(Call::RingRead, fd, offset, Bytes::In(len), |n| done().map(|done| done.min(n)))
+    transferred(Call::RingRead, fd, offset, Bytes::read(len), |n| done().map(|done| done.min(n)))
 }
 
 /// What a ring says of a write.
 #[inline]
 pub(super) fn ring_write(fd: BorrowedFd<'_>, offset: u64, data: &[u8], result: i32) -> Result<usize> {
     let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));
-    transferred(Call::RingWrite, fd, offset, Bytes::Out(data), |n| done().map(|done| done.min(n)))
+    transferred(Call::RingWrite, fd, offset, Bytes::written(data), |n| done().map(|done| done.min(n)))
 }

@@ -226,33 +226,27 @@ impl Handle {
 
     /// Writes all of `data` at `offset`.
     pub(super) fn write_all_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
-        self.write_from(data, offset, false, &mut 0)
+        self.write_from(data, offset, false).map_err(|(_, e)| e)
     }
 
-    /// Writes what lies behind the first `done` bytes of `data`, and counts what it writes.
-    fn write_from(
-        &self,
-        data: &[u8],
-        offset: u64,
-        durable: bool,
-        done: &mut usize,
-    ) -> rustix::io::Result<()> {
-        self.here()?;
-        let mut stalls = 0;
-        while *done < data.len() {
-            let at = offset + *done as u64;
-            let rest = &data[*done..];
+    /// Writes all of `data` at `offset`. An error comes with the bytes that were written before.
+    fn write_from(&self, data: &[u8], offset: u64, durable: bool) -> std::result::Result<(), (usize, Errno)> {
+        self.here().map_err(|e| (0, e))?;
+        let (mut done, mut stalls) = (0, 0);
+        while done < data.len() {
+            let at = offset + done as u64;
+            let rest = &data[done..];
             let result = match durable {
                 true => calls::pwrite_durable(&self.fd, rest, at),
                 false => calls::pwrite(&self.fd, rest, at),
             };
             match result {
-                Ok(0) => return Err(Errno::IO),
-                Ok(n) => *done += n,
+                Ok(0) => return Err((done, Errno::IO)),
+                Ok(n) => done += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if stalls < STALLS_MAX => stalls += 1,
                 Err(Errno::INVAL) if is_aligned_to(self.block, rest, at) && self.leave_direct() => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err((done, e)),
             }
         }
         Ok(())
@@ -260,19 +254,16 @@ impl Handle {
 
     /// Writes all of `data` at `offset`; an error says how much of it was written.
     pub(super) fn write_counted(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
-        let mut stored_bytes = 0;
-        let written = self.write_from(data, offset, false, &mut stored_bytes);
-        written.map_err(|e| {
-            let error = self.fail("cannot write a file", e).at_offset(offset);
-            PartialWrite { stored_bytes, error }
-        })
+        let fail = |e| self.fail("cannot write a file", e).at_offset(offset);
+        self.write_from(data, offset, false)
+            .map_err(|(stored_bytes, e)| PartialWrite { stored_bytes, error: fail(e) })
     }
 
     /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write where the file system
     /// and the device have it, else with a sync of the file.
     pub(super) fn write_durable_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
         if !self.dsync_refused.load(Ordering::Relaxed) {
-            match self.write_from(data, offset, true, &mut 0) {
+            match self.write_from(data, offset, true).map_err(|(_, e)| e) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dsync_refused.store(true, Ordering::Relaxed),
                 result => return result,
             }

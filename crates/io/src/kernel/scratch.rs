@@ -39,6 +39,10 @@ impl KernelScratchFile {
         }
         Ok(KernelScratchFile { handle, len })
     }
+
+    fn fits(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
+    }
 }
 
 impl ScratchFile for KernelScratchFile {
@@ -47,8 +51,7 @@ impl ScratchFile for KernelScratchFile {
     }
 
     fn write(&self, offset: usize, data: &[u8]) -> std::result::Result<(), PartialWrite> {
-        let fits = offset.checked_add(data.len()).is_some_and(|end| end <= self.len);
-        assert!(fits, "a write past the end of a scratch file");
+        assert!(self.fits(offset, data.len()), "a write past the end of a scratch file");
         self.handle.write_counted(data, offset as u64)
     }
 }

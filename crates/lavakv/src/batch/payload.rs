@@ -1,35 +1,91 @@
-//! The payload of a write: one change, or a batch.
+//! The payload of a write: one change, or a batch, with the facts that each part of the write path asks for.
 
-use super::{Change, Entries, WriteBatch};
+use super::frame::Frame;
+use super::{Change, WriteBatch};
 use crate::tree::family::Family;
 use base::ValueKind;
 use std::sync::Arc;
 
+/// Memory of an entry in a memtable beside its key and value, bytes.
+const ENTRY_BYTES: usize = 64;
+
 /// The payload of a write.
-pub(crate) enum Payload<'a> {
+pub(crate) struct Payload<'a> {
+    pub body: Body<'a>,
+    /// The encoding of the changes, in pieces. The header of the batch is not part of it.
+    pub pieces: [&'a [u8]; 4],
+    /// Number of changes.
+    pub count: u32,
+    /// The estimated growth of the memtables, bytes.
+    pub weight: usize,
+    /// It holds deletions only.
+    pub is_delete_only: bool,
+    pub has_empty_key: bool,
+}
+
+/// The changes of a payload.
+pub(crate) enum Body<'a> {
     /// One change, with its family.
     One(&'a Arc<Family>, Change<'a>),
     /// A batch.
     Batch(&'a WriteBatch),
 }
 
+impl<'a> Payload<'a> {
+    /// One change of a family, encoded with this frame.
+    pub fn one(family: &'a Arc<Family>, change: Change<'a>, frame: &'a Frame) -> Payload<'a> {
+        Payload {
+            body: Body::One(family, change),
+            pieces: frame.around(&change),
+            count: 1,
+            weight: change.key.len() + change.value.len() + ENTRY_BYTES,
+            is_delete_only: change.is_delete(),
+            has_empty_key: change.has_empty_key(),
+        }
+    }
+
+    /// The same for a test, with a frame that lives as long as the process.
+    #[cfg(test)]
+    pub fn of_test(family: &'a Arc<Family>, change: Change<'a>) -> Payload<'a> {
+        Payload::one(family, change, Box::leak(Box::new(Frame::of(&change))))
+    }
+
+    /// A batch.
+    pub fn batch(batch: &'a WriteBatch) -> Payload<'a> {
+        Payload {
+            body: Body::Batch(batch),
+            pieces: [batch.body(), &[], &[], &[]],
+            count: batch.len() as u32,
+            weight: batch.byte_len() + ENTRY_BYTES * batch.len(),
+            is_delete_only: batch.is_delete_only(),
+            has_empty_key: batch.has_empty_key(),
+        }
+    }
+}
+
 /// The payload of an asynchronous write, which outlives its call.
 #[derive(Debug)]
 pub(crate) enum OwnedPayload {
-    /// One change, with its family.
-    One { family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8> },
+    /// One change, with its family and the rest of its encoding.
+    One { family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8>, frame: Frame },
     /// A batch.
     Batch(WriteBatch),
 }
 
 impl OwnedPayload {
+    /// One change of a family.
+    pub fn one(family: Arc<Family>, kind: ValueKind, key: Vec<u8>, value: Vec<u8>) -> OwnedPayload {
+        let frame = Frame::of(&Change { kind, family: family.id, key: &key, value: &value });
+        OwnedPayload::One { family, kind, key, value, frame }
+    }
+
     /// Returns the payload as [`Payload`].
     pub fn borrowed(&self) -> Payload<'_> {
         match self {
-            OwnedPayload::One { family, kind, key, value } => {
-                Payload::One(family, Change { kind: *kind, family: family.id, key, value })
+            OwnedPayload::One { family, kind, key, value, frame } => {
+                Payload::one(family, Change { kind: *kind, family: family.id, key, value }, frame)
             }
-            OwnedPayload::Batch(batch) => Payload::Batch(batch),
+            OwnedPayload::Batch(batch) => Payload::batch(batch),
         }
     }
 
@@ -39,39 +95,6 @@ impl OwnedPayload {
             OwnedPayload::One { kind: ValueKind::Value, value, .. } => value.len(),
             OwnedPayload::One { .. } => 0,
             OwnedPayload::Batch(batch) => batch.longest_value(),
-        }
-    }
-}
-
-impl Payload<'_> {
-    pub fn count(&self) -> u32 {
-        match self {
-            Payload::One(..) => 1,
-            Payload::Batch(b) => b.len() as u32,
-        }
-    }
-
-    /// Returns the estimated growth of the memtables, bytes.
-    pub fn weight(&self) -> usize {
-        match self {
-            Payload::One(_, c) => c.key.len() + c.value.len() + 64,
-            Payload::Batch(b) => b.byte_len() + 64 * b.len(),
-        }
-    }
-
-    /// Returns true if a key is empty.
-    pub fn has_empty_key(&self) -> bool {
-        match self {
-            Payload::One(_, c) => c.has_empty_key(),
-            Payload::Batch(b) => b.has_empty_key(),
-        }
-    }
-
-    pub fn is_delete_only(&self) -> bool {
-        let frees = |kind: ValueKind| kind.is_tombstone() || kind == ValueKind::RangeDeletion;
-        match self {
-            Payload::One(_, c) => frees(c.kind),
-            Payload::Batch(b) => Entries::of(b.body()).all(|c| c.is_ok_and(|c| frees(c.kind))),
         }
     }
 }

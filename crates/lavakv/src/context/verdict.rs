@@ -88,9 +88,8 @@ impl Verdict {
     /// bytes from the credit.
     #[inline]
     pub fn admits(&self, bytes: u64, epoch: u64) -> bool {
-        self.epoch.load(Ordering::Acquire) == epoch + 1
-            && self.allowed.load(Ordering::Relaxed) == NO_LIMIT
-            && self.take_credit(bytes)
+        let holds = self.epoch.load(Ordering::Acquire) == epoch + 1;
+        holds && self.allowed.load(Ordering::Relaxed) == NO_LIMIT && self.take_credit(bytes)
     }
 
     /// Returns the rate that is allowed to a write of `bytes`. Calls `evaluate` where the last verdict does not hold.

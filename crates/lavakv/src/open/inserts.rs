@@ -296,6 +296,7 @@ impl<'e> Inserts<'e> {
     pub fn put(&mut self, family: &Arc<Family>, seq: SeqNo, change: &Change<'_>) {
         if self.lot_bytes == 0 {
             self.writes.memtables.insert_one(family, seq, change);
+            self.writes.memtables.book(family);
             return;
         }
         let filled = self.filled.entry(family.id).or_insert_with(|| {
@@ -332,7 +333,7 @@ impl<'e> Inserts<'e> {
 
     fn book(&mut self) {
         for filled in self.filled.values_mut() {
-            self.writes.memtables.book(&filled.table);
+            self.writes.memtables.book_memtable(&filled.table);
             filled.in_lot = None;
         }
     }

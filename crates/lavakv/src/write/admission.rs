@@ -38,12 +38,20 @@ pub(crate) mod price;
 pub(crate) mod room;
 pub(crate) mod space;
 
-use super::memtables::Memtables;
+use super::memtables::{Memtables, Writer};
+use crate::batch::payload::Payload;
 use crate::context::Context;
 use crate::context::drain::Drain;
 use crate::context::verdict::Gate;
 use crate::files::log::Log;
 use crate::tree::Tree;
+use crate::tree::family::Family;
+use base::Result;
+use base::sync::MutexGuard;
+use need::Need;
+use patience::busy;
+use payment::{Paid, Payment};
+use room::Tried;
 use std::sync::Arc;
 use store::space::SpaceBudget;
 
@@ -59,7 +67,71 @@ pub(crate) struct Admission {
     gate: Arc<Gate>,
 }
 
+/// The state of a write before it is admitted.
+pub(crate) struct Entry {
+    /// Its throttle charge.
+    pub payment: Payment,
+    /// Its attempts to find space and room.
+    pub tried: Tried,
+}
+
+impl Entry {
+    /// Of a write that has not begun.
+    pub fn of_write(payload: &Payload<'_>) -> Entry {
+        let payment = Payment::of_write(payload.weight as u64, payload.is_delete_only);
+        Entry { payment, tried: Tried::NONE }
+    }
+}
+
+/// The outcome of [`Admission::enter`].
+pub(crate) enum Entered<'a> {
+    /// The write may be logged, under this lock.
+    Open(MutexGuard<'a, Writer>),
+    /// The next attempt can be made when this is met.
+    Needs(Need),
+}
+
 impl Admission {
+    /// Admits a write: takes its charge, if that can be paid before `until_ns`, and then the writer's lock, which is
+    /// kept if there is room for the write on disk, in memory, in level 0 and in the log. `is_logged`: the write goes
+    /// to the log.
+    ///
+    /// # Errors
+    /// `Busy`: the charge ends too late. `NoSpace`. `NotFound`: a family was dropped. `Poisoned`.
+    pub fn enter(
+        &self,
+        entry: &mut Entry,
+        payload: &Payload<'_>,
+        families: &[Arc<Family>],
+        is_logged: bool,
+        until_ns: u64,
+    ) -> Result<Entered<'_>> {
+        match entry.payment.pay(self, families, until_ns)? {
+            Paid::All => {}
+            Paid::Needs(need) => return Ok(Entered::Needs(need)),
+            Paid::NotInTime(cause) => return Err(busy(cause)),
+        }
+        entry.tried.forget_found();
+        loop {
+            let mut writer = self.memtables.enter();
+            // Families are dropped under this lock.
+            if let Some(family) = families.iter().find(|family| family.is_dropped()) {
+                return Err(family.gone());
+            }
+            match self.make_room(&mut writer, families, (payload, is_logged), &mut entry.tried)? {
+                None => {
+                    self.memtables.make_place()?;
+                    return Ok(Entered::Open(writer));
+                }
+                Some(Need::Look(what)) => {
+                    drop(writer);
+                    entry.tried.look(&self.tree, what);
+                }
+                Some(need) => return Ok(Entered::Needs(need)),
+            }
+        }
+    }
+
     pub fn new(
         tree: &Arc<Tree>,
         log: &Arc<Log>,

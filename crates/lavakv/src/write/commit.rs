@@ -6,15 +6,17 @@
 //!
 //! | | part of a write | lock | function |
 //! |---|---|---|---|
-//! | 1 | pay the throttle charge | none | [`Payment::pay`] |
-//! | 2 | find space, memory and room in level 0 and the log; rotate full memtables | writer | [`WriteOp::enter`] |
-//! | 3 | assign sequences | writer | [`WriteOp::log_and_insert`] |
+//! | 1 | pay the throttle charge | none | [`Admission::enter`] |
+//! | 2 | find space, memory and room in level 0 and the log; rotate full memtables | writer | [`Admission::enter`] |
+//! | 3 | assign sequences | writer | [`WriteOp::commit`] |
 //! | 4 | append the batch to the log; a volatile batch is in no log | writer | [`WriteOp::append`] |
-//! | 5 | register the insert in the visibility ring | writer | `Memtables::begin_insert` |
-//! | 6 | insert into the memtables, beside other inserts | none | `Memtables::insert` |
-//! | 7 | publish, as soon as all earlier inserts are done | none | `UnderWay::done` |
-//! | 8 | if durable: wait until the log is durable up to this batch | none | [`WritePath::sync_lane`] |
-//! | 9 | wait until the batch is visible; acknowledge | none | [`WriteOp::acknowledge`] |
+//! | 5 | register the insert in the visibility ring | writer | [`Memtables::insert`] |
+//! | 6 | insert into the memtables, beside other inserts | none | [`Memtables::insert`] |
+//! | 7 | publish, as soon as all earlier inserts are done | none | [`Memtables::insert`] |
+//! | 8 | if durable: wait until the log is durable up to this batch | none | [`WriteOp::step`] |
+//! | 9 | wait until the batch is visible; acknowledge | none | [`WriteOp::step`] |
+//!
+//! A buffered write leaves this file three times: for admission, for the log and for the memtables.
 //!
 //! **Invariants**
 //!
@@ -30,7 +32,7 @@
 //!   other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
 //!
 //! Long batches, batches with segments and all batches under a space limit keep the writer's lock during
-//! part 6 ([`WriteOp::lets_next_in`]). Under the lock a step waits for inserts in flight and, after a
+//! part 6 ([`WriteOp::inserts_alone`]). Under the lock a step waits for inserts in flight and, after a
 //! change of lane, for a sync ([`carry`]); it never waits there for admission.
 //!
 //! **Several families.** Tables hold a prefix of all writes, whatever a loss of power takes. A flush syncs
@@ -43,24 +45,20 @@ mod carry;
 
 use super::WritePath;
 use super::admission::need::Need;
-use super::admission::patience::{Patience, busy};
-use super::admission::payment::{Paid, Payment};
-use super::admission::room::{Tried, UNDER_WAY_BYTES_MAX};
+use super::admission::patience::Patience;
+use super::admission::room::UNDER_WAY_BYTES_MAX;
+use super::admission::{Entered, Entry};
 use super::fate::of_unknown_fate;
 use super::memtables::Writer;
-use crate::batch::payload::Payload;
-use crate::batch::{self, frame::Frame};
+use crate::batch;
+use crate::batch::payload::{Body, Payload};
 use crate::context::options::Durability;
 use crate::files::log::TENANT;
 use crate::large::draft::Draft;
-use crate::tree::family::Family;
-use base::sync::MutexGuard;
-use base::sync::atomic::Ordering;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::borrow::Cow;
-use std::sync::Arc;
 use store::commit::{Ballast, Need as GroupNeed};
-use store::guest::Carry;
+use store::guest::{BatchSink, Carried};
 use wal::{Lane, Position};
 
 /// The outcome of a step.
@@ -73,7 +71,7 @@ pub(crate) enum WriteStep {
 
 enum Stage {
     /// Before the append: charges are due, or room is missing.
-    Start(Payment),
+    Start,
     Logged(Logged),
     Done,
 }
@@ -93,7 +91,8 @@ pub(crate) struct WriteState {
     stage: Stage,
     /// The segments that the payload refers to; kept from the moment in which it may be in the log.
     drafts: Vec<Draft>,
-    tried: Tried,
+    /// Its charge, and its attempts to find room.
+    entry: Entry,
     resort: Option<LastResort>,
     /// The end of the other lane, which must be durable before it is logged, and whether that was waited for already.
     behind: Option<(Lane, Position)>,
@@ -103,16 +102,11 @@ pub(crate) struct WriteState {
 impl WriteState {
     /// Of a write that has not begun. It refers to these segments, which are finished; if it is not logged they are removed.
     pub fn new(payload: &Payload<'_>, durability: Durability, drafts: Vec<Draft>) -> WriteState {
-        let payment = Payment::of_write(payload.weight() as u64, payload.is_delete_only());
-        Self::at(Stage::Start(payment), durability, drafts)
-    }
-
-    fn at(stage: Stage, durability: Durability, drafts: Vec<Draft>) -> WriteState {
         WriteState {
             durability,
-            stage,
+            stage: Stage::Start,
             drafts,
-            tried: Tried::default(),
+            entry: Entry::of_write(payload),
             resort: None,
             behind: None,
             waited: false,
@@ -132,18 +126,9 @@ impl WriteState {
 pub(crate) struct WriteOp<'a> {
     writes: &'a WritePath,
     payload: Payload<'a>,
-    /// Of a payload of one change: made before any lock is taken.
-    frame: Frame,
     state: WriteState,
-    /// Who appends it to the lane of records, as a part of a guest's batch.
-    carrier: Option<&'a mut Carry<'a>>,
-}
-
-/// The outcome of the checks under the writer's lock.
-enum Entered<'a> {
-    /// It may be logged.
-    Open(MutexGuard<'a, Writer>),
-    Needs(Need),
+    /// The destination of the batch, if that is not the first lane: a guest's batch in the lane of records.
+    sink: Option<&'a mut dyn BatchSink>,
 }
 
 impl<'a> WriteOp<'a> {
@@ -164,33 +149,30 @@ impl<'a> WriteOp<'a> {
 
     /// A write that goes on where it was paused.
     pub fn resumed(writes: &'a WritePath, payload: Payload<'a>, state: WriteState) -> Self {
-        let frame = match &payload {
-            Payload::One(_, change) => Frame::of(change),
-            Payload::Batch(_) => Frame::default(),
-        };
-        WriteOp { writes, payload, frame, state, carrier: None }
+        WriteOp { writes, payload, state, sink: None }
     }
 
     /// Returns the state from which [`WriteOp::resumed`] goes on.
     pub fn paused(mut self) -> WriteState {
-        std::mem::replace(&mut self.state, WriteState::at(Stage::Done, Durability::Buffered, Vec::new()))
+        let done = WriteState::new(&self.payload, Durability::Buffered, Vec::new());
+        std::mem::replace(&mut self.state, WriteState { stage: Stage::Done, ..done })
     }
 
-    /// A write whose batch a guest's carries. If that does not take it now it ends, and nothing was written.
-    pub fn carried(
+    /// A write whose batch goes to a sink. If the sink does not take it now, the write ends, and nothing was written.
+    pub fn into_sink(
         writes: &'a WritePath,
         payload: Payload<'a>,
         durability: Durability,
-        carrier: &'a mut Carry<'a>,
+        sink: &'a mut dyn BatchSink,
     ) -> Self {
         let mut op = Self::new(writes, payload, durability);
-        op.carrier = Some(carrier);
+        op.sink = Some(sink);
         op
     }
 
     /// The lane it goes to.
     fn lane(&self) -> Lane {
-        if self.carrier.is_some() { Lane::LOG } else { Lane::FIRST }
+        if self.sink.is_some() { Lane::LOG } else { Lane::FIRST }
     }
 
     /// Advances, if its throttle charge can be paid before `until_ns`.
@@ -202,15 +184,14 @@ impl<'a> WriteOp<'a> {
         if let Some((lane, position)) = self.state.behind.take() {
             self.writes.sync_lane(lane, position)?;
         }
-        match &mut self.state.stage {
-            Stage::Start(_) => self.log_and_insert(until_ns),
-            Stage::Logged(logged) => {
-                let Logged { last_seq, to_be_durable } = *logged;
+        match self.state.stage {
+            Stage::Start => self.commit(until_ns),
+            Stage::Logged(Logged { last_seq, to_be_durable }) => {
                 if let Some((lane, position)) = to_be_durable {
                     self.writes.sync_lane(lane, position)?;
                 }
                 self.writes.memtables.wait_visible(last_seq)?;
-                self.acknowledge()
+                self.wait_for(Logged { last_seq, to_be_durable: None })
             }
             Stage::Done => Ok(WriteStep::Done),
         }
@@ -218,65 +199,55 @@ impl<'a> WriteOp<'a> {
 
     /// Drives the steps to the end, with waits between them.
     pub fn run(mut self, mut patience: Patience) -> Result<()> {
-        let outcome = self.run_with(&mut patience);
-        if outcome.is_err() {
-            self.refund();
+        loop {
+            let stepped = match self.step(patience.until_ns()) {
+                Ok(WriteStep::Done) => return Ok(()),
+                Ok(WriteStep::Needs(need)) => patience.wait(&self.writes.admission, &need),
+                Err(e) => Err(e),
+            };
+            stepped.inspect_err(|_| self.refund())?;
         }
-        outcome
     }
 
     /// Refunds the throttle charge of a write that failed before it was logged.
     pub fn refund(&mut self) {
-        if let Stage::Start(payment) = &mut self.state.stage {
-            payment.refund();
+        if matches!(self.state.stage, Stage::Start) {
+            self.state.entry.payment.refund();
         }
     }
 
-    fn run_with(&mut self, patience: &mut Patience) -> Result<()> {
-        while let WriteStep::Needs(need) = self.step(patience.until_ns())? {
-            patience.wait(&self.writes.admission, &need)?;
+    /// Parts 1 to 7.
+    fn commit(&mut self, until_ns: u64) -> Result<WriteStep> {
+        let writes = self.writes;
+        if self.payload.has_empty_key {
+            writes.check_empty_key()?;
         }
-        Ok(())
-    }
-
-    fn log_and_insert(&mut self, until_ns: u64) -> Result<WriteStep> {
-        let count = self.payload.count();
-        if let Payload::Batch(batch) = &self.payload {
-            batch.check(0)?;
-        }
-        if self.payload.has_empty_key() {
-            self.writes.check_empty_key()?;
-        }
-        if count == 0 {
-            return self.log_nothing();
-        }
-        let families = self.families()?;
-        if let Stage::Start(payment) = &mut self.state.stage {
-            match payment.pay(&self.writes.admission, &families, until_ns)? {
-                Paid::All => {}
-                Paid::Needs(need) => return Ok(WriteStep::Needs(need)),
-                Paid::NotInTime(cause) => return Err(busy(cause)),
-            }
-        }
-        self.state.tried.forget_found();
-        let mut writer = loop {
-            match self.enter(&families)? {
-                Entered::Open(writer) => break writer,
-                Entered::Needs(Need::Look(what)) => self.state.tried.look(&self.writes.tree, what),
-                Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
+        let families = match &self.payload.body {
+            Body::One(family, ..) => Cow::Borrowed(std::slice::from_ref(*family)),
+            Body::Batch(batch) => {
+                batch.check(0)?;
+                Cow::Owned(writes.tree.find_all(batch.families())?)
             }
         };
-        let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(count) - 1);
+        if self.payload.count == 0 {
+            return self.log_nothing();
+        }
+        let is_logged = self.state.durability != Durability::Volatile;
+        let entry = &mut self.state.entry;
+        let mut writer = match writes.admission.enter(entry, &self.payload, &families, is_logged, until_ns)? {
+            Entered::Open(writer) => writer,
+            Entered::Needs(need) => return Ok(WriteStep::Needs(need)),
+        };
+        let (first_seq, last_seq) = (writer.next_seq, writer.next_seq + u64::from(self.payload.count) - 1);
         if last_seq > base::MAX_SEQ {
             return Err(Error::new(ErrorKind::TooLarge, "the store has used up its sequence numbers"));
         }
-        let position = match self.state.durability {
-            Durability::Volatile => {
-                self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
-                None
-            }
-            _ => match self.append(&mut writer, (first_seq, last_seq)) {
-                Ok(Some(position)) => Some(position),
+        let mut position = None;
+        if !is_logged {
+            self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
+        } else {
+            match self.append(&mut writer, (first_seq, last_seq)) {
+                Ok(Some(end)) => position = Some((self.lane(), end)),
                 Ok(None) => {
                     self.state.stage = Stage::Done;
                     return Ok(WriteStep::Done);
@@ -287,19 +258,18 @@ impl<'a> WriteOp<'a> {
                     return Ok(WriteStep::Needs(need));
                 }
                 Err(Unlogged::Certain(e) | Unlogged::Perhaps(e)) => return Err(e),
-            },
-        };
+            }
+        }
         self.state.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
-        // After the append, which may have frozen them.
-        writer.changes(&families);
-        self.insert(writer, &families, (first_seq, last_seq));
-        let is_durable = self.state.durability == Durability::Durable;
-        let to_be_durable = position.filter(|_| is_durable).map(|position| (self.lane(), position));
+        let is_alone = self.inserts_alone();
+        writes.memtables.insert(writer, &self.payload, &families, (first_seq, last_seq), is_alone);
+        let to_be_durable = position.filter(|_| self.state.durability == Durability::Durable);
         self.wait_for(Logged { last_seq, to_be_durable })
     }
 
-    /// Returns the wait condition of a write that is logged and inserted.
+    /// Returns the wait condition of a write that is logged and inserted, or acknowledges it. A store that failed
+    /// meanwhile acknowledges no write, whatever its durability.
     fn wait_for(&mut self, logged: Logged) -> Result<WriteStep> {
         self.state.stage = Stage::Logged(logged);
         if logged.to_be_durable.is_some() {
@@ -308,11 +278,6 @@ impl<'a> WriteOp<'a> {
         if self.writes.tree.snapshots.visible() < logged.last_seq {
             return Ok(WriteStep::Needs(Need::Visible));
         }
-        self.acknowledge()
-    }
-
-    /// The last step. A store that failed meanwhile acknowledges no write, whatever its durability.
-    fn acknowledge(&mut self) -> Result<WriteStep> {
         self.state.stage = Stage::Done;
         self.writes.context.health.check_sound().map_err(of_unknown_fate)?;
         Ok(WriteStep::Done)
@@ -341,136 +306,65 @@ impl<'a> WriteOp<'a> {
         }
     }
 
-    /// Logs the write in its lane, once all earlier batches of the other lane are durable (see [`carry`]). `None`: the
-    /// guest does not take it now.
+    /// Logs the write in its lane, once all earlier batches of the other lane are durable (see [`carry`]). The log is given a
+    /// group where it asks for one. `None`: the guest does not take it now.
     fn append(&mut self, writer: &mut Writer, seqs: (SeqNo, SeqNo)) -> Result<Option<Position>, Unlogged> {
         let (writes, lane) = (self.writes, self.lane());
+        let WriteOp { payload, state, sink, .. } = self;
         if let Some((other, position)) = writes.other_lane(writer, lane) {
-            if !std::mem::replace(&mut self.state.waited, true) {
-                self.state.behind = Some((other, position));
+            if !std::mem::replace(&mut state.waited, true) {
+                state.behind = Some((other, position));
                 return Err(Unlogged::Behind);
             }
             writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
         }
-        let position = match &mut self.carrier {
-            Some(carrier) => writes.carry(&self.payload, seqs, self.state.durability, carrier)?,
-            None => Some(self.log(writer, seqs)?),
-        };
-        if let Some(position) = position {
-            writer.last_logged = Some((lane, position));
-            if lane == Lane::LOG {
-                writer.carried_seq = seqs.1;
-            }
-        }
-        Ok(position)
-    }
-
-    /// Appends the write to the log, which is given a group where it asks for one.
-    fn log(
-        &mut self,
-        writer: &mut Writer,
-        (first_seq, last_seq): (SeqNo, SeqNo),
-    ) -> Result<Position, Unlogged> {
-        let WriteOp { writes, payload, frame, state, .. } = self;
-        let header = batch::header(first_seq, payload.count());
-        let [head, key, between, value] = match payload {
-            Payload::Batch(batch) => [batch.body(), &[], &[], &[]],
-            Payload::One(_, change) => frame.around(change),
-        };
+        let header = batch::header(seqs.0, payload.count);
+        let [head, key, between, value] = payload.pieces;
         let pieces = [&header[..], head, key, between, value];
-        let logged = loop {
-            match writes.log.append(TENANT, &pieces, (first_seq, last_seq), state.durability) {
-                Ok(position) => break Ok(position),
+        if let Some(sink) = sink {
+            let position =
+                writes.append_to(&mut **sink, Carried { seqs, pieces: &pieces }, state.durability)?;
+            if let Some(position) = position {
+                (writer.last_logged, writer.carried_seq) = (Some((lane, position)), seqs.1);
+            }
+            return Ok(position);
+        }
+        loop {
+            match writes.log.append(TENANT, &pieces, seqs, state.durability) {
+                Ok(position) => {
+                    writer.last_logged = Some((lane, position));
+                    return Ok(Some(position));
+                }
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
-                    writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
+                    writes.provide_group(writer, len, payload.is_delete_only, &mut state.resort)?;
                 }
                 Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => {
                     return Err(Unlogged::Certain(e));
                 }
                 Err(e) => {
                     writes.context.health.poison(&e);
-                    break Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                    // A restart may find the batch in the log, with its references.
+                    state.drafts.iter_mut().for_each(Draft::keep);
+                    return Err(Unlogged::Perhaps(of_unknown_fate(e)));
                 }
             }
-        };
-        // A restart may find the batch in the log, with its references.
-        state.drafts.iter_mut().for_each(Draft::keep);
-        logged
+        }
     }
 
-    /// Inserts into the memtables. Earlier writes may still be inserting; visibility advances in log order.
-    fn insert(
-        &mut self,
-        writer: MutexGuard<'_, Writer>,
-        families: &[Arc<Family>],
-        (first_seq, last_seq): (SeqNo, SeqNo),
-    ) {
-        let writes = self.writes;
-        let is_alone = !self.lets_next_in();
-        if is_alone {
-            writes.memtables.settle();
-        }
-        let inserting = writes.memtables.begin_insert(last_seq);
-        // The next write may be logged and inserted from here on.
-        let writer = is_alone.then_some(writer);
-        let bytes = writes.memtables.insert(&self.payload, families, first_seq);
-        inserting.done();
-        if let Some(mut writer) = writer
-            && writes.large.segments.over_bound.swap(false, Ordering::AcqRel)
-        {
-            families.iter().for_each(|family| writes.memtables.freeze(&mut writer, family));
-        }
-        let stats = &writes.context.stats;
-        writes.context.signals.wake_dozing();
-        stats.write_batches.add(1);
-        stats.write_entries.add(u64::from(self.payload.count()));
-        stats.user_bytes_written.add(bytes);
-    }
-
-    /// True if other writes may be logged and inserted during this insert. A batch with segments inserts
-    /// alone, and so does every batch under a space limit. A long batch does, too: the memory of inserts in
-    /// flight is not booked yet.
-    fn lets_next_in(&self) -> bool {
-        self.state.drafts.is_empty()
-            && self.payload.weight() <= UNDER_WAY_BYTES_MAX
-            && !self.writes.space.is_limited()
-    }
-
-    /// Takes the writer's lock, and keeps it if there is room for the write on disk, in memory, in level 0
-    /// and in the log.
-    fn enter(&mut self, families: &[Arc<Family>]) -> Result<Entered<'a>> {
-        let writes = self.writes;
-        let mut writer = writes.memtables.enter();
-        // Families are dropped under this lock.
-        if let Some(family) = families.iter().find(|family| family.is_dropped()) {
-            return Err(gone(&family.name));
-        }
-        let asked = (&self.payload, self.state.durability != Durability::Volatile);
-        if let Some(need) = writes.admission.make_room(&mut writer, families, asked, &mut self.state.tried)? {
-            return Ok(Entered::Needs(need));
-        }
-        writes.memtables.make_place()?;
-        Ok(Entered::Open(writer))
-    }
-
-    fn families(&self) -> Result<Cow<'a, [Arc<Family>]>> {
-        match &self.payload {
-            Payload::One(family, _) if family.is_dropped() => Err(gone(&family.name)),
-            Payload::One(family, _) => Ok(Cow::Borrowed(std::slice::from_ref(*family))),
-            Payload::Batch(batch) => {
-                let found = self.writes.tree.find_all(batch.families());
-                found.map(Cow::Owned).map_err(|id| gone(&format!("with id {id}")))
-            }
-        }
+    /// True if no other write may be logged and inserted during this insert. A batch with segments inserts alone, and so
+    /// does every batch under a space limit. A long batch does, too: the memory of inserts in flight is not booked yet.
+    fn inserts_alone(&self) -> bool {
+        let is_short = self.state.drafts.is_empty() && self.payload.weight <= UNDER_WAY_BYTES_MAX;
+        !is_short || self.writes.space.is_limited()
     }
 }
 
 impl Drop for WriteOp<'_> {
     fn drop(&mut self) {
         // Given up, or failed, during a wait for memory: the writes behind it need not wait for it.
-        if self.state.tried.ticket.is_some() {
-            self.writes.admission.leave_queue(&mut self.writes.memtables.lock(), &mut self.state.tried);
+        if self.state.entry.tried.ticket.is_some() {
+            self.writes.admission.leave_queue(&mut self.writes.memtables.lock(), &mut self.state.entry.tried);
         }
     }
 }
@@ -535,10 +429,6 @@ impl WritePath {
             self.context.health.space_found();
         }
     }
-}
-
-fn gone(family: &str) -> Error {
-    Error::not_found(format!("column family {family} does not exist: it was dropped"))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,8 +1,9 @@
 //! Values that are in a file of their own before they are logged: large ones, and streams into single values.
 
 use super::WritePath;
-use super::admission::patience::Patience;
+use super::admission::patience::{Patience, Terms};
 use super::commit::WriteOp;
+use crate::batch::frame::Frame;
 use crate::batch::payload::{OwnedPayload, Payload};
 use crate::batch::{Change, Entries, WriteBatch};
 use crate::context::into_io;
@@ -89,7 +90,7 @@ impl ValueWriter {
         writes: &Arc<WritePath>,
         family: &Arc<Family>,
         key: &[u8],
-        (durability, patience): (Durability, Patience),
+        Terms { durability, patience }: Terms,
     ) -> Result<ValueWriter> {
         segments::validate(key, 0)?;
         if key.is_empty() {
@@ -176,13 +177,17 @@ impl ValueWriter {
         let change = |kind, value| Change { kind, family: self.family.id, key: &self.key, value };
         match self.draft.take() {
             None => {
-                let payload = Payload::One(&self.family, change(ValueKind::Value, &self.held));
+                let change = change(ValueKind::Value, &self.held);
+                let frame = Frame::of(&change);
+                let payload = Payload::one(&self.family, change, &frame);
                 WriteOp::new(&self.writes, payload, self.durability).run(self.patience)
             }
             Some(draft) => {
                 let (reference, draft) = draft.finish()?;
                 let reference = reference.encode();
-                let payload = Payload::One(&self.family, change(ValueKind::PlacedReference, &reference));
+                let change = change(ValueKind::PlacedReference, &reference);
+                let frame = Frame::of(&change);
+                let payload = Payload::one(&self.family, change, &frame);
                 WriteOp::with_drafts(&self.writes, payload, self.durability, vec![draft]).run(self.patience)
             }
         }
@@ -212,11 +217,13 @@ pub(crate) fn put(
     family: &Arc<Family>,
     key: &[u8],
     value: &[u8],
-    (durability, mut patience): (Durability, Patience),
+    Terms { durability, mut patience }: Terms,
 ) -> Result<()> {
     let (reference, draft) = write(writes, family, key, value, &mut patience)?;
     let change = Change { kind: ValueKind::PlacedReference, family: family.id, key, value: &reference };
-    WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run(patience)
+    let frame = Frame::of(&change);
+    let payload = Payload::one(family, change, &frame);
+    WriteOp::with_drafts(writes, payload, durability, vec![draft]).run(patience)
 }
 
 /// Writes the values above the [`segments::threshold`] to files of their own. Returns the payload with references to
@@ -229,8 +236,7 @@ pub(crate) fn place(
     match payload {
         OwnedPayload::One { family, key, value, .. } => {
             let (value, draft) = write(writes, &family, &key, &value, patience)?;
-            let kind = ValueKind::PlacedReference;
-            Ok((OwnedPayload::One { family, kind, key, value }, vec![draft]))
+            Ok((OwnedPayload::one(family, ValueKind::PlacedReference, key, value), vec![draft]))
         }
         OwnedPayload::Batch(batch) => {
             let (referring, drafts) = place_of_batch(writes, &batch, patience)?;
@@ -243,10 +249,10 @@ pub(crate) fn place(
 pub(crate) fn write_batch(
     writes: &Arc<WritePath>,
     batch: &WriteBatch,
-    (durability, mut patience): (Durability, Patience),
+    Terms { durability, mut patience }: Terms,
 ) -> Result<()> {
     let (referring, drafts) = place_of_batch(writes, batch, &mut patience)?;
-    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run(patience)
+    WriteOp::with_drafts(writes, Payload::batch(&referring), durability, drafts).run(patience)
 }
 
 fn place_of_batch(
@@ -269,13 +275,8 @@ fn place_of_batch(
             referring.push(change.kind, change.family, change.key, change.value);
             continue;
         }
-        let family = writes.tree.family(change.family).ok_or_else(|| {
-            Error::not_found(format!(
-                "column family with id {} does not exist: it was dropped",
-                change.family
-            ))
-        })?;
-        let (reference, draft) = write(writes, &family, change.key, change.value, patience)?;
+        let family = &writes.tree.find_all(&[change.family])?[0];
+        let (reference, draft) = write(writes, family, change.key, change.value, patience)?;
         referring.push(ValueKind::PlacedReference, change.family, change.key, &reference);
         drafts.push(draft);
     }

@@ -23,17 +23,18 @@ pub(crate) mod order;
 mod queue;
 
 use super::fate::of_unknown_fate;
-use crate::batch::payload::Payload;
-use crate::batch::{Change, Entries};
+use crate::batch::payload::{Body, Payload};
+use crate::batch::{Change, Entries, WriteBatch};
 use crate::context::Context;
 use crate::files::log::Log;
 use crate::large::Large;
 use crate::tree::Tree;
 use crate::tree::family::Family;
+use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use memtable::MemTable;
-use order::{Order, UnderWay};
+use order::Order;
 pub(crate) use queue::{Queue, Ticket};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ pub(crate) struct Memtables {
     /// The serialization point of all writes.
     writer: Mutex<Writer, rank::Writer>,
     /// Inserts in flight. Each is registered under the writer's lock and goes on without it.
-    order: Order,
+    pub(super) order: Order,
     /// Checks before a sleep.
     looks: usize,
 }
@@ -158,10 +159,7 @@ impl Memtables {
     /// # Errors
     /// The store is poisoned.
     pub fn make_place(&self) -> Result<()> {
-        match self.order.make_place(self.looks) {
-            true => Ok(()),
-            false => self.context.health.check(),
-        }
+        if self.order.make_place(self.looks) { Ok(()) } else { self.context.health.check() }
     }
 
     /// Waits until all registered inserts are done and visible. No other begins as long as the caller holds
@@ -239,11 +237,6 @@ impl Memtables {
         self.context.signals.notify_work();
     }
 
-    /// Registers the insert of a logged write. Under the writer's lock.
-    pub fn begin_insert(&self, last_seq: SeqNo) -> UnderWay<'_> {
-        self.order.begin(last_seq)
-    }
-
     /// True if a write is visible, or becomes so within a few checks.
     pub fn sees(&self, seq: SeqNo) -> bool {
         self.order.sees(seq, self.looks)
@@ -260,36 +253,74 @@ impl Memtables {
         }
     }
 
-    /// Inserts the changes into the memtables; returns key and value bytes.
-    pub fn insert(&self, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
-        match payload {
-            Payload::One(family, change) => self.insert_one(family, first_seq, change),
-            Payload::Batch(batch) => {
-                let mut bytes = 0;
-                for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
-                    let change = change.expect("a batch encodes its own entries");
-                    let family = families.iter().find(|f| f.id == change.family);
-                    let family = family.expect("families were looked up by the batch's list");
-                    bytes += self.insert_one(family, seq, &change);
-                }
-                bytes
-            }
+    /// Inserts a write that is logged into the memtables, beside other inserts: gives the writer's lock back before, unless
+    /// `is_alone`. The write becomes visible in log order.
+    pub fn insert(
+        &self,
+        mut writer: MutexGuard<'_, Writer>,
+        payload: &Payload<'_>,
+        families: &[Arc<Family>],
+        (first_seq, last_seq): (SeqNo, SeqNo),
+        is_alone: bool,
+    ) {
+        if is_alone {
+            self.settle();
         }
+        writer.changes(families);
+        let under_way = self.order.begin(last_seq);
+        let writer = is_alone.then_some(writer);
+        let bytes = match &payload.body {
+            Body::One(family, change) => self.insert_one(family, first_seq, change),
+            Body::Batch(batch) => self.insert_batch(batch, families, first_seq),
+        };
+        families.iter().for_each(|family| self.book(family));
+        under_way.done();
+        if let Some(writer) = writer {
+            self.freeze_if_segments_are_over_bound(writer, families);
+        }
+        self.context.signals.wake_dozing();
+        self.context.stats.write_batches.add(1);
+        self.context.stats.write_entries.add(u64::from(payload.count));
+        self.context.stats.user_bytes_written.add(bytes);
     }
 
-    /// Inserts one change into the active memtable of its family, and books the memory; returns key and value
-    /// bytes. Between the registration of the insert and its end, or in recovery.
-    pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
-        let read_state = family.read_state();
-        let bytes = self.insert_into(&read_state.active, family.id, seq, change);
-        self.book(&read_state.active);
+    fn insert_batch(&self, batch: &WriteBatch, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
+        let mut bytes = 0;
+        for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+            let change = change.expect("a batch encodes its own entries");
+            let family = families.iter().find(|f| f.id == change.family);
+            let family = family.expect("families were looked up by the batch's list");
+            bytes += self.insert_one(family, seq, &change);
+        }
         bytes
     }
 
+    fn freeze_if_segments_are_over_bound(
+        &self,
+        mut writer: MutexGuard<'_, Writer>,
+        families: &[Arc<Family>],
+    ) {
+        if self.large.segments.over_bound.swap(false, Ordering::AcqRel) {
+            families.iter().for_each(|family| self.freeze(&mut writer, family));
+        }
+    }
+
+    /// Inserts one change into the active memtable of its family, and books no memory; returns key and value
+    /// bytes. Between the registration of the insert and its end, or in recovery.
+    pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
+        let read_state = family.read_state();
+        self.insert_into(&read_state.active, family.id, seq, change)
+    }
+
+    /// Books the growth of the active memtable of a family.
+    pub fn book(&self, family: &Family) {
+        let read_state = family.read_state();
+        self.book_memtable(&read_state.active);
+    }
+
     /// Books the growth of a memtable.
-    pub fn book(&self, memtable: &MemTable) {
-        let grown = memtable.take_grown();
-        if grown > 0 {
+    pub fn book_memtable(&self, memtable: &MemTable) {
+        if let Some(grown) = memtable.take_grown() {
             self.space.memory.grew(grown);
         }
     }
@@ -303,13 +334,20 @@ impl Memtables {
         change: &Change<'_>,
     ) -> u64 {
         active.insert(seq, change.kind, change.key, change.value);
-        let segments = &self.large.segments;
-        if change.kind == ValueKind::PlacedReference {
-            let reference =
-                SegmentReference::decode(change.value).expect("checked with the limits of the change");
-            segments.hold(reference.file, family, active, reference.stored_len);
-            return change.key.len() as u64 + reference.raw_len;
-        }
-        (change.key.len() + change.value.len()) as u64
+        change.key.len() as u64 + self.value_bytes(active, family, change)
+    }
+
+    /// Returns the bytes of the value, of which the change may have a reference only.
+    fn value_bytes(&self, active: &Arc<MemTable>, family: FamilyId, change: &Change<'_>) -> u64 {
+        let is_reference = change.kind == ValueKind::PlacedReference;
+        if is_reference { self.hold_segment(active, family, change) } else { change.value.len() as u64 }
+    }
+
+    /// Keeps the file of a value as long as the memtable refers to it. Returns the bytes of the value.
+    fn hold_segment(&self, active: &Arc<MemTable>, family: FamilyId, change: &Change<'_>) -> u64 {
+        let reference =
+            SegmentReference::decode(change.value).expect("checked with the limits of the change");
+        self.large.segments.hold(reference.file, family, active, reference.stored_len);
+        reference.raw_len
     }
 }

@@ -137,7 +137,7 @@ impl OwnedWrite {
 
     /// Returns an upper bound of the bytes in the log.
     fn log_len(&self) -> usize {
-        self.payload.borrowed().weight()
+        self.payload.borrowed().weight
     }
 
     /// Writes the long values to files of their own.

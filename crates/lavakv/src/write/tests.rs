@@ -169,7 +169,7 @@ fn run(db: &Db, sim: &SimEnv, load: &Load, seed: u64) -> Told {
                     let key = &keys[load.key(&mut rng, &mut nth_key) as usize];
                     let value = value(&noise, rng.next_u64(), load.value_len);
                     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
-                    WriteOp::new(writes, Payload::One(family, change), Durability::Buffered)
+                    WriteOp::new(writes, Payload::of_test(family, change), Durability::Buffered)
                 });
                 match op.step(u64::MAX).unwrap() {
                     WriteStep::Done => {

@@ -104,7 +104,7 @@ fn operations_are_limited_in_number() {
 
 #[test]
 fn a_batch_that_carries_another_engines_is_read_as_two() {
-    let carried = Carried { seqs: (7, 9), pieces: [b"head", b"and body"] };
+    let carried = Carried { seqs: (7, 9), pieces: &[b"head", b"and body"] };
     let mut batch = Batch::carrying(&carried).unwrap();
     assert_eq!(batch.count(), 1, "what is carried takes a sequence");
     let alone = joined(&batch);
@@ -120,7 +120,7 @@ fn a_batch_that_carries_another_engines_is_read_as_two() {
     // Cut within what is carried, it is damaged.
     assert!((1..alone.len()).all(|len| read(&alone[..len]).is_err()));
     let bytes = vec![0; limits::BATCH_LEN_MAX];
-    let too_long = Carried { seqs: (1, 1), pieces: [b"", &bytes] };
+    let too_long = Carried { seqs: (1, 1), pieces: &[b"", &bytes] };
     let error = Batch::carrying(&too_long).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert!(error.message().contains("of another engine: make several"), "{error}");

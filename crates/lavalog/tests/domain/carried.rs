@@ -145,7 +145,7 @@ fn what_cannot_be_carried_is_refused() {
     assert_eq!(log.last_lsn().unwrap(), None);
     // Changes alone, in the lane of records.
     let options = WriteOptions { durability: Some(Durability::Durable), ..WriteOptions::default() };
-    logs.write_carrying(&LogBatch::new(), &mut |carry| write_carried(&db, &put(b"k", b"v"), &options, carry))
+    logs.write_carrying(&LogBatch::new(), &mut |sink| write_carried(&db, &put(b"k", b"v"), &options, sink))
         .unwrap();
     assert!(db.get(b"k").unwrap().is_some());
 }

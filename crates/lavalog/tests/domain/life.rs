@@ -508,7 +508,7 @@ pub fn write_both(
     let mut batch = LogBatch::new();
     batch.append(log, lsn, bytes);
     let options = WriteOptions { durability: Some(durability), ..WriteOptions::default() };
-    log.store().write_carrying(&batch, &mut |carry| write_carried(db, changes, &options, carry))
+    log.store().write_carrying(&batch, &mut |sink| write_carried(db, changes, &options, sink))
 }
 
 /// The changes of key-value write `n`.

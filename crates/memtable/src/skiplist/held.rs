@@ -45,7 +45,7 @@ impl Held {
     /// As [`SkipList::insert`], but for a key that is in the list: that is found out when it is linked.
     pub fn push(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) {
         let target = Target::new(user_key, trailer);
-        self.nodes.push(self.list.write(&target, value).node);
+        self.nodes.push(self.list.new_node(&target, value).node);
     }
 
     /// Takes over the entries of another one of the same list.

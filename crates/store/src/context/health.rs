@@ -55,18 +55,20 @@ impl Health {
     ///
     /// # Errors
     /// What failed first, as `Poisoned`; or `Closed`.
+    #[inline]
     pub fn check(&self) -> Result<()> {
-        if !self.poisoned.load(Ordering::Acquire) {
-            return Ok(());
-        }
+        if self.is_poisoned() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
         let error = lock(&self.error).clone().expect("what poisons the store says why before it does");
-        Err(if error.kind() == ErrorKind::Closed {
-            error
-        } else {
-            error
+        match error.kind() {
+            ErrorKind::Closed => error,
+            _ => error
                 .with_kind(ErrorKind::Poisoned)
-                .context("an earlier failure stopped all writes; reopen the store")
-        })
+                .context("an earlier failure stopped all writes; reopen the store"),
+        }
     }
 
     /// The first failure, if there was one.
@@ -90,9 +92,14 @@ impl Health {
     /// # Errors
     /// As [`Health::check`], without `Closed`.
     pub fn check_sound(&self) -> Result<()> {
-        match self.check() {
-            Err(e) if e.kind() == ErrorKind::Closed => Ok(()),
-            outcome => outcome,
+        if self.is_poisoned() { self.closed_or_refusal() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn closed_or_refusal(&self) -> Result<()> {
+        match self.refusal() {
+            e if e.kind() == ErrorKind::Closed => Ok(()),
+            e => Err(e),
         }
     }
 

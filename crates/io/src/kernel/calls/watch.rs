@@ -287,18 +287,15 @@ pub(super) fn transferred(
     bytes: Bytes<'_>,
     run: impl FnOnce(usize) -> Result<usize>,
 ) -> Result<usize> {
-    let Some((state, path, to)) = find(Of::Fd(fd)) else { return run(bytes.len()) };
-    let (form, begun) = lock(&state).begin(call, bytes.len());
+    let Some((state, path, to)) = find(Of::Fd(fd)) else { return run(bytes.len) };
+    let (form, begun) = lock(&state).begin(call, bytes.len);
     let result = match form {
         Some(Form::Fails(errno)) => Err(errno),
-        Some(Form::Short) => run(shortened(bytes.len())),
-        None => run(bytes.len()),
+        Some(Form::Short) => run(shortened(bytes.len)),
+        None => run(bytes.len),
     };
     let file = rustix::fs::fstat(fd).ok().map(id_of);
-    let data = match bytes {
-        Bytes::Out(data) => data.to_vec(),
-        Bytes::In(_) => Vec::new(),
-    };
+    let data = bytes.data.to_vec();
     lock(&state).end(|now| Event { call, file, path, to, offset, data, span: (begun, now), result });
     result
 }

@@ -15,8 +15,24 @@ use super::Admission;
 use super::need::Need;
 use crate::context::Context;
 use crate::context::event::StallCause;
+use crate::context::options::{Durability, WriteOptions};
 use base::{Error, ErrorKind, Result};
 use std::time::Duration;
+
+/// The terms of a write: the promise of its acknowledgement, and its deadline.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub durability: Durability,
+    pub patience: Patience,
+}
+
+impl Terms {
+    /// Of an operation that begins now.
+    pub fn of(context: &Context, options: &WriteOptions) -> Terms {
+        let durability = options.durability.unwrap_or(context.options.durability);
+        Terms { durability, patience: Patience::new(context, options.wait_at_most) }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -32,11 +48,8 @@ pub(crate) struct Patience {
 impl Patience {
     /// The deadline of an operation that begins now. Reads the clock only if there is one.
     pub fn new(context: &Context, at_most: Option<Duration>) -> Patience {
-        let until = |at_most: Duration| {
-            let ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-            context.now_ns().saturating_add(ns)
-        };
-        Patience { at_most, until_ns: at_most.map(until), waited_ns: 0, longest: None }
+        let until_ns = at_most.map(|at_most| context.now_ns().saturating_add(saturating_ns(at_most)));
+        Patience { at_most, until_ns, waited_ns: 0, longest: None }
     }
 
     /// Begins the next operation with the same terms: another piece of a stream.
@@ -85,7 +98,7 @@ impl Patience {
     /// Ends a wait. Returns its length, nanoseconds.
     pub fn end(&mut self, admission: &Admission, begun: Begun) -> u64 {
         let ns = admission.context.now_ns().saturating_sub(begun.ns);
-        let budget_ns = u64::try_from(admission.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        let budget_ns = saturating_ns(admission.context.options.stall_budget);
         let was_within = self.waited_ns <= budget_ns;
         self.waited_ns = self.waited_ns.saturating_add(ns);
         if self.longest.is_none_or(|(_, longest)| ns > longest) {
@@ -96,6 +109,11 @@ impl Patience {
         }
         ns
     }
+}
+
+/// Nanoseconds of a duration.
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A wait that has begun.

@@ -3,7 +3,7 @@
 
 use super::Admission;
 use super::need::Need;
-use super::patience::{Patience, busy};
+use super::patience::{Patience, busy, saturating_ns};
 use super::price::{Level0, Pressure};
 use crate::context::event::StallCause;
 use crate::context::pacer::{Until, cost_ns, piece};
@@ -48,7 +48,13 @@ impl Payment {
     /// Charges the next pieces, if the charges of earlier writes end before `until_ns` (see
     /// [`crate::context::pacer::Pacer::charge`]).
     pub fn pay(&mut self, admission: &Admission, families: &[Arc<Family>], until_ns: u64) -> Result<Paid> {
-        if self.slept.is_none() && self.is_free(admission, families) {
+        let epoch = admission.context.signals.state_epoch();
+        let admits = |gate: &Gate| gate.verdict(self.payer).admits(self.left_bytes, epoch);
+        // The usual case: there is no limit, as far as the kept verdicts say.
+        if self.slept.is_none()
+            && admits(&admission.gate)
+            && families.iter().all(|family| admits(&family.gate))
+        {
             self.left_bytes = 0;
             return Ok(Paid::All);
         }
@@ -76,13 +82,6 @@ impl Payment {
         }
         self.book(admission);
         Ok(Paid::All)
-    }
-
-    /// True if there is no limit, as far as the kept verdicts say: the usual case.
-    fn is_free(&self, admission: &Admission, families: &[Arc<Family>]) -> bool {
-        let epoch = admission.context.signals.state_epoch();
-        let admits = |gate: &Gate| gate.verdict(self.payer).admits(self.left_bytes, epoch);
-        admits(&admission.gate) && families.iter().all(|family| admits(&family.gate))
     }
 
     /// The limits of the store and of each family of the write. None: there is no charge.
@@ -114,7 +113,7 @@ impl Payment {
         piece: u64,
         until_ns: u64,
     ) -> std::result::Result<(u64, StallCause), ()> {
-        let budget_ns = u64::try_from(admission.context.options.stall_budget.as_nanos()).unwrap_or(u64::MAX);
+        let budget_ns = saturating_ns(admission.context.options.stall_budget);
         let until = Until { ns: until_ns, debt_ns_max: budget_ns };
         let mut longest = (0, StallCause::Memory);
         for Limit { gate, rate, cause } in limits {

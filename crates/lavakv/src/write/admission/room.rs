@@ -23,7 +23,7 @@ const UNDER_WAY_SUM: u64 = (UNDER_WAY_MAX * UNDER_WAY_BYTES_MAX) as u64;
 const SLICE_NS: u64 = 10_000_000;
 
 /// The attempts of a write that had to wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tried {
     /// Its place in the queue for memory.
     pub ticket: Option<Ticket>,
@@ -41,6 +41,17 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    /// Of a write that has not begun.
+    pub const NONE: Tried = Tried {
+        ticket: None,
+        retried: false,
+        shortening: None,
+        log_stays_long: false,
+        since_ns: None,
+        oldest: None,
+        largest: None,
+    };
+
     /// Searches for a family. The caller holds no lock.
     pub fn look(&mut self, tree: &Tree, what: Look) {
         match what {
@@ -97,7 +108,7 @@ impl Admission {
         }
         let memory_max =
             self.context.memtables_bytes_max - self.context.memtables_bytes_max.min(UNDER_WAY_SUM);
-        let wanted = payload.weight() as u64;
+        let wanted = payload.weight as u64;
         let has_memory =
             writer.queue.is_empty() && self.space.memory.used().saturating_add(wanted) <= memory_max;
         if !has_memory && let Some(need) = self.find_memory(writer, payload, tried)? {
@@ -119,7 +130,7 @@ impl Admission {
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
         let (memory, health) = (&self.space.memory, &self.context.health);
-        let (weight, max) = (payload.weight() as u64, self.context.memtables_bytes_max);
+        let (weight, max) = (payload.weight as u64, self.context.memtables_bytes_max);
         let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
         // In-flight inserts are not booked yet.
         self.memtables.settle();
@@ -135,7 +146,7 @@ impl Admission {
         largest.iter().for_each(|family| self.memtables.freeze(writer, family));
         if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
-                && payload.is_delete_only()
+                && payload.is_delete_only
                 && self.log.files().ballast_is_short()
                 && !tried.retried
             {
@@ -145,7 +156,7 @@ impl Admission {
             }
             if self.is_refused() {
                 // Deletes make room, so they may use a quarter more memory.
-                if payload.is_delete_only() && memory.used() + weight <= max + max / 4 {
+                if payload.is_delete_only && memory.used() + weight <= max + max / 4 {
                     self.leave_queue(writer, tried);
                     return Ok(None);
                 }
@@ -191,7 +202,7 @@ impl Admission {
     /// groups long before they fill a memtable.
     fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
         // A change may take more bytes in the log than in the payload.
-        let fits = || self.log.wal().has_room(2 * payload.weight());
+        let fits = || self.log.wal().has_room(2 * payload.weight);
         if tried.log_stays_long || !self.space.is_limited() || fits() {
             return None;
         }

@@ -20,7 +20,7 @@ impl Admission {
         payload: &Payload<'_>,
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
-        let ask = Ask::of_write(payload.weight(), payload.is_delete_only());
+        let ask = Ask::of_write(payload.weight, payload.is_delete_only);
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *tried.since_ns.get_or_insert_with(|| self.context.now_ns());
         self.admit(writer, ask, since_ns)

@@ -10,13 +10,11 @@
 //! writer's lock; otherwise later writes could delay it for ever.
 
 use super::{Unlogged, WritePath};
-use crate::batch;
-use crate::batch::payload::Payload;
 use crate::write::fate::of_unknown_fate;
 use crate::write::memtables::Writer;
-use base::{ErrorKind, Result, SeqNo};
+use base::{ErrorKind, Result};
 use store::commit::Durability;
-use store::guest::{Carried, Carry};
+use store::guest::{BatchSink, Carried};
 use wal::{Lane, Position};
 
 impl WritePath {
@@ -43,25 +41,14 @@ impl WritePath {
         told.map_err(of_unknown_fate)
     }
 
-    /// Embeds a batch in a batch of the log engine. `None`: that engine cannot take it now, and nothing happened.
-    pub fn carry(
+    /// Appends a batch to a sink. `None`: the sink cannot take it now, and nothing happened.
+    pub fn append_to(
         &self,
-        payload: &Payload<'_>,
-        (first_seq, last_seq): (SeqNo, SeqNo),
+        sink: &mut dyn BatchSink,
+        batch: Carried<'_>,
         durability: Durability,
-        carry: &mut Carry<'_>,
     ) -> Result<Option<Position>, Unlogged> {
-        let header = batch::header(first_seq, payload.count());
-        let mut one = Vec::new();
-        let body: &[u8] = match payload {
-            Payload::Batch(batch) => batch.body(),
-            Payload::One(_, change) => {
-                change.encode_into(&mut one);
-                &one
-            }
-        };
-        let carried = Carried { seqs: (first_seq, last_seq), pieces: [&header, body] };
-        carry(&carried, durability).map_err(|e| match e.kind() {
+        sink.append(&batch, durability).map_err(|e| match e.kind() {
             ErrorKind::Io | ErrorKind::Poisoned | ErrorKind::Corruption => {
                 self.context.health.poison(&e);
                 Unlogged::Perhaps(of_unknown_fate(e))

@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::Change;
+use crate::write::admission::payment::Payment;
 use crate::{Db, FamilyOptions, Options};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -30,8 +31,8 @@ fn nearly_full(sim: &SimEnv) -> Db {
 fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
     let family = &db.default_column_family().0;
     let change = Change { kind: ValueKind::Value, family: family.id, key, value };
-    let mut op = WriteOp::new(&db.engine().writes, Payload::One(family, change), Durability::Buffered);
-    op.state.stage = Stage::Start(Payment::of_write(0, false));
+    let mut op = WriteOp::new(&db.engine().writes, Payload::of_test(family, change), Durability::Buffered);
+    op.state.entry.payment = Payment::of_write(0, false);
     op
 }
 

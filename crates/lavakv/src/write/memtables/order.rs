@@ -149,32 +149,6 @@ impl Order {
         is_visible
     }
 
-    /// Publishes the finished inserts from this number on, up to the first gap.
-    fn advance(&self, mut number: u64) {
-        let mut upto = 0;
-        loop {
-            let slot = self.slot(number).load(Ordering::Acquire);
-            if slot == 0 || slot != mark(number, slot >> LAP_BITS) {
-                break;
-            }
-            match self.ended.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => (upto, number) = (slot >> LAP_BITS, number + 1),
-                Err(now) => number = now,
-            }
-        }
-        if upto > 0 {
-            self.publish(upto);
-        }
-    }
-
-    fn publish(&self, seq: SeqNo) {
-        self.snapshots.publish(seq);
-        let sleeps = self.sleepers.load(Ordering::Acquire) > 0;
-        if sleeps {
-            self.wake();
-        }
-    }
-
     #[cold]
     fn wake(&self) {
         // A sleeper made its last check under the lock.
@@ -191,11 +165,27 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// Ends the insert. The write is visible when all earlier writes are.
+    /// Ends the insert, and publishes the finished inserts from the first unfinished one on, up to the next gap.
     pub fn done(self) {
         let UnderWay { order, number, last } = *ManuallyDrop::new(self);
         order.slot(number).store(mark(number, last), Ordering::Release);
-        order.advance(order.ended.fetch_add(0, Ordering::AcqRel));
+        let (mut number, mut upto) = (order.ended.fetch_add(0, Ordering::AcqRel), 0);
+        loop {
+            let slot = order.slot(number).load(Ordering::Acquire);
+            if slot == 0 || slot != mark(number, slot >> LAP_BITS) {
+                break;
+            }
+            match order.ended.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => (upto, number) = (slot >> LAP_BITS, number + 1),
+                Err(now) => number = now,
+            }
+        }
+        if upto > 0 {
+            order.snapshots.publish(upto);
+            if order.sleepers.load(Ordering::Acquire) > 0 {
+                order.wake();
+            }
+        }
     }
 }
 

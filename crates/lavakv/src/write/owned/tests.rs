@@ -8,8 +8,7 @@ fn put(db: &Db, key: &[u8], durability: Durability) -> OwnedWrite {
     let writes = &db.engine().writes;
     let patience = Patience::new(&writes.context, Some(Duration::ZERO));
     let family = (*db.default_column_family().0).clone();
-    let payload =
-        OwnedPayload::One { family, kind: ValueKind::Value, key: key.to_vec(), value: b"v".to_vec() };
+    let payload = OwnedPayload::one(family, ValueKind::Value, key.to_vec(), b"v".to_vec());
     OwnedWrite::new(writes, payload, durability, patience)
 }
 
@@ -23,7 +22,7 @@ fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
         let before = {
             let mut writer = writes.memtables.lock();
             writer.next_seq += 1;
-            writes.memtables.begin_insert(writer.next_seq - 1)
+            writes.memtables.order.begin(writer.next_seq - 1)
         };
         let mut write = put(&db, b"k", durability);
         for _ in 0..3 {

@@ -30,7 +30,7 @@ fn two(sim: &SimEnv) -> (Db, ColumnFamily, ColumnFamily) {
 
 fn put<'a>(db: &'a Db, family: &'a ColumnFamily, value: &'a [u8]) -> WriteOp<'a> {
     let change = Change { kind: ValueKind::Value, family: family.id(), key: b"key", value };
-    WriteOp::new(&db.engine().writes, Payload::One(&family.0, change), Durability::Buffered)
+    WriteOp::new(&db.engine().writes, Payload::of_test(&family.0, change), Durability::Buffered)
 }
 
 /// Level 0 of the family has so many tables, and nobody compacts them.
@@ -40,7 +40,7 @@ fn deepen(db: &Db, family: &ColumnFamily, tables: usize) {
         let mut batch = WriteBatch::new();
         batch.put_cf(family, b"key", b"value");
         // What it would have to wait for is looked at by who calls this.
-        let mut op = WriteOp::new(&engine.writes, Payload::Batch(&batch), Durability::Buffered);
+        let mut op = WriteOp::new(&engine.writes, Payload::batch(&batch), Durability::Buffered);
         while let WriteStep::Needs(need) = op.step(u64::MAX).unwrap() {
             engine.writes.admission.wait(&need, u64::MAX);
         }
@@ -73,7 +73,7 @@ fn a_family_at_its_stop_stops_nobody_else() {
     let mut both = WriteBatch::new();
     both.put_cf(&b, b"key", &value);
     both.put_cf(&a, b"key", &value);
-    of_its_own(&mut WriteOp::new(&db.engine().writes, Payload::Batch(&both), Durability::Buffered));
+    of_its_own(&mut WriteOp::new(&db.engine().writes, Payload::batch(&both), Durability::Buffered));
     assert!(is_done(put(&db, &b, &value).step(u64::MAX)), "what waits for both holds nobody up");
 }
 
@@ -97,7 +97,7 @@ fn a_family_pays_for_its_own_level_0() {
     let mut both = WriteBatch::new();
     both.put_cf(&b, b"key", b"short");
     both.put_cf(&a, b"key", b"short");
-    let mut both = WriteOp::new(&db.engine().writes, Payload::Batch(&both), Durability::Buffered);
+    let mut both = WriteOp::new(&db.engine().writes, Payload::batch(&both), Durability::Buffered);
     assert!(owing(&mut both) > 5_000_000, "a batch over both waits for the slower");
 }
 

@@ -81,9 +81,9 @@ fn who_looked_for_memory_in_vain_looks_again() {
     assert_eq!(memory.backlog(), 0, "nothing was frozen");
     let value = [7; 30 << 10];
     let change = Change { kind: ValueKind::Value, family: families[0].0.id, key: b"k", value: &value };
-    let payload = Payload::One(&families[0].0, change);
+    let payload = Payload::of_test(&families[0].0, change);
     let find = |largest| {
-        let mut tried = Tried { largest, ..Tried::default() };
+        let mut tried = Tried { largest, ..Tried::NONE };
         writes.admission.find_memory(&mut writes.memtables.lock(), &payload, &mut tried).unwrap()
     };
     assert!(matches!(find(Some(None)), Some(Need::Look(Look::Largest))));
