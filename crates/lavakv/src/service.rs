@@ -86,7 +86,7 @@ impl Unstarted {
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
         if !self.past_limit {
-            engine.space.bound_recovery(engine.log.records().is_some());
+            engine.space.ceiling.bound_recovery(engine.log.records().is_some());
         }
         if self.settles_placed {
             settle_placed(engine)?;
@@ -113,7 +113,7 @@ impl Unstarted {
     fn bound_files(&self, engine: &Engine) {
         if !self.past_limit {
             let of_guest = engine.log.records().map_or(0, |lane| lane.unmade_bytes());
-            engine.space.bound_files_beside(engine.log.unmade_bytes() + of_guest);
+            engine.space.ceiling.bound_files_beside(engine.log.unmade_bytes() + of_guest);
         }
     }
 
@@ -138,7 +138,7 @@ impl Unstarted {
             Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
-                engine.space.bound_recovery(engine.log.records().is_some());
+                engine.space.ceiling.bound_recovery(engine.log.records().is_some());
                 match overflow::flush_all(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
@@ -147,7 +147,7 @@ impl Unstarted {
                 Ok(true)
             }
             Way::PastLimit => {
-                engine.space.let_files_in();
+                engine.space.ceiling.let_files_in();
                 self.past_limit = true;
                 Ok(true)
             }
@@ -182,7 +182,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     // What recovery found no room for is tried again.
     engine.context.health.space_found();
     update_default_options(engine)?;
-    engine.space.bound_files();
+    engine.space.ceiling.bound_files();
     if let Err(e) = engine.log.fill_ballast()
         && e.kind() != ErrorKind::NoSpace
     {
@@ -191,7 +191,7 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     flush_recovered(engine);
     engine.log.hint_release();
     if let Some(ceiling) = engine.files.manifest.state().store.space_ceiling {
-        engine.space.take_ceiling(ceiling);
+        engine.space.ceiling.take(ceiling);
     }
     engine.tree.refresh_space();
     engine.tree.tell_ceiling(engine.log.records().is_some())?;

@@ -272,7 +272,7 @@ impl Tree {
         if !has_guest && told.is_none() {
             return Ok(());
         }
-        let Some(ceiling) = self.space.ceiling_to_tell(told.unwrap_or(u64::MAX)) else { return Ok(()) };
+        let Some(ceiling) = self.space.ceiling.to_tell(told.unwrap_or(u64::MAX)) else { return Ok(()) };
         let bytes = if ceiling == u64::MAX { 0 } else { ceiling };
         match self.files.manifest.commit(Edit(vec![Record::Store(StoreRecord::SpaceCeiling { bytes })])) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),

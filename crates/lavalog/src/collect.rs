@@ -283,7 +283,7 @@ impl Collection {
     fn begin_copy(&mut self) -> Result<()> {
         let Pick::Copy { inputs, generation, copy_bytes, .. } = &self.pick else { return Ok(()) };
         let collector = &self.collector;
-        let grant = collector.store.space.grant(*copy_bytes);
+        let grant = collector.store.space.grants.grant(*copy_bytes);
         let state = collector.store.manifest.state();
         let mut opened = Vec::new();
         let mut logs = BTreeSet::new();

@@ -121,7 +121,7 @@ impl Reserve {
                 self.store.options.longest_group() / SECOND_PART
             },
             output_bytes: self.store.options.longest_group(),
-            room_bytes: self.store.space.job_bytes_max(),
+            room_bytes: self.store.space.grants.job_bytes_max(),
             ..PickOptions::default()
         }
     }

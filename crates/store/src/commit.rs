@@ -460,7 +460,7 @@ impl Log {
             return Ok(());
         }
         let (shortest, mut wanted) = (shortest_bytes(self.terms.group_bytes), self.next_len());
-        let fits = |bytes| self.space.fits_job(bytes) && self.admits(bytes);
+        let fits = |bytes| self.space.grants.fits_job(bytes) && self.admits(bytes);
         while wanted > shortest && !self.has_free() && !fits(wanted) {
             wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
         }
@@ -548,7 +548,7 @@ impl Log {
         let fits = || {
             let has_free = self.has_free();
             let new_bytes = if has_free { 0 } else { shortest };
-            (has_free || self.space.fits_job(shortest)) && self.admits(new_bytes)
+            (has_free || self.space.grants.fits_job(shortest)) && self.admits(new_bytes)
         };
         let wanted = self.wal().groups_wanted() > 0 && self.wal().is_half_full();
         // What room there is, is for deletes and the jobs that make more of it.

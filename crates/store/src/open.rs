@@ -199,10 +199,10 @@ impl Replayed {
         }
         store.remove_orphans(&listing)?;
         for (log, report) in store.lanes().zip(&reports) {
-            store.space.bound_files_beside(store.unmade_bytes());
+            store.space.ceiling.bound_files_beside(store.unmade_bytes());
             store.resume(log, report)?;
         }
-        store.space.bound_files();
+        store.space.ceiling.bound_files();
         match store.log.fill_ballast() {
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             filled => filled?,
@@ -278,7 +278,7 @@ impl Store {
                 self.files.sync_dir().map(|()| given)
             }
             Way::PastLimit => {
-                self.space.let_files_in();
+                self.space.ceiling.let_files_in();
                 Ok(true)
             }
         }

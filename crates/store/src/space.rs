@@ -1,20 +1,28 @@
 //! The space contract: how much a store occupies, and how much it may.
 //!
-//! * `budget`: limit, reserve, ceiling; what may be written now.
-//! * `gauges`: what the users of the space say of themselves. `grant`: what a running job may write.
+//! * `budget`: the contract; what may be written now. `bounds`: limit and ceiling. `claims`: what is used or claimed.
+//! * `ceiling`: the most that files may occupy. `grant`: what jobs may write. `volume`: how full the volume is.
+//! * `gauges`: what the users of the space say of themselves.
 //! * `sizes`: how long the pieces are that a store has however little data is in it.
 //!
 //! Users push their numbers in; the budget asks nobody but the volume.
 
+mod bounds;
 mod budget;
+mod ceiling;
+mod claims;
 mod gauges;
 mod grant;
 mod sizes;
+mod volume;
 
-pub use budget::{ASK_NS, Demands, SpaceBudget};
+pub use budget::SpaceBudget;
+pub use ceiling::Ceiling;
+pub use claims::Demands;
 pub use gauges::{Gauges, Memory, SegmentBytes};
-pub use grant::Grant;
+pub use grant::{Grant, Grants};
 pub use sizes::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
+pub use volume::ASK_NS;
 
 /// How much the files of a store may occupy.
 #[derive(Clone, Copy, Debug, PartialEq)]

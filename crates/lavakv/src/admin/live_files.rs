@@ -40,7 +40,7 @@ impl LiveFiles {
         live.others.sort_unstable();
         live.obsolete = jobs.files.obsolete.map(|file| file.kind().to_string());
         live.counted_bytes = jobs.space.used_bytes();
-        live.job_sums = jobs.space.job_sums();
+        live.job_sums = jobs.space.grants.job_sums();
         live
     }
 }

@@ -103,7 +103,7 @@ impl Segments {
             stored_len,
             token: Arc::new(()),
             fate: Fate::Held,
-            counted: Some(SegmentBytes::count(&self.space, stored_len)),
+            counted: Some(SegmentBytes::count(&self.space.gauges, stored_len)),
         };
         known.insert(number, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());

@@ -52,7 +52,7 @@ impl<'a> Overflow<'a> {
         if !std::mem::replace(&mut self.judged, true) {
             judge()?;
         }
-        jobs.space.bound_recovery(jobs.log.records().is_some());
+        jobs.space.ceiling.bound_recovery(jobs.log.records().is_some());
         let all = over_bound || placed.is_any();
         match flush_round(jobs, if all { u64::MAX } else { round_bytes(jobs) }) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),

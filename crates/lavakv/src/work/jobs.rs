@@ -180,7 +180,7 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
 /// True if there is room for the outputs of a compaction.
 fn fits(jobs: &Jobs, family: &Family, compaction: &Compaction) -> bool {
     let bytes = || output_bytes(compaction, family.options().expert.vsst_bytes, jobs.tree.snapshots.is_any());
-    compaction.trivial_move || jobs.space.would_grant(bytes())
+    compaction.trivial_move || jobs.space.grants.would_grant(bytes())
 }
 
 /// What became of the compactions that a `compact_range` needs.

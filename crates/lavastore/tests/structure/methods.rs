@@ -32,7 +32,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "GroupFiles", 41),
     ("store", "Log", 78),
     ("store", "Manifest", 51),
-    ("store", "SpaceBudget", 44),
     ("store", "State", 33),
     ("table", "StreamIter", 48),
     ("table", "Vsst", 28),

@@ -53,7 +53,7 @@ impl Log {
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);
         let more = wanted.saturating_sub(wal.staging_len().max(short)) as u64;
-        if more == 0 || self.space.fits_file(more) { wanted } else { short }
+        if more == 0 || self.space.grants.fits_file(more) { wanted } else { short }
     }
 
     /// A flush may have overtaken pages that would be written otherwise: that is found out first.

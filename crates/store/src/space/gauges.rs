@@ -2,7 +2,6 @@
 //!
 //! Each is set where what it counts changes, and read whenever room is worked out: a moment old at most.
 
-use super::budget::SpaceBudget;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::Arc;
 use wal::Lane;
@@ -94,20 +93,20 @@ impl Gauges {
 /// A segment that only a memtable refers to, as long as this lives.
 #[derive(Debug)]
 pub struct SegmentBytes {
-    space: Arc<SpaceBudget>,
+    gauges: Arc<Gauges>,
     bytes: u64,
 }
 
 impl SegmentBytes {
     /// Counts it.
-    pub fn count(space: &Arc<SpaceBudget>, bytes: u64) -> SegmentBytes {
-        space.gauges.segment_bytes.fetch_add(bytes, Relaxed);
-        SegmentBytes { space: space.clone(), bytes }
+    pub fn count(gauges: &Arc<Gauges>, bytes: u64) -> SegmentBytes {
+        gauges.segment_bytes.fetch_add(bytes, Relaxed);
+        SegmentBytes { gauges: gauges.clone(), bytes }
     }
 }
 
 impl Drop for SegmentBytes {
     fn drop(&mut self) {
-        self.space.gauges.segment_bytes.fetch_sub(self.bytes, Relaxed);
+        self.gauges.segment_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }

@@ -1,44 +1,116 @@
-//! What a running job may write, and what it has written.
+//! What running jobs may write, and what they have written.
 
-use super::budget::SpaceBudget;
+use super::bounds::Bounds;
+use super::claims::Claims;
+use super::sizes::{with_overhead, without_overhead};
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Given back when it is dropped.
-#[derive(Debug)]
-pub struct Grant {
-    space: Arc<SpaceBudget>,
-    granted_bytes: u64,
-    written_bytes: AtomicU64,
-}
 
 /// What all running jobs may write, and have written.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
     /// What they may write in all.
-    pub granted_bytes: AtomicU64,
+    granted_bytes: AtomicU64,
     /// What the files that they (flushes, too) have begun occupy.
-    pub written_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl Granted {
+    pub fn granted_bytes(&self) -> u64 {
+        self.granted_bytes.load(Relaxed)
+    }
+
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Relaxed)
+    }
+}
+
+/// The part of the space contract that jobs ask: see the module.
+#[derive(Debug)]
+pub struct Grants {
+    claims: Arc<Claims>,
+    bounds: Arc<Bounds>,
+}
+
+impl Grants {
+    pub(super) fn new(claims: &Arc<Claims>, bounds: &Arc<Bounds>) -> Grants {
+        Grants { claims: claims.clone(), bounds: bounds.clone() }
+    }
+
+    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of what is in progress.
+    pub fn grant(&self, input_bytes: u64) -> Option<Grant> {
+        let bytes = with_overhead(input_bytes);
+        self.fits_job(bytes).then(|| self.granted(bytes))
+    }
+
+    /// True if a job could start that writes the outputs of `input_bytes`.
+    pub fn would_grant(&self, input_bytes: u64) -> bool {
+        self.fits_job(with_overhead(input_bytes))
+    }
+
+    /// What a flush writes was admitted with the writes: it starts whatever there is.
+    pub fn watch(&self) -> Grant {
+        self.granted(0)
+    }
+
+    fn granted(&self, granted_bytes: u64) -> Grant {
+        self.claims.jobs.granted_bytes.fetch_add(granted_bytes, Relaxed);
+        let (claims, bounds) = (self.claims.clone(), self.bounds.clone());
+        Grant { claims, bounds, granted_bytes, written_bytes: AtomicU64::new(0) }
+    }
+
+    /// How long the input of a job may be that may start now; `u64::MAX` without a limit.
+    pub fn job_bytes_max(&self) -> u64 {
+        if !self.bounds.is_limited() {
+            return u64::MAX;
+        }
+        let taken = self.claims.without_jobs_bytes().saturating_add(self.claims.jobs.granted_bytes());
+        without_overhead(self.bounds.ceiling_bytes().saturating_sub(taken))
+    }
+
+    /// True if a file of `bytes` may be made that is nobody's output.
+    pub fn fits_job(&self, bytes: u64) -> bool {
+        self.fits_beside(self.claims.jobs.granted_bytes(), bytes)
+    }
+
+    /// True if a file of `bytes` may be made that stays and frees nothing: what the jobs that free space need is left to them.
+    pub fn fits_file(&self, bytes: u64) -> bool {
+        self.fits_beside(self.claims.pool_bytes(), bytes)
+    }
+
+    fn fits_beside(&self, jobs_bytes: u64, bytes: u64) -> bool {
+        let needed = || self.claims.without_jobs_bytes().saturating_add(jobs_bytes).saturating_add(bytes);
+        !self.bounds.is_limited() || needed() <= self.bounds.ceiling_bytes()
+    }
+
+    /// Bytes that running jobs are granted, and bytes that they have written.
+    pub fn job_sums(&self) -> (u64, u64) {
+        (self.claims.jobs.granted_bytes(), self.claims.jobs.written_bytes())
+    }
+}
+
+/// Given back when it is dropped.
+#[derive(Debug)]
+pub struct Grant {
+    claims: Arc<Claims>,
+    bounds: Arc<Bounds>,
+    granted_bytes: u64,
+    written_bytes: AtomicU64,
 }
 
 impl Grant {
-    pub(super) fn new(space: &Arc<SpaceBudget>, granted_bytes: u64) -> Grant {
-        space.jobs.granted_bytes.fetch_add(granted_bytes, Relaxed);
-        Grant { space: space.clone(), granted_bytes, written_bytes: AtomicU64::new(0) }
-    }
-
     /// `created` are the files the job has made so far. After each step.
     pub fn wrote(&self, created: impl FnOnce() -> Vec<(u64, PathBuf)>) {
-        if self.space.is_limited() {
+        if self.bounds.is_limited() {
             let files = created();
-            self.set_written(files.iter().map(|(_, path)| self.space.meter().bytes_of(path)).sum());
+            self.set_written(files.iter().map(|(_, path)| self.claims.meter.bytes_of(path)).sum());
         }
     }
 
     fn set_written(&self, bytes: u64) {
-        self.space.jobs.written_bytes.fetch_add(bytes, Relaxed);
-        self.space.jobs.written_bytes.fetch_sub(self.written_bytes.swap(bytes, Relaxed), Relaxed);
+        self.claims.jobs.written_bytes.fetch_add(bytes, Relaxed);
+        self.claims.jobs.written_bytes.fetch_sub(self.written_bytes.swap(bytes, Relaxed), Relaxed);
     }
 
     /// Its files are the store's from now on.
@@ -50,6 +122,6 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         self.set_written(0);
-        self.space.jobs.granted_bytes.fetch_sub(self.granted_bytes, Relaxed);
+        self.claims.jobs.granted_bytes.fetch_sub(self.granted_bytes, Relaxed);
     }
 }

@@ -55,7 +55,7 @@ impl Job for CleanupJob {
         remove_unread(jobs)?;
         jobs.tree.refresh_space();
         // On its way down to a lower limit it is not told at each step.
-        if !jobs.space.is_above_limit() {
+        if !jobs.space.ceiling.is_above_limit() {
             jobs.tree.tell_ceiling(jobs.log.records().is_some())?;
         }
         if jobs.files.manifest.should_roll() {

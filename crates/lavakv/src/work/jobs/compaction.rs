@@ -153,13 +153,13 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         return None;
     };
     let stays = disk::stays(&jobs.context.options, &family.tables_set_aside(), &compaction);
-    if !stays && jobs.space.would_grant(compaction.input_bytes()) {
+    if !stays && jobs.space.grants.would_grant(compaction.input_bytes()) {
         compaction.trivial_move = false;
     }
     set.begins(compaction.reason);
     let number = set.job_number();
     let output_bytes = output_bytes(&compaction, options.expert.vsst_bytes, jobs.tree.snapshots.is_any());
-    let grant = jobs.space.grant(output_bytes);
+    let grant = jobs.space.grants.grant(output_bytes);
     let version = family.read_state().version.clone();
     let pins = inputs::pins(jobs, &family, &compaction);
     let pieces_max = pieces_max(jobs, set, class_of(&compaction));

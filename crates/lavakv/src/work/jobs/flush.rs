@@ -87,7 +87,7 @@ fn claim_flush(
         let snapshots = jobs.tree.snapshots.for_job();
         let unit = |(family, tables)| Unit::new(&jobs, number, family, tables, &snapshots);
         let units = units.into_iter().map(unit).collect();
-        let grant = jobs.space.watch();
+        let grant = jobs.space.grants.watch();
         FlushJob { jobs, units, current: 0, number, upto, grant, _claim: claim }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct GcJob {
 /// Claims a collection. `None` if there is no room for it any more.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<Claimed> {
     let Collection { family, read_state, gc, options, purpose } = collection;
-    let grant = jobs.space.grant(gc.expected_write)?;
+    let grant = jobs.space.grants.grant(gc.expected_write)?;
     let names = gc.inputs.iter().flat_map(|meta| read_state.version.names_of(meta.number));
     let pins = jobs.files.pins.pin(names);
     let input_numbers: Vec<u64> = gc.numbers().collect();

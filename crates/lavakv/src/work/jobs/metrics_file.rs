@@ -94,7 +94,7 @@ impl MetricsJob {
             _ => {}
         }
         let inside = file.parent() == Some(&context.dir);
-        if inside && !self.jobs.space.fits_file(room_bytes(&**fs, &file, text.len() as u64)) {
+        if inside && !self.jobs.space.grants.fits_file(room_bytes(&**fs, &file, text.len() as u64)) {
             return Ok(false);
         }
         let options = CreateOptions { access: Access::Buffered, ..CreateOptions::default() };

@@ -69,7 +69,7 @@ pub(super) fn claim(
 ) -> Claimed {
     set.running.moves = true;
     let claim = Claim::new(jobs, |set| set.running.moves = false);
-    let grant = jobs.space.grant(table.len);
+    let grant = jobs.space.grants.grant(table.len);
     let (jobs, path) = (jobs.clone(), jobs.context.path(&plan::moves::copy(&wanted).to_string()));
     Box::new(move || {
         Box::new(MoveJob {

@@ -73,7 +73,7 @@ impl Facts for Seen<'_> {
     }
 
     fn would_grant(&self, input_bytes: u64) -> bool {
-        self.jobs.space.would_grant(input_bytes)
+        self.jobs.space.grants.would_grant(input_bytes)
     }
 
     fn is_short_of_space(&self) -> bool {

@@ -154,13 +154,13 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
         let seen = Seen::new(jobs, &set);
         let (first, least) = choices(&seen);
         assert!(first > least + (20 << 10), "{first} {least}");
-        while jobs.space.would_grant(first) {
-            held.extend(jobs.space.grant(1));
+        while jobs.space.grants.would_grant(first) {
+            held.extend(jobs.space.grants.grant(1));
         }
-        assert!(jobs.space.would_grant(least));
+        assert!(jobs.space.grants.would_grant(least));
         assert!(collection::is_wanted(&seen), "another choice fits");
-        while jobs.space.would_grant(1) {
-            held.extend(jobs.space.grant(1));
+        while jobs.space.grants.would_grant(1) {
+            held.extend(jobs.space.grants.grant(1));
         }
         assert!(!collection::is_wanted(&seen));
     }
@@ -182,8 +182,8 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
     }
     let jobs = &db.engine().jobs;
     let mut held = Vec::new();
-    while jobs.space.would_grant(1) {
-        held.extend(jobs.space.grant(1));
+    while jobs.space.grants.would_grant(1) {
+        held.extend(jobs.space.grants.grant(1));
     }
     let family = db.default_column_family();
     let (anew, everything) = (crate::CompactRequest { rewrite: true }, (None, None));

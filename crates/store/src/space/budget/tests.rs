@@ -1,4 +1,5 @@
 use super::*;
+use crate::space::{ASK_NS, EDITS_BYTES, Grant};
 use crate::volumes::Location;
 use datadriven::TestCase;
 use io::sim::SimEnv;
@@ -67,16 +68,16 @@ impl Script {
                 String::new()
             }
             "bound-files" => {
-                space.bound_files();
+                space.ceiling.bound_files();
                 String::new()
             }
             "take-ceiling" => {
-                space.take_ceiling(bytes(case)?);
+                space.ceiling.take(bytes(case)?);
                 String::new()
             }
             "state" => self.state(),
             "tells" => {
-                let told = |told: u64| match space.ceiling_to_tell(told) {
+                let told = |told: u64| match space.ceiling.to_tell(told) {
                     None => format!("{}: nothing to tell\n", shown(told)),
                     Some(ceiling) => format!("{}: {}\n", shown(told), shown(ceiling)),
                 };
@@ -98,7 +99,7 @@ impl Script {
                     .map_or_else(|e| format!("{}\n", e.kind().name()), |_| "written\n".into())
             }
             "grant" => {
-                let grant = space.grant(bytes(case)?).ok_or("there is no room for it")?;
+                let grant = space.grants.grant(bytes(case)?).ok_or("there is no room for it")?;
                 grant.wrote(|| vec![(1, space.context.path(&crate::names::ksst(1)))]);
                 self.grants.push(grant);
                 self.job_room()
@@ -116,21 +117,21 @@ impl Script {
 
     fn state(&self) -> String {
         let space = &self.space;
-        let ceiling = space.bounds.ceiling_bytes.load(Relaxed);
-        let grants = |bytes| space.would_grant(bytes);
+        let ceiling = space.bounds.ceiling_bytes();
+        let grants = |bytes| space.grants.would_grant(bytes);
         format!(
             "used {}, limit {}, needed {}, ceiling {}; above the limit: {}, grants 180000 B: {}\n",
             shown(space.used_bytes()),
             shown(space.limit_bytes()),
             shown(space.needed_bytes()),
             shown(ceiling),
-            space.is_above_limit(),
+            space.ceiling.is_above_limit(),
             grants(180_000),
         )
     }
 
     fn job_room(&self) -> String {
-        format!("jobs may write {}\n", shown(self.space.job_bytes_max()))
+        format!("jobs may write {}\n", shown(self.space.grants.job_bytes_max()))
     }
 }
 

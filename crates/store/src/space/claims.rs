@@ -1,0 +1,108 @@
+//! The bytes that are used or claimed: files, memtables as tables, and the reserve.
+
+use super::gauges::{Gauges, Memory};
+use super::grant::Granted;
+use super::sizes::Sizes;
+use crate::volumes::Meter;
+use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub meter: Arc<Meter>,
+    pub memory: Arc<Memory>,
+    pub gauges: Arc<Gauges>,
+    pub jobs: Granted,
+    pub sizes: Sizes,
+    sums: Sums,
+}
+
+/// The part of [`Demands`] that is asked for again and again.
+#[derive(Debug, Default)]
+struct Sums {
+    pool_bytes: AtomicU64,
+    table_share: AtomicU64,
+    fixed_bytes: AtomicU64,
+    collected_bytes: AtomicU64,
+}
+
+/// What the state of the store asks for: sums over its families, which are theirs to work out.
+#[derive(Debug, Default)]
+pub struct Demands {
+    /// The widest compaction and one output of a collection, without what is not flushed.
+    pub pool_bytes: u64,
+    /// What part of unflushed bytes may make the widest compaction or an output of a collection larger, in 1024ths.
+    pub table_share: u64,
+    /// What the manifest may grow by, and what the families flush besides their data.
+    pub fixed_bytes: u64,
+    /// The longest output of a collection: space is freed in such pieces.
+    pub collected_bytes: u64,
+    /// What is live of tables and values.
+    pub live_bytes: u64,
+}
+
+impl Claims {
+    pub fn new(meter: &Arc<Meter>, memory: &Arc<Memory>, gauges: &Arc<Gauges>, sizes: Sizes) -> Claims {
+        Claims {
+            meter: meter.clone(),
+            memory: memory.clone(),
+            gauges: gauges.clone(),
+            jobs: Granted::default(),
+            sizes,
+            sums: Sums::default(),
+        }
+    }
+
+    pub fn take_in(&self, state: &Demands) {
+        self.sums.pool_bytes.store(state.pool_bytes, Relaxed);
+        self.sums.table_share.store(state.table_share, Relaxed);
+        self.sums.fixed_bytes.store(state.fixed_bytes, Relaxed);
+        self.sums.collected_bytes.store(state.collected_bytes, Relaxed);
+    }
+
+    /// Bytes of the files, without what running jobs have begun to write.
+    fn settled_bytes(&self) -> u64 {
+        self.meter.used_bytes().saturating_sub(self.jobs.written_bytes())
+    }
+
+    /// What the memtables will be as tables, bytes.
+    pub fn unflushed_bytes(&self) -> u64 {
+        let bytes = self.memory.used();
+        bytes + bytes / 8
+    }
+
+    /// Bytes of all but the log, deletes and jobs.
+    pub fn without_jobs_bytes(&self) -> u64 {
+        self.settled_bytes() + self.unflushed_bytes() + self.sums.fixed_bytes.load(Relaxed)
+    }
+
+    /// What may be used by the jobs that free space.
+    pub fn pool_bytes(&self) -> u64 {
+        let share = self.unflushed_bytes() / 1024 * self.sums.table_share.load(Relaxed);
+        let pool = self.sums.pool_bytes.load(Relaxed).saturating_add(share);
+        pool.max(self.jobs.granted_bytes())
+    }
+
+    /// Space comes and goes in pieces of so many bytes.
+    pub fn piece_bytes(&self) -> u64 {
+        self.sums.collected_bytes.load(Relaxed).max(self.sizes.memtable_bytes)
+    }
+
+    /// Bytes by which the log may still grow below a limit.
+    pub fn log_reserve_below(&self, limit_bytes: u64) -> u64 {
+        self.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes(wal::Lane::FIRST))
+    }
+
+    /// What flush, compaction, collection and deletes need to go on at a limit.
+    pub fn reserve_below(&self, limit_bytes: u64) -> u64 {
+        let fixed = self.sums.fixed_bytes.load(Relaxed);
+        let log = self.log_reserve_below(limit_bytes);
+        fixed + log + self.sizes.delete_bytes() + self.pool_bytes()
+    }
+
+    /// What is used or claimed below a limit: the files, the memtables as tables, the reserve.
+    pub fn needed_below(&self, limit_bytes: u64) -> u64 {
+        self.settled_bytes() + self.unflushed_bytes() + self.reserve_below(limit_bytes)
+    }
+}

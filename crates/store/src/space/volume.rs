@@ -1,0 +1,72 @@
+//! What the volume said when it was last asked.
+
+use crate::context::Context;
+use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The volume is asked how full it is at most this often, in nanoseconds of the clock.
+pub const ASK_NS: u64 = 100_000_000;
+/// The volume is asked again when the store has changed by this part of what the volume had left.
+const ASK_PART: u64 = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct VolumeFill {
+    bytes: AtomicU64,
+    used_bytes: AtomicU64,
+    /// What the store may occupy of the volume.
+    limit_bytes: AtomicU64,
+    /// When it is to be asked again, in clock nanoseconds.
+    ask_at_ns: AtomicU64,
+    /// What the store occupied when it was last asked.
+    asked_bytes: AtomicU64,
+}
+
+impl VolumeFill {
+    /// Of a volume that was not asked yet.
+    pub fn unknown() -> VolumeFill {
+        VolumeFill {
+            bytes: AtomicU64::new(0),
+            used_bytes: AtomicU64::new(0),
+            limit_bytes: AtomicU64::new(u64::MAX),
+            ask_at_ns: AtomicU64::new(0),
+            asked_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// What the store may occupy of the volume.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Relaxed)
+    }
+
+    /// Used bytes of the volume, and all its bytes.
+    pub fn fill(&self) -> (u64, u64) {
+        (self.used_bytes.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
+    /// True if some time has passed since it was asked.
+    pub fn is_old(&self, now_ns: u64) -> bool {
+        now_ns >= self.ask_at_ns.load(Relaxed)
+    }
+
+    /// The volume refused something: what it said before is past.
+    pub fn refused(&self) {
+        self.ask_at_ns.store(0, Relaxed);
+    }
+
+    /// Asks the volume, unless it was asked a moment ago and the store, of `used` bytes, has hardly changed since.
+    pub fn ask(&self, context: &Context, used: u64) {
+        let now_ns = context.now_ns();
+        let (then, limit) = (self.asked_bytes.load(Relaxed), self.limit_bytes());
+        let moved = used.abs_diff(then) > limit.saturating_sub(then) / ASK_PART;
+        if !self.is_old(now_ns) && !moved {
+            return;
+        }
+        self.asked_bytes.store(used, Relaxed);
+        self.ask_at_ns.store(now_ns + ASK_NS, Relaxed);
+        // A volume that does not say is taken for what it was.
+        let Ok(space) = context.env.fs.space(&context.dir) else { return };
+        self.bytes.store(space.total, Relaxed);
+        self.used_bytes.store(space.total.saturating_sub(space.available), Relaxed);
+        self.limit_bytes.store(used.saturating_add(space.available), Relaxed);
+    }
+}
