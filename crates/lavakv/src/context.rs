@@ -137,17 +137,8 @@ impl Context {
 
     /// Books that an operation has waited longer than the budget, for what longest, and tells it.
     pub fn record_over_budget(&self, cause: StallCause, wait_ns: u64) {
-        let stats = &self.stats;
-        stats.stalls_over_budget.add(1);
-        let of_cause = match cause {
-            StallCause::Memory => &stats.stalls_over_budget_memory,
-            StallCause::L0 => &stats.stalls_over_budget_l0,
-            StallCause::Levels => &stats.stalls_over_budget_levels,
-            StallCause::Log => &stats.stalls_over_budget_log,
-            StallCause::Garbage => &stats.stalls_over_budget_garbage,
-            StallCause::Space => &stats.stalls_over_budget_space,
-        };
-        of_cause.add(1);
+        self.stats.stalls_over_budget.add(1);
+        self.stats.of_stall(cause).over_budget.add(1);
         self.tell(&Event::StallOverBudget { cause, wait_ns });
     }
 
@@ -158,14 +149,7 @@ impl Context {
         self.stats.stall_ns.add(ns);
         self.stats.stall_ns_max.max(ns);
         self.times.waited(cause, ns);
-        match cause {
-            StallCause::Memory => self.stats.stall_memory_ns.add(ns),
-            StallCause::L0 => self.stats.stall_l0_ns.add(ns),
-            StallCause::Levels => self.stats.stall_levels_ns.add(ns),
-            StallCause::Log => self.stats.stall_log_ns.add(ns),
-            StallCause::Garbage => self.stats.stall_garbage_ns.add(ns),
-            StallCause::Space => self.stats.stall_space_ns.add(ns),
-        }
+        self.stats.of_stall(cause).ns.add(ns);
         self.tell(&Event::Stall { cause, wait_ns: ns });
     }
 }

@@ -11,7 +11,7 @@ use crate::batch::frame::Frame;
 use crate::batch::payload::{Body, Payload};
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::context::event::DamagedFile;
-use crate::context::options::{Durability, Options, WriteOptions};
+use crate::context::options::{Options, WriteOptions};
 use crate::context::{family_options::FamilyOptions, stats::Statistics};
 use crate::engine::Engine;
 use crate::large::segments::threshold;
@@ -255,7 +255,7 @@ impl Db {
         sink: &mut dyn BatchSink,
     ) -> Result<()> {
         let (engine, Terms { durability, patience }) = (self.engine(), self.writable(options)?);
-        if durability == Durability::Volatile {
+        if !durability.is_logged() {
             let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
             return Err(Error::invalid(why));
         }
@@ -267,7 +267,7 @@ impl Db {
             return Err(Error::new(ErrorKind::TooLarge, why));
         }
         let timing = &engine.context.times.write_batch;
-        let begun = timing.begin_as(durability == Durability::Durable);
+        let begun = timing.begin_as(durability.waits_for_device());
         let written =
             WriteOp::into_sink(&engine.writes, Payload::batch(batch), durability, sink).run(patience);
         timing.end(begun);
@@ -282,7 +282,7 @@ impl Db {
             Body::One(..) => &times.put,
         };
         // A durable write waits for the device, so each is timed.
-        let begun = timing.begin_as(terms.durability == Durability::Durable);
+        let begun = timing.begin_as(terms.durability.waits_for_device());
         let written = match &payload.body {
             Body::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
                 large_value::write_batch(&engine.writes, batch, terms)

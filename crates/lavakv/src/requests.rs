@@ -31,7 +31,7 @@ pub(crate) mod tasks;
 
 use crate::batch::payload::OwnedPayload;
 use crate::batch::{Change, WriteBatch};
-use crate::context::options::{Durability, WriteOptions};
+use crate::context::options::WriteOptions;
 use crate::read::options::ReadOptions;
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{Value, pin};
@@ -194,7 +194,7 @@ impl Requests {
         }
         let Terms { durability, patience } = Terms::of(&writes.context, &self.write);
         let write = OwnedWrite::new(writes, payload, durability, patience);
-        let is_durable = durability == Durability::Durable;
+        let is_durable = durability.waits_for_device();
         let told = self.lane.submit(write, permit)?;
         Ok(WriteRequest::new(told, is_durable))
     }

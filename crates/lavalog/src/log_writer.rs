@@ -219,7 +219,7 @@ impl LogWriter {
     /// What stopped the store.
     pub fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
         let health = &self.store.context().health;
-        if let Some(ticket) = ticket.filter(|_| durability == Durability::Durable) {
+        if let Some(ticket) = ticket.filter(|_| durability.waits_for_device()) {
             // The operations are in the log and may survive: a failed sync stops the store and refuses nothing.
             self.store.lane.sync(ticket).or_else(|e| {
                 health.poison(&e);

@@ -102,7 +102,7 @@ impl Options {
             true => Ok(()),
             false => Err(Error::invalid(format!("{name} is {min} to {max}, not {value}"))),
         };
-        if self.durability == Durability::Volatile {
+        if !self.durability.is_logged() {
             return Err(never_volatile());
         }
         range("group_bytes", self.longest_group(), GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;

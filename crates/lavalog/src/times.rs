@@ -20,7 +20,7 @@ impl WriteTimes {
 
     /// Writes a batch.
     pub fn write<T>(&self, durability: Durability, write: impl FnOnce() -> T) -> T {
-        let is_long = durability == Durability::Durable;
+        let is_long = durability.waits_for_device();
         let begun = if is_long { self.append.begin_long() } else { self.append.begin() };
         let out = write();
         self.append.end(begun);

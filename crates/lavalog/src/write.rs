@@ -129,7 +129,7 @@ impl WritePath {
 
     /// Puts operations into the log, and applies them. What makes them durable; none if nothing was ever written.
     fn submit(&self, ops: &[Op<'_>], durability: Durability) -> Result<Option<Ticket>> {
-        if durability == Durability::Volatile {
+        if !durability.is_logged() {
             return Err(never_volatile());
         }
         let mut done = BTreeSet::new();

@@ -104,7 +104,7 @@ impl Counters {
     /// A batch was appended to a log that keeps pages.
     pub fn comes(&self, durability: Durability, len: u32) {
         add(&self.demand.appended_bytes, len.into());
-        if durability == Durability::Durable { self.waits_for_durable() } else { self.demand.buffers(len) }
+        if durability.waits_for_device() { self.waits_for_durable() } else { self.demand.buffers(len) }
     }
 
     /// True if anybody has waited for something durable.

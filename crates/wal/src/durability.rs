@@ -10,3 +10,45 @@ pub enum Durability {
     /// Survives neither: not logged at all.
     Volatile,
 }
+
+/// The consequences of a promise. The engine asks these and compares no levels, so that a further level is decided here.
+impl Durability {
+    /// True if the write is in the log.
+    ///
+    /// ```
+    /// use lavastore_wal::Durability;
+    /// assert!(Durability::Buffered.is_logged() && !Durability::Volatile.is_logged());
+    /// ```
+    #[inline]
+    pub fn is_logged(self) -> bool {
+        match self {
+            Durability::Durable | Durability::Buffered => true,
+            Durability::Volatile => false,
+        }
+    }
+
+    /// True if the write is acknowledged only when the device has it.
+    ///
+    /// ```
+    /// use lavastore_wal::Durability;
+    /// assert!(Durability::Durable.waits_for_device() && !Durability::Buffered.waits_for_device());
+    /// ```
+    #[inline]
+    pub fn waits_for_device(self) -> bool {
+        match self {
+            Durability::Durable => true,
+            Durability::Buffered | Durability::Volatile => false,
+        }
+    }
+
+    /// True if the log must keep the write for the next process before the device has it.
+    ///
+    /// ```
+    /// use lavastore_wal::Durability;
+    /// assert!(Durability::Buffered.is_staged() && !Durability::Durable.is_staged());
+    /// ```
+    #[inline]
+    pub fn is_staged(self) -> bool {
+        self.is_logged() && !self.waits_for_device()
+    }
+}

@@ -217,7 +217,7 @@ impl Wal {
         durability: Durability,
         witness_edit: u64,
     ) -> Result<(Position, Place)> {
-        assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
+        assert!(durability.is_logged(), "volatile batches are not logged");
         let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
         if len == 0 {
             return Err(Error::invalid("an empty batch cannot be logged"));
@@ -247,7 +247,7 @@ impl Wal {
     ) -> Result<(Position, Place)> {
         let mut order = lock(&self.order);
         self.check()?;
-        if durability == Durability::Buffered && order.unnamed.is_some() {
+        if durability.is_staged() && order.unnamed.is_some() {
             self.sync_ring_name(&mut order)?;
         }
         let _guard = PanicGuard(&self.commit);
@@ -260,7 +260,7 @@ impl Wal {
             (tail, put) = self.put_over_pages(tail, Batch::new(payload, header), witness_edit)?;
             put
         };
-        if durability == Durability::Buffered
+        if durability.is_staged()
             && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
         {
             // For want of room the batch is taken back, if none of its pages can be in a group file.

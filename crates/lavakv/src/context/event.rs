@@ -2,61 +2,53 @@
 
 use base::Error;
 
-/// Why a writer was slowed down or waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StallCause {
-    /// Memtables wait for flush.
-    Memory,
-    /// L0 waits for compaction.
-    L0,
-    /// Levels below it wait for compaction: they have more than their targets.
-    Levels,
-    /// The log waits for a prepared group.
-    Log,
-    /// Garbage waits for its collection.
-    Garbage,
-    /// The space limit is near, or reached.
-    Space,
+/// Defines the causes: each with its name in statistics and metrics, and what a writer waits for, in words.
+macro_rules! causes {
+    ($($(#[doc = $doc:literal])* $cause:ident = $name:literal, $waits_for:literal;)*) => {
+        /// Why a writer was slowed down or waited.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum StallCause {
+            $($(#[doc = $doc])* $cause,)*
+        }
+
+        impl StallCause {
+            /// All of them, in order.
+            pub const ALL: [StallCause; [$($name),*].len()] = [$(StallCause::$cause),*];
+
+            /// What somebody waits for, in words.
+            pub(crate) fn waits_for(self) -> &'static str {
+                match self {
+                    $(StallCause::$cause => $waits_for,)*
+                }
+            }
+
+            /// The name in statistics and metrics.
+            ///
+            /// ```
+            /// assert_eq!(lavastore_lavakv::StallCause::Memory.name(), "memory");
+            /// ```
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(StallCause::$cause => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl StallCause {
-    /// What somebody waits for, in words.
-    pub(crate) fn waits_for(self) -> &'static str {
-        match self {
-            StallCause::Memory => "memtables to be flushed",
-            StallCause::L0 => "level 0 to be compacted",
-            StallCause::Levels => "the levels below level 0 to be compacted",
-            StallCause::Log => "the log",
-            StallCause::Garbage => "garbage to be collected",
-            StallCause::Space => "space",
-        }
-    }
-
-    /// All of them, in order.
-    pub const ALL: [StallCause; 6] = [
-        StallCause::Memory,
-        StallCause::L0,
-        StallCause::Levels,
-        StallCause::Log,
-        StallCause::Garbage,
-        StallCause::Space,
-    ];
-
-    /// What it is called in statistics and metrics.
-    ///
-    /// ```
-    /// assert_eq!(lavastore_lavakv::StallCause::Memory.name(), "memory");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            StallCause::Memory => "memory",
-            StallCause::L0 => "l0",
-            StallCause::Levels => "levels",
-            StallCause::Log => "log",
-            StallCause::Garbage => "garbage",
-            StallCause::Space => "space",
-        }
-    }
+causes! {
+    /// Memtables wait for flush.
+    Memory = "memory", "memtables to be flushed";
+    /// L0 waits for compaction.
+    L0 = "l0", "level 0 to be compacted";
+    /// Levels below it wait for compaction: they have more than their targets.
+    Levels = "levels", "the levels below level 0 to be compacted";
+    /// The log waits for a prepared group.
+    Log = "log", "the log";
+    /// Garbage waits for its collection.
+    Garbage = "garbage", "garbage to be collected";
+    /// The space limit is near, or reached.
+    Space = "space", "space";
 }
 
 /// A table or value file that cannot be read, or not all of it.

@@ -6,7 +6,7 @@
 use crate::context::family_options::FamilyOptions;
 use crate::context::options::{Options, SpaceLimit};
 use base::{Error, Result};
-use store::commit::{Aging, Durability, ballast_bytes};
+use store::commit::{Aging, ballast_bytes};
 use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
 
 /// How long pages of the log wait for a flush where nobody has said how long, milliseconds. A loss of power takes as much: a file system makes durable what is in its
@@ -34,7 +34,7 @@ impl Options {
             age_ms_max,
             memtable_bytes: self.memtable_bytes as u64,
             durable_wait_us_max: u64::try_from(self.stall_budget.as_micros()).unwrap_or(u64::MAX),
-            expects_durable: self.durability == Durability::Durable,
+            expects_durable: self.durability.waits_for_device(),
         };
         if let Some(age_ms_max) = self.expert.buffered_age_ms_max {
             return aging(age_ms_max);

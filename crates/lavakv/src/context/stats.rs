@@ -1,5 +1,6 @@
 //! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
 
+use super::event::StallCause;
 use super::times::Histograms;
 use store::context::Counter;
 
@@ -274,4 +275,27 @@ counters! {
     listener_panics,
     /// Obsolete files removed.
     files_removed,
+}
+
+/// The counters of one cause of waits.
+pub(crate) struct StallCounters<'a> {
+    /// Nanoseconds of waits.
+    pub ns: &'a Counter,
+    /// Operations over the stall budget that waited longest for it.
+    pub over_budget: &'a Counter,
+}
+
+impl Stats {
+    /// The counters of a cause.
+    pub fn of_stall(&self, cause: StallCause) -> StallCounters<'_> {
+        let (ns, over_budget) = match cause {
+            StallCause::Memory => (&self.stall_memory_ns, &self.stalls_over_budget_memory),
+            StallCause::L0 => (&self.stall_l0_ns, &self.stalls_over_budget_l0),
+            StallCause::Levels => (&self.stall_levels_ns, &self.stalls_over_budget_levels),
+            StallCause::Log => (&self.stall_log_ns, &self.stalls_over_budget_log),
+            StallCause::Garbage => (&self.stall_garbage_ns, &self.stalls_over_budget_garbage),
+            StallCause::Space => (&self.stall_space_ns, &self.stalls_over_budget_space),
+        };
+        StallCounters { ns, over_budget }
+    }
 }

@@ -25,7 +25,7 @@ pub struct Histograms {
     /// what is written), `get`, `multi_get` (all keys of a call), `seek`, `next` (moves of iterators, in both directions), `flush`, `compaction`, `collection`, `log_append`, `log_sync`, and those of an engine beside this one
     /// (`record_append` and others, of logs).
     pub operations: Vec<(&'static str, Distribution)>,
-    /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `log`, `garbage`, `space`.
+    /// Nanoseconds of each wait of a writer, by what it waited for: `memory`, `l0`, `levels`, `log`, `garbage`, `space`.
     pub waits: Vec<(&'static str, Distribution)>,
     /// Bytes that each compaction read (its *width*). What only moved a file is not counted.
     pub compaction_width: Distribution,

@@ -125,6 +125,7 @@ impl Verdict {
 
 /// [`pack`] of no limit.
 const NO_LIMIT: u64 = 0;
+const _: () = assert!(StallCause::ALL.len() < 8, "a cause has three bits");
 
 /// A rate above its cause in the lowest three bits.
 fn pack(allowed: Allowed) -> u64 {

@@ -32,8 +32,8 @@
 //!   other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
 //!
 //! Long batches, batches with segments and all batches under a space limit keep the writer's lock during
-//! part 6 ([`WriteOp::inserts_alone`]). Under the lock a step waits for inserts in flight and, after a
-//! change of lane, for a sync ([`carry`]); it never waits there for admission.
+//! part 6 ([`WriteOp::inserts_alone`]). A step never waits for admission under the lock; [`super::memtables`]
+//! lists what it may wait for there.
 //!
 //! **Several families.** Tables hold a prefix of all writes, whatever a loss of power takes. A flush syncs
 //! the log first if another family has earlier changes, or a part of the same batch, in the log alone.
@@ -232,7 +232,7 @@ impl<'a> WriteOp<'a> {
         if self.payload.count == 0 {
             return self.log_nothing();
         }
-        let is_logged = self.state.durability != Durability::Volatile;
+        let is_logged = self.state.durability.is_logged();
         let entry = &mut self.state.entry;
         let mut writer = match writes.admission.enter(entry, &self.payload, &families, is_logged, until_ns)? {
             Entered::Open(writer) => writer,
@@ -264,7 +264,7 @@ impl<'a> WriteOp<'a> {
         writer.next_seq = last_seq + 1;
         let is_alone = self.inserts_alone();
         writes.memtables.insert(writer, &self.payload, &families, (first_seq, last_seq), is_alone);
-        let to_be_durable = position.filter(|_| self.state.durability == Durability::Durable);
+        let to_be_durable = position.filter(|_| self.state.durability.waits_for_device());
         self.wait_for(Logged { last_seq, to_be_durable })
     }
 
@@ -287,7 +287,7 @@ impl<'a> WriteOp<'a> {
     fn log_nothing(&mut self) -> Result<WriteStep> {
         let writes = self.writes;
         self.state.stage = Stage::Done;
-        if self.state.durability != Durability::Durable {
+        if !self.state.durability.waits_for_device() {
             return Ok(WriteStep::Done);
         }
         writes.context.health.check()?;
@@ -378,7 +378,7 @@ pub(crate) enum Unlogged {
     /// Nothing of it is, and it may be tried again when this is met: its deletes wait for the room that a flush of
     /// everything frees.
     NotYet(Need, LastResort),
-    /// Nothing of it is, and it may be tried again when the other lane, or its values in files, are durable.
+    /// Nothing of it is, and it may be tried again when the other lane is durable.
     Behind,
 }
 

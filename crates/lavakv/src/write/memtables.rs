@@ -1,7 +1,19 @@
 //! The active memtables: the writer's lock, inserts in flight, visibility and rotation.
 //!
 //! **The writer's lock** guards [`Writer`]: the next sequence, appends to the log, the registration of
-//! inserts, and rotation. It is the one serialization point of all writes.
+//! inserts, and rotation. It is the one serialization point of all writes. Usually it is held for about a
+//! microsecond. These hold it for longer, and no deadline of a write ends them:
+//!
+//! | under the writer's lock | bound |
+//! |---|---|
+//! | a batch needs a log group and none is prepared (`provide_group`) | a device write of a group: 16 MiB by default, 4 GiB at most; then a sync of the directory and an edit of the manifest |
+//! | the log is out of memory for its pages | the write of a round that is under way, and one of up to 1 MiB |
+//! | the log thread confirms the end of the log, or makes its staging file longer | a device write |
+//! | a batch goes to the other lane than the one before, which has grown meanwhile ([`super::commit`]) | a sync |
+//! | the volume is nearly full, and the reserve of the log is filled again ([`super::admission::space`]) | a device write of that reserve |
+//! | a family is made or dropped, or its options change | an edit of the manifest |
+//! | inserts in flight are settled | 16 inserts of 16 KiB |
+//! | a batch inserts alone | an insert of 16 MiB |
 //!
 //! **Inserts** run without the lock, several at once. Their registration order is the log order, and they
 //! become visible in it ([`order`]).

@@ -5,6 +5,7 @@ use lavastore_lavakv::sim::{Costs, SimEnv};
 use lavastore_lavakv::{
     Db, Durability, ErrorKind, Event, EventListener, Options, StallCause, WriteBatch, WriteOptions,
 };
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -79,15 +80,9 @@ fn a_wait_over_the_budget_is_counted_and_told_with_its_cause() {
     assert!(told.iter().any(|(cause, _)| *cause == StallCause::Memory), "{told:?}");
     let stats = db.stats();
     assert_eq!(stats.stalls_over_budget, told.len() as u64);
-    let counted = [
-        (StallCause::Memory, stats.stalls_over_budget_memory),
-        (StallCause::L0, stats.stalls_over_budget_l0),
-        (StallCause::Levels, stats.stalls_over_budget_levels),
-        (StallCause::Log, stats.stalls_over_budget_log),
-        (StallCause::Garbage, stats.stalls_over_budget_garbage),
-        (StallCause::Space, stats.stalls_over_budget_space),
-    ];
-    for (cause, count) in counted {
+    let fields: HashMap<_, _> = stats.fields().into_iter().collect();
+    for cause in StallCause::ALL {
+        let count = fields[&*format!("stalls_over_budget_{}", cause.name())];
         assert_eq!(count, told.iter().filter(|(of, _)| *of == cause).count() as u64, "{cause:?}");
     }
     assert!(db.stats().stalls > db.stats().stalls_over_budget || db.stats().stalls > 0);

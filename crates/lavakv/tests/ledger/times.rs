@@ -7,6 +7,7 @@ use lavastore_lavakv::{
     Db, Event, EventListener, GcRequest, Options, ReadOptions, StallCause, Statistics, WriteBatch,
     WriteOptions,
 };
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 fn count(stats: &Statistics, operation: &str) -> u64 {
@@ -81,15 +82,9 @@ impl EventListener for Heard {
 /// Histograms, counters and events tell the same waits.
 fn waits_agree(stats: &Statistics, heard: &Heard) {
     let heard = heard.0.lock().unwrap();
-    let counters = [
-        stats.stall_memory_ns,
-        stats.stall_l0_ns,
-        stats.stall_levels_ns,
-        stats.stall_log_ns,
-        stats.stall_garbage_ns,
-        stats.stall_space_ns,
-    ];
-    for (cause, sum) in StallCause::ALL.into_iter().zip(counters) {
+    let fields: HashMap<_, _> = stats.fields().into_iter().collect();
+    for cause in StallCause::ALL {
+        let sum = fields[&*format!("stall_{}_ns", cause.name())];
         let told = stats.histograms.waits_for(cause).unwrap();
         let of_cause = || heard.iter().filter(|(of, _)| *of == cause).map(|(_, ns)| *ns);
         assert_eq!((told.sum(), told.sum()), (sum, of_cause().sum()), "{cause:?}");
@@ -123,8 +118,9 @@ fn every_wait_of_a_writer_is_in_the_histogram_of_its_cause() {
             *met |= !stats.histograms.waits_for(cause).unwrap().is_empty();
         }
     }
-    let [memory, _, _, _, garbage, space] = causes;
-    assert!(memory && garbage && space, "{causes:?}");
+    for cause in [StallCause::Memory, StallCause::Garbage, StallCause::Space] {
+        assert!(causes[cause as usize], "{cause:?}: {causes:?}");
+    }
 }
 
 /// What one family has in level 0 slows down and stops nobody who writes to another.

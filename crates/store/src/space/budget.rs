@@ -24,7 +24,7 @@
 //! into the reserve, except for `fixed` and the pool; jobs into all of it.
 //!
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
-//! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
+//! (`write::admission::price`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
 //! something; compaction takes down what frees enough for what it writes, and everything where nothing else can make room
 //! (`lsm::policy::for_space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
 //!

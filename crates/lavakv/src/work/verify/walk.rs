@@ -425,8 +425,8 @@ fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error) {
     jobs.writes.memtables.freeze_all(&mut writer);
 }
 
-/// The writer's lock, if it is to be had within a tenth of a second. Whoever holds it for longer waits for background work, and
-/// may wait for the very thread that is here. The next pass meets the same damage, and tries again.
+/// The writer's lock, if it is free within a tenth of a second. A holder may wait for the log thread, and that for the thread that
+/// is here. The next pass meets the same damage, and tries again.
 fn writer_soon(jobs: &Jobs) -> Option<MutexGuard<'_, Writer>> {
     for _ in 0..100 {
         if let Some(writer) = jobs.writes.memtables.try_lock() {

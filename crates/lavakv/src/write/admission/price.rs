@@ -26,7 +26,9 @@
 //! own. A write pays at the limiters of the store and of its families, for all of its bytes. It pays in pieces, each at
 //! the rate of its moment: a batch of a thousand puts pays as much as the puts alone, and the rest of a charge lapses with
 //! its limit. A write sleeps before it takes the writer's lock, so its debt delays no other write. The functions here are
-//! pure; the write path sleeps. After vLSM (admission control instead of stops).
+//! pure; the write path sleeps. A rate below [`RATE_FLOOR`] is raised to it. A limit that begins or ends with an event raises the
+//! epoch of the store there ([`store::context::Signals::state_changed`]), or the kept verdict hides it for up to 64 KiB of writes.
+//! After vLSM (admission control instead of stops).
 
 use crate::context::drain::level_0::Draining;
 use crate::context::event::StallCause;
