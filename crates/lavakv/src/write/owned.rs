@@ -7,6 +7,7 @@ use super::WritePath;
 use super::admission::need::Need;
 use super::admission::patience::{Begun, Patience, busy};
 use super::commit::{Logged, WriteOp, WriteState, WriteStep};
+use super::fate::of_unknown_fate;
 use super::large_value;
 use crate::batch::payload::OwnedPayload;
 use crate::context::event::StallCause;
@@ -126,13 +127,17 @@ impl OwnedWrite {
             }
             self.writes.memtables.wait_visible(logged.last_seq)?;
         }
-        Ok(logged.to_be_durable.map_or(Stand::Done, |(lane, position)| Stand::Logged(lane, position)))
+        if let Some((lane, position)) = logged.to_be_durable {
+            return Ok(Stand::Logged(lane, position));
+        }
+        self.writes.context.health.check_sound().map_err(of_unknown_fate)?;
+        Ok(Stand::Done)
     }
 
     /// Returns true if the next step waits neither for a file of a long value nor for room in the log's buffer.
     fn is_quick(&self) -> bool {
         let log = || self.writes.log.get().is_some_and(|wal| wal.takes_at_once(self.log_len()));
-        self.state.is_some() && (self.durability == Durability::Volatile || log())
+        self.state.is_some() && (!self.durability.is_logged() || log())
     }
 
     /// Returns an upper bound of the bytes in the log.

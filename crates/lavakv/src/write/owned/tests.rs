@@ -12,6 +12,26 @@ fn put(db: &Db, key: &[u8], durability: Durability) -> OwnedWrite {
     OwnedWrite::new(writes, payload, durability, patience)
 }
 
+/// The store fails while a logged write waits for an earlier insert.
+#[test]
+fn a_failed_store_acknowledges_no_write_that_becomes_visible_later() {
+    for durability in [Durability::Volatile, Durability::Buffered] {
+        let sim = SimEnv::new(2);
+        let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+        let writes = &db.engine().writes;
+        let before = {
+            let mut writer = writes.memtables.lock();
+            writer.next_seq += 1;
+            writes.memtables.order.begin(writer.next_seq - 1)
+        };
+        let mut write = put(&db, b"k", durability);
+        assert_eq!(write.advance(false).unwrap(), Stand::Device);
+        writes.context.health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
+        before.done();
+        assert_eq!(write.advance(true).unwrap_err().kind(), ErrorKind::Io, "{durability:?}");
+    }
+}
+
 /// Another thread is putting a write into the memtables: who may not block does not wait for that, and the write is not refused any more.
 #[test]
 fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
