@@ -142,7 +142,7 @@ impl Context {
         self.tell(&Event::StallOverBudget { cause, wait_ns });
     }
 
-    /// Books a wait of a writer.
+    /// Books a wait of a writer. A throttle charge that was paid in pieces is one wait, for the cause of its last piece.
     pub fn record_stall(&self, cause: StallCause, ns: u64) {
         self.pace().writers_wait();
         self.stats.stalls.add(1);

@@ -371,7 +371,7 @@ impl Drop for WriteOp<'_> {
 
 /// Why a batch was not logged.
 pub(crate) enum Unlogged {
-    /// Nothing of it is in the log.
+    /// Nothing of it is in the log. (After a failed sync of the other lane the caller gets `Io` all the same.)
     Certain(Error),
     /// It may be found there after a restart.
     Perhaps(Error),
