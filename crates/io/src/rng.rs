@@ -2,6 +2,8 @@
 //!
 //! An [`crate::Env`] hands out seeds; components own their generators.
 
+use base::checksum::mix;
+
 /// A seeded generator. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -14,10 +16,7 @@ impl Rng {
         let mut x = seed;
         let s = std::array::from_fn(|_| {
             x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = x;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+            mix(x)
         });
         Rng { s }
     }

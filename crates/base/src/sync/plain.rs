@@ -12,11 +12,11 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Locks a mutex if nobody holds it.
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    mutex.try_lock().map_or_else(guard_after_panic, Some)
+    mutex.try_lock().map_or_else(guard_despite_panic, Some)
 }
 
-/// Another thread panicked under the lock, or holds it.
-fn guard_after_panic<T>(e: TryLockError<T>) -> Option<T> {
+/// The guard of a lock under which a thread has panicked; `None`: another thread holds the lock.
+fn guard_despite_panic<T>(e: TryLockError<T>) -> Option<T> {
     match e {
         TryLockError::Poisoned(e) => Some(e.into_inner()),
         TryLockError::WouldBlock => None,

@@ -1,6 +1,6 @@
-//! The ceiling of the files of a store.
+//! The ceiling of the files of a store: the meter refuses a file that would exceed it.
 //!
-//! What the manifest writes is never refused, so the last of the room is for nothing else.
+//! Writes of the manifest are never refused. So the last bytes below a limit are kept for them.
 
 use super::SpaceLimit;
 use super::bounds::Bounds;
@@ -17,7 +17,7 @@ pub struct Ceiling {
     bounds: Arc<Bounds>,
 }
 
-/// What of a ceiling is left to all but the manifest.
+/// The part of a ceiling for all files except the manifest.
 fn without_edits(ceiling: u64) -> u64 {
     ceiling.saturating_sub(EDITS_BYTES)
 }
@@ -27,9 +27,9 @@ impl Ceiling {
         Ceiling { meter: meter.clone(), own, bounds: bounds.clone() }
     }
 
-    /// Bounds the files of a store whose limit is in bytes and not kept strictly; those of any other store are not bounded.
+    /// The ceiling of a store that does not keep to its limit strictly. Only a limit in bytes bounds the files.
     pub(super) fn follow(&self, ceiling: u64) {
-        // A ratio is of what is only estimated. A volume has a ceiling of its own.
+        // The live data, which a ratio multiplies, is an estimate. A volume has a ceiling of its own.
         self.meter.set_ceiling(match self.own {
             Some(SpaceLimit::Bytes(own)) => without_edits(ceiling.max(own)),
             _ => u64::MAX,
@@ -38,13 +38,13 @@ impl Ceiling {
 
     /// The ceiling of a store that keeps to its limit strictly ([`super::Terms::is_strict`]), and of any store while its logs begin.
     ///
-    /// Found above that, with a limit that was lowered or files that were let in ([`Ceiling::let_files_in`]), the store occupies no
-    /// more than it does, and less with each file that goes.
+    /// A store may be above it already: the limit was lowered, or [`Ceiling::let_files_in`] was called. Then the present size is the
+    /// ceiling, and each removed file lowers it.
     pub fn bound_files(&self) {
         self.bound_files_beside(0);
     }
 
-    /// The same while so many bytes of files are still to be made that are never refused: those of open pages, of a log that is to begin.
+    /// The same before a log begins. `unmade_bytes`: files that it will create and that are never refused (those of open pages).
     pub fn bound_files_beside(&self, unmade_bytes: u64) {
         let Some(SpaceLimit::Bytes(own)) = self.own else { return };
         let below = without_edits(own.min(self.bounds.limit_bytes())).saturating_sub(unmade_bytes);
@@ -52,8 +52,8 @@ impl Ceiling {
         self.meter.set_ceiling(below.max(most));
     }
 
-    /// The ceiling while what was recovered is flushed. It was admitted when it was logged, so nothing is refused; but a guest's trims may have
-    /// taken the room: beside one a store that is found below the limit stays below it.
+    /// The ceiling while recovered memtables are flushed. Their writes were admitted when they were logged, so no file is refused.
+    /// Beside a guest, whose trims may have taken that room since, a store below its limit stays below it.
     pub fn bound_recovery(&self, beside_guest: bool) {
         match self.own {
             Some(SpaceLimit::Bytes(own)) if beside_guest && self.meter.used_bytes() <= own => {
@@ -63,22 +63,22 @@ impl Ceiling {
         }
     }
 
-    /// Refuses no file until [`Ceiling::bound_files`]: a store is opened whatever it occupies, or nobody could free anything.
+    /// Refuses no file until [`Ceiling::bound_files`]: a store of any size can be opened, since only an open store can free space.
     pub fn let_files_in(&self) {
         self.meter.set_ceiling(u64::MAX);
     }
 
-    /// The last process of this store had this ceiling ([`Ceiling::to_tell`]): it does not rise because the store is opened again.
-    /// A guest's trims may have taken all of the reserve at the limit, so what is needed beside the files does not say that a limit was
-    /// lowered. Of a store whose files are above the ceiling nothing is believed: somebody let them in.
+    /// Takes over the ceiling of the last process ([`Ceiling::to_tell`]), so that it does not rise with an open. It cannot be derived:
+    /// a guest's trims may have used the reserve at the limit, and then the needed bytes exceed a limit that was not lowered. It is
+    /// ignored where the files are above it already.
     pub fn take(&self, bytes: u64) {
         if self.meter.used_bytes() <= bytes {
             self.bounds.lower_ceiling(bytes);
         }
     }
 
-    /// What the next process is to know of the ceiling, beside the one that it would read now; `None`: nothing else. With a limit that somebody
-    /// set in bytes the ceiling is that or above, and `u64::MAX` without.
+    /// The ceiling for the next process; `None`: the stored one, `told`, still holds. At least a limit in bytes; `u64::MAX` without
+    /// such a limit.
     pub fn to_tell(&self, told: u64) -> Option<u64> {
         let ceiling = match self.own {
             Some(SpaceLimit::Bytes(own)) => self.bounds.ceiling_bytes().max(own),
@@ -87,7 +87,7 @@ impl Ceiling {
         (ceiling != told).then_some(ceiling)
     }
 
-    /// True as long as the ceiling is above the limit that somebody set.
+    /// True while the ceiling is above the limit in bytes.
     pub fn is_above_limit(&self) -> bool {
         let ceiling = self.bounds.ceiling_bytes();
         matches!(self.own, Some(SpaceLimit::Bytes(own)) if ceiling > own)

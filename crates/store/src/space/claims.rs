@@ -27,18 +27,18 @@ struct Sums {
     collected_bytes: AtomicU64,
 }
 
-/// What the state of the store asks for: sums over its families, which are theirs to work out.
+/// The demands of all families on the space, as sums.
 #[derive(Debug, Default)]
 pub struct Demands {
-    /// The widest compaction and one output of a collection, without what is not flushed.
+    /// The widest compaction and one output of a collection, without the unflushed bytes.
     pub pool_bytes: u64,
-    /// What part of unflushed bytes may make the widest compaction or an output of a collection larger, in 1024ths.
+    /// The part of the unflushed bytes by which these two may grow, in 1024ths.
     pub table_share: u64,
-    /// What the manifest may grow by, and what the families flush besides their data.
+    /// Growth of the manifest, and the overhead of tables in the flushes of the families.
     pub fixed_bytes: u64,
     /// The longest output of a collection: space is freed in such pieces.
     pub collected_bytes: u64,
-    /// What is live of tables and values.
+    /// Live data of tables and values.
     pub live_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ impl Claims {
         self.meter.used_bytes().saturating_sub(self.jobs.written_bytes())
     }
 
-    /// What the memtables will be as tables, bytes.
+    /// Size of the memtables as tables, bytes.
     pub fn unflushed_bytes(&self) -> u64 {
         let bytes = self.memory.used();
         bytes + bytes / 8
@@ -77,7 +77,7 @@ impl Claims {
         self.settled_bytes() + self.unflushed_bytes() + self.sums.fixed_bytes.load(Relaxed)
     }
 
-    /// What may be used by the jobs that free space.
+    /// Bytes for the jobs that free space.
     pub fn pool_bytes(&self) -> u64 {
         let share = self.unflushed_bytes() / 1024 * self.sums.table_share.load(Relaxed);
         let pool = self.sums.pool_bytes.load(Relaxed).saturating_add(share);
@@ -94,14 +94,14 @@ impl Claims {
         self.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes(wal::Lane::FIRST))
     }
 
-    /// What flush, compaction, collection and deletes need to go on at a limit.
+    /// Bytes that keep flush, compaction, collection and deletes going at a limit.
     pub fn reserve_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.sums.fixed_bytes.load(Relaxed);
         let log = self.log_reserve_below(limit_bytes);
         fixed + log + self.sizes.delete_bytes() + self.pool_bytes()
     }
 
-    /// What is used or claimed below a limit: the files, the memtables as tables, the reserve.
+    /// Used and claimed bytes below a limit: the files, the memtables as tables, the reserve.
     pub fn needed_below(&self, limit_bytes: u64) -> u64 {
         self.settled_bytes() + self.unflushed_bytes() + self.reserve_below(limit_bytes)
     }

@@ -1,4 +1,7 @@
-//! What running jobs may write, and what they have written.
+//! Grants of space to running jobs.
+//!
+//! A job starts only if all its outputs fit below the ceiling beside the grants of other jobs. Its own bytes move from the grant to
+//! the files as it writes.
 
 use super::bounds::Bounds;
 use super::claims::Claims;
@@ -7,12 +10,12 @@ use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What all running jobs may write, and have written.
+/// Sums over all running jobs.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// What they may write in all.
+    /// Bytes that they may write.
     granted_bytes: AtomicU64,
-    /// What the files that they (flushes, too) have begun occupy.
+    /// Bytes of the files that they, and flushes, have begun.
     written_bytes: AtomicU64,
 }
 
@@ -26,7 +29,7 @@ impl Granted {
     }
 }
 
-/// The part of the space contract that jobs ask: see the module.
+/// The part of the space contract for jobs: see the module.
 #[derive(Debug)]
 pub struct Grants {
     claims: Arc<Claims>,
@@ -38,7 +41,7 @@ impl Grants {
         Grants { claims: claims.clone(), bounds: bounds.clone() }
     }
 
-    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of what is in progress.
+    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of the set of running jobs.
     pub fn grant(&self, input_bytes: u64) -> Option<Grant> {
         let bytes = with_overhead(input_bytes);
         self.fits_job(bytes).then(|| self.granted(bytes))
@@ -49,7 +52,7 @@ impl Grants {
         self.fits_job(with_overhead(input_bytes))
     }
 
-    /// What a flush writes was admitted with the writes: it starts whatever there is.
+    /// A grant of a flush, which needs no room: its bytes were admitted with the writes.
     pub fn watch(&self) -> Grant {
         self.granted(0)
     }
@@ -69,12 +72,12 @@ impl Grants {
         without_overhead(self.bounds.ceiling_bytes().saturating_sub(taken))
     }
 
-    /// True if a file of `bytes` may be made that is nobody's output.
+    /// True if a file of `bytes` may be created that is no output of a job.
     pub fn fits_job(&self, bytes: u64) -> bool {
         self.fits_beside(self.claims.jobs.granted_bytes(), bytes)
     }
 
-    /// True if a file of `bytes` may be made that stays and frees nothing: what the jobs that free space need is left to them.
+    /// True if a file of `bytes` may be created that stays and frees nothing. The pool of the jobs that free space is left to them.
     pub fn fits_file(&self, bytes: u64) -> bool {
         self.fits_beside(self.claims.pool_bytes(), bytes)
     }

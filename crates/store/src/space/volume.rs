@@ -1,11 +1,11 @@
-//! What the volume said when it was last asked.
+//! How full the volume is, as of the last question.
 
 use crate::context::Context;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The volume is asked how full it is at most this often, in nanoseconds of the clock.
 pub const ASK_NS: u64 = 100_000_000;
-/// The volume is asked again when the store has changed by this part of what the volume had left.
+/// The volume is asked earlier if the size of the store has changed by one part in so many of the free bytes.
 const ASK_PART: u64 = 16;
 
 /// See the module.
@@ -13,11 +13,11 @@ const ASK_PART: u64 = 16;
 pub(super) struct VolumeFill {
     bytes: AtomicU64,
     used_bytes: AtomicU64,
-    /// What the store may occupy of the volume.
+    /// Bytes that the store may occupy: its own, and the free ones.
     limit_bytes: AtomicU64,
     /// When it is to be asked again, in clock nanoseconds.
     ask_at_ns: AtomicU64,
-    /// What the store occupied when it was last asked.
+    /// Bytes of the store at the last question.
     asked_bytes: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl VolumeFill {
         }
     }
 
-    /// What the store may occupy of the volume.
+    /// Bytes that the store may occupy: its own, and the free ones.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Relaxed)
     }
@@ -48,7 +48,7 @@ impl VolumeFill {
         now_ns >= self.ask_at_ns.load(Relaxed)
     }
 
-    /// The volume refused something: what it said before is past.
+    /// The volume refused a write, so its last answer is void.
     pub fn refused(&self) {
         self.ask_at_ns.store(0, Relaxed);
     }
@@ -63,7 +63,7 @@ impl VolumeFill {
         }
         self.asked_bytes.store(used, Relaxed);
         self.ask_at_ns.store(now_ns + ASK_NS, Relaxed);
-        // A volume that does not say is taken for what it was.
+        // Without an answer the last one holds.
         let Ok(space) = context.env.fs.space(&context.dir) else { return };
         self.bytes.store(space.total, Relaxed);
         self.used_bytes.store(space.total.saturating_sub(space.available), Relaxed);

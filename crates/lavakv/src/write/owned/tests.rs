@@ -1,4 +1,5 @@
 use super::*;
+use crate::write::memtables::order::UnderWay;
 use crate::{Db, Options};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -12,21 +13,24 @@ fn put(db: &Db, key: &[u8], durability: Durability) -> OwnedWrite {
     OwnedWrite::new(writes, payload, durability, patience)
 }
 
+/// Begins an insert, as another thread would.
+fn insert_in_flight(db: &Db) -> UnderWay<'_> {
+    let memtables = &db.engine().writes.memtables;
+    let mut writer = memtables.lock();
+    writer.next_seq += 1;
+    memtables.order.begin(writer.next_seq - 1)
+}
+
 /// The store fails while a logged write waits for an earlier insert.
 #[test]
 fn a_failed_store_acknowledges_no_write_that_becomes_visible_later() {
     for durability in [Durability::Volatile, Durability::Buffered] {
         let sim = SimEnv::new(2);
         let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
-        let writes = &db.engine().writes;
-        let before = {
-            let mut writer = writes.memtables.lock();
-            writer.next_seq += 1;
-            writes.memtables.order.begin(writer.next_seq - 1)
-        };
+        let before = insert_in_flight(&db);
         let mut write = put(&db, b"k", durability);
         assert_eq!(write.advance(false).unwrap(), Stand::Device);
-        writes.context.health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
+        db.engine().context.health.poison(&Error::new(ErrorKind::Io, "the manifest, say"));
         before.done();
         assert_eq!(write.advance(true).unwrap_err().kind(), ErrorKind::Io, "{durability:?}");
     }
@@ -38,12 +42,7 @@ fn who_may_not_block_leaves_a_write_that_is_not_visible_yet() {
     for durability in [Durability::Volatile, Durability::Buffered, Durability::Durable] {
         let sim = SimEnv::new(1);
         let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
-        let writes = &db.engine().writes;
-        let before = {
-            let mut writer = writes.memtables.lock();
-            writer.next_seq += 1;
-            writes.memtables.order.begin(writer.next_seq - 1)
-        };
+        let before = insert_in_flight(&db);
         let mut write = put(&db, b"k", durability);
         for _ in 0..3 {
             assert_eq!(write.advance(false).unwrap(), Stand::Device);
