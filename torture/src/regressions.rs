@@ -204,4 +204,14 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "a flush chose among memtables while a checkpoint began, and took one of after it into its state",
     ),
     ("full", 910_171, "a compaction on request that did not fit had a flush after it refused"),
+    (
+        "log-model",
+        903_205_306_916,
+        "a collection was granted more room than the files may grow by, where deletes had used the reserve",
+    ),
+    (
+        "log-io-errors",
+        514_089_269_623,
+        "a seal did not make the ballast whole where the volume had room again",
+    ),
 ];

@@ -126,9 +126,15 @@ impl Sealer {
     /// Those of the log.
     pub fn seal_active(&self) -> Result<()> {
         let active = self.store.lane.to_retain().last().map(|group| group.ltn);
-        let sealed = self.store.lane.seal_active().map(drop);
+        let sealed = match self.store.lane.seal_active() {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.files().ballast_is_short() => {
+                // There may be room by now: the ballast comes first.
+                self.room.admit(false).and_then(|()| self.store.lane.seal_active())
+            }
+            sealed => sealed,
+        };
         lock(&self.asked).seal_to = active.unwrap_or_default();
-        sealed
+        sealed.map(drop)
     }
 
     /// The groups with something of this engine that are closed and have no index file, oldest first.

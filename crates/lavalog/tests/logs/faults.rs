@@ -212,6 +212,26 @@ fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
     append().unwrap();
 }
 
+/// Trims got the room that is kept for them, and the volume has room again: a seal makes the ballast whole first, as an append does.
+#[test]
+fn a_seal_on_a_volume_with_room_again_is_not_refused() {
+    let sim = SimEnv::new(8);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    sim.set_capacity(Some(sim.used()));
+    let refused = (1..1000).find_map(|lsn| log.append(lsn, &[1; 3000], Durability::Durable).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    let why = (0..1000).find_map(|n| {
+        log.trim(n / 10).unwrap();
+        let full = log.append(1000 + n, &[1; 3000], Durability::Durable).err();
+        full.filter(|e| e.message().starts_with("the volume of the logs is full"))
+    });
+    assert_eq!(why.map(|e| e.kind()), Some(ErrorKind::NoSpace));
+    assert_eq!(store.seal().unwrap_err().kind(), ErrorKind::NoSpace);
+    sim.set_capacity(None);
+    store.seal().unwrap();
+}
+
 /// Who trims a log and writes down in its metadata up to where, in one batch, is not refused; metadata alone is, and much of it.
 #[test]
 fn a_trim_with_metadata_passes_on_a_full_volume() {

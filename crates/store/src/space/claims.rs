@@ -66,6 +66,12 @@ impl Claims {
         self.meter.used_bytes().saturating_sub(self.jobs.written_bytes())
     }
 
+    /// Bytes that the files may still grow by, beside the grants of running jobs. Where deletes have used the reserve, this is less
+    /// than the claims leave.
+    pub fn free_bytes(&self, granted_bytes: u64) -> u64 {
+        self.meter.ceiling().saturating_sub(self.settled_bytes().saturating_add(granted_bytes))
+    }
+
     /// Size of the memtables as tables, bytes.
     pub fn unflushed_bytes(&self) -> u64 {
         let bytes = self.memory.used();

@@ -68,13 +68,17 @@ impl Grants {
         if !self.bounds.is_limited() {
             return u64::MAX;
         }
-        let taken = self.claims.without_jobs_bytes().saturating_add(self.claims.jobs.granted_bytes());
-        without_overhead(self.bounds.ceiling_bytes().saturating_sub(taken))
+        let granted = self.claims.jobs.granted_bytes();
+        let claimed = self.claims.without_jobs_bytes().saturating_add(granted);
+        let room = self.bounds.ceiling_bytes().saturating_sub(claimed);
+        without_overhead(room.min(self.claims.free_bytes(granted)))
     }
 
     /// True if a file of `bytes` may be created that is no output of a job.
     pub fn fits_job(&self, bytes: u64) -> bool {
-        self.fits_beside(self.claims.jobs.granted_bytes(), bytes)
+        let granted = self.claims.jobs.granted_bytes();
+        let fits = || bytes <= self.claims.free_bytes(granted);
+        self.fits_beside(granted, bytes) && (!self.bounds.is_limited() || fits())
     }
 
     /// True if a file of `bytes` may be created that stays and frees nothing. The pool of the jobs that free space is left to them.
