@@ -72,7 +72,6 @@ impl Pacer {
     }
 
     /// How long who is charged nothing more would have to wait.
-    #[cfg(all(test, not(loom)))]
     pub fn owed_ns(&self, now_ns: u64) -> u64 {
         lock(&self.free_at_ns).saturating_sub(now_ns)
     }

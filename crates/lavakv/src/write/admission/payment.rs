@@ -117,7 +117,11 @@ impl Payment {
         let until = Until { ns: until_ns, debt_ns_max: budget_ns };
         let mut longest = (0, StallCause::Memory);
         for Limit { gate, rate, cause } in limits {
-            let cost_ns = cost_ns(piece, *rate);
+            let mut cost_ns = cost_ns(piece, *rate);
+            if *cause == StallCause::L0 {
+                // Its stop bounds level 0 in any case. So its rate makes nobody wait longer than the budget, however many wait.
+                cost_ns = cost_ns.min(budget_ns.saturating_sub(gate.pacer.owed_ns(now_ns)));
+            }
             let sleep_ns = gate.pacer.charge(now_ns, cost_ns, until).ok_or(())?;
             match self.charged.iter_mut().find(|(of, _)| Arc::ptr_eq(of, gate)) {
                 Some((_, charged_ns)) => *charged_ns += cost_ns,

@@ -77,6 +77,23 @@ fn a_family_at_its_stop_stops_nobody_else() {
     assert!(is_done(put(&db, &b, &value).step(u64::MAX)), "what waits for both holds nobody up");
 }
 
+/// Near its stop the rate of level 0 is low. However many writers wait for it, none waits longer than the budget.
+#[test]
+fn a_queue_for_level_0_waits_no_longer_than_the_budget() {
+    let sim = SimEnv::new(3);
+    let (db, a, _b) = two(&sim);
+    deepen(&db, &a, 9);
+    let budget_ns = saturating_ns(db.engine().context.options.stall_budget);
+    let value = [7; 200];
+    let mut queue: Vec<_> = (0..2000).map(|_| put(&db, &a, &value)).collect();
+    let waits = queue.iter_mut().map(|op| match op.step(u64::MAX).unwrap() {
+        WriteStep::Needs(Need::Time(ns, StallCause::L0)) => ns,
+        _ => 0,
+    });
+    let waits: Vec<u64> = waits.collect();
+    assert_eq!(waits.iter().max(), Some(&budget_ns), "{waits:?}");
+}
+
 /// Both are slowed down for their level 0: what the one owes is not the other's to wait for.
 #[test]
 fn a_family_pays_for_its_own_level_0() {
