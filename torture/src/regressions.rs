@@ -214,4 +214,9 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         514_089_269_623,
         "a seal did not make the ballast whole where the volume had room again",
     ),
+    (
+        "log-joint-repair",
+        1_091_994_466_822,
+        "a reported loss began at the floor of the log, with a change that the lane of records has",
+    ),
 ];

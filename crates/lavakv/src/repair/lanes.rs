@@ -156,7 +156,7 @@ impl Lanes {
         if own.is_empty() && all.is_empty() {
             return Ok((Vec::new(), end));
         }
-        let (mut of_own, mut of_records) = (Missing::between(&own), Missing::between(&all));
+        let (mut of_own, mut of_records) = (Missing::between(&own, own_floor), Missing::between(&all, floor));
         let mut next = 1;
         self.each(&mut |_, first_seq, payload| {
             let (_, count, _) = batch::decode(payload)?;
@@ -169,8 +169,8 @@ impl Lanes {
         })?;
         of_own.add(next, SeqNo::MAX);
         of_records.add(next, SeqNo::MAX);
-        of_own.narrow(&mut own, own_floor);
-        of_records.narrow(&mut all, floor);
+        of_own.narrow(&mut own);
+        of_records.narrow(&mut all);
         own.extend(all);
         Ok((own, end))
     }
@@ -270,8 +270,10 @@ struct Missing {
 }
 
 impl Missing {
-    fn between(gaps: &[LogGap]) -> Missing {
-        let ends = |gap: &LogGap| (gap.after_seq + 1, gap.before_seq.map_or(SeqNo::MAX, |before| before - 1));
+    /// Of sequences from `floor` on.
+    fn between(gaps: &[LogGap], floor: SeqNo) -> Missing {
+        let last = |gap: &LogGap| gap.before_seq.map_or(SeqNo::MAX, |before| before - 1);
+        let ends = |gap: &LogGap| ((gap.after_seq + 1).max(floor), last(gap));
         Missing { gaps: gaps.iter().map(|gap| (ends(gap), None)).collect(), from: 0 }
     }
 
@@ -281,22 +283,23 @@ impl Missing {
             self.from += 1;
         }
         for ((from, to), missing) in self.gaps.iter_mut().skip(self.from) {
-            let (first, last) = (first.max(*from), last.min(*to));
-            if first > last {
+            if *from > last {
                 break;
             }
-            *missing = Some((missing.map_or(first, |(before, _)| before), last));
+            let (first, last) = (first.max(*from), last.min(*to));
+            // Nothing is left of a gap below the floor.
+            if first <= last {
+                *missing = Some((missing.map_or(first, |(before, _)| before), last));
+            }
         }
     }
 
-    /// Leaves of the gaps what is missing at `floor` or above.
-    fn narrow(self, gaps: &mut Vec<LogGap>, floor: SeqNo) {
+    /// Leaves of the gaps what is missing.
+    fn narrow(self, gaps: &mut Vec<LogGap>) {
         let mut missing = self.gaps.into_iter().map(|(_, missing)| missing);
         gaps.retain_mut(|gap| {
-            let Some((first, last)) = missing.next().flatten().filter(|(_, last)| *last >= floor) else {
-                return false;
-            };
-            gap.after_seq = first.max(floor) - 1;
+            let Some((first, last)) = missing.next().flatten() else { return false };
+            gap.after_seq = first - 1;
             gap.before_seq = (last != SeqNo::MAX).then(|| last + 1);
             true
         });

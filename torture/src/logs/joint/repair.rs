@@ -81,11 +81,12 @@ impl Store {
         let is_any = |is: &dyn Fn(&Damage) -> bool| all.iter().any(is);
         // The end of the manifest of a store that was killed, which `break_a_file` takes as well.
         let is_end = is_any(&|damage| damage.path.is_empty() || damage.path.contains("/MANIFEST"));
-        // Without a manifest nothing tells of a file of keys that is gone, or that has the manifest's name.
+        // Without a manifest nothing tells of a file of keys that is gone, or that has the manifest's name, nor of a cold file.
         let is_manifest =
             |damage: &Damage| files_of(damage).any(|path| path.contains("/MANIFEST") || path.is_empty());
-        let is_gone =
-            is_any(&|damage| damage.text.ends_with("sst erased") || damage.text.ends_with(".log erased"));
+        let is_gone = is_any(&|damage| {
+            ["sst erased", ".log erased", ".e1-3 erased"].iter().any(|end| damage.text.ends_with(end))
+        });
         // The lock file is empty: what is exchanged with it is gone.
         let is_gone = is_gone
             || is_any(&|damage| {
