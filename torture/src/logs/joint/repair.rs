@@ -84,8 +84,10 @@ impl Store {
         // Without a manifest nothing tells of a file of keys that is gone, or that has the manifest's name, nor of a cold file.
         let is_manifest =
             |damage: &Damage| files_of(damage).any(|path| path.contains("/MANIFEST") || path.is_empty());
+        // A file of the log without a byte is taken for one that was just begun.
         let is_gone = is_any(&|damage| {
             ["sst erased", ".log erased", ".e1-3 erased"].iter().any(|end| damage.text.ends_with(end))
+                || damage.text.contains(".log cut ") && damage.text.ends_with(" to 0 B")
         });
         // The lock file is empty: what is exchanged with it is gone.
         let is_gone = is_gone
