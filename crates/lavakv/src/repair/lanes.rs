@@ -294,7 +294,7 @@ impl Missing {
         }
     }
 
-    /// Leaves of the gaps what is missing.
+    /// Narrows each gap to its missing sequences, and drops those without any.
     fn narrow(self, gaps: &mut Vec<LogGap>) {
         let mut missing = self.gaps.into_iter().map(|(_, missing)| missing);
         gaps.retain_mut(|gap| {

@@ -119,7 +119,7 @@ impl Payment {
         for Limit { gate, rate, cause } in limits {
             let mut cost_ns = cost_ns(piece, *rate);
             if *cause == StallCause::L0 {
-                // Its stop bounds level 0 in any case. So its rate makes nobody wait longer than the budget, however many wait.
+                // The stop bounds level 0 in any case. So the total debt of all writers stays within the stall budget.
                 cost_ns = cost_ns.min(budget_ns.saturating_sub(gate.pacer.owed_ns(now_ns)));
             }
             let sleep_ns = gate.pacer.charge(now_ns, cost_ns, until).ok_or(())?;

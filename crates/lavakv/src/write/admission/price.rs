@@ -15,7 +15,7 @@
 //! * **L0** ([`Level0`]): from the slow-down depth on the level must not reach its stop before the compactions that drain it have ended. With room for
 //!   `r` more memtables until then, `l` that they have still to do and a measured rate `d` of draining, the allowed rate is `d * r / l` at most. With a
 //!   part `x` of the way from the stop to the slow-down depth left it is `x / (1 - x)` times `d`, but where one compaction takes all there is.
-//!   What all writers together owe for it is at most the stall budget: the stop bounds the level if the rate does not.
+//!   The total debt of all writers for it is at most the stall budget: the stop bounds the level if the rate does not.
 //! * **levels**: from [`EXCESS_SLOW_PERCENT`] percent of the store in tables above the targets of their levels on, writers come to
 //!   the rate at which the tree absorbs flushed tables: with `e` percent more the allowed rate is that rate times
 //!   [`EXCESS_BALANCE_PERCENT`]` / e`, and far above less.
