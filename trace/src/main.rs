@@ -33,6 +33,9 @@ struct Args {
     /// Print each function once, with the number of its calls.
     #[arg(long)]
     summary: bool,
+    /// Fail if the operation runs more functions than this, accessors left out.
+    #[arg(long)]
+    functions_max: Option<usize>,
     /// Run the operation in this process, for the tracer.
     #[arg(long, hide = true)]
     traced: bool,
@@ -63,8 +66,13 @@ fn print(args: &Args) -> Result<()> {
         true => report::summary(&entries, &symbols),
         false => report::sequence(&entries),
     }
-    report::totals(&entries, &symbols);
-    Ok(())
+    let functions = report::totals(&entries, &symbols);
+    match args.functions_max {
+        Some(most) if functions > most => {
+            Err(format!("{functions} functions without accessors, at most {most}").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// This program, built without optimization.

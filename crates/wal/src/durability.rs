@@ -21,10 +21,7 @@ impl Durability {
     /// ```
     #[inline]
     pub fn is_logged(self) -> bool {
-        match self {
-            Durability::Durable | Durability::Buffered => true,
-            Durability::Volatile => false,
-        }
+        matches!(self, Durability::Durable | Durability::Buffered)
     }
 
     /// True if the write is acknowledged only when the device has it.
@@ -35,10 +32,7 @@ impl Durability {
     /// ```
     #[inline]
     pub fn waits_for_device(self) -> bool {
-        match self {
-            Durability::Durable => true,
-            Durability::Buffered | Durability::Volatile => false,
-        }
+        matches!(self, Durability::Durable)
     }
 
     /// True if the log must keep the write for the next process before the device has it.
@@ -50,5 +44,23 @@ impl Durability {
     #[inline]
     pub fn is_staged(self) -> bool {
         self.is_logged() && !self.waits_for_device()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Durability::{self, Buffered, Durable, Volatile};
+
+    #[test]
+    fn each_level_has_its_consequences() {
+        let consequences = |level: Durability| match level {
+            Durable => (true, true, false),
+            Buffered => (true, false, true),
+            Volatile => (false, false, false),
+        };
+        for level in [Durable, Buffered, Volatile] {
+            let found = (level.is_logged(), level.waits_for_device(), level.is_staged());
+            assert_eq!(found, consequences(level), "{level:?}");
+        }
     }
 }
