@@ -62,6 +62,41 @@ impl MemTable {
         Self::with_list(id, SkipList::sparing(id, bytes))
     }
 
+    /// A memtable with the entries of others that have sequences from `floor` on. Nothing is inserted into those meanwhile.
+    ///
+    /// ```
+    /// use base::ValueKind;
+    /// use lavastore_memtable::MemTable;
+    /// use std::sync::Arc;
+    /// let (old, new) = (Arc::new(MemTable::new(1)), Arc::new(MemTable::new(2)));
+    /// old.insert(7, ValueKind::Value, b"key", b"first");
+    /// old.insert(8, ValueKind::Value, b"key", b"second");
+    /// new.insert(9, ValueKind::Deletion, b"key", b"");
+    /// let rest = MemTable::merged(3, &[old, new], 8);
+    /// assert_eq!((rest.len(), rest.seq_range()), (2, Some((8, 9))));
+    /// ```
+    pub fn merged(id: u64, tables: &[Arc<MemTable>], floor: SeqNo) -> Arc<MemTable> {
+        let bytes = tables.iter().map(|table| table.bytes()).sum();
+        let merged = Arc::new(MemTable::for_bytes(id, bytes));
+        let mut held = merged.hold();
+        for table in tables {
+            let mut cursor = Cursor::new(table.list.clone());
+            cursor.first();
+            while let Some(node) = cursor.node() {
+                let trailer = node.trailer();
+                if trailer >> 8 >= floor {
+                    held.push(trailer >> 8, stored_kind(trailer), node.user_key(), node.value());
+                }
+                cursor.next();
+            }
+            for tombstone in table.range_tombstones.all().iter().filter(|tombstone| tombstone.seq >= floor) {
+                merged.insert(tombstone.seq, ValueKind::RangeDeletion, &tombstone.start, &tombstone.end);
+            }
+        }
+        held.link();
+        merged
+    }
+
     fn with_list(id: u64, list: SkipList) -> Self {
         MemTable {
             id,

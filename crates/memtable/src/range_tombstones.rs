@@ -80,6 +80,11 @@ impl RangeTombstones {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// All of them, as they were added.
+    pub fn all(&self) -> Vec<RangeTombstone> {
+        if self.len() == 0 { Vec::new() } else { read(&self.list).all.clone() }
+    }
+
     /// All of them as fragments.
     pub fn fragments(&self) -> Arc<FragmentedRangeTombstones> {
         if self.len() == 0 {

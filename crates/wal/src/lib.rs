@@ -55,8 +55,8 @@ pub use lane::Lane;
 pub use page::{group_len_needed, group_of};
 pub use place::{LogPlace, Place, ReadGroup};
 pub use recover::{
-    LaneRead, LogGroup, LoggedBatch, OnBatch, RecoveryMode, RecoveryReport, StagedPages, read_lane, recover,
-    recover_lane, recover_staged, recover_up_to_damage,
+    LaneRead, LogGroup, LoggedBatch, OnBatch, ReadPoint, RecoveryMode, RecoveryReport, StagedPages,
+    read_lane, read_on, recover, recover_lane, recover_staged, recover_up_to_damage,
 };
 pub use staging::{STAGING_NAME, Staging, newest_staged_group};
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};

@@ -15,9 +15,11 @@
 
 mod assembly;
 mod begin;
+mod read_on;
 mod read_only;
 
 pub(crate) use assembly::Assembly;
+pub use read_on::{ReadPoint, read_on};
 pub use read_only::{LaneRead, StagedPages, read_lane};
 
 use crate::history::{Chain, History, LogBegin, PriorGroup};
@@ -83,6 +85,8 @@ pub struct RecoveryReport {
     pub witness_edit: u64,
     /// The history that the next log continues: for [`crate::wal::Wal::start`].
     pub history: History,
+    /// Where a reader goes on later: for [`read_on`]. `None`: there is no page.
+    pub point: Option<ReadPoint>,
 }
 
 /// A whole batch as it is read from the log.
@@ -275,6 +279,8 @@ struct Scan<'a> {
     /// Damage ends the log, and this is the first.
     up_to_damage: bool,
     damage: Option<Error>,
+    /// The report of the earlier reading, until the scan enters its first group: see [`read_on`].
+    last: Option<&'a RecoveryReport>,
 }
 
 /// The state of the group being read.
@@ -308,6 +314,7 @@ impl<'a> Scan<'a> {
             report: RecoveryReport::default(),
             up_to_damage: false,
             damage: None,
+            last: None,
         }
     }
 
@@ -497,6 +504,7 @@ impl<'a> Scan<'a> {
         if offset == 0 {
             self.enter(cursor, header).map_err(here)?;
         }
+        self.note_point(cursor, header, offset);
         let shape = header.shape();
         let end_lpn = header.lpn.saturating_add(shape.numbers(used.len()));
         if let Some(accepted) = self.accepted.last_mut() {
@@ -649,6 +657,7 @@ impl<'a> Scan<'a> {
 
     fn report(mut self, groups: &[LogGroup]) -> RecoveryReport {
         let end_lpn = self.end.map_or(0, |end| end.end_lpn);
+        self.report.point = self.report.point.map(|point| point.ending(self.end));
         self.let_go_of_empty(groups);
         let kept = self.accepted.last().map_or(0, |last| last.group + 1);
         let (kept, cut) = groups.split_at(kept.min(groups.len()));

@@ -149,6 +149,22 @@ impl Staging {
         Ok(staging)
     }
 
+    /// Reads the staging file of the first lane for a reader that goes on at the page `begins` ([`crate::read_on`]). Pages before it are left out.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn to_read_on(env: &Env, dir: &Path, store: Uid, begins: u64) -> Result<Staging> {
+        let mut staging = Staging::default();
+        if let Some(file) = open(env, &io::fs::join(dir, STAGING_NAME))? {
+            each_page(&*file, |bytes, _| {
+                if page::peek(bytes).is_none_or(|header| header.lpn >= begins) {
+                    staging.add(bytes, store, |bytes| Kept::Whole(bytes.into()));
+                }
+            })?;
+        }
+        Ok(staging)
+    }
+
     /// As [`Staging::read`], beside what is known.
     ///
     /// # Errors

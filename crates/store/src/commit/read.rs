@@ -9,7 +9,7 @@ use base::{Error, ErrorKind, HashMap, Result, Uid};
 use io::{Access, AlignedBuf, DirEntry, Env, FileRead, InPlaceFile, ReadFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wal::{Lane, Staging};
+use wal::{Lane, RecoveryReport, Staging};
 
 /// So many files are open, and their first pages in memory, at the same time.
 const READ_AT_ONCE: usize = 64;
@@ -37,6 +37,28 @@ pub fn check_known_to_write(
     manifest: &str,
 ) -> Result<Staging> {
     let staging = Staging::of_lane(env, dir, Lane::FIRST, state.uid)?;
+    let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
+        Lane::FIRST => Ok(staging.newest_group()),
+        lane => wal::newest_staged_group(env, dir, lane, state.uid),
+    })?;
+    must_know(dir, newest, state, manifest)?;
+    Ok(staging)
+}
+
+/// As [`check_known`], for a reader that goes on from an earlier reading. Returns the staging file without the pages before: the earlier
+/// reading has checked these.
+///
+/// # Errors
+/// As there.
+pub fn check_known_to_read_on(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    (state, manifest): (&State, &str),
+    last: &RecoveryReport,
+) -> Result<Staging> {
+    let begins = last.point.map_or(0, |point| point.lpn());
+    let staging = Staging::to_read_on(env, dir, state.uid, begins)?;
     let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
         Lane::FIRST => Ok(staging.newest_group()),
         lane => wal::newest_staged_group(env, dir, lane, state.uid),

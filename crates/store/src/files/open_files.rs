@@ -8,6 +8,7 @@ use base::sync::statistic::{AtomicU64, Ordering};
 use base::sync::{OnceLock, RwLock, rank, read, try_write, write};
 use base::{HashMap, Result};
 use io::descriptors::CloseIdle;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// See the module.
@@ -72,6 +73,14 @@ impl<F: Clone> OpenFiles<F> {
     /// True if the file of this number is open.
     pub fn is_open(&self, number: u64) -> bool {
         read(&self.cached.open).contains_key(&number)
+    }
+
+    /// Takes a file that is open in another cache.
+    pub fn take_over(&self, other: &OpenFiles<F>, number: u64) {
+        let found = read(&other.cached.open).get(&number).map(|open| open.file.clone());
+        if let Some(file) = found {
+            let Ok(_) = self.find(number, || Ok::<F, Infallible>(file));
+        }
     }
 
     /// The open file of this number; what `make` makes if there is none.

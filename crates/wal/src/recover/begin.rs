@@ -12,8 +12,11 @@ use crate::history::Chain;
 use crate::tenant::Spans;
 
 impl Scan<'_> {
-    /// Enters a group in whose middle the log begins. Returns the offset of the first page to be looked at.
+    /// Enters a group, in whose middle the log may begin. Returns the offset of the first page to be looked at.
     pub(super) fn begin(&mut self, cursor: &mut Cursor<'_>) -> u64 {
+        if let Some(last) = self.last.take() {
+            return self.begin_at(cursor, last);
+        }
         let Some(begin) = cursor.group.begin else { return 0 };
         cursor.first_lpn = Some(begin.first_lpn);
         self.origin = begin.lpn;

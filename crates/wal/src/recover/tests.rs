@@ -108,3 +108,4 @@ mod begin;
 mod crafted;
 mod damage;
 mod no_room;
+mod read_on;
