@@ -393,8 +393,8 @@ impl Wal {
         }
     }
 
-    /// `completer` is resolved when [`Wal::sync`] of this position would return, without a thread that waits. Somebody has to sync: see
-    /// [`Wal::sync_wanted`]. True: nobody waited like this before, so who does that may sleep.
+    /// `completer` is resolved when [`Wal::sync`] of this position would return, without a thread that waits. Some thread has to call
+    /// [`Wal::sync_wanted`]. Returns true if no completer waited before: that thread may be asleep then.
     pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
         self.counters.waits_for_durable();
         self.commit.when_durable(position.lpn, completer)

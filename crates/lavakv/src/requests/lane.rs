@@ -165,7 +165,7 @@ impl Lane {
             Some(Stand::Waits(at_ns)) => at_ns,
             Some(Stand::Device) | None => 0,
         };
-        // The device is nothing that it may not wait for.
+        // A write that waits for the device has no deadline: it is in the log.
         if stand != Some(Stand::Device)
             && let Some(refused) = write.expired(self.reactor.now_ns())
         {

@@ -27,7 +27,8 @@
 //! * *Whole batches.* Rotation holds the writer's lock and waits for all registered inserts. So a frozen
 //!   memtable holds whole, visible batches, and an insert keeps the memtables that were active at part 5.
 //! * *Acknowledged last.* A durable batch may be visible before it is durable, but the call returns only
-//!   when it is both. A failed sync poisons the store, and no later write is acknowledged.
+//!   when it is both. A failed sync poisons the store. Batches that are in the log by then become visible, and
+//!   their calls fail with `Io`, at any durability: their fate is unknown until the next open. Later writes are refused.
 //! * *Refused means unwritten.* Nothing is logged before part 2 has succeeded. `Busy`, `NoSpace` and the
 //!   other kinds named at [`WriteOp::step`] promise that the batch is not in the store.
 //!
@@ -401,7 +402,7 @@ impl WritePath {
         resort: &mut Option<LastResort>,
     ) -> Result<(), Unlogged> {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
-            // Everything was flushed, or something was found: or else the log must not have the room that a later flush needs.
+            // The log takes from the reserve only if no flush is left to need it, or if flushes have freed a group.
             let found = self.log.files().has_fitting(wal::group_len_needed(batch_len))
                 || self.log.wal().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {

@@ -7,10 +7,14 @@
 //! | under the writer's lock | bound |
 //! |---|---|
 //! | a batch needs a log group and none is prepared (`provide_group`) | a device write of a group: 16 MiB by default, 4 GiB at most; then a sync of the directory and an edit of the manifest |
-//! | the log is out of memory for its pages | the write of a round that is under way, and one of up to 1 MiB |
-//! | the log thread confirms the end of the log, or makes its staging file longer | a device write |
+//! | a group is prepared by the log thread at this moment | that preparation, as in the row above |
+//! | the ring of log pages is full | the write of a round that is under way, and one of up to 1 MiB; for a batch longer than the ring, the writes of the whole batch |
+//! | the log thread confirms the end of the log | the writes and the sync of all pages, and the write of one page |
+//! | the log thread makes its staging file longer | a new file, its rename and a sync of the directory |
 //! | a batch goes to the other lane than the one before, which has grown meanwhile ([`super::commit`]) | a sync |
 //! | the volume is nearly full, and the reserve of the log is filled again ([`super::admission::space`]) | a device write of that reserve |
+//! | the volume's free space is asked for, at most once in a while | a system call |
+//! | a batch goes to the log of a guest | an append to that lane, with its locks |
 //! | a family is made or dropped, or its options change | an edit of the manifest |
 //! | inserts in flight are settled | 16 inserts of 16 KiB |
 //! | a batch inserts alone | an insert of 16 MiB |
@@ -191,7 +195,8 @@ impl Memtables {
         self.freeze_of(writer, Some(family));
     }
 
-    /// True if all families with changes are to be flushed in one edit, since that spares the log a write. `only`: as far as it goes, this one alone is full.
+    /// True if all families with changes are to be flushed in one edit, since that spares the log a write. `only`: the one family that
+    /// is full; `None`: all are to be frozen.
     fn joins(&self, writer: &Writer, only: Option<&Arc<Family>>) -> bool {
         let changed = &writer.changed;
         let keeps_pages = self.log.get().is_some_and(wal::Wal::keeps_pages);
@@ -216,7 +221,8 @@ impl Memtables {
             && self.few_are_small(writer, FamilyId::MAX)
     }
 
-    /// `only`: of no other family, unless it is better, or has to be.
+    /// Freezes the memtable of the family `only`, or of all families: without `only`, where a joint flush costs less
+    /// ([`Memtables::joins`]), and where a volatile batch spans families.
     fn freeze_of(&self, writer: &mut Writer, only: Option<&Arc<Family>>) {
         self.settle();
         let over_families = std::mem::take(&mut writer.volatile_over_families);

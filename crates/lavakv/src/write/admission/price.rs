@@ -27,7 +27,7 @@
 //! own. A write pays at the limiters of the store and of its families, for all of its bytes. It pays in pieces, each at
 //! the rate of its moment: a batch of a thousand puts pays as much as the puts alone, and the rest of a charge lapses with
 //! its limit. A write sleeps before it takes the writer's lock, so its debt delays no other write. The functions here are
-//! pure; the write path sleeps. A rate below [`RATE_FLOOR`] is raised to it. A limit that begins or ends with an event raises the
+//! pure; the write path sleeps. No rate falls below a quarter of [`RATE_FLOOR`], and a charge is computed at [`RATE_FLOOR`] or more. A limit that begins or ends with an event raises the
 //! epoch of the store there ([`store::context::Signals::state_changed`]), or the kept verdict hides it for up to 64 KiB of writes.
 //! After vLSM (admission control instead of stops).
 
@@ -89,7 +89,7 @@ impl Level0 {
         let known = Some(self.bytes_per_s).filter(|rate| *rate > 0);
         let rate = known.unwrap_or(flush_bytes_per_s / 4).max(RATE_FLOOR) as f64;
         let Draining { takes, left, takes_all, .. } = self.draining;
-        // One is kept in hand at both ends: else the last of the room would be gone before the last of the work.
+        // Counts one more piece of work than is left: else the room would end before the work.
         let evenly = |rest: f64, left: f64| (rest.min(self.stop) - self.depth).max(0.0) / (left + 1.0);
         let part = match takes_all {
             // The next one has all of it to do.
