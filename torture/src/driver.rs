@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     // Readers before the store: they are dropped first.
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
+    /// Opened for reading, to catch up.
+    reader: Option<Db>,
     families: Vec<Family>,
     /// Moments at which a job was between two of its steps.
     pub between_steps: Vec<u64>,
@@ -101,6 +103,7 @@ impl Driver {
             redrawn: false,
             iterators: Vec::new(),
             snapshots: Vec::new(),
+            reader: None,
             families: Vec::new(),
             db: None,
         }
@@ -596,6 +599,7 @@ impl Driver {
     pub fn abandon(&mut self) {
         self.iterators.clear();
         self.snapshots.clear();
+        self.reader = None;
         self.families.clear();
         if let Some(db) = self.db.take() {
             tally::add(&db);
@@ -618,24 +622,27 @@ impl Driver {
     }
 
     fn read_only(&mut self) -> Check {
-        if self.knobs.volatile || self.doubtful {
-            return Ok(());
-        }
-        if self.knobs.faults {
+        if self.knobs.volatile || self.doubtful || self.knobs.faults {
             return Ok(());
         }
         let options = plan::options(&mut self.rng);
-        let db = Db::open_read_only_in(&machine::env(&self.sim)?, DIR, &options)
-            .doing(|| "open_read_only".into())?;
+        let db = match self.reader.take() {
+            Some(reader) => reader.catch_up().doing(|| "catch_up".into())?,
+            None => Db::open_read_only_in(&machine::env(&self.sim)?, DIR, &options)
+                .doing(|| "open_read_only".into())?,
+        };
         compare(&self.model, &scan(&db).map_err(|why| format!("read-only: {why}"))?)
             .map_err(|why| format!("read-only: {why}"))?;
         let refused = db.put(b"k", b"v").map_err(|e| e.kind());
         ensure!(refused == Err(ErrorKind::ReadOnly), "a write to a read-only store gave {refused:?}");
+        // Files that it has open keep their room.
+        self.reader = Some(db).filter(|_| self.capacity.is_none() && self.peak_max.is_none());
         Ok(())
     }
 
     /// Lets the store come to rest, sometimes without readers: what can be reached is there, and nothing else.
     pub fn settle(&mut self) -> Check {
+        self.reader = None;
         if self.rng.one_in(2) {
             self.let_readers_go();
         }
@@ -658,6 +665,7 @@ impl Driver {
     pub fn let_readers_go(&mut self) {
         self.iterators.clear();
         self.snapshots.clear();
+        self.reader = None;
     }
 
     /// Reports and checks that change nothing.

@@ -1,6 +1,7 @@
 //! The public handle of a store.
 
 mod calls;
+mod reading;
 mod refusals;
 
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
@@ -22,6 +23,7 @@ use crate::read::options::{ReadAt, ReadOptions};
 use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{self, GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
+use crate::read_only::Reading;
 use crate::requests::request::closed;
 use crate::requests::{RequestOptions, Requests};
 use crate::tree::Tree;
@@ -65,6 +67,8 @@ pub struct Db {
 struct Handle {
     engine: Owned<Arc<Engine>>,
     default: ColumnFamily,
+    /// Of a store that was opened for reading.
+    reading: Option<Reading>,
 }
 
 impl Db {
@@ -89,25 +93,16 @@ impl Db {
         Self::from_engine(engine)
     }
 
-    /// Opens a store for reading, beside a process that writes it if there is one. It sees what was written before the
-    /// call; it takes no lock and changes nothing. If the log or the manifest is damaged it sees what is before that, and
-    /// [`Db::damage`] says so.
-    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        Self::open_read_only_in(Env::kernel(), path, options)
-    }
-
-    /// As [`Db::open_read_only`], in an environment.
-    pub fn open_read_only_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        let engine = crate::read_only::open(env, path.as_ref(), options)?;
-        Self::from_engine(engine)
-    }
-
     pub(crate) fn from_engine(engine: Arc<Engine>) -> Result<Db> {
+        Self::new(engine, None)
+    }
+
+    fn new(engine: Arc<Engine>, reading: Option<Reading>) -> Result<Db> {
         let Some(family) = engine.tree.family(DEFAULT_FAMILY) else {
             return Err(without_default(&engine));
         };
         let (engine, default) = (Owned::new(engine), ColumnFamily(Owned::new(family)));
-        Ok(Db { handle: Arc::new(Handle { engine, default }) })
+        Ok(Db { handle: Arc::new(Handle { engine, default, reading }) })
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -38,6 +38,24 @@ pub(crate) struct Files {
 impl Files {
     pub fn new(context: &Arc<Context>, manifest: Manifest, lock: Option<Box<dyn FileLock>>) -> Files {
         let cache = Arc::new(Cache::new(context.options.cache_bytes));
+        Self::over(context, manifest, lock, cache)
+    }
+
+    /// The files of a later state, in a store that is open for reading. Both states share the cache and the open files.
+    pub fn later(&self, manifest: Manifest) -> Files {
+        let later = Self::over(&self.context, manifest, None, self.cache.clone());
+        for family in later.manifest.state().families.values() {
+            DataFile::all_of(&family.version).for_each(|file| later.tables.take_over(&self.tables, &file));
+        }
+        later
+    }
+
+    fn over(
+        context: &Arc<Context>,
+        manifest: Manifest,
+        lock: Option<Box<dyn FileLock>>,
+        cache: Arc<Cache>,
+    ) -> Files {
         Files {
             store: Arc::new(store::files::Files::new(context.store(), manifest.shared().clone(), lock)),
             tables: Arc::new(TableCache::new(context, cache.clone())),

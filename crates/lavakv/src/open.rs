@@ -139,7 +139,7 @@ fn open_to_write(
     let (engines, records) = lane_terms(&env, guests.as_ref());
     let context = Context::new(&env, location, options.clone(), fit.unwrap_or_default(), engines);
     context.tell_open_files(options.open_files_max);
-    let engine = Arc::new(build(Arc::new(context), manifest, Some(store_lock), records)?);
+    let engine = Arc::new(build(Files::new(&Arc::new(context), manifest, Some(store_lock)), records)?);
     tell_damage(&engine, &findings);
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
@@ -362,18 +362,13 @@ pub(crate) fn check_files(
     Ok(findings)
 }
 
-/// The engine over a recovered manifest, before the log is read. `records`: of the lane of a guest, if there is one.
-pub(crate) fn build(
-    context: Arc<Context>,
-    manifest: Manifest,
-    store_lock: Option<Box<dyn FileLock>>,
-    records: Option<LogTerms>,
-) -> Result<Engine> {
+/// The engine over the files of a recovered manifest, before the log is read. `records`: of the lane of a guest, if there is one.
+pub(crate) fn build(files: Files, records: Option<LogTerms>) -> Result<Engine> {
+    let context = files.context.clone();
     let terms = context.options.terms(&context.fit.family(&context.options.family));
     let space = Arc::new(SpaceBudget::new(context.store(), terms));
-    let families = families(&manifest.state(), &context)?;
-    let files = Arc::new(Files::new(&context, manifest, store_lock));
-    Ok(Engine::new(context, space, files, families, records))
+    let families = families(&files.manifest.state(), &context)?;
+    Ok(Engine::new(context, space, Arc::new(files), families, records))
 }
 
 /// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.
@@ -503,6 +498,29 @@ pub(crate) fn replay_up_to_damage(
         damage.extend(engine.files.manifest.require_edit(report.witness_edit).err());
     }
     Ok((report, placed))
+}
+
+/// Replays the part of the log behind an earlier reading, for a reader. `None`: the whole log has to be replayed, into an engine with
+/// empty memtables.
+pub(crate) fn replay_on(
+    engine: &Engine,
+    staging: &Staging,
+    last: &RecoveryReport,
+) -> Result<Option<RecoveryReport>> {
+    let state = engine.files.manifest.state();
+    let (env, access) = (&engine.context.env, engine.context.options.access);
+    let groups = engine.log.groups_to_read(|path| io::open_in_place_read_only(&*env.fs, path, access))?;
+    let mut placed = PlacedValues::new(Log::was_closed(&state));
+    let mut inserts = Inserts::by_threads(&engine.writes, env.spawner.clone(), &engine.context.options);
+    let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
+        replay_batch((engine, &mut inserts), &state, &mut placed, first_seq, payload)
+    });
+    let report = wal::read_on(env, staging, state.store.uid, &groups, last, &mut on_batch)?;
+    drop(on_batch);
+    inserts.settle();
+    let witness_edit = report.as_ref().map_or(0, |report| report.witness_edit);
+    engine.files.manifest.require_edit(witness_edit)?;
+    Ok(report)
 }
 
 /// Writes values that lay beside the log to tables. Their files are removed after that.

@@ -23,12 +23,15 @@
 //! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good. Where the lane of a guest
 //! is damaged nothing is shown of what it carries, and later changes are: that is told like any other damage.
 
+mod catch_up;
+
 use crate::context::Context;
 use crate::context::event::Event;
 use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
 use crate::context::options::{DamagedFiles, Options};
 use crate::engine::Engine;
+use crate::files::Files;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
 use crate::large::placed::PlacedValues;
@@ -37,11 +40,13 @@ use crate::open::{
 };
 use crate::records::{self, CarriedBatches};
 use base::{Error, ErrorKind, Result, SeqNo};
+use catch_up::Earlier;
+pub(crate) use catch_up::{Reading, catch_up};
 use io::Env;
 use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
-use store::commit::read::check_known;
+use store::commit::read::{check_known, check_known_to_read_on};
 use store::manifest::State as StoreState;
 use store::volumes::Location;
 use version::names::FileKind;
@@ -67,16 +72,32 @@ pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Opens for reading.
-pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<(Arc<Engine>, Reading)> {
     options.validate()?;
     let mut options = options.derived();
     let env = store::speed::with_directory(env, dir, options.speed.as_deref());
     // Every table stays open if the process has the descriptors, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
-    match attempt(&env, dir, || open_once(&env, dir, &options)) {
+    let mut read = None;
+    let engine = open_or_serve(&env, dir, &options, || {
+        let (engine, report) = open_once(&env, dir, &options, None)?;
+        read = Some(report);
+        Ok(engine)
+    })?;
+    Ok((engine, Reading { env, dir: dir.to_owned(), options, log: read }))
+}
+
+/// Opens a store, up to its damage if it is damaged and the options allow that.
+fn open_or_serve(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    once: impl FnMut() -> Result<Arc<Engine>>,
+) -> Result<Arc<Engine>> {
+    match attempt(env, dir, once) {
         Err(e) if options.damaged_files == DamagedFiles::Serve && e.is_corruption() => {
             // Where not even that can be read, the first failure says best what is wrong.
-            store::read_only::attempt(&env, || open_up_to_damage(&env, dir, &options)).map_err(|_| e)
+            store::read_only::attempt(env, || open_up_to_damage(env, dir, options)).map_err(|_| e)
         }
         opened => opened,
     }
@@ -130,16 +151,29 @@ fn open_all(engine: &Engine) -> Result<bool> {
     Ok(damaged)
 }
 
-fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
+/// `earlier`: an earlier state of the store, to share files and memtables with.
+fn open_once(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    earlier: Option<&Earlier<'_>>,
+) -> Result<(Arc<Engine>, RecoveryReport)> {
     let manifest = Manifest::recover(env, dir, true)?;
     let (given, env) = (env, &store::speed::of_reader(env, dir, &manifest.state().store));
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
-    check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
-    // Nothing is written, and so nothing counted.
-    let location = Location::unmetered(env, dir);
-    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1));
-    let engine = Arc::new(build(context, manifest, None, None)?);
+    let earlier = earlier.filter(|earlier| earlier.is_of(&manifest));
+    let state = manifest.state();
+    let known = (&*state.store, &*manifest.report().name);
+    let staging = match earlier.and_then(Earlier::log) {
+        Some(log) => Some(check_known_to_read_on(env, dir, &listing, known, log)?),
+        None => check_known(env, dir, &listing, known.0, known.1).map(|()| None)?,
+    };
+    let files = match earlier {
+        Some(earlier) => earlier.engine.files.later(manifest),
+        None => Files::new(&context(env, dir, options), manifest, None),
+    };
+    let engine = Arc::new(build(files, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
     if damaged
@@ -150,7 +184,13 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    let report = replay_lanes(&engine)?;
+    let report = match earlier.zip(staging) {
+        Some((earlier, staging)) => match earlier.replay_into(&engine, &staging)? {
+            Some(report) => report,
+            None => return open_once(given, dir, options, Some(earlier)),
+        },
+        None => replay_lanes(&engine)?,
+    };
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(given, dir, true)?.state());
     let (end, end_lpn) = report.history.chain.map(|c| (c.ltn, c.end_lpn)).unzip();
     let end = end.or_else(|| first_group(&then.store));
@@ -164,8 +204,14 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    engine.log.set_replayed(report.history.groups);
-    Ok(engine)
+    engine.log.set_replayed(report.history.groups.clone());
+    Ok((engine, report))
+}
+
+/// The context of a reader: it writes nothing, so no bytes are counted.
+fn context(env: &Env, dir: &Path, options: &Options) -> Arc<Context> {
+    let location = Location::unmetered(env, dir);
+    Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1))
 }
 
 /// The first group that is read of LavaKV's log.
@@ -210,10 +256,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
-    // Nothing is written, and so nothing counted.
-    let location = Location::unmetered(env, dir);
-    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default(), 1));
-    let engine = Arc::new(build(context, manifest, None, None)?);
+    let engine = Arc::new(build(Files::new(&context(env, dir, options), manifest, None), None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;

@@ -226,7 +226,7 @@ impl Tree {
     /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
     pub fn log_floor(&self) -> SeqNo {
         log_floor::log_floor(&self.snapshots, || {
-            self.all_families().iter().filter_map(|f| f.oldest_unflushed_seq()).min()
+            self.all_families().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
         })
     }
 
@@ -234,7 +234,9 @@ impl Tree {
     pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
         let families = self.all_families().into_iter();
-        families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
+        families
+            .filter_map(|f| f.read_state().oldest_unflushed_seq().map(|seq| (seq, f)))
+            .min_by_key(|(seq, _)| *seq)
     }
 
     /// The families with the most in their active memtables, the largest first: as many as have so many bytes together. All are asked: not under a

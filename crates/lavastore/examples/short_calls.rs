@@ -5,6 +5,7 @@
 //! short_calls get|scan|seek DIR CALLS   reads it, everything cached; 0 calls warm it up only
 //! short_calls kill DIR VALUE_BYTES      makes a store with 50 MB of log, and ends without closing it
 //! short_calls open DIR                  opens a copy of that and prints the time
+//! short_calls catch-up DIR VALUE_BYTES  beside a writer with 50 MB of log: a reader catches up with 100 writes, and one is opened
 //! short_calls bursts DIR SECONDS        writes four batches of 32,768 rows a second
 //! ```
 //!
@@ -138,6 +139,43 @@ fn open(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+fn catch_up(dir: &Path, len: usize) -> Result<()> {
+    const WRITES: u64 = 100;
+    let db = Db::open(dir)?;
+    let count = (LOG_BYTES / (len + 16)) as u64;
+    (0..count).try_for_each(|n| db.put(key(n), value(n, len)))?;
+    let mut reader = Db::open_read_only(dir, &Options::default())?;
+    let (mut caught_up, mut opened) = (Vec::new(), Vec::new());
+    for round in 1..=20 {
+        for n in 0..WRITES {
+            db.put(key(n), value(round, len))?;
+        }
+        let begun = Instant::now();
+        reader = reader.catch_up()?;
+        caught_up.push(begun.elapsed().as_secs_f64() * 1e3);
+        let begun = Instant::now();
+        let other = Db::open_read_only(dir, &Options::default())?;
+        opened.push(begun.elapsed().as_secs_f64() * 1e3);
+        let newest = Some(value(round, len));
+        if [&reader, &other]
+            .into_iter()
+            .any(|db| db.get(key(7)).ok().flatten().as_deref() != newest.as_deref())
+        {
+            return Err("a reader does not see the last write".into());
+        }
+    }
+    for (what, mut times) in [("catch up", caught_up), ("open", opened)] {
+        times.sort_by(f64::total_cmp);
+        println!(
+            "{what}: {:.1} ms (P50), {:.1} ms (at most)",
+            times[times.len() / 2],
+            times[times.len() - 1]
+        );
+    }
+    db.close()?;
+    Ok(())
+}
+
 fn bursts(dir: &Path, seconds: u64) -> Result<()> {
     let db = Db::open(dir)?;
     let begun = Instant::now();
@@ -170,6 +208,7 @@ fn main() -> Result<()> {
         "fill" => fill(dir, number()? as usize),
         "kill" => kill(dir, number()? as usize),
         "open" => open(dir),
+        "catch-up" => catch_up(dir, number()? as usize),
         "bursts" => bursts(dir, number()?),
         _ => read(dir, operation, number()?),
     }

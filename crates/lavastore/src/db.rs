@@ -132,6 +132,30 @@ impl Db {
         lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
     }
 
+    /// Opens the present state of a store that is open for reading. Only the new part of the log is replayed, and open tables are
+    /// shared. `self`, its snapshots and its iterators keep their state; drop them when you no longer need it. Handles of families are
+    /// asked for anew ([`Db::family`]).
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-catch-up-{}", std::process::id()));
+    /// use lavastore::{Db, Options};
+    /// let writer = Db::open(&dir)?;
+    /// let mut reader = Db::open_read_only(&dir, &Options::default())?;
+    /// writer.put("key", "value")?;
+    /// assert!(reader.get("key")?.is_none());
+    /// reader = reader.catch_up()?;
+    /// assert!(reader.get("key")?.is_some());
+    /// # drop((reader, writer));
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store was not opened for reading; those of [`Db::open_read_only`].
+    pub fn catch_up(&self) -> Result<Db> {
+        self.kv().catch_up().map(Self::over)
+    }
+
     /// The facade of a store that is open, for the torture programs.
     #[doc(hidden)]
     pub fn over(db: lavakv::Db) -> Db {

@@ -254,12 +254,7 @@ impl Handle {
 
     /// Writes all of `data` at `offset`; an error says how much of it was written.
     pub(super) fn write_counted(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
-        self.write_from(data, offset, false).map_err(|failed| self.partial_write(failed, offset))
-    }
-
-    /// The error of a write that began at `offset` and failed after so many bytes.
-    fn partial_write(&self, (stored_bytes, e): (usize, Errno), offset: u64) -> PartialWrite {
-        PartialWrite { stored_bytes, error: self.fail("cannot write a file", e).at_offset(offset) }
+        self.write_from(data, offset, false).map_err(|failed| partial_write(self, failed, offset))
     }
 
     /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write where the file system
@@ -328,4 +323,8 @@ pub(super) fn poisoned(first: &Error) -> Error {
     first.clone().with_kind(ErrorKind::Poisoned).context(
         "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
     )
+}
+/// The error of a write that began at `offset` and failed after so many bytes.
+fn partial_write(handle: &Handle, (stored_bytes, e): (usize, Errno), offset: u64) -> PartialWrite {
+    PartialWrite { stored_bytes, error: handle.fail("cannot write a file", e).at_offset(offset) }
 }

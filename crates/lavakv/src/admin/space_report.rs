@@ -166,7 +166,10 @@ impl FamilySpace {
             record_bytes: ledger.record_bytes(),
             garbage_bytes: ledger.exposed_bytes(),
             garbage_percent_max: ledger.ratio_ppm_max() / 10_000,
-            log_bytes: family.oldest_unflushed_seq().map_or(0, |seq| holders::log_bytes_from(groups, seq)),
+            log_bytes: family
+                .read_state()
+                .oldest_unflushed_seq()
+                .map_or(0, |seq| holders::log_bytes_from(groups, seq)),
             ..FamilySpace::default()
         }
     }

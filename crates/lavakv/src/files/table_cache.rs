@@ -4,6 +4,7 @@
 
 use crate::context::Context;
 use crate::files::damaged::Quarantine;
+use crate::files::data_file::DataFile;
 use base::sync::OnceLock;
 use base::{Error, ErrorKind, Result, Uid};
 use cache::Cache;
@@ -40,6 +41,15 @@ impl TableCache {
         open.share(&context.volumes.directory().descriptors, context.engines);
         let (context, is_read) = (context.clone(), OnceLock::new());
         TableCache { quarantine: Quarantine::default(), context, cache, open, is_read }
+    }
+
+    /// Takes a file that is open in the cache of an earlier state of the store.
+    pub fn take_over(&self, earlier: &TableCache, file: &DataFile) {
+        let key = match file {
+            DataFile::Table(meta) => key(meta.volume, meta.number),
+            DataFile::Vsst(meta) => meta.number,
+        };
+        self.open.take_over(&earlier.open, key);
     }
 
     /// Forgets files that are about to be removed. The cache is gone through once for all of them.

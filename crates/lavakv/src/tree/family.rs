@@ -82,6 +82,30 @@ impl ReadState {
 }
 
 impl ReadState {
+    /// The lowest sequence that is only in memtables.
+    pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
+        let all = self.frozen.iter().chain([&self.active]);
+        all.filter_map(|memtable| memtable.seq_range()).map(|(low, _)| low).min()
+    }
+
+    /// The same with other memtables.
+    fn with_memtables(&self, active: Arc<MemTable>, frozen: Vec<Arc<MemTable>>) -> ReadState {
+        ReadState {
+            active,
+            frozen,
+            version: self.version.clone(),
+            chain: self.chain,
+            ledger: self.ledger.clone(),
+            hiding: self.hiding.clone(),
+            summary: self.summary,
+            space: self.space,
+            options: self.options.clone(),
+            may_prune: self.may_prune,
+            is_damaged: self.is_damaged,
+            is_unserved: self.is_unserved,
+        }
+    }
+
     /// What its tables meet below them. `None`: no values are separated.
     pub fn met(&self) -> Option<&Met> {
         self.hiding.as_ref().map(Hiding::met)
@@ -369,21 +393,16 @@ impl Family {
         }
     }
 
+    /// Takes the memtables of an earlier state, newest first: in a reader, before its first read.
+    pub fn take_frozen(&self, frozen: Vec<Arc<MemTable>>) {
+        self.update(|v| v.with_memtables(v.active.clone(), frozen));
+    }
+
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
-        self.update(|v| ReadState {
-            active: memtable(self.id, next_memtable_id, self.of_store.memtable_bytes),
-            frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
-            version: v.version.clone(),
-            chain: v.chain,
-            ledger: v.ledger.clone(),
-            hiding: v.hiding.clone(),
-            summary: v.summary,
-            space: v.space,
-            options: v.options.clone(),
-            may_prune: v.may_prune,
-            is_damaged: v.is_damaged,
-            is_unserved: v.is_unserved,
+        self.update(|v| {
+            let active = memtable(self.id, next_memtable_id, self.of_store.memtable_bytes);
+            v.with_memtables(active, [&v.active].into_iter().chain(&v.frozen).cloned().collect())
         });
     }
 
@@ -480,18 +499,6 @@ impl Family {
 
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
-    }
-
-    /// The lowest sequence that is only in memtables.
-    pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
-        let read_state = self.read_state();
-        read_state
-            .frozen
-            .iter()
-            .chain([&read_state.active])
-            .filter_map(|m| m.seq_range())
-            .map(|(low, _)| low)
-            .min()
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn it_is_the_oldest_sequence_that_is_not_flushed() {
         let (snapshots, family) = (Snapshots::default(), family());
-        let floor = || log_floor(&snapshots, || family.oldest_unflushed_seq());
+        let floor = || log_floor(&snapshots, || family.read_state().oldest_unflushed_seq());
         assert_eq!(floor(), 1);
         write(&snapshots, &family, 1);
         family.freeze(2);
@@ -71,7 +71,7 @@ mod tests {
     fn a_write_that_begins_and_ends_after_the_memtables_were_looked_at_is_not_below_it() {
         let (snapshots, family) = (Snapshots::default(), family());
         let floor = log_floor(&snapshots, || {
-            let oldest = family.oldest_unflushed_seq();
+            let oldest = family.read_state().oldest_unflushed_seq();
             write(&snapshots, &family, 1);
             oldest
         });

@@ -5,6 +5,7 @@
 mod common;
 
 mod background;
+mod catching_up;
 mod checkpoint;
 mod collect;
 mod compression;

@@ -10,7 +10,8 @@ const FIELDS_MAX: usize = 12;
 const SHARED: [&str; 5] = ["Mutex<", "RwLock<", "Atomic", "OnceLock<", "Condvar"];
 
 /// Files of `lavakv` that put the engine together, and so know its type. All others get what they use.
-const ROOF: [&str; 5] = ["db.rs", "engine.rs", "open.rs", "read_only.rs", "service.rs"];
+const ROOF: [&str; 6] =
+    ["db.rs", "engine.rs", "open.rs", "read_only.rs", "read_only/catch_up.rs", "service.rs"];
 
 struct Struct<'a> {
     name: &'a str,

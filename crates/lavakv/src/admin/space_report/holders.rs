@@ -99,7 +99,7 @@ pub(super) fn log_bytes_from(groups: &[PriorGroup], floor: SeqNo) -> u64 {
 /// Who holds the oldest group of the log, if anybody does.
 pub(super) fn log_holder(families: &[Arc<Family>], groups: &[PriorGroup]) -> Option<LogHolder> {
     let mut floors: Vec<(SeqNo, &Arc<Family>)> =
-        families.iter().filter_map(|f| Some((f.oldest_unflushed_seq()?, f))).collect();
+        families.iter().filter_map(|f| Some((f.read_state().oldest_unflushed_seq()?, f))).collect();
     floors.sort_by_key(|(seq, _)| *seq);
     let (seq, family) = floors.first()?;
     let bytes = log_bytes_from(groups, *seq);

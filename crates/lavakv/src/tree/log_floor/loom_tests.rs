@@ -48,7 +48,7 @@ impl Store {
 
     /// The floor, which must not be above what a flush has made durable by now.
     fn check_floor(&self) {
-        let floor = log_floor(&self.snapshots, || self.family.oldest_unflushed_seq());
+        let floor = log_floor(&self.snapshots, || self.family.read_state().oldest_unflushed_seq());
         let flushed_end = self.flushed_end.load(Ordering::Acquire);
         assert!(
             floor <= flushed_end,
@@ -92,6 +92,6 @@ fn loom_the_floor_follows_the_flush() {
         writer.join().unwrap();
         flush.join().unwrap();
         store.flush();
-        assert_eq!(log_floor(&store.snapshots, || store.family.oldest_unflushed_seq()), 2);
+        assert_eq!(log_floor(&store.snapshots, || store.family.read_state().oldest_unflushed_seq()), 2);
     });
 }

@@ -9,7 +9,7 @@
 //! | `Time` | so many nanoseconds have passed: the throttle charge | the clock |
 //! | `Memory` | memtables have become tables | flush |
 //! | `Levels` | level 0 is less deep | compaction |
-//! | `Log` | the log is shorter, or has a group | flush, which releases groups |
+//! | `ShorterLog`, `Group` | the log is shorter, or has a group | flush, which releases groups |
 //! | `Space` | a job or a delete has freed some, or a while has passed | collection, compaction, clean-up, deletes |
 //! | `Durable` | the log is durable up to the batch: the next step waits itself | the caller's own thread |
 //! | `Visible` | the inserts of earlier writes are done: the next step waits itself | their threads |
@@ -130,7 +130,7 @@ impl Admission {
             Need::ShorterLog { live_max, oldest, visible } => {
                 let short = self.log.wal().live_bytes() <= *live_max;
                 let flushed = || match oldest {
-                    Some((seq, family)) => family.oldest_unflushed_seq() != Some(*seq),
+                    Some((seq, family)) => family.read_state().oldest_unflushed_seq() != Some(*seq),
                     None => self.tree.snapshots.visible() != *visible,
                 };
                 short || flushed() || health.is_stuck(now_ns) || !can_free()

@@ -177,7 +177,7 @@ impl Admission {
 
     /// Freezes the family with the oldest change, if it still has that change.
     fn freeze_oldest(&self, writer: &mut Writer, (seq, family): &(SeqNo, Arc<Family>)) {
-        if family.oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
+        if family.read_state().oldest_unflushed_seq() == Some(*seq) && !family.is_dropped() {
             self.memtables.freeze(writer, family);
         }
     }
