@@ -7,7 +7,7 @@
 
 use crate::history::{Chain, History, PriorGroup};
 use crate::lane::Lane;
-use crate::page::{HEADER_LEN, Shape};
+use crate::page::{HEADER_LEN, Owner, Shape};
 use crate::place::Place;
 use crate::tenant::{Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
@@ -43,6 +43,8 @@ impl PreparedGroup {
 #[derive(Debug)]
 pub(crate) struct ActiveGroup {
     pub prepared: PreparedGroup,
+    /// The owner of its pages.
+    pub owner: Owner,
     /// How long its pages are.
     pub shape: Shape,
     /// Page numbers that data may use.
@@ -62,9 +64,10 @@ impl ActiveGroup {
         Place::of_page(self.prepared.ltn, offset).in_page(pos)
     }
 
-    fn new(prepared: PreparedGroup, lane: Lane, first_lpn: u64, prev: Chain) -> Self {
+    fn new(prepared: PreparedGroup, store: Uid, lane: Lane, first_lpn: u64, prev: Chain) -> Self {
         let (shape, data_numbers) = (prepared.shape(lane), prepared.data_numbers(lane));
         ActiveGroup {
+            owner: Owner { store, group: Some(prepared.uid) },
             prepared,
             shape,
             data_numbers,
@@ -115,6 +118,7 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 pub(crate) struct Groups {
     lane: Lane,
+    store: Uid,
     closed: VecDeque<ClosedGroup>,
     pub active: ActiveGroup,
     spares: VecDeque<PreparedGroup>,
@@ -132,7 +136,13 @@ fn check(group: &PreparedGroup) -> Result<()> {
 }
 
 impl Groups {
-    pub fn new(lane: Lane, first: PreparedGroup, next_lpn: u64, history: &History) -> Result<Self> {
+    pub fn new(
+        lane: Lane,
+        first: PreparedGroup,
+        store: Uid,
+        next_lpn: u64,
+        history: &History,
+    ) -> Result<Self> {
         check(&first)?;
         let prev = history.chain.unwrap_or(Chain { ltn: 0, end_lpn: 0, used: 0 });
         if prev.end_lpn > next_lpn || history.groups.iter().any(|g| g.ltn >= first.ltn) {
@@ -148,8 +158,8 @@ impl Groups {
             end_lpn: prev.end_lpn,
             own: None,
         });
-        let active = ActiveGroup::new(first, lane, next_lpn, prev);
-        Ok(Groups { lane, closed: closed.collect(), active, spares: VecDeque::new() })
+        let active = ActiveGroup::new(first, store, lane, next_lpn, prev);
+        Ok(Groups { lane, store, closed: closed.collect(), active, spares: VecDeque::new() })
     }
 
     pub fn add_spare(&mut self, group: PreparedGroup) -> Result<()> {
@@ -185,7 +195,7 @@ impl Groups {
             // A batch is put where it fits whole; what lies between was never written and is removed in its turn.
             let empty = self.active.first_lpn == next_lpn;
             let prev = if empty { self.active.prev } else { end };
-            let next = ActiveGroup::new(prepared, self.lane, next_lpn, prev);
+            let next = ActiveGroup::new(prepared, self.store, self.lane, next_lpn, prev);
             let old = std::mem::replace(&mut self.active, next);
             let (ltn, len, begins) = (old.prepared.ltn, old.prepared.file.len(), old.begins());
             let prior = PriorGroup { ltn, len, begins, filled: 0, seqs: old.seqs };
@@ -316,7 +326,7 @@ mod tests {
             let prior = PriorGroup { ltn: 1, len, begins: 0, filled, seqs: Spans::default() };
             let chain = Some(Chain { ltn: 1, end_lpn: 6, used: 0 });
             let history = History { chain, groups: vec![prior] };
-            let mut groups = Groups::new(Lane::FIRST, first, 6, &history).unwrap();
+            let mut groups = Groups::new(Lane::FIRST, first, Uid::default(), 6, &history).unwrap();
             let waits = groups.release_waits(durable_end);
             assert_eq!(waits, durable_end <= 6, "durable up to {durable_end}");
             assert_eq!(groups.release_below(&[], durable_end).is_empty(), waits);

@@ -18,7 +18,7 @@ use crate::page::{self, BatchHeader};
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
-use crate::tail::{Batch, Put, Ring, Surroundings, Tail};
+use crate::tail::{Batch, Put, Surroundings, Tail};
 use crate::tenant::TenantId;
 use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
@@ -155,8 +155,7 @@ impl Wal {
         let file = env
             .fs
             .create_scratch(&io::fs::join(dir, options.lane.staging_name()), staging_len / PAGE * PAGE)?;
-        let ring = Ring::new(file, store, next_lpn);
-        let tail = Tail::new(options.lane, first, next_lpn, &history, ring)?;
+        let tail = Tail::new(options.lane, first, store, next_lpn, &history, file)?;
         // Only pages of listed groups may be confirmed.
         let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end() };
         let commit = Commit::new(durable_end, next_lpn).with_flights(options.loggers);
@@ -260,8 +259,9 @@ impl Wal {
             (tail, put) = self.put_over_pages(tail, Batch::new(payload, header), witness_edit)?;
             put
         };
+        let Tail { slots, pages, .. } = &mut *tail;
         if durability.is_staged()
-            && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
+            && let Err(e) = slots.stage(pages, self.commit.frontier.written_end())
         {
             // For want of room the batch is taken back, if none of its pages can be in a group file.
             if !put.is_unbroken || e.kind() != ErrorKind::NoSpace {
@@ -272,7 +272,7 @@ impl Wal {
         }
         tail.record(header);
         if self.keeps_pages() {
-            tail.notes.add(header, (put.mark.lpn(), put.last_lpn), || self.clock.now_ns());
+            tail.notes.add(header, (put.mark.next_lpn, put.last_lpn), || self.clock.now_ns());
             self.counters.comes(durability, header.len);
         }
         Ok((Position { lpn: put.last_lpn }, put.place))
@@ -288,13 +288,13 @@ impl Wal {
         let (mut tail, is_unbroken) = self.make_room(tail, batch.header())?;
         let (mark, place) = (tail.mark(), tail.next_place());
         if !is_unbroken && self.keeps_pages() {
-            tail.notes.begin(mark.lpn());
+            tail.notes.begin(mark.next_lpn);
         }
-        let mut last_lpn = tail.next_lpn();
+        let mut last_lpn = tail.pages.next_lpn();
         while batch.left() > 0 {
-            if tail.used() == 0 {
+            if tail.pages.used() == 0 {
                 tail = self.wait_for_slots(tail, 1).map_err(|e| self.fail(e))?;
-                tail.ring.forget_below(self.commit.frontier.written_end());
+                tail.pages.forget_below(self.commit.frontier.written_end());
                 let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
                 tail.open_page(around);
             }
@@ -311,9 +311,9 @@ impl Wal {
         header: &BatchHeader,
     ) -> Result<(MutexGuard<'a, Tail>, bool)> {
         let len = header.len as usize;
-        tail.ring.forget_below(self.commit.frontier.written_end());
+        tail.pages.forget_below(self.commit.frontier.written_end());
         tail.notes.forget_below(self.commit.frontier.durable_end());
-        match tail.ring.erase_refused() {
+        match tail.slots.erase_refused() {
             Err(e) if e.kind() == ErrorKind::NoSpace => return Err(e),
             erased => erased.map_err(|e| self.fail(e))?,
         }
@@ -321,7 +321,7 @@ impl Wal {
             tail.share();
         }
         let pages = tail.pages_for(len);
-        let whole = pages <= tail.ring.slots();
+        let whole = pages <= tail.slots.count();
         if whole {
             tail = self.wait_for_slots(tail, pages)?;
         }
@@ -357,14 +357,14 @@ impl Wal {
         }
         let begun = self.times.ring_full.begin();
         while !tail.has_slots(pages, self.commit.frontier.written_end()) {
-            let (next_lpn, needed) = (tail.next_lpn(), tail.ring.must_be_written(pages));
+            let (next_lpn, needed) = (tail.pages.next_lpn(), tail.must_be_written(pages));
             drop(tail);
             let has_slots = |frontier: &Frontier| needed <= frontier.written_end();
             if let Some(token) = self.commit.acquire_unless(has_slots)? {
                 add(&self.counters.inline_write_outs, 1);
                 let written_end = self.commit.frontier.written_end();
                 let run_max = self.options.write_len_max;
-                let end = lock(&self.tail).ring.end_of_run(written_end, next_lpn, run_max);
+                let end = lock(&self.tail).pages.end_of_run(written_end, next_lpn, run_max);
                 let outcome = self.write_pages(&token, end);
                 token.finish_write(outcome)?;
             }
@@ -409,9 +409,9 @@ impl Wal {
     pub fn takes_at_once(&self, len: usize) -> bool {
         let mut tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();
-        tail.ring.forget_below(written_end);
+        tail.pages.forget_below(written_end);
         let pages = tail.pages_for(len);
-        tail.has_room(len) && pages <= tail.ring.slots() && tail.has_slots(pages, written_end)
+        tail.has_room(len) && pages <= tail.slots.count() && tail.has_slots(pages, written_end)
     }
 
     /// True if somebody waits without a thread.
@@ -465,7 +465,7 @@ impl Wal {
     pub fn is_half_full(&self) -> bool {
         let tail = lock(&self.tail);
         let active = &tail.groups.active;
-        (tail.next_lpn() - active.first_lpn) * 2 >= active.data_numbers
+        (tail.pages.next_lpn() - active.first_lpn) * 2 >= active.data_numbers
     }
 
     /// Closed groups, oldest first, that nobody needs: they hold no record with a sequence at or above the floor of its
@@ -510,11 +510,11 @@ impl Wal {
         let (mut before, start) = (0, out.len());
         for (i, part) in place.parts(len) {
             let lpn = start_lpn + i as u64 * page_numbers;
-            if lpn < tail.ring.first_lpn() {
+            if lpn < tail.pages.first_lpn() {
                 before += part.len();
                 continue;
             }
-            match tail.ring.in_memory(lpn).and_then(|page| page.get(part)) {
+            match tail.pages.in_memory(lpn).and_then(|page| page.get(part)) {
                 Some(part) => out.extend_from_slice(part),
                 // There never was a batch that reaches so far.
                 None => {
@@ -536,7 +536,7 @@ impl Wal {
     pub(crate) fn ends(&self) -> LogEnd {
         let tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();
-        let staged = tail.ring.staged_from(written_end);
+        let staged = tail.slots.staged_from(&tail.pages, written_end);
         let end = staged.last().map_or(written_end, |(lpn, _)| (lpn + 1).max(written_end));
         let segments = tail.groups.segments(written_end, end);
         let group_of = |lpn: u64| segments.iter().find(|s| s.start <= lpn && lpn < s.end);
@@ -547,7 +547,7 @@ impl Wal {
         LogEnd {
             groups: tail.groups.all(written_end),
             staged: staged.into_iter().filter_map(one).collect(),
-            taken_back: tail.ring.taken_back(),
+            taken_back: tail.pages.taken_back(),
         }
     }
 
@@ -560,8 +560,8 @@ impl Wal {
     /// was appended since the start.
     pub fn last_position(&self) -> Option<Position> {
         let tail = lock(&self.tail);
-        let open = (tail.used() != 0).then(|| tail.next_lpn());
-        let last = open.or_else(|| tail.next_lpn().checked_sub(1)).filter(|&lpn| lpn >= self.start_lpn);
+        let open = (tail.pages.used() != 0).then(|| tail.pages.next_lpn());
+        let last = open.or_else(|| tail.pages.next_lpn().checked_sub(1)).filter(|&lpn| lpn >= self.start_lpn);
         last.map(|lpn| Position { lpn })
     }
 
@@ -569,7 +569,7 @@ impl Wal {
     /// is where the log ends: a manifest that remembers it notices if the whole group is lost.
     pub fn end(&self) -> Option<(u64, u64)> {
         let tail = lock(&self.tail);
-        let end = tail.end_lpn();
+        let end = tail.pages.end_lpn();
         let active = &tail.groups.active;
         (end > active.first_lpn).then_some((active.prepared.ltn, end))
     }
@@ -586,9 +586,9 @@ impl Wal {
     /// True if so many full pages are in the ring that they are worth a write.
     fn has_a_write(&self, tail: &Tail) -> bool {
         let page = PAGE as u64;
-        let half = (tail.ring.slots() / 2).max(1) * page;
+        let half = (tail.slots.count() / 2).max(1) * page;
         let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
-        let full = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
+        let full = tail.pages.next_lpn().saturating_sub(self.commit.frontier.written_end());
         full * self.unit() >= threshold
     }
 
@@ -621,7 +621,7 @@ impl Wal {
         let token = self.commit.acquire()?;
         let (end, waits) = {
             let tail = lock(&self.tail);
-            (tail.next_lpn(), tail.groups.release_waits(self.commit.frontier.durable_end()))
+            (tail.pages.next_lpn(), tail.groups.release_waits(self.commit.frontier.durable_end()))
         };
         if waits {
             token.covers(end);
@@ -656,7 +656,7 @@ impl Wal {
 
     /// Bytes of the staging ring.
     pub fn staging_len(&self) -> usize {
-        lock(&self.tail).ring.slots() as usize * PAGE
+        lock(&self.tail).slots.count() as usize * PAGE
     }
 
     /// Makes the staging ring longer: for a log that is written faster than when it was started. Everything appended so
@@ -685,8 +685,8 @@ impl Wal {
         let renamed = longer.and_then(|file| env.fs.rename(&beside, &path).map(|()| file));
         let file = renamed.inspect_err(|_| drop(env.fs.remove(&beside)))?;
         let mut tail = lock(&self.tail);
-        tail.ring.forget_below(self.commit.frontier.written_end());
-        tail.ring.move_to(file);
+        tail.pages.forget_below(self.commit.frontier.written_end());
+        tail.move_to(file);
         drop(tail);
         order.unnamed = Some((env.clone(), dir.to_owned()));
         self.sync_ring_name(&mut order)
@@ -766,7 +766,7 @@ impl Wal {
             batches: tail.batches,
             payload_bytes: tail.payload_bytes,
             rolls: tail.rolls,
-            next_lpn: tail.next_lpn(),
+            next_lpn: tail.pages.next_lpn(),
             durable_end: self.commit.frontier.durable_end(),
             ..self.counters.read()
         }

@@ -35,7 +35,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "State", 33),
     ("table", "StreamIter", 48),
     ("table", "Vsst", 28),
-    ("wal", "Ring", 27),
     ("wal", "Wal", 71),
 ];
 

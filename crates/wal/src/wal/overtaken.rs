@@ -73,7 +73,7 @@ impl Wal {
             return None;
         }
         let tail = lock(&self.tail);
-        let lpn = tail.notes.needed_from(tail.next_lpn(), floors)?;
+        let lpn = tail.notes.needed_from(tail.pages.next_lpn(), floors)?;
         let ((ltn, first_lpn), released) = tail.groups.before(lpn, floors)?;
         let written_end = self.commit.frontier.written_end();
         let gains = lpn > written_end || lpn == written_end && !released.is_empty();
@@ -115,11 +115,11 @@ impl Wal {
         let is_old = aged_end(age_ns) > self.commit.frontier.durable_end();
         // With those that will be old soon: there are two syncs in that time at most, however fast pages come.
         let durable_end = if is_old { aged_end(age_ns / 2) } else { 0 };
-        let kept = tail.next_lpn().saturating_sub(self.commit.frontier.written_end());
+        let kept = tail.pages.next_lpn().saturating_sub(self.commit.frontier.written_end());
         let (kept_max, stays) = self.kept_max(tail);
         let full_end = match () {
-            () if self.counters.are_asked_for(now_ns) && self.has_a_write(tail) => tail.next_lpn(),
-            () if kept >= kept_max => tail.next_lpn() - stays,
+            () if self.counters.are_asked_for(now_ns) && self.has_a_write(tail) => tail.pages.next_lpn(),
+            () if kept >= kept_max => tail.pages.next_lpn() - stays,
             () => 0,
         };
         Due { written_end: full_end, durable_end }
@@ -127,7 +127,7 @@ impl Wal {
 
     /// So many pages wait at most, and so many of them when some have been written because of that.
     fn kept_max(&self, tail: &Tail) -> (u64, u64) {
-        let slots = tail.ring.slots();
+        let slots = tail.slots.count();
         // A quarter of the ring is for those who append meanwhile.
         let of_ring = (slots - slots / 4, slots / 2);
         let waits_max = self.waiting_bytes_max() / PAGE as u64;
@@ -177,7 +177,7 @@ impl Wal {
             let mut tail = lock(&self.tail);
             tail.notes.forget_below(self.commit.frontier.durable_end());
             let (due, waits) = (self.due(&tail), self.release_waits(&tail));
-            if due.durable_end > tail.next_lpn() {
+            if due.durable_end > tail.pages.next_lpn() {
                 // The open page has a record that is old.
                 tail.close_page();
             }

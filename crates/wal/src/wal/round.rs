@@ -88,7 +88,7 @@ impl Wal {
         let end = {
             let mut tail = lock(&self.tail);
             tail.close_page();
-            tail.next_lpn()
+            tail.pages.next_lpn()
         };
         token.covers(end);
         end
@@ -164,7 +164,7 @@ impl Wal {
     fn fill(&self, buf: &mut AlignedBuf, segment: &Segment, start: u64, len_max: usize) -> u64 {
         let owner = Owner { store: self.store, group: Some(segment.group) };
         let page = |page: &ClosedPage| (page.lpn, page.len, Arc::clone(&page.bytes));
-        let pages: Vec<_> = lock(&self.tail).ring.run(start, segment.end, len_max).map(page).collect();
+        let pages: Vec<_> = lock(&self.tail).pages.run(start, segment.end, len_max).map(page).collect();
         let len = pages.iter().map(|(_, len, _)| len).sum();
         buf.resize(len);
         let durable_end = self.commit.frontier.durable_end();
