@@ -18,6 +18,7 @@
 
 mod builder;
 mod dense;
+mod dense_index;
 mod dump;
 mod index;
 mod keys;

@@ -34,7 +34,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "Manifest", 51),
     ("store", "State", 33),
     ("table", "StreamIter", 48),
-    ("table", "Vsst", 28),
     ("wal", "Wal", 71),
 ];
 

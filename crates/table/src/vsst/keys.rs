@@ -64,8 +64,7 @@ impl VsstKeys {
     /// A cursor that stands before the first key.
     pub(crate) fn before_first(vsst: Arc<Vsst>) -> Result<VsstKeys> {
         let mut counters = ReadCounters::default();
-        let index = vsst.file.read(vsst.dense_index, Role::Dense, &mut counters)?;
-        let shape = IndexShape::parse(&index, 0).map_err(|e| vsst.file.locate(e, vsst.dense_index.offset))?;
+        let (index, shape) = vsst.dense_index.read(&vsst.file, &mut counters)?;
         Ok(VsstKeys {
             vsst,
             index,

@@ -5,16 +5,15 @@
 //! key is compared on every read, from the cache too: an index, an alias or a reference that leads astray never ends in
 //! the value of another key. An uncompressed record is cached, and its value handed out, in the buffer it was read into.
 
-use super::dense::DenseCursor;
-use super::index::{Directory, trailer};
-use super::keys::{VsstKeys, partition_handle};
+use super::dense_index::{DenseIndex, DenseRecord};
+use super::index::Directory;
+use super::keys::VsstKeys;
 use super::properties::VsstProperties;
 use super::record::{self, RECORD_LEN_MAX, Record, Shape};
 use crate::compress;
 use crate::file::{Role, TableFile};
 use crate::footer::FileKind;
 use crate::frame::{self, BlockHandle};
-use crate::index::IndexShape;
 use crate::options::ReadCounters;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
@@ -32,8 +31,7 @@ pub struct Vsst {
     pub(crate) len: u64,
     pub(crate) properties: VsstProperties,
     pub(crate) directory: Directory,
-    /// Where the dense partitions are listed.
-    pub(crate) dense_index: BlockHandle,
+    pub(crate) dense_index: DenseIndex,
     pub(crate) sections: Vec<Section>,
     pub(crate) meta: BlockHandle,
 }
@@ -107,7 +105,7 @@ impl Vsst {
         }
         let handle = one(sections::DIRECTORY)?;
         let directory = Directory::open(tail.read(handle, source)?).map_err(at(handle.offset))?;
-        let dense_index = one(sections::DENSE_INDEX)?;
+        let dense_index = DenseIndex::new(one(sections::DENSE_INDEX)?, properties.alignment);
         let Tail { file, len, meta, .. } = tail;
         Ok(Vsst { file, len, properties, directory, dense_index, sections, meta })
     }
@@ -257,10 +255,10 @@ impl Vsst {
     ) -> Result<BlockSlice, S::Stop> {
         source.counters().vsst_dense_searches += 1;
         let advice = "restore the file from a checkpoint or backup, or run `lava repair`";
-        let found = self.search_dense(wanted.user_key, wanted.seq, source);
+        let found = self.dense_index.find(&self.file, wanted.user_key, wanted.seq, source);
         let looking = |e: Error| e.context(format!("looking for a record in the dense keys ({advice})"));
         let found = found.map_err(|stop| stop.map(looking))?;
-        let Some((place, raw_len, stored_len)) = found else {
+        let Some(DenseRecord { offset: place, raw_len, stored_len }) = found else {
             let why = format!(
                 "a reference leads to this vSST, but the vSST does not hold its key (sequence {}): {advice}",
                 wanted.seq
@@ -279,35 +277,6 @@ impl Vsst {
             return Err(e.context(format!("a record is damaged ({advice})")).into());
         }
         self.read_value(place, wanted, source)
-    }
-
-    /// Offset, raw length and stored length of the record of a key, from the dense partitions.
-    fn search_dense<S: Source>(
-        &self,
-        user_key: &[u8],
-        seq: SeqNo,
-        source: &mut S,
-    ) -> Result<Option<(u64, u64, u64)>, S::Stop> {
-        let here = |e| self.file.locate(e, self.dense_index.offset);
-        let block = self.file.read(self.dense_index, Role::Dense, source)?;
-        let shape = IndexShape::<2>::parse(&block, 0).map_err(here)?;
-        let partition = shape.search(&block, user_key, trailer(seq));
-        if partition >= shape.rows() {
-            return Ok(None);
-        }
-        let handle = partition_handle(&shape, &block, partition);
-        let mut cursor = DenseCursor::default();
-        let here = |e| self.file.locate(e, handle.offset);
-        cursor.load(self.file.read(handle, Role::Dense, source)?).map_err(here)?;
-        while cursor.advance().map_err(here)? {
-            if cursor.user_key == user_key && cursor.row.seq == seq {
-                let alignment = u64::from(self.properties.alignment);
-                let row = cursor.row;
-                let offset = row.offset_units.saturating_mul(alignment);
-                return Ok(Some((offset, row.raw_len, row.units.saturating_mul(alignment))));
-            }
-        }
-        Ok(None)
     }
 
     /// The file, for callers that read many records at once.

@@ -72,6 +72,13 @@ struct Records {
     start: u64,
 }
 
+/// The records of a file in order of arrival.
+#[derive(Default)]
+struct Arrived {
+    /// Offset and stored length of each.
+    extents: Vec<(u64, u64)>,
+}
+
 /// A vSST that is checked step by step.
 pub struct VsstCheck {
     vsst: Arc<Vsst>,
@@ -80,7 +87,7 @@ pub struct VsstCheck {
     keys: Option<VsstKeys>,
     walk: IndexWalk,
     records: Records,
-    arrived: Vec<(u64, u64)>,
+    arrived: Arrived,
     last: Option<(Vec<u8>, u64)>,
     met: Met,
 }
@@ -101,7 +108,7 @@ impl VsstCheck {
             keys: met.sound(VsstKeys::before_first(vsst.clone())),
             walk: IndexWalk::new(&vsst, &mut met),
             records: Records::default(),
-            arrived: Vec::new(),
+            arrived: Arrived::default(),
             last: None,
             met,
             vsst,
@@ -178,10 +185,10 @@ impl VsstCheck {
     fn record(&mut self, sound: &mut Sound) -> u64 {
         let Some(keys) = &self.keys else { return 0 };
         let (vsst, met, entry) = (&*self.vsst, &mut self.met, keys.entry());
-        let mut is_sound = met.sound(vsst.check_record(&mut self.records, &entry)).is_some();
+        let mut is_sound = met.sound(self.records.check(vsst, &entry)).is_some();
         let bad = |why: &str| Err(vsst.file.locate(Error::corruption(why), entry.offset));
         if vsst.properties.segment {
-            self.arrived.push((entry.offset, entry.stored_len));
+            self.arrived.add(&entry);
         } else if entry.offset != self.counted.record_bytes {
             is_sound &= met.sound::<()>(bad("records that leave a gap")).is_some();
             self.counted.record_bytes = entry.offset;
@@ -213,7 +220,7 @@ impl VsstCheck {
             return self.walk.read_rest(vsst, met);
         };
         met.sound(self.walk.finish(vsst, self.last.take()));
-        met.sound(vsst.check_filled_in_any_order(std::mem::take(&mut self.arrived)));
+        met.sound(self.arrived.check_filled(vsst));
         let mut handles: Vec<BlockHandle> = keys.partitions().collect();
         self.counted.dense_bytes = handles.iter().map(|h| h.len).sum();
         let index = self.walk.frames.handles();
@@ -236,43 +243,6 @@ impl Vsst {
         damage.into_iter().next().map_or(Ok(self.len), Err)
     }
 
-    /// Reads the record of a dense key.
-    fn check_record(&self, records: &mut Records, entry: &KeyEntry<'_>) -> Result<()> {
-        let here = |e| self.file.locate(e, entry.offset);
-        let bytes = records.get(self, entry.offset, entry.stored_len)?;
-        record::verify(bytes, self.file.uid, entry.offset).map_err(here)?;
-        let shape = record::parse(bytes).map_err(here)?;
-        if self.properties.codecs >> shape.codec as u8 & 1 == 0 {
-            return Err(here(Error::corruption("a record with a codec that the properties do not name")));
-        }
-        let same = shape.seq == entry.seq
-            && shape.raw_len == entry.raw_len
-            && bytes.get(shape.key) == Some(entry.user_key);
-        if !same {
-            return Err(here(Error::corruption("a record that is not the one its dense key says")));
-        }
-        if shape.codec != base::Compression::None {
-            let value = bytes.get(shape.value).unwrap_or_default();
-            crate::compress::decompress(shape.codec, value).map_err(here)?;
-        }
-        Ok(())
-    }
-
-    /// Records in order of arrival must fill their part of the file, each byte once.
-    fn check_filled_in_any_order(&self, mut arrived: Vec<(u64, u64)>) -> Result<()> {
-        arrived.sort_unstable();
-        let mut end = 0;
-        for (offset, len) in arrived {
-            if offset != end {
-                return Err(self
-                    .file
-                    .locate(Error::corruption("records that leave a gap or overlap"), offset));
-            }
-            end = offset.saturating_add(len);
-        }
-        Ok(())
-    }
-
     /// The key must not lie behind the separator of its partition, nor before that of the one before.
     fn check_partition(&self, keys: &VsstKeys, entry: &KeyEntry<'_>) -> Result<()> {
         let p = keys.partition();
@@ -287,7 +257,7 @@ impl Vsst {
             return Ok(());
         }
         let e = Error::corruption("a dense key outside of its partition's separators");
-        Err(self.file.locate(e, self.dense_index.offset))
+        Err(self.dense_index.locate(&self.file, e))
     }
 
     /// The parts behind the index.
@@ -348,6 +318,28 @@ impl VsstProperties {
 }
 
 impl Records {
+    /// Reads the record of a dense key.
+    fn check(&mut self, vsst: &Vsst, entry: &KeyEntry<'_>) -> Result<()> {
+        let here = |e| vsst.file.locate(e, entry.offset);
+        let bytes = self.get(vsst, entry.offset, entry.stored_len)?;
+        record::verify(bytes, vsst.file.uid, entry.offset).map_err(here)?;
+        let shape = record::parse(bytes).map_err(here)?;
+        if vsst.properties.codecs >> shape.codec as u8 & 1 == 0 {
+            return Err(here(Error::corruption("a record with a codec that the properties do not name")));
+        }
+        let same = shape.seq == entry.seq
+            && shape.raw_len == entry.raw_len
+            && bytes.get(shape.key) == Some(entry.user_key);
+        if !same {
+            return Err(here(Error::corruption("a record that is not the one its dense key says")));
+        }
+        if shape.codec != base::Compression::None {
+            let value = bytes.get(shape.value).unwrap_or_default();
+            crate::compress::decompress(shape.codec, value).map_err(here)?;
+        }
+        Ok(())
+    }
+
     fn get(&mut self, vsst: &Vsst, offset: u64, len: u64) -> Result<&[u8]> {
         let end = offset.saturating_add(len);
         let window_end = self.start.saturating_add(self.bytes.len() as u64);
@@ -370,6 +362,27 @@ impl Records {
         // The cursor refuses records that are longer than any; and no bytes are no record either.
         let bytes = self.bytes.get(from..).and_then(|rest| rest.get(..usize::try_from(len).ok()?));
         Ok(bytes.unwrap_or_default())
+    }
+}
+
+impl Arrived {
+    fn add(&mut self, entry: &KeyEntry<'_>) {
+        self.extents.push((entry.offset, entry.stored_len));
+    }
+
+    /// Records in order of arrival must fill their part of the file, each byte once.
+    fn check_filled(&mut self, vsst: &Vsst) -> Result<()> {
+        self.extents.sort_unstable();
+        let mut end = 0;
+        for (offset, len) in &self.extents {
+            if *offset != end {
+                return Err(vsst
+                    .file
+                    .locate(Error::corruption("records that leave a gap or overlap"), *offset));
+            }
+            end = offset.saturating_add(*len);
+        }
+        Ok(())
     }
 }
 
