@@ -13,14 +13,14 @@
 //! References are shown as they are (`value_kind` says so): the layer above fetches a separated value when it is asked
 //! for it, and a scan that does not look at values never reads them.
 
-use crate::gap;
 use crate::operator::{MergeOperator, Operands, fold};
 use crate::tombstones::TombstoneView;
-use base::key::{self, encode_into};
+use base::key;
 use base::range_del::FragmentedRangeTombstones;
-use base::{Error, ErrorKind, Gap, InternalIterator, MAX_SEQ, Result, SeqNo, ValueKind};
-use std::cmp::Ordering;
+use base::{Error, ErrorKind, Gap, InternalIterator, Result, SeqNo, ValueKind};
+use skips::Skips;
 use std::sync::Arc;
+use versions::Versions;
 
 /// After so many steps over versions of one key the iterator seeks past the rest.
 pub const RESEEK_AFTER: usize = 8;
@@ -106,7 +106,7 @@ enum State {
 
 /// The user's view of a merged cursor. See the module.
 pub struct VisibleIterator<I = crate::MergingIterator> {
-    inner: I,
+    versions: Versions<I>,
     tombstones: TombstoneView,
     options: VisibleOptions,
     state: State,
@@ -115,13 +115,8 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     /// User key: of the entry shown (`Folded`, `Backward`), or the last one left behind.
     key: Vec<u8>,
     value: Vec<u8>,
-    target: Vec<u8>,
     operands: Operands,
-    hidden: u64,
-    /// Moving backward, the inner cursor came to what it cannot read behind the key that is shown.
-    deferred: Option<Error>,
-    /// Where it last went on behind what it could not read, and in which direction.
-    skipped: Option<(bool, Vec<u8>)>,
+    skips: Skips,
     /// Going forward, it has left `key` behind: older versions of it are passed.
     has_left: bool,
 }
@@ -130,7 +125,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// The view of `inner` and the range tombstones of the same sources.
     pub fn new(inner: I, tombstones: Vec<Arc<FragmentedRangeTombstones>>, options: VisibleOptions) -> Self {
         VisibleIterator {
-            inner,
+            versions: Versions::new(inner),
             tombstones: TombstoneView::new(tombstones, options.snapshot),
             options,
             state: State::Invalid,
@@ -138,26 +133,23 @@ impl<I: InternalIterator> VisibleIterator<I> {
             seq: 0,
             key: Vec::new(),
             value: Vec::new(),
-            target: Vec::new(),
             operands: Operands::default(),
-            hidden: 0,
-            deferred: None,
-            skipped: None,
+            skips: Skips::default(),
             has_left: false,
         }
     }
 
     /// The cursor beneath.
     pub fn inner_mut(&mut self) -> &mut I {
-        &mut self.inner
+        self.versions.inner_mut()
     }
 
     /// After a move forward that had to wait ([`Error::is_waiting`]): goes on with it. Only without an operator, since a fold begins anew.
     pub fn resume(&mut self) -> Result<()> {
         debug_assert!(self.options.operator.is_none() && self.state == State::Invalid, "a fold that waits");
-        self.inner.resume()?;
+        self.versions.inner_mut().resume()?;
         if self.has_left {
-            self.skip_older()?;
+            self.versions.pass_older(&self.key)?;
         }
         self.find_forward()
     }
@@ -171,7 +163,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     pub fn key(&self) -> &[u8] {
         match self.state {
             State::Invalid => panic!("key of an iterator that is not valid"),
-            State::Inner => key::user_key(self.inner.key()),
+            State::Inner => key::user_key(self.versions.inner().key()),
             State::Folded | State::Backward => &self.key,
         }
     }
@@ -182,7 +174,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         match self.state {
             State::Invalid => panic!("value of an iterator that is not valid"),
             _ if self.options.keys_only => &[],
-            State::Inner => self.inner.value(),
+            State::Inner => self.versions.inner().value(),
             State::Folded | State::Backward => &self.value,
         }
     }
@@ -202,63 +194,34 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// How many entries were passed so far without being shown: tombstones, what they hide, and versions that are
     /// older or newer than the visible one. Large numbers explain slow scans.
     pub fn hidden_entries(&self) -> u64 {
-        self.hidden
+        self.versions.hidden()
     }
 
     /// After a move that failed: the user keys that were not read, if that is known, and the trailers of the first and the
     /// last entry among them.
     pub fn gap(&self) -> Option<Gap> {
-        self.inner.gap()
+        self.versions.inner().gap()
     }
 
     /// After a move that failed: goes on behind what could not be read, in the same direction, and always further than it has
     /// been, even where a damaged index says that what cannot be read ends before. False if nobody knows where that ends.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
         let Some(gap) = self.gap() else { return Ok(false) };
-        (self.state, self.deferred) = (State::Invalid, None);
-        let border = self.border_behind(&gap, forward);
-        let last = self.skipped.take().filter(|(way, _)| *way == forward);
-        let further = if forward { Ordering::Greater } else { Ordering::Less };
-        if last.is_some_and(|(_, last)| key::compare(&border, &last) != further) {
-            return Ok(false);
-        }
-        let moved = if forward { self.inner.seek(&border) } else { self.inner.seek_for_prev(&border) };
-        self.skipped = Some((forward, border));
-        moved?;
-        if forward { self.find_forward() } else { self.find_backward() }.map(|()| true)
-    }
-
-    /// Where to seek for what is behind the gap, within the borders and beyond the user key that was passed last.
-    fn border_behind(&self, gap: &Gap, forward: bool) -> Vec<u8> {
+        self.state = State::Invalid;
+        self.versions.forget_deferred();
         // Without a key that was passed the buffer is empty, and so it is behind the empty key.
         let passed = Some(self.key.as_slice()).filter(|key| self.has_left || !key.is_empty());
-        let (mut border, mut other) = (Vec::new(), Vec::new());
-        if forward {
-            let (user_key, trailer) = key::split(&gap.last);
-            // A table that ends with a range tombstone does not have the key where that ends.
-            let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
-            let passed = passed.map(|key| [key, &[0]].concat());
-            let behind = Some(behind).max(passed).max(self.options.lower.clone()).unwrap_or_default();
-            fill(&mut border, &behind, self.options.snapshot, ValueKind::Seek);
-            return border;
-        }
-        match key::split(&gap.first) {
-            // The gap begins behind the key.
-            (user_key, 0) => fill(&mut border, user_key, 0, ValueKind::Deletion),
-            (user_key, _) => fill(&mut border, user_key, MAX_SEQ, ValueKind::Seek),
-        }
-        for limit in passed.into_iter().chain(self.options.upper.as_deref()) {
-            fill(&mut other, limit, MAX_SEQ, ValueKind::Seek);
-            if key::compare(&other, &border).is_lt() {
-                border.clone_from(&other);
-            }
-        }
-        border
+        let Some(border) = self.skips.border(&gap, passed, &self.options, forward) else { return Ok(false) };
+        let inner = self.versions.inner_mut();
+        if forward { inner.seek(border) } else { inner.seek_for_prev(border) }?;
+        if forward { self.find_forward() } else { self.find_backward() }.map(|()| true)
     }
 
     /// A seek begins anew: nothing was passed.
     fn restart(&mut self) {
-        (self.state, self.deferred, self.skipped) = (State::Invalid, None, None);
+        self.state = State::Invalid;
+        self.versions.forget_deferred();
+        self.skips.restart();
         self.has_left = false;
         self.key.clear();
     }
@@ -268,10 +231,9 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.restart();
         match &self.options.lower {
             Some(lower) => {
-                fill(&mut self.target, lower, self.options.snapshot, ValueKind::Seek);
-                self.inner.seek(&self.target)?;
+                self.versions.seek(lower, self.options.snapshot, ValueKind::Seek)?;
             }
-            None => self.inner.seek_to_first()?,
+            None => self.versions.inner_mut().seek_to_first()?,
         }
         self.find_forward()
     }
@@ -280,11 +242,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.restart();
         match &self.options.upper {
-            Some(upper) => {
-                fill(&mut self.target, upper, MAX_SEQ, ValueKind::Seek);
-                self.inner.seek_for_prev(&self.target)?;
-            }
-            None => self.inner.seek_to_last()?,
+            Some(upper) => self.versions.leave_backward(upper)?,
+            None => self.versions.inner_mut().seek_to_last()?,
         }
         self.find_backward()
     }
@@ -295,8 +254,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             return self.seek_to_first();
         }
         self.restart();
-        fill(&mut self.target, user_key, self.options.snapshot, ValueKind::Seek);
-        self.inner.seek(&self.target)?;
+        self.versions.seek(user_key, self.options.snapshot, ValueKind::Seek)?;
         self.find_forward()
     }
 
@@ -306,8 +264,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             return self.seek_to_last();
         }
         self.restart();
-        fill(&mut self.target, user_key, 0, ValueKind::Deletion);
-        self.inner.seek_for_prev(&self.target)?;
+        self.versions.seek_for_prev(user_key, 0, ValueKind::Deletion)?;
         self.find_backward()
     }
 
@@ -317,18 +274,17 @@ impl<I: InternalIterator> VisibleIterator<I> {
         match std::mem::replace(&mut self.state, State::Invalid) {
             State::Invalid => panic!("moved an iterator that is not valid"),
             State::Inner => {
-                save_user_key(&mut self.key, &self.inner);
+                save_user_key(&mut self.key, self.versions.inner());
                 self.has_left = true;
-                self.inner.next()?;
+                self.versions.inner_mut().next()?;
             }
-            State::Folded => self.deferred.take().map_or(Ok(()), Err)?,
+            State::Folded => self.versions.take_deferred()?,
             State::Backward => {
-                self.deferred = None;
-                fill(&mut self.target, &self.key, 0, ValueKind::Deletion);
-                self.inner.seek(&self.target)?;
+                self.versions.forget_deferred();
+                self.versions.seek(&self.key, 0, ValueKind::Deletion)?;
             }
         }
-        self.skip_older()?;
+        self.versions.pass_older(&self.key)?;
         self.find_forward()
     }
 
@@ -336,64 +292,34 @@ impl<I: InternalIterator> VisibleIterator<I> {
     pub fn prev(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Invalid) {
             State::Invalid => panic!("moved an iterator that is not valid"),
-            State::Backward => self.deferred.take().map_or(Ok(()), Err)?,
+            State::Backward => self.versions.take_deferred()?,
             before => {
                 if before == State::Inner {
-                    save_user_key(&mut self.key, &self.inner);
+                    save_user_key(&mut self.key, self.versions.inner());
                 }
-                self.deferred = None;
-                self.leave_backward()?;
+                self.versions.forget_deferred();
+                self.versions.leave_backward(&self.key)?;
             }
         }
         self.find_backward()
     }
 
-    /// Passes, forward, the versions of `self.key` that the inner cursor stands on.
-    #[inline]
-    fn skip_older(&mut self) -> Result<()> {
-        let mut steps = 0;
-        while self.on_key() {
-            self.hidden += 1;
-            steps += 1;
-            if steps == RESEEK_AFTER {
-                fill(&mut self.target, &self.key, 0, ValueKind::Deletion);
-                self.inner.seek(&self.target)?;
-            } else {
-                self.inner.next()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the inner cursor on the last entry before every version of `self.key`.
-    fn leave_backward(&mut self) -> Result<()> {
-        fill(&mut self.target, &self.key, MAX_SEQ, ValueKind::Seek);
-        self.inner.seek_for_prev(&self.target)
-    }
-
-    #[inline]
-    fn on_key(&self) -> bool {
-        self.inner.valid() && key::user_key(self.inner.key()) == self.key
-    }
-
     /// From an inner cursor on the newest version not yet considered of a key: the first visible key from there on.
     fn find_forward(&mut self) -> Result<()> {
         let mut invisible = 0;
-        while self.inner.valid() {
-            let (user_key, trailer) = key::split(self.inner.key());
+        while self.versions.inner().valid() {
+            let (user_key, trailer) = key::split(self.versions.inner().key());
             if self.options.upper.as_deref().is_some_and(|upper| upper <= user_key) {
                 return Ok(());
             }
             let seq = trailer >> 8;
             if seq > self.options.snapshot {
-                self.hidden += 1;
                 invisible += 1;
                 if invisible == RESEEK_AFTER {
                     invisible = 0;
-                    fill(&mut self.target, user_key, self.options.snapshot, ValueKind::Seek);
-                    self.inner.seek(&self.target)?;
+                    self.versions.pass_newer(self.options.snapshot)?;
                 } else {
-                    self.inner.next()?;
+                    self.versions.pass()?;
                 }
                 continue;
             }
@@ -408,11 +334,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 self.state = State::Inner;
                 return Ok(());
             }
-            self.hidden += 1;
-            save_user_key(&mut self.key, &self.inner);
+            save_user_key(&mut self.key, self.versions.inner());
             self.has_left = true;
-            self.inner.next()?;
-            self.skip_older()?;
+            self.versions.pass()?;
+            self.versions.pass_older(&self.key)?;
         }
         Ok(())
     }
@@ -424,23 +349,22 @@ impl<I: InternalIterator> VisibleIterator<I> {
                        written with";
             return Err(Error::new(ErrorKind::Unsupported, why));
         };
-        save_user_key(&mut self.key, &self.inner);
+        save_user_key(&mut self.key, self.versions.inner());
         self.operands.clear();
-        self.operands.push_older(self.inner.value());
+        self.operands.push_older(self.versions.inner().value());
         let mut resolved = Vec::new();
         let mut base = None;
-        let moved = self.inner.next();
-        self.before_the_rest(moved)?;
-        while self.on_key() {
-            let (_, trailer) = key::split(self.inner.key());
+        self.versions.next_of(&self.key)?;
+        while self.versions.is_on(&self.key) {
+            let (_, trailer) = key::split(self.versions.inner().key());
             let seq = trailer >> 8;
             if self.tombstones.covers(&self.key, seq) {
                 break;
             }
             match entry_kind(trailer)? {
-                ValueKind::Merge => self.operands.push_older(self.inner.value()),
+                ValueKind::Merge => self.operands.push_older(self.versions.inner().value()),
                 ValueKind::Value => {
-                    base = Some(self.inner.value());
+                    base = Some(self.versions.inner().value());
                     break;
                 }
                 kind @ (ValueKind::Reference | ValueKind::PlacedReference) => {
@@ -448,14 +372,13 @@ impl<I: InternalIterator> VisibleIterator<I> {
                         let why = "a merge operand lies on a separated value that this iterator cannot fetch";
                         return Err(Error::new(ErrorKind::Unsupported, why));
                     };
-                    resolver.resolve(&self.key, seq, kind, self.inner.value(), &mut resolved)?;
+                    resolver.resolve(&self.key, seq, kind, self.versions.inner().value(), &mut resolved)?;
                     base = Some(&resolved);
                     break;
                 }
                 _ => break,
             }
-            let moved = self.inner.next();
-            self.before_the_rest(moved)?;
+            self.versions.next_of(&self.key)?;
         }
         fold(&*operator, &self.key, base, &self.operands, &mut self.value)?;
         self.kind = ValueKind::Value;
@@ -465,8 +388,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// From an inner cursor on the oldest version of a key: the last visible key from there back.
     fn find_backward(&mut self) -> Result<()> {
-        while self.inner.valid() {
-            save_user_key(&mut self.key, &self.inner);
+        while self.versions.inner().valid() {
+            save_user_key(&mut self.key, self.versions.inner());
             if self.options.lower.as_deref().is_some_and(|lower| self.key.as_slice() < lower) {
                 return Ok(());
             }
@@ -478,73 +401,48 @@ impl<I: InternalIterator> VisibleIterator<I> {
             if kind == ValueKind::Merge {
                 self.kind = ValueKind::Value;
                 if !self.options.keys_only {
-                    fill(&mut self.target, &self.key, self.options.snapshot, ValueKind::Seek);
-                    self.inner.seek(&self.target)?;
+                    self.versions.seek(&self.key, self.options.snapshot, ValueKind::Seek)?;
                     let seq = self.seq;
                     self.fold_from_here()?;
-                    (self.state, self.deferred) = (State::Invalid, None);
+                    self.state = State::Invalid;
+                    self.versions.forget_deferred();
                     self.seq = seq;
-                    let moved = self.leave_backward();
-                    self.behind_the_key(moved)?;
+                    self.versions.leave_shown(&self.key)?;
                 }
             }
             self.state = State::Backward;
             return Ok(());
         }
-        self.deferred.take().map_or(Ok(()), Err)
+        self.versions.take_deferred()
     }
 
     /// Passes, backward, all versions of `self.key`; its newest visible one ends up in the buffers.
     fn newest_backward(&mut self) -> Result<Option<ValueKind>> {
         let mut newest = None;
         let mut steps = 0;
-        while self.on_key() {
-            let (_, trailer) = key::split(self.inner.key());
+        while self.versions.is_on(&self.key) {
+            let (_, trailer) = key::split(self.versions.inner().key());
             if trailer >> 8 <= self.options.snapshot {
                 newest = Some(self.record(trailer)?);
             }
-            self.hidden += 1;
             steps += 1;
             if steps < RESEEK_AFTER {
-                let moved = self.inner.prev();
-                self.behind_the_key(moved)?;
+                self.versions.pass_back(&self.key)?;
                 continue;
             }
             // Too many versions: go to the visible one directly (if there is one at all), then before the key.
-            fill(&mut self.target, &self.key, self.options.snapshot, ValueKind::Seek);
-            self.inner.seek(&self.target)?;
-            if self.on_key() {
-                let (_, trailer) = key::split(self.inner.key());
+            self.versions.pass_to_newest(&self.key, self.options.snapshot)?;
+            if self.versions.is_on(&self.key) {
+                let (_, trailer) = key::split(self.versions.inner().key());
                 newest = Some(self.record(trailer)?);
             }
-            let moved = self.leave_backward();
-            self.behind_the_key(moved)?;
+            self.versions.leave_shown(&self.key)?;
             break;
         }
-        self.hidden -= u64::from(newest.is_some_and(|k| !k.is_tombstone()));
+        if newest.is_some_and(|k| !k.is_tombstone()) {
+            self.versions.show();
+        }
         Ok(newest)
-    }
-
-    /// A gap that begins behind the key stops the next move, not this one.
-    fn behind_the_key(&mut self, moved: Result<()>) -> Result<()> {
-        match moved {
-            Err(e) if self.inner.gap().is_some_and(|gap| gap::ends_before(&gap, &self.key)) => {
-                self.deferred = Some(e);
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
-    /// The same forward.
-    fn before_the_rest(&mut self, moved: Result<()>) -> Result<()> {
-        match moved {
-            Err(e) if self.inner.gap().is_some_and(|gap| gap::begins_behind(&gap, &self.key)) => {
-                self.deferred = Some(e);
-                Ok(())
-            }
-            other => other,
-        }
     }
 
     /// Copies the inner entry, which has `trailer`, into the buffers.
@@ -553,7 +451,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.seq = trailer >> 8;
         if !self.options.keys_only && !kind.is_tombstone() && kind != ValueKind::Merge {
             self.value.clear();
-            self.value.extend_from_slice(self.inner.value());
+            self.value.extend_from_slice(self.versions.inner().value());
         }
         Ok(kind)
     }
@@ -584,10 +482,7 @@ fn save_user_key(key: &mut Vec<u8>, inner: &impl InternalIterator) {
     key.extend_from_slice(key::user_key(inner.key()));
 }
 
-fn fill(target: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: ValueKind) {
-    target.clear();
-    encode_into(target, user_key, seq, kind);
-}
-
+mod skips;
 #[cfg(test)]
 mod tests;
+mod versions;

@@ -2,6 +2,7 @@ use super::*;
 use crate::model::{Append, History, Mix, user_key};
 use crate::vec_iter::{Entry, VecIter};
 use crate::{MergeOperator, MergingIterator};
+use base::MAX_SEQ;
 use base::key::encode;
 use io::Rng;
 

@@ -1,0 +1,75 @@
+//! Where a view goes on behind what it could not read.
+
+use super::VisibleOptions;
+use super::versions::fill;
+use base::key;
+use base::{Gap, MAX_SEQ, ValueKind};
+use std::cmp::Ordering;
+
+/// A gap that was passed.
+struct Skip {
+    is_forward: bool,
+    /// Where the cursor went on.
+    border: Vec<u8>,
+}
+
+/// The last gap that was passed since the last seek.
+#[derive(Default)]
+pub(super) struct Skips {
+    last: Option<Skip>,
+}
+
+impl Skips {
+    /// A seek begins anew: nothing was passed.
+    pub fn restart(&mut self) {
+        self.last = None;
+    }
+
+    /// Returns where to seek for what is behind the gap, within the borders and beyond the user key that was passed last.
+    /// `None` where that is no further than the last time in this direction.
+    pub fn border(
+        &mut self,
+        gap: &Gap,
+        passed: Option<&[u8]>,
+        options: &VisibleOptions,
+        is_forward: bool,
+    ) -> Option<&[u8]> {
+        let border = match is_forward {
+            true => border_behind(gap, passed, options),
+            false => border_before(gap, passed, options),
+        };
+        let last = self.last.take().filter(|last| last.is_forward == is_forward);
+        let further = if is_forward { Ordering::Greater } else { Ordering::Less };
+        if last.is_some_and(|last| key::compare(&border, &last.border) != further) {
+            return None;
+        }
+        Some(&self.last.insert(Skip { is_forward, border }).border)
+    }
+}
+
+fn border_behind(gap: &Gap, passed: Option<&[u8]>, options: &VisibleOptions) -> Vec<u8> {
+    let (user_key, trailer) = key::split(&gap.last);
+    // A table that ends with a range tombstone does not have the key where that ends.
+    let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
+    let passed = passed.map(|key| [key, &[0]].concat());
+    let behind = Some(behind).max(passed).max(options.lower.clone()).unwrap_or_default();
+    let mut border = Vec::new();
+    fill(&mut border, &behind, options.snapshot, ValueKind::Seek);
+    border
+}
+
+fn border_before(gap: &Gap, passed: Option<&[u8]>, options: &VisibleOptions) -> Vec<u8> {
+    let (mut border, mut other) = (Vec::new(), Vec::new());
+    match key::split(&gap.first) {
+        // The gap begins behind the key.
+        (user_key, 0) => fill(&mut border, user_key, 0, ValueKind::Deletion),
+        (user_key, _) => fill(&mut border, user_key, MAX_SEQ, ValueKind::Seek),
+    }
+    for limit in passed.into_iter().chain(options.upper.as_deref()) {
+        fill(&mut other, limit, MAX_SEQ, ValueKind::Seek);
+        if key::compare(&other, &border).is_lt() {
+            border.clone_from(&other);
+        }
+    }
+    border
+}
