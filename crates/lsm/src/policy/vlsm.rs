@@ -43,6 +43,7 @@ use base::HashSet;
 use columns::ColumnCutter;
 use cutter::OverlapCutter;
 use parameters::Vlsm;
+use queue::Queue;
 use version::{FileMeta, Version};
 
 impl Vlsm {
@@ -70,9 +71,8 @@ impl Vlsm {
     fn due(&self, version: &Version, set_aside: &SetAside) -> impl Iterator<Item = u64> {
         let targets = self.level_targets(version, set_aside);
         let held = set_aside.held(version, targets.base_level);
-        let queue = self.queue(version, &targets, &held, &InProgress::default());
-        let due: Vec<u64> = queue.iter().filter(|of| of.score >= 1.0).map(|of| of.table_bytes).collect();
-        due.into_iter()
+        let queue = Queue::new(self, version, &targets, &held, &InProgress::default());
+        queue.due_bytes().collect::<Vec<u64>>().into_iter()
     }
 }
 
@@ -83,7 +83,7 @@ impl CompactionPolicy for Vlsm {
             return Some(compaction);
         }
         let picker = self.picker(facts);
-        let wanted = self.level_0_score(&picker) >= 1.0;
+        let wanted = Queue::of(self, &picker).score() >= 1.0;
         let next = if wanted { self.chain(&picker) } else { None };
         next.or_else(|| picker.held_within_l0())
     }

@@ -12,6 +12,7 @@
 //! holds twice its target. What a table that cannot be read keeps where it is does not count.
 
 use super::parameters::Vlsm;
+use super::queue::Queue;
 use crate::policy::compaction::{Compaction, Reason};
 use crate::policy::leveled::picker::Picker;
 
@@ -24,7 +25,7 @@ impl Vlsm {
         let base = picker.targets.base_level;
         let target = picker.targets.bytes[base];
         let has_room = self.movable_bytes(picker, base) <= target.saturating_add(target / 2);
-        if has_room && let Some(compaction) = self.deep_and_short(picker) {
+        if has_room && let Some(compaction) = Queue::of(self, picker).deep_and_short(picker) {
             return Some(compaction);
         }
         for level in (base..self.tree.last_level()).rev() {
@@ -46,7 +47,7 @@ impl Vlsm {
                 return next;
             }
         }
-        if self.level_0_score(picker) < 1.0 { None } else { self.queued(picker) }
+        Queue::of(self, picker).first(picker)
     }
 
     /// What a level holds, compensated bytes, without what is on its way down and what has to stay.

@@ -23,16 +23,16 @@ use std::cmp::Ordering;
 use version::{FileMeta, Version};
 
 /// A column, and whether it is to go down.
-pub(super) struct Queued<'a> {
+struct Queued<'a> {
     column: Column<'a>,
     /// Compensated bytes of the tables that are not on their way down.
-    pub bytes: u64,
+    bytes: u64,
     /// The same, as they lie in tables.
-    pub table_bytes: u64,
+    table_bytes: u64,
     /// As much goes down at once.
     at_once: u64,
     /// From 1 on it is to go down.
-    pub score: f64,
+    score: f64,
     /// How deep it is, of what it should be at most.
     by_depth: f64,
 }
@@ -50,33 +50,43 @@ impl Queued<'_> {
     }
 }
 
-impl Vlsm {
-    /// All columns of level 0.
-    pub(super) fn queue<'a>(
-        &self,
+/// All columns of level 0.
+pub(super) struct Queue<'a> {
+    policy: &'a Vlsm,
+    columns: Vec<Queued<'a>>,
+}
+
+impl<'a> Queue<'a> {
+    /// The columns as a picker sees them.
+    pub fn of(policy: &'a Vlsm, picker: &'a Picker<'_>) -> Self {
+        Queue::new(policy, picker.facts.version, &picker.targets, &picker.held, picker.facts.busy)
+    }
+
+    pub fn new(
+        policy: &'a Vlsm,
         version: &'a Version,
         targets: &LevelTargets,
         held: &HashSet<u64>,
         busy: &InProgress,
-    ) -> Vec<Queued<'a>> {
-        let separated = self.tree.deepest(version).1;
+    ) -> Self {
+        let separated = policy.tree.deepest(version).1;
         let queued = |column: Column<'a>| {
             let free = || column.tables().filter(|f| !busy.has_file(f.number));
-            let bytes = free().fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)));
+            let bytes = free().fold(0, |sum: u64, f| sum.saturating_add(policy.tree.size_of(f)));
             let table_bytes = free().fold(0, |sum: u64, f| sum.saturating_add(f.len));
             let (files, depth) = (free().count(), column.depth());
             let (low, high) = (Some(column.low()), Some(column.high()));
             let met =
                 &version.files(targets.base_level)[version.overlap_range(targets.base_level, low, high)];
-            let met = met.iter().fold(0, |sum: u64, f| sum.saturating_add(self.tree.size_of(f)));
+            let met = met.iter().fold(0, |sum: u64, f| sum.saturating_add(policy.tree.size_of(f)));
             let (worth, at_once, most) = match separated {
                 true => {
-                    let run = self.run_bytes(version, targets);
-                    (run / 2, run, self.queue_tables() as usize)
+                    let run = policy.run_bytes(version, targets);
+                    (run / 2, run, policy.queue_tables() as usize)
                 }
                 false => {
-                    let (tables, full) = (self.queue_tables(), self.tree.file_bytes);
-                    let worth = (met / self.factor()).saturating_mul(tables);
+                    let (tables, full) = (policy.queue_tables(), policy.tree.file_bytes);
+                    let worth = (met / policy.factor()).saturating_mul(tables);
                     (worth.max(full / 2), full.saturating_mul(tables), tables as usize)
                 }
             };
@@ -84,35 +94,45 @@ impl Vlsm {
             let score = by_depth.max(bytes as f64 / worth.max(1) as f64);
             Queued { column, bytes, table_bytes, at_once, score, by_depth }
         };
-        let mut queue: Vec<_> = columns(version, held).into_iter().map(queued).collect();
+        let columns = columns(version, held).into_iter().map(queued).collect();
+        let mut queue = Queue { policy, columns };
         if separated {
-            self.hides_no_more(version, &mut queue);
+            queue.hides_no_more(version);
         }
         queue
     }
 
     /// One of all columns is to go down if together they hide too much.
-    fn hides_no_more(&self, version: &Version, queue: &mut [Queued<'_>]) {
-        let bytes = queue.iter().fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
-        let score = bytes as f64 / self.tree.hidden_max(version) as f64;
-        if let Some(first) = queue.iter_mut().max_by(|a, b| a.score.total_cmp(&b.score)) {
+    fn hides_no_more(&mut self, version: &Version) {
+        let bytes = self.columns.iter().fold(0, |sum: u64, of| sum.saturating_add(of.bytes));
+        let score = bytes as f64 / self.policy.tree.hidden_max(version) as f64;
+        if let Some(first) = self.columns.iter_mut().max_by(|a, b| a.score.total_cmp(&b.score)) {
             first.score = first.score.max(score);
         }
     }
 
+    /// How much level 0 wants to go down: from 1 on a column of it does.
+    pub fn score(&self) -> f64 {
+        self.columns.iter().map(|of| of.score).fold(0.0, f64::max)
+    }
+
+    /// The bytes of each column that is to go down, as they lie in tables.
+    pub fn due_bytes(&self) -> impl Iterator<Item = u64> {
+        self.columns.iter().filter(|of| of.score >= 1.0).map(|of| of.table_bytes)
+    }
+
     /// The column of level 0 that is worth most, into level 1.
-    pub(super) fn queued(&self, picker: &Picker<'_>) -> Option<Compaction> {
-        let mut queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
-        queue.retain(|of| of.score >= 1.0);
-        queue.sort_by(|a, b| b.order().partial_cmp(&a.order()).unwrap_or(Ordering::Equal));
-        queue.iter().find_map(|of| self.oldest_of(of, picker))
+    pub fn first(&self, picker: &Picker<'_>) -> Option<Compaction> {
+        let mut due: Vec<_> = self.columns.iter().filter(|of| of.score >= 1.0).collect();
+        due.sort_by(|a, b| b.order().partial_cmp(&a.order()).unwrap_or(Ordering::Equal));
+        due.into_iter().find_map(|of| self.oldest_of(of, picker))
     }
 
     /// A column that is much too deep, and short: it adds a table to level 1 at most.
-    pub(super) fn deep_and_short(&self, picker: &Picker<'_>) -> Option<Compaction> {
-        let mut queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
-        queue.retain(|of| of.by_depth >= TOO_DEEP && of.bytes <= self.tree.file_bytes);
-        let deepest = queue.iter().max_by(|a, b| a.by_depth.total_cmp(&b.by_depth))?;
+    pub fn deep_and_short(&self, picker: &Picker<'_>) -> Option<Compaction> {
+        let short_max = self.policy.tree.file_bytes;
+        let short = self.columns.iter().filter(|of| of.by_depth >= TOO_DEEP && of.bytes <= short_max);
+        let deepest = short.max_by(|a, b| a.by_depth.total_cmp(&b.by_depth))?;
         self.oldest_of(deepest, picker)
     }
 
@@ -122,7 +142,7 @@ impl Vlsm {
         let (mut low, mut high) = (None, None);
         let oldest_first = queued.column.oldest_first().into_iter();
         for file in oldest_first {
-            bytes = bytes.saturating_add(self.tree.size_of(file));
+            bytes = bytes.saturating_add(self.policy.tree.size_of(file));
             let from = low.map_or(file.smallest_user_key(), |low: &[u8]| low.min(file.smallest_user_key()));
             let to = high.map_or(file.largest_user_key(), |high: &[u8]| high.max(file.largest_user_key()));
             let meets_only_free = || {
@@ -138,11 +158,13 @@ impl Vlsm {
         }
         run.reverse();
         let mut compaction = picker.merge_into((0, run), base, Reason::L0Files)?;
-        let fits = compaction.input_files().all(|(_, f)| self.is_good(version, base, f));
+        let fits = compaction.input_files().all(|(_, f)| self.policy.is_good(version, base, f));
         compaction.trivial_move &= fits;
         Some(compaction)
     }
+}
 
+impl Vlsm {
     /// True for a table that may lie in level 1 as it is.
     pub(super) fn is_good(&self, version: &Version, base: usize, file: &FileMeta) -> bool {
         let (low, high) = (file.smallest_user_key(), file.largest_user_key());

@@ -21,6 +21,39 @@ struct Candidate {
     ratio: f64,
 }
 
+impl Candidate {
+    /// For each table that nobody works on: it, or it with those that follow, whichever is better.
+    fn all(policy: &Vlsm, picker: &Picker<'_>) -> Vec<Candidate> {
+        let (version, base) = (picker.facts.version, picker.targets.base_level);
+        let files = version.files(base);
+        let overlaps = Overlaps::of(version, base);
+        let full = policy.tree.table_bytes(version, base + 1);
+        let (run_bytes, cap) =
+            (policy.run_bytes(version, &picker.targets), policy.overlap_cap(version, base));
+        let from = |start: usize| {
+            let (mut stands_for, mut own) = (0u64, 0u64);
+            let mut best: Option<Candidate> = None;
+            for (i, file) in files.iter().enumerate().skip(start).take_while(|(_, f)| picker.facts.is_free(f))
+            {
+                stands_for = stands_for.saturating_add(policy.tree.size_of(file));
+                own = own.saturating_add(file.len);
+                let tables = start..i + 1;
+                let met = overlaps.bytes(&tables);
+                if i > start && (stands_for > run_bytes || met > cap) {
+                    break;
+                }
+                let ratio = stands_for as f64 / own.saturating_add(met).max(1) as f64;
+                let is_good = met <= policy.good_overlap(own, full);
+                if best.as_ref().is_none_or(|b| (is_good, ratio) > (b.is_good, b.ratio)) {
+                    best = Some(Candidate { tables, is_good, ratio });
+                }
+            }
+            best
+        };
+        (0..files.len()).filter_map(from).collect()
+    }
+}
+
 /// What tables of level 1 meet in level 2.
 struct Overlaps {
     /// For each table.
@@ -67,41 +100,11 @@ impl Vlsm {
     pub(super) fn spill(&self, picker: &Picker<'_>) -> Option<Compaction> {
         let base = picker.targets.base_level;
         let files = picker.facts.version.files(base);
-        let mut candidates = self.candidates(picker);
+        let mut candidates = Candidate::all(self, picker);
         candidates.sort_by(|a, b| b.is_good.cmp(&a.is_good).then(b.ratio.total_cmp(&a.ratio)));
         candidates.into_iter().find_map(|of| {
             let reason = if of.is_good { Reason::Spill } else { Reason::PoorSpill };
             picker.merge_into((base, files[of.tables].to_vec()), base + 1, reason)
         })
-    }
-
-    /// For each table that nobody works on: it, or it with those that follow, whichever is better.
-    fn candidates(&self, picker: &Picker<'_>) -> Vec<Candidate> {
-        let (version, base) = (picker.facts.version, picker.targets.base_level);
-        let files = version.files(base);
-        let overlaps = Overlaps::of(version, base);
-        let full = self.tree.table_bytes(version, base + 1);
-        let (run_bytes, cap) = (self.run_bytes(version, &picker.targets), self.overlap_cap(version, base));
-        let from = |start: usize| {
-            let (mut stands_for, mut own) = (0u64, 0u64);
-            let mut best: Option<Candidate> = None;
-            for (i, file) in files.iter().enumerate().skip(start).take_while(|(_, f)| picker.facts.is_free(f))
-            {
-                stands_for = stands_for.saturating_add(self.tree.size_of(file));
-                own = own.saturating_add(file.len);
-                let tables = start..i + 1;
-                let met = overlaps.bytes(&tables);
-                if i > start && (stands_for > run_bytes || met > cap) {
-                    break;
-                }
-                let ratio = stands_for as f64 / own.saturating_add(met).max(1) as f64;
-                let is_good = met <= self.good_overlap(own, full);
-                if best.as_ref().is_none_or(|b| (is_good, ratio) > (b.is_good, b.ratio)) {
-                    best = Some(Candidate { tables, is_good, ratio });
-                }
-            }
-            best
-        };
-        (0..files.len()).filter_map(from).collect()
     }
 }

@@ -18,6 +18,7 @@
 //! **Scores** are bytes over target, as in `leveled`; that of level 0 is in `queue`.
 
 use super::parameters::Vlsm;
+use super::queue::Queue;
 use crate::policy::facts::Facts;
 use crate::policy::leveled::picker::Picker;
 use crate::policy::leveled::targets::{LevelTargets, SEPARATED_BASE_FACTOR, SEPARATED_L0_PART};
@@ -90,19 +91,13 @@ impl Vlsm {
     }
 
     pub(super) fn scores_for(&self, picker: &Picker<'_>) -> Vec<(usize, f64)> {
-        let mut scores = vec![(0, self.level_0_score(picker))];
+        let mut scores = vec![(0, Queue::of(self, picker).score())];
         for level in picker.targets.base_level..self.tree.last_level() {
             let bytes = self.free_bytes(picker, level);
             scores.push((level, bytes as f64 / picker.targets.bytes[level] as f64));
         }
         scores.sort_by(|a, b| b.1.total_cmp(&a.1));
         scores
-    }
-
-    /// How much level 0 wants to go down: from 1 on a column of it does.
-    pub(super) fn level_0_score(&self, picker: &Picker<'_>) -> f64 {
-        let queue = self.queue(picker.facts.version, &picker.targets, &picker.held, picker.facts.busy);
-        queue.iter().map(|of| of.score).fold(0.0, f64::max)
     }
 
     /// What the tables that are not on their way down stand for.
