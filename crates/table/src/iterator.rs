@@ -9,6 +9,7 @@
 //! ends, for whoever wants to go on behind it.
 
 use crate::block::InlineCursor;
+use crate::cursor::BlockCursor;
 use crate::file::Role;
 use crate::options::{IterOptions, Place, ReadCounters};
 use crate::readahead::Borders;
@@ -108,8 +109,8 @@ impl KsstIter {
     /// The second since 1970 at which the present entry expires; 0: never.
     pub fn expiry(&self) -> u64 {
         match self.current {
-            Current::References => self.references.as_ref().map_or(0, |s| s.expiry()),
-            Current::Inline => self.inline.as_ref().map_or(0, |s| s.expiry()),
+            Current::References => self.references.as_ref().map_or(0, |s| s.cursor().expiry()),
+            Current::Inline => self.inline.as_ref().map_or(0, |s| s.cursor().expiry()),
             Current::Neither => 0,
         }
     }
@@ -166,13 +167,15 @@ impl KsstIter {
     }
 
     fn choose_entry(&mut self) {
-        let references = self.references.as_ref().filter(|s| s.valid());
-        let inline = self.inline.as_ref().filter(|s| s.valid());
+        let references = self.references.as_ref().filter(|s| s.cursor().valid());
+        let inline = self.inline.as_ref().filter(|s| s.cursor().valid());
         self.current = match (references, inline) {
             (None, None) => Current::Neither,
             (Some(_), None) => Current::References,
             (None, Some(_)) => Current::Inline,
-            (Some(a), Some(b)) if key::compare(a.key(), b.key()).is_lt() == self.forward => {
+            (Some(a), Some(b))
+                if key::compare(a.cursor().key(), b.cursor().key()).is_lt() == self.forward =>
+            {
                 Current::References
             }
             _ => Current::Inline,
@@ -191,9 +194,9 @@ impl KsstIter {
                         let key = lost.as_deref().unwrap_or_default();
                         if forward { s.seek(key) } else { s.seek_for_prev(key) }
                     }
-                    Some(s) if forward && s.valid() => s.next(),
+                    Some(s) if forward && s.cursor().valid() => s.next(),
                     Some(s) if forward => s.seek_to_first(),
-                    Some(s) if s.valid() => s.prev(),
+                    Some(s) if s.cursor().valid() => s.prev(),
                     Some(s) => s.seek_to_last(),
                     None => Ok(()),
                 }
@@ -336,8 +339,8 @@ impl InternalIterator for KsstIter {
     #[inline]
     fn key(&self) -> &[u8] {
         match self.current {
-            Current::References => self.references.as_ref().map_or(&[], |s| s.key()),
-            Current::Inline => self.inline.as_ref().map_or(&[], |s| s.key()),
+            Current::References => self.references.as_ref().map_or(&[], |s| s.cursor().key()),
+            Current::Inline => self.inline.as_ref().map_or(&[], |s| s.cursor().key()),
             Current::Neither => &[],
         }
     }
@@ -345,8 +348,8 @@ impl InternalIterator for KsstIter {
     #[inline]
     fn value(&self) -> &[u8] {
         match self.current {
-            Current::References => self.references.as_ref().map_or(&[], |s| s.value()),
-            Current::Inline => self.inline.as_ref().map_or(&[], |s| s.value()),
+            Current::References => self.references.as_ref().map_or(&[], |s| s.cursor().value()),
+            Current::Inline => self.inline.as_ref().map_or(&[], |s| s.cursor().value()),
             Current::Neither => &[],
         }
     }

@@ -31,7 +31,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "Log", 78),
     ("store", "Manifest", 51),
     ("store", "State", 33),
-    ("table", "StreamIter", 48),
     ("wal", "Wal", 71),
 ];
 

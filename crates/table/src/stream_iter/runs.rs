@@ -1,0 +1,188 @@
+//! How a cursor comes by its blocks: from the cache, from what it has read ahead, or from the device with some of their
+//! neighbours.
+
+use crate::file::{Caching, Role, TableFile, Window};
+use crate::frame::BlockHandle;
+use crate::options::IterOptions;
+use crate::readahead::{BEYOND_MIN, Beyond, Borders};
+use crate::source::{Extent, Fetched, Source, Stop};
+use crate::stream::{Partition, Stream};
+use cache::Block;
+use std::sync::Arc;
+
+/// Read-ahead below this many bytes would cost more requests than it saves.
+const READAHEAD_MIN: usize = 16 << 10;
+
+/// A block as the index has it, and the direction of the scan that comes to it.
+#[derive(Clone, Copy)]
+pub(super) struct BlockRow<'a> {
+    pub stream: &'a Stream,
+    /// The number of the partition.
+    pub partition: usize,
+    pub index: &'a Partition,
+    pub row: usize,
+    pub backward: bool,
+}
+
+impl BlockRow<'_> {
+    fn handle(&self) -> BlockHandle {
+        self.index.handle(self.row)
+    }
+}
+
+/// The reads of a cursor: what it has read ahead, and how much it reads next.
+pub(super) struct Runs {
+    role: Role,
+    caching: Caching,
+    /// What was asked for; 0: as [`Beyond`] finds right.
+    readahead: u64,
+    beyond: Beyond,
+    borders: Option<Arc<Borders>>,
+    window: Window,
+    /// What the window held when a block was loaded last. (One that waits for a read holds nothing, and the same step begins again.)
+    span: (u64, u64),
+    /// The block that was not in the cache when the seek to it had to stop for reads.
+    awaited: Option<BlockHandle>,
+    /// The run that it wanted before it comes to it.
+    ahead: Option<Extent>,
+}
+
+impl Runs {
+    pub fn new(file: &TableFile, role: Role, options: IterOptions, borders: Option<Arc<Borders>>) -> Self {
+        let caching = match options {
+            IterOptions { fill_cache: true, readahead_bytes: 0 } => Caching::Fill,
+            _ => Caching::Peek,
+        };
+        let readahead =
+            if options.readahead_bytes == 0 { 0 } else { options.readahead_bytes.max(READAHEAD_MIN) };
+        Runs {
+            beyond: Beyond::of(&*file.file),
+            role,
+            caching,
+            readahead: readahead as u64,
+            borders,
+            window: Window::default(),
+            span: (0, 0),
+            awaited: None,
+            ahead: None,
+        }
+    }
+
+    /// Whether what is read goes to the cache.
+    pub fn caching(&self) -> Caching {
+        self.caching
+    }
+
+    /// Bytes of the file that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        let (start, end) = self.window.span();
+        end - start
+    }
+
+    /// A seek leads to this block: reads begin with few bytes again, unless the scan before it was going there. What joins keys with a stream
+    /// seeks whenever the next key is not near, and passes all of the stream.
+    pub fn seek_to(&mut self, file: &TableFile, block: BlockHandle) {
+        let (start, end) = self.span;
+        let goes_on = start < end && block.offset >= start && block.offset <= end.saturating_add(BEYOND_MIN);
+        if !goes_on {
+            self.beyond = Beyond::of(&*file.file);
+        }
+    }
+
+    /// Returns a block.
+    pub fn block<S: Source>(
+        &mut self,
+        file: &TableFile,
+        at: BlockRow<'_>,
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        let handle = at.handle();
+        let mut window = std::mem::take(&mut self.window);
+        let reads = window.reads();
+        let block = if self.readahead > 0 {
+            let span = || at.stream.span(at.partition, handle, self.readahead, at.backward);
+            window.block(file, handle, self.role, source, span)
+        } else {
+            self.cached_or_run(&mut window, file, at, source)
+        };
+        if window.reads() > reads {
+            self.beyond.grow();
+            self.begin_next(&mut window, file, at);
+        }
+        self.window = window;
+        if block.is_ok() {
+            self.span = self.window.span();
+        }
+        self.awaited = block.as_ref().is_err_and(S::Stop::is_wait).then_some(handle);
+        block
+    }
+
+    /// The block from the cache, from the window, or from the device with some of its neighbours.
+    fn cached_or_run<S: Source>(
+        &self,
+        window: &mut Window,
+        file: &TableFile,
+        at: BlockRow<'_>,
+        source: &mut S,
+    ) -> Result<Block, S::Stop> {
+        let handle = at.handle();
+        // What stopped for a read has looked in the cache.
+        if self.awaited != Some(handle)
+            && let Some(block) = file.cached(handle, self.role, source.counters())
+        {
+            return Ok(block);
+        }
+        let has = |run: &Extent| {
+            handle.offset >= run.offset && handle.end() <= run.offset + run.len && source.has(run)
+        };
+        let ahead = self.ahead.filter(has).map(|run| (run.offset, run.offset + run.len));
+        let borders = self.borders.as_deref();
+        let run = || ahead.unwrap_or_else(|| self.beyond.run(at.index, at.row, at.backward, borders));
+        let block = window.block(file, handle, self.role, source, run)?;
+        if self.caching == Caching::Fill {
+            file.fill(handle, self.role, &block);
+        }
+        Ok(block)
+    }
+
+    /// After a request: begins the next one, if the scan is long and may have reads in flight.
+    fn begin_next(&self, window: &mut Window, file: &TableFile, at: BlockRow<'_>) {
+        let Some(borders) = self.borders.as_deref().filter(|_| self.readahead == 0) else { return };
+        let Some(queues) = &borders.queues else { return };
+        if let Some(run) = self.beyond.behind(at.index, at.row, window.span(), at.backward, borders) {
+            window.begin_next(file, run, queues);
+        }
+    }
+
+    /// The cursor waits for the run of a row: a long scan wants the run behind it, too.
+    pub fn want_behind(&mut self, file: &TableFile, index: &Partition, row: usize, fetched: &mut Fetched) {
+        let (Some(borders), Some(_)) =
+            (self.borders.as_deref().filter(|_| self.readahead == 0), self.awaited)
+        else {
+            return;
+        };
+        let run = self.beyond.run(index, row, false, Some(borders));
+        let mut beyond = self.beyond;
+        beyond.grow();
+        if let Some((start, end)) = beyond.behind(index, row, run, false, borders)
+            && start < end
+            && end <= file.frames_end
+        {
+            let extent = Extent { file: file.number, offset: start, len: end - start };
+            fetched.want_ahead(&file.file, extent, self.role);
+            self.ahead = Some(extent);
+        }
+    }
+
+    /// The run that it wanted behind the block that is loaded, if it has not come to it.
+    pub fn ahead_of(&mut self, loaded: Option<BlockHandle>) -> Option<&Extent> {
+        let is_before = |ahead: &Extent| loaded.is_none_or(|block| block.end() <= ahead.offset);
+        self.ahead = self.ahead.filter(is_before);
+        self.ahead.as_ref()
+    }
+
+    /// After a failure: what was waited for is not any more.
+    pub fn reset(&mut self) {
+        (self.awaited, self.ahead) = (None, None);
+    }
+}
