@@ -8,7 +8,7 @@
 //! **Who does what.** A request begins in the call that makes it. A point read that memory and cache answer ends there; so does a write but for
 //! its durability, if it has to wait for nothing. Whatever would wait goes to the reactor: point reads of the device, all of which one thread
 //! has in flight, scans, whose reads are among these, and writes that wait for their price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
-//! thread leads where no other does ([`wal::Wal::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
+//! thread leads where no other does ([`wal::Syncer::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
 //!
 //! **What holds what.** A request owns its bytes and what it has pinned; its future owns nothing but the answer. So who drops a future has
 //! changed nothing. A request counts as in flight until it is over, and is resolved after it has been counted out: who is told may submit the

@@ -210,7 +210,7 @@ impl LogWriter {
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
         self.store.check_writable()?;
-        self.sync_if(Durability::Durable, self.store.lane.wal().last_position())
+        self.sync_if(Durability::Durable, self.store.lane.wal().content().last_position())
     }
 
     /// Waits until a durable batch is durable.

@@ -85,7 +85,8 @@ impl Reserve {
         let (manifest, group_bytes) = (&self.store.manifest, self.store.options.longest_group());
         manifest.set_roll_len(roll_bytes);
         let checkpoint: u64 = manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
-        let open_pages = staging_len(group_bytes).saturating_sub(self.store.lane.wal().staging_len()) as u64;
+        let open_pages =
+            staging_len(group_bytes).saturating_sub(self.store.lane.wal().content().staging_len()) as u64;
         let fixed_bytes = EDITS_BYTES
             + manifest.growth_bytes()
             + group_bytes

@@ -138,7 +138,7 @@ impl WritePath {
         loop {
             if done.len() == ops.len() {
                 // What is there already may not be durable yet.
-                return Ok(self.store.lane.wal().last_position());
+                return Ok(self.store.lane.wal().content().last_position());
             }
             match self.log.attempt(ops, &done, None, durability)? {
                 Tried::Written(ticket) => {

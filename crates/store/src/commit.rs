@@ -284,7 +284,7 @@ impl Log {
     /// # Errors
     /// Those of the file system, which poison the log.
     pub fn sync(&self, ticket: Ticket) -> Result<()> {
-        self.wal().sync(ticket)
+        self.wal().syncer().sync(ticket)
     }
 
     /// Resolves when everything up to the ticket is durable; at once if nothing was written. Whoever works in the background makes it so; several who come at the
@@ -303,7 +303,7 @@ impl Log {
 
     /// As [`Log::when_durable`], for one who has what is to be told.
     pub fn tell_durable(&self, ticket: Ticket, completer: Completer<()>) {
-        if self.wal().when_durable(ticket, completer) {
+        if self.wal().syncer().when_durable(ticket, completer) {
             self.context.signals.notify_work();
         }
     }
@@ -320,12 +320,12 @@ impl Log {
 
     /// Who waits for something to be durable is told that nobody will make it so.
     pub fn refuse_wanted(&self, why: &Error) {
-        self.begun().into_iter().for_each(|wal| wal.refuse_wanted(why));
+        self.begun().into_iter().for_each(|wal| wal.syncer().refuse_wanted(why));
     }
 
     /// True if everything up to the ticket is durable already.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
-        self.wal().is_durable(ticket)
+        self.wal().syncer().is_durable(ticket)
     }
 
     // What is known of it.
@@ -355,13 +355,13 @@ impl Log {
     /// The groups that hold records somebody may need, oldest first; the last one may still be written.
     pub fn in_use(&self) -> Vec<PriorGroup> {
         match self.wal.get() {
-            Some(wal) => wal.groups(),
+            Some(wal) => wal.content().groups(),
             None => self.replayed.get().cloned().unwrap_or_default(),
         }
     }
 
     fn live_bytes(&self) -> u64 {
-        self.wal.get().map_or(0, Wal::live_bytes)
+        self.wal.get().map_or(0, |wal| wal.content().live_bytes())
     }
 
     /// The length that the next group should have.
@@ -403,7 +403,7 @@ impl Log {
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
         let _guard = lock(&self.preparing);
-        if self.wal().has_room(batch_len) {
+        if self.wal().content().has_room(batch_len) {
             return Ok(());
         }
         let needed = wal::group_len_needed(batch_len);
@@ -439,7 +439,7 @@ impl Log {
     /// Prepares a spare group if there is none.
     fn provide_spare(&self) -> Result<()> {
         let _guard = lock(&self.preparing);
-        if self.wal().groups_wanted() == 0 {
+        if self.wal().content().groups_wanted() == 0 {
             return Ok(());
         }
         let (wanted, least) = (self.next_len(), shortest_bytes(self.terms.group_bytes));
@@ -450,13 +450,13 @@ impl Log {
 
     fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
         let group = self.files.list_new((wanted, least, self.next_len()), need)?;
-        self.wal().add_group(group)
+        self.wal().content().add_group(group)
     }
 
     /// Prepares a group if the log wants one.
     fn prepare_ahead(&self) -> Result<()> {
         let _guard = lock(&self.preparing);
-        if self.wal().groups_wanted() == 0 {
+        if self.wal().content().groups_wanted() == 0 {
             return Ok(());
         }
         let (shortest, mut wanted) = (shortest_bytes(self.terms.group_bytes), self.next_len());
@@ -504,13 +504,13 @@ impl Log {
     pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
         let floors = self.floors.for_release(tell, || self.manifest.state());
         if self.lane().retains() {
-            self.files.pass(|| self.wal().release_groups_below(&floors));
+            self.files.pass(|| self.wal().content().release_groups_below(&floors));
             return Ok(());
         }
         if self.skip_overtaken(&floors).inspect_err(|_| self.hint_release())? {
             return Ok(());
         }
-        let released = self.wal().release_below(&floors);
+        let released = self.wal().content().release_below(&floors);
         self.files.release(released).inspect_err(|_| self.hint_release()).map(drop)
     }
 
@@ -523,12 +523,12 @@ impl Log {
         let has_room = !self.context.health.must_wait(self.context.now_ns());
         if has_room && let Some(task) = self.looks_for_overtaken() {
             Some(task)
-        } else if wal.wants_write_out() {
+        } else if wal.deferred().wants_write_out() {
             // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
             // confirms these pages would meet the same, and stop the log.
             let refused = self.hints.write_out_refused.load(Ordering::Relaxed);
             (has_room || !refused).then_some(Task::WriteOut)
-        } else if wal.is_wanted() {
+        } else if wal.syncer().is_wanted() {
             Some(Task::Sync)
         } else if has_room && self.wants_spare() {
             Some(Task::Prepare)
@@ -550,7 +550,7 @@ impl Log {
             let new_bytes = if has_free { 0 } else { shortest };
             (has_free || self.space.grants.fits_job(shortest)) && self.admits(new_bytes)
         };
-        let wanted = self.wal().groups_wanted() > 0 && self.wal().is_half_full();
+        let wanted = self.wal().content().groups_wanted() > 0 && self.wal().content().is_half_full();
         // What room there is, is for deletes and the jobs that make more of it.
         wanted && !self.files.ballast_is_short() && fits()
     }
@@ -558,7 +558,7 @@ impl Log {
     /// True if the ring of open pages is short for groups of the present length.
     fn wants_longer_ring(&self) -> bool {
         let wanted = self.ring_wanted();
-        self.wal().staging_len() < wanted && !self.hints.ring_refused.load(Ordering::Relaxed)
+        self.wal().content().staging_len() < wanted && !self.hints.ring_refused.load(Ordering::Relaxed)
     }
 
     /// Does it.
@@ -575,7 +575,7 @@ impl Log {
             Task::Prepare => self.prepare_ahead(),
             Task::Lengthen => self.lengthen_ring(),
             Task::Release => self.release(|| ()),
-            Task::Sync => self.wal().sync_wanted(),
+            Task::Sync => self.wal().syncer().sync_wanted(),
             Task::Confirm => self.persist_watermark(),
         }
     }
@@ -594,7 +594,7 @@ impl Log {
 
     /// Moves full pages from the log's ring to the group files.
     fn write_out(&self) -> Result<()> {
-        let outcome = self.wal().write_out();
+        let outcome = self.wal().deferred().write_out();
         let refused = outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
         self.hints.write_out_refused.store(refused, Ordering::Relaxed);
         outcome.map(drop)
@@ -743,7 +743,7 @@ impl Log {
     /// # Errors
     /// `NoSpace`: nothing depends on it, and the next close makes up for it. Others of the manifest and of the file system.
     pub fn seal(&self) -> Result<()> {
-        let Some((ltn, end_lpn)) = self.wal().end() else { return Ok(()) };
+        let Some((ltn, end_lpn)) = self.wal().content().end() else { return Ok(()) };
         let (spares, files) = self.files.unused(ltn);
         let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
         records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));

@@ -32,7 +32,7 @@ impl Bench {
         let options = WalOptions { group_len: GROUP_LEN, ..WalOptions::default() };
         let store = base::Uid::from_words(1, 2);
         let wal = Wal::start(&self.env, &self.dir, options, store, 1, self.group()?, History::default())?;
-        (0..spares).try_for_each(|_| wal.add_group(self.group()?))?;
+        (0..spares).try_for_each(|_| wal.content().add_group(self.group()?))?;
         Ok(wal)
     }
 
@@ -77,7 +77,7 @@ fn buffered(bench: &Bench, n: u64) -> base::Result<()> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if !wal.write_out().is_ok_and(|worked| worked) {
+                if !wal.deferred().write_out().is_ok_and(|worked| worked) {
                     bench.env.clock.sleep_ns(100_000);
                 }
             }
@@ -110,7 +110,7 @@ fn durable(bench: &Bench, threads: u64) -> base::Result<()> {
                         *seq += 1;
                         wal.append(TenantId::FIRST, &[&value], *seq, *seq, Durability::Durable, 0)
                     };
-                    if appended.and_then(|position| wal.sync(position)).is_err() {
+                    if appended.and_then(|position| wal.syncer().sync(position)).is_err() {
                         return;
                     }
                 }

@@ -2,7 +2,7 @@
 //!
 //! What recovery would read is the pages of the groups that were not released, and behind them those that are in the
 //! staging file only. Pages in a group file are final: they were written once, in their closed form, and every one below
-//! the end that [`crate::wal::Wal::groups`] tells must be intact, and continue the one before it. Of a staged page it must be
+//! the end that [`crate::wal::Content::groups`] tells must be intact, and continue the one before it. Of a staged page it must be
 //! there what was staged of it. Pages that are in memory only are nobody's to check.
 //!
 //! A group that is released meanwhile may be written by its next owner: so an error counts only if the caller still finds
@@ -287,9 +287,9 @@ impl LogCheck {
     ) {
         let path = io::fs::join(dir, self.lane.staging_name());
         for _ in 0..LOOKS_MAX {
-            let before = wal.ends();
+            let before = wal.content().ends();
             let staging = Staging::read(env, &path, self.store);
-            let after = wal.ends();
+            let after = wal.content().ends();
             self.go_on_to(&after, found, on_batch);
             if before.taken_back != after.taken_back {
                 // The bytes of a batch that was taken back may be half overwritten.

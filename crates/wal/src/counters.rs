@@ -1,6 +1,7 @@
 //! What the log did since it was started, and how long that took. Counted relaxed: any value a moment old will do.
 
 use crate::durability::Durability;
+use crate::rate::Rate;
 use base::sync::statistic::{AtomicU64, Ordering};
 use io::Env;
 use io::timing::Timing;
@@ -14,7 +15,7 @@ pub struct WalStats {
     pub payload_bytes: u64,
     /// Bytes of pages handed to the group files.
     pub written_bytes: u64,
-    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::wal::Wal::skip_to`].
+    /// Bytes of pages that a flush overtook before they were handed to one: see [`crate::wal::Deferred::skip_to`].
     pub skipped_bytes: u64,
     /// Writes that made themselves durable.
     pub durable_writes: u64,
@@ -56,6 +57,8 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
     pub inline_write_outs: AtomicU64,
     pub demand: Demand,
+    /// How fast the device takes long writes.
+    pub rate: Rate,
 }
 
 /// What those who append ask for.

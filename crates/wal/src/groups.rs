@@ -235,7 +235,7 @@ impl Groups {
         !self.closed.is_empty() && durable_end <= self.active.first_lpn
     }
 
-    /// See [`crate::wal::Wal::release_below`].
+    /// See [`crate::wal::Content::release_below`].
     pub fn release_below(&mut self, floors: &[(TenantId, SeqNo)], durable_end: u64) -> Vec<PriorGroup> {
         let mut released = Vec::new();
         while let Some(oldest) = self.closed.front() {

@@ -54,7 +54,7 @@ pub struct PriorGroup {
 pub struct History {
     /// The end of the accepted pages; `None` if there are none.
     pub chain: Option<Chain>,
-    /// The groups that were accepted, oldest first. [`crate::wal::Wal::release_below`] hands them out like the log's own.
+    /// The groups that were accepted, oldest first. [`crate::wal::Content::release_below`] hands them out like the log's own.
     pub groups: Vec<PriorGroup>,
 }
 

@@ -1,7 +1,7 @@
 //! The write-ahead log: numbered pages in preallocated groups, packed in memory, taken to the device by one leader at a time.
 //!
 //! A batch of writes is appended to the *open page* (4 KB), in memory. One that must survive the process is then written
-//! to the *staging file* too, through the page cache. [`Wal::sync`] closes the open page, writes every page that is
+//! to the *staging file* too, through the page cache. [`Syncer::sync`] closes the open page, writes every page that is
 //! not yet on the device and returns when all of them are durable; callers that arrive while a write is in flight
 //! share the next one (group commit), which where they are many does not wait for the one in flight. A batch is acknowledged when every page up to its last is durable, so that
 //! recovery, which stops at the first hole, never loses an acknowledged batch behind somebody else's torn page.
@@ -60,4 +60,4 @@ pub use recover::{
 };
 pub use staging::{STAGING_NAME, Staging, newest_staged_group};
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
-pub use wal::{Overtaken, Position, Wal, WalOptions};
+pub use wal::{Content, Deferred, Overtaken, Position, Syncer, Wal, WalOptions};

@@ -214,7 +214,7 @@ impl Caller {
         env.fs.sync_dir(dir())?;
         manifest.groups.insert(ltn, None);
         self.commit(manifest);
-        self.wal.add_group(PreparedGroup { ltn, uid: uid_of(ltn), file })
+        self.wal.content().add_group(PreparedGroup { ltn, uid: uid_of(ltn), file })
     }
 
     /// Appends a batch of a random payload, adding groups as the log asks for them.
@@ -269,7 +269,7 @@ impl Caller {
     }
 
     pub fn sync(&mut self, position: Position) -> Result<()> {
-        self.wal.sync(position)?;
+        self.wal.syncer().sync(position)?;
         self.acknowledged(position);
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Caller {
 
     pub fn persist_watermark(&mut self) -> Result<bool> {
         let done = self.wal.persist_watermark()?;
-        if let Some(position) = self.wal.last_position() {
+        if let Some(position) = self.wal.content().last_position() {
             self.acknowledged(position);
         }
         Ok(done)
@@ -290,7 +290,7 @@ impl Caller {
 
     pub fn close(&mut self) -> Result<()> {
         self.wal.close()?;
-        if let Some(position) = self.wal.last_position() {
+        if let Some(position) = self.wal.content().last_position() {
             self.acknowledged(position);
         }
         Ok(())
@@ -299,10 +299,10 @@ impl Caller {
     /// A flush of everything below a sequence, and the removal of the groups that allows.
     pub fn flush_below(&mut self, floor: u64) {
         self.floors.push((self.sim.op_count(), floor));
-        if let Some(overtaken) = self.wal.overtaken(&floors_of_all(floor)) {
+        if let Some(overtaken) = self.wal.deferred().overtaken(&floors_of_all(floor)) {
             return self.skip_to(&overtaken);
         }
-        let released = self.wal.release_below(&floors_of_all(floor));
+        let released = self.wal.content().release_below(&floors_of_all(floor));
         let mut manifest = self.manifest();
         for ltn in &released {
             assert_eq!(manifest.groups.keys().next(), Some(ltn), "oldest first");
@@ -323,7 +323,7 @@ impl Caller {
         // An edit takes an operation: before it what it says is not so.
         self.sim.env().fs.sync_dir(dir()).unwrap();
         self.commit(manifest);
-        self.wal.skip_to(overtaken).unwrap();
+        self.wal.deferred().skip_to(overtaken).unwrap();
         for ltn in &overtaken.released {
             self.sim.env().fs.remove(&path_of(*ltn)).unwrap();
         }
@@ -339,10 +339,10 @@ impl Caller {
             _ => self.rng.range(8, 300),
         };
         match self.rng.below(24) {
-            0 => self.wal.write_out().map(drop),
+            0 => self.wal.deferred().write_out().map(drop),
             1 => self.persist_watermark().map(drop),
-            2 if self.wal.groups_wanted() > 0 => self.add_group(self.group_pages),
-            3 => match self.wal.last_position() {
+            2 if self.wal.content().groups_wanted() > 0 => self.add_group(self.group_pages),
+            3 => match self.wal.content().last_position() {
                 Some(position) => self.sync(position),
                 None => Ok(()),
             },

@@ -4,31 +4,32 @@
 //! `commit` (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs the token and,
 //! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
 //! up the tail, takes the token and writes the ring out itself.
+//!
+//! [`Wal`] appends; its [`Syncer`] makes durable what callers wait for; [`Deferred`] decides when the other pages are
+//! written; [`Content`] tells what the log holds. They share the tail and the commit.
 
-use crate::check::{LogEnd, StagedEnd};
-use crate::commit::Loggers;
-use crate::commit::{Commit, Frontier, Token, Turn};
+use crate::commit::{Commit, Frontier, Loggers};
 use crate::counters::{Counters, Times, WalStats, add};
 use crate::domain::Domain;
 use crate::durability::Durability;
-use crate::groups::{PreparedGroup, Segment};
-use crate::history::{History, PriorGroup};
+use crate::groups::PreparedGroup;
+use crate::history::History;
 use crate::lane::Lane;
 use crate::page::{self, BatchHeader};
 use crate::place::Place;
-use crate::rate::Rate;
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Put, Surroundings, Tail};
 use crate::tenant::TenantId;
-use base::completion::Completer;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{AlignedBuf, Clock, Env, PAGE};
-pub use overtaken::Overtaken;
+pub use content::Content;
+use io::{Clock, Env, PAGE};
+pub use overtaken::{Deferred, Overtaken};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use syncer::Syncer;
 
 /// Sizes of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,14 @@ impl Default for WalOptions {
     }
 }
 
+impl WalOptions {
+    /// True if pages stay in the ring as long as they may.
+    fn keeps_pages(&self) -> bool {
+        // Where groups are storage, what is in them is to be there.
+        self.buffered_age_ns > 0 && !self.lane.retains()
+    }
+}
+
 /// Where a batch ended up: the page of its last byte, by the number of that ([`Lane::unit`]). Later batches have equal or greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -91,24 +100,22 @@ struct Order {
 #[derive(Debug)]
 pub struct Wal {
     options: WalOptions,
-    /// The number of the first page since the start.
-    start_lpn: u64,
-    store: Uid,
     clock: Arc<dyn Clock>,
     /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
     order: Mutex<Order, rank::LogOrder>,
     /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
     /// across a write to a group.
-    tail: Mutex<Tail, rank::LogTail>,
-    commit: Commit,
-    /// Free buffers for writes to the device.
-    bufs: Mutex<Vec<AlignedBuf>, rank::LogBuffer>,
+    tail: Arc<Mutex<Tail, rank::LogTail>>,
+    commit: Arc<Commit>,
+    syncer: Arc<Syncer>,
+    deferred: Deferred,
+    content: Content,
+    /// Pages stay in the ring as long as they may.
+    keeps_pages: bool,
     /// Changed under `order`.
     closed: AtomicBool,
-    counters: Counters,
-    /// How fast the device takes long writes.
-    rate: Rate,
-    times: Times,
+    counters: Arc<Counters>,
+    times: Arc<Times>,
 }
 
 /// Poisons the log if the thread panics while it changes the tail: half a batch may stand there.
@@ -158,20 +165,23 @@ impl Wal {
         let tail = Tail::new(options.lane, first, store, next_lpn, &history, file)?;
         // Only pages of listed groups may be confirmed.
         let durable_end = if history.groups.is_empty() { 0 } else { tail.data_end() };
-        let commit = Commit::new(durable_end, next_lpn).with_flights(options.loggers);
+        let commit = Arc::new(Commit::new(durable_end, next_lpn).with_flights(options.loggers));
+        let (tail, counters) = (Arc::new(Mutex::new(tail)), Arc::<Counters>::default());
+        let times = Arc::new(Times::new(env));
+        let syncer = Arc::new(Syncer::new(&options, store, env, &tail, &commit, &counters, &times));
         Ok(Wal {
+            content: Content::new(&options, next_lpn, &tail, &commit),
+            deferred: Deferred::new(&options, env, &tail, &commit, &counters, &syncer),
+            syncer,
+            keeps_pages: options.keeps_pages(),
             options,
-            start_lpn: next_lpn,
-            store,
             clock: env.clock.clone(),
             order: Mutex::default(),
             commit,
-            tail: Mutex::new(tail),
-            bufs: Mutex::new(Vec::new()),
+            tail,
             closed: AtomicBool::new(false),
-            counters: Counters::default(),
-            rate: Rate::default(),
-            times: Times::new(env),
+            counters,
+            times,
         })
     }
 
@@ -180,8 +190,28 @@ impl Wal {
         self.commit.join(domain);
     }
 
+    /// What makes the log durable.
+    pub fn syncer(&self) -> &Syncer {
+        &self.syncer
+    }
+
+    /// What the log holds.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// The pages that nobody waits for.
+    pub fn deferred(&self) -> &Deferred {
+        &self.deferred
+    }
+
+    /// True if pages stay in the ring as long as they may.
+    pub fn keeps_pages(&self) -> bool {
+        self.keeps_pages
+    }
+
     /// Appends one batch, given in pieces, which recovery hands back whole or not at all. A buffered one has then survived
-    /// the process. [`Wal::sync`] makes it survive the power; a durable one has survived nothing before.
+    /// the process. [`Syncer::sync`] makes it survive the power; a durable one has survived nothing before.
     ///
     /// A tenant serializes its calls, so that its sequences ascend with positions. `witness_edit` is the number of the
     /// manifest's last durable edit; pages carry it, so that a manifest that lost its end is found out.
@@ -271,7 +301,7 @@ impl Wal {
             return Err(e);
         }
         tail.record(header);
-        if self.keeps_pages() {
+        if self.keeps_pages {
             tail.notes.add(header, (put.mark.next_lpn, put.last_lpn), || self.clock.now_ns());
             self.counters.comes(durability, header.len);
         }
@@ -287,7 +317,7 @@ impl Wal {
     ) -> Result<(MutexGuard<'a, Tail>, Put)> {
         let (mut tail, is_unbroken) = self.make_room(tail, batch.header())?;
         let (mark, place) = (tail.mark(), tail.next_place());
-        if !is_unbroken && self.keeps_pages() {
+        if !is_unbroken && self.keeps_pages {
             tail.notes.begin(mark.next_lpn);
         }
         let mut last_lpn = tail.pages.next_lpn();
@@ -365,44 +395,13 @@ impl Wal {
                 let written_end = self.commit.frontier.written_end();
                 let run_max = self.options.write_len_max;
                 let end = lock(&self.tail).pages.end_of_run(written_end, next_lpn, run_max);
-                let outcome = self.write_pages(&token, end);
+                let outcome = self.syncer.write_pages(&token, end);
                 token.finish_write(outcome)?;
             }
             tail = lock(&self.tail);
         }
         self.times.ring_full.end(begun);
         Ok(tail)
-    }
-
-    /// Returns when every page up to `position` is durable: then, and not before, the batch may be acknowledged as
-    /// durable, together with all before it.
-    ///
-    /// # Errors
-    /// The first failure as it is to the caller that met it, `Poisoned` to all others, and to everyone once the domain failed. What the device then holds is
-    /// unknown; only a restart tells.
-    pub fn sync(&self, position: Position) -> Result<()> {
-        loop {
-            match self.commit.lead_or_wait(position.lpn)? {
-                Turn::Durable => return self.commit.acknowledge(),
-                Turn::Lead(token) => {
-                    self.expects_more();
-                    self.lead(token, position)?;
-                }
-            }
-            // Its pages are durable when those before them are, which may be under way.
-        }
-    }
-
-    /// `completer` is resolved when [`Wal::sync`] of this position would return, without a thread that waits. Some thread has to call
-    /// [`Wal::sync_wanted`]. Returns true if no completer waited before: that thread may be asleep then.
-    pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
-        self.counters.waits_for_durable();
-        self.commit.when_durable(position.lpn, completer)
-    }
-
-    /// Nobody is going to sync any more: all who wait without a thread are told so, unless theirs is durable.
-    pub fn refuse_wanted(&self, why: &Error) {
-        self.commit.refuse_wanted(why);
     }
 
     /// True if a batch of `len` bytes is appended without a wait: it finds a group, and slots in the ring, unless others are appended before it.
@@ -412,76 +411,6 @@ impl Wal {
         tail.pages.forget_below(written_end);
         let pages = tail.pages_for(len);
         tail.has_room(len) && pages <= tail.slots.count() && tail.has_slots(pages, written_end)
-    }
-
-    /// True if somebody waits without a thread.
-    pub fn is_wanted(&self) -> bool {
-        self.commit.last_wanted().is_some()
-    }
-
-    /// Makes durable all that somebody waits for without a thread.
-    ///
-    /// # Errors
-    /// As [`Wal::sync`].
-    pub fn sync_wanted(&self) -> Result<()> {
-        self.commit.last_wanted().map_or(Ok(()), |lpn| self.sync(Position { lpn }))
-    }
-
-    /// True if every page up to `position` is durable already.
-    pub fn is_durable(&self, position: Position) -> bool {
-        position.lpn < self.commit.frontier.durable_end()
-    }
-
-    /// Bytes for which one page number stands.
-    fn unit(&self) -> u64 {
-        self.options.lane.unit() as u64
-    }
-
-    /// Where a page is in the file of its group.
-    fn offset_of(&self, segment: &Segment, lpn: u64) -> u64 {
-        (lpn - segment.first_lpn) * self.unit()
-    }
-
-    /// Installs a spare group; the manifest must list it already.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it is too small or its number not above those before.
-    pub fn add_group(&self, group: PreparedGroup) -> Result<()> {
-        lock(&self.tail).groups.add_spare(group)
-    }
-
-    /// How many spares are missing. The caller prepares them ahead of time, in the background.
-    pub fn groups_wanted(&self) -> usize {
-        self.options.spares.saturating_sub(lock(&self.tail).groups.spares())
-    }
-
-    /// True if a batch of `len` bytes finds a group, unless another is appended before it.
-    pub fn has_room(&self, len: usize) -> bool {
-        lock(&self.tail).has_room(len)
-    }
-
-    /// True if half of the active group is taken: time to prepare a spare. (Before that a spare would only be
-    /// disk space that a small store never needs.)
-    pub fn is_half_full(&self) -> bool {
-        let tail = lock(&self.tail);
-        let active = &tail.groups.active;
-        (tail.pages.next_lpn() - active.first_lpn) * 2 >= active.data_numbers
-    }
-
-    /// Closed groups, oldest first, that nobody needs: they hold no record with a sequence at or above the floor of its
-    /// tenant, and none of a tenant that has no floor here. Each is handed out once: the caller drops it from the manifest
-    /// and removes or recycles its file.
-    ///
-    /// A group stays until the first page of its successor is durable; where nobody syncs, [`Wal::write_out`] and
-    /// [`Wal::persist_watermark`] see to that.
-    pub fn release_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<u64> {
-        self.release_groups_below(floors).into_iter().map(|group| group.ltn).collect()
-    }
-
-    /// As [`Wal::release_below`], with what is known of each group.
-    pub fn release_groups_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<PriorGroup> {
-        let durable_end = self.commit.frontier.durable_end();
-        lock(&self.tail).groups.release_below(floors, durable_end)
     }
 
     /// Closes the group that is written, however much room it has, so that the next batch goes to another. False if it has
@@ -500,139 +429,6 @@ impl Wal {
         if tail.roll(1) { Ok(true) } else { Err(busy(1)) }
     }
 
-    /// Appends those of the `len` bytes from `place` on that are in pages in memory to `out`, and says how many come before
-    /// them: those are in the file of the group. `None`: the log does not write this group, or nothing of it is in memory;
-    /// then all are.
-    pub fn read_ring(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Option<usize> {
-        let tail = lock(&self.tail);
-        let start_lpn = tail.groups.first_lpn_of(place.ltn)? + place.offset() / self.unit();
-        let page_numbers = self.options.lane.page_numbers();
-        let (mut before, start) = (0, out.len());
-        for (i, part) in place.parts(len) {
-            let lpn = start_lpn + i as u64 * page_numbers;
-            if lpn < tail.pages.first_lpn() {
-                before += part.len();
-                continue;
-            }
-            match tail.pages.in_memory(lpn).and_then(|page| page.get(part)) {
-                Some(part) => out.extend_from_slice(part),
-                // There never was a batch that reaches so far.
-                None => {
-                    out.truncate(start);
-                    return None;
-                }
-            }
-        }
-        (before < len).then_some(before)
-    }
-
-    /// The groups that were not released, oldest first, the one that is written last (spares not counted).
-    pub fn groups(&self) -> Vec<PriorGroup> {
-        let tail = lock(&self.tail);
-        tail.groups.all(self.commit.frontier.written_end())
-    }
-
-    /// What of the log is in which file, at one moment.
-    pub(crate) fn ends(&self) -> LogEnd {
-        let tail = lock(&self.tail);
-        let written_end = self.commit.frontier.written_end();
-        let staged = tail.slots.staged_from(&tail.pages, written_end);
-        let end = staged.last().map_or(written_end, |(lpn, _)| (lpn + 1).max(written_end));
-        let segments = tail.groups.segments(written_end, end);
-        let group_of = |lpn: u64| segments.iter().find(|s| s.start <= lpn && lpn < s.end);
-        let one = |(lpn, used): (u64, usize)| {
-            let segment = group_of(lpn)?;
-            Some(StagedEnd { group: segment.group, ltn: segment.ltn, lpn, used })
-        };
-        LogEnd {
-            groups: tail.groups.all(written_end),
-            staged: staged.into_iter().filter_map(one).collect(),
-            taken_back: tail.pages.taken_back(),
-        }
-    }
-
-    /// Bytes of all groups that were not released (spares not counted).
-    pub fn live_bytes(&self) -> u64 {
-        lock(&self.tail).groups.live_bytes()
-    }
-
-    /// The position of the last page that was begun; a sync of it makes all of the log durable. `None` if nothing
-    /// was appended since the start.
-    pub fn last_position(&self) -> Option<Position> {
-        let tail = lock(&self.tail);
-        let open = (tail.pages.used() != 0).then(|| tail.pages.next_lpn());
-        let last = open.or_else(|| tail.pages.next_lpn().checked_sub(1)).filter(|&lpn| lpn >= self.start_lpn);
-        last.map(|lpn| Position { lpn })
-    }
-
-    /// The group that is written, and the number after its last page; `None` if it has no pages. After [`Wal::close`] this
-    /// is where the log ends: a manifest that remembers it notices if the whole group is lost.
-    pub fn end(&self) -> Option<(u64, u64)> {
-        let tail = lock(&self.tail);
-        let end = tail.pages.end_lpn();
-        let active = &tail.groups.active;
-        (end > active.first_lpn).then_some((active.prepared.ltn, end))
-    }
-
-    /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
-    pub fn wants_write_out(&self) -> bool {
-        let tail = lock(&self.tail);
-        if self.keeps_pages() {
-            return self.is_due(&tail);
-        }
-        self.has_a_write(&tail) || self.release_waits(&tail)
-    }
-
-    /// True if so many full pages are in the ring that they are worth a write.
-    fn has_a_write(&self, tail: &Tail) -> bool {
-        let page = PAGE as u64;
-        let half = (tail.slots.count() / 2).max(1) * page;
-        let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
-        let full = tail.pages.next_lpn().saturating_sub(self.commit.frontier.written_end());
-        full * self.unit() >= threshold
-    }
-
-    /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if
-    /// there was work. For a background thread; without one, appends do it when the ring is full.
-    ///
-    /// Where nobody syncs, this makes the log durable once for each group, when the group's first pages have been
-    /// written: older groups can be released only then.
-    ///
-    /// # Errors
-    /// Those of the file system; they poison the log.
-    pub fn write_out(&self) -> Result<bool> {
-        if !self.wants_write_out() {
-            self.commit.check()?;
-            return Ok(false);
-        }
-        let outcome = if self.keeps_pages() { self.write_due() } else { self.write_full() };
-        match outcome {
-            // There may be room later, or never. A waiter without a thread gets the error, as one with a thread does.
-            Err(e) if e.kind() == ErrorKind::NoSpace => {
-                self.refuse_wanted(&e);
-                Err(e)
-            }
-            outcome => outcome.map(|()| true),
-        }
-    }
-
-    /// As [`Wal::write_out`], of a log that keeps no pages back.
-    fn write_full(&self) -> Result<()> {
-        let token = self.commit.acquire()?;
-        let (end, waits) = {
-            let tail = lock(&self.tail);
-            (tail.pages.next_lpn(), tail.groups.release_waits(self.commit.frontier.durable_end()))
-        };
-        if waits {
-            token.covers(end);
-        }
-        if let Err(e) = self.write_pages(&token, end) {
-            return token.finish_write(Err(e));
-        }
-        let outcome = if waits { self.make_durable_unasked(&token, end) } else { Ok(()) };
-        token.finish(outcome)
-    }
-
     /// Makes everything appended so far durable, and then leaves a page that says so. After that a damaged page is
     /// told from a torn one everywhere in the log. True if there was something to confirm.
     ///
@@ -649,14 +445,10 @@ impl Wal {
     fn persist_watermark_in_order(&self) -> Result<bool> {
         let _guard = PanicGuard(&self.commit);
         let token = self.commit.acquire()?;
-        let end = self.take_all(&token);
-        let outcome = self.make_durable(&token, end).and_then(|()| self.write_watermark(&token));
+        let end = self.syncer.take_all(&token);
+        let outcome =
+            self.syncer.make_durable(&token, end).and_then(|()| self.syncer.write_watermark(&token));
         token.finish(outcome)
-    }
-
-    /// Bytes of the staging ring.
-    pub fn staging_len(&self) -> usize {
-        lock(&self.tail).slots.count() as usize * PAGE
     }
 
     /// Makes the staging ring longer: for a log that is written faster than when it was started. Everything appended so
@@ -670,13 +462,13 @@ impl Wal {
         let mut order = lock(&self.order);
         self.check()?;
         self.sync_ring_name(&mut order)?;
-        let old_len = self.staging_len();
+        let old_len = self.content.staging_len();
         if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {
             return Ok(());
         }
         let token = self.commit.acquire()?;
-        let end = self.take_all(&token);
-        let outcome = self.make_durable(&token, end);
+        let end = self.syncer.take_all(&token);
+        let outcome = self.syncer.make_durable(&token, end);
         token.finish(outcome)?;
         // The old file stays until the longer one is whole: there may be no room to make it again.
         let path = io::fs::join(dir, self.options.lane.staging_name());
@@ -702,34 +494,6 @@ impl Wal {
             Err(e) => return Err(self.fail(e)),
         }
         Ok(())
-    }
-
-    fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
-        let frontier = &self.commit.frontier;
-        let watermark = frontier.durable_end();
-        let mut buf = self.take_buf();
-        let (lpn, end, data_end, segments) = {
-            let mut tail = lock(&self.tail);
-            if tail.data_end() == tail.confirmed_end && !tail.groups.release_waits(watermark) {
-                return Ok(false);
-            }
-            let data_end = tail.data_end();
-            let around = Surroundings { durable_end: watermark, witness_edit: 0 };
-            let (lpn, end) = tail.watermark_page(around, &mut buf);
-            (lpn, end, data_end, tail.groups.segments(lpn, end))
-        };
-        for segment in segments {
-            let offset = self.offset_of(&segment, lpn);
-            assert!(offset + buf.len() as u64 <= segment.file.len(), "room was kept for it");
-            add(&self.counters.durable_writes, 1);
-            add(&self.counters.written_bytes, buf.len() as u64);
-            segment.file.write_durable(&buf, offset)?;
-        }
-        self.give_buf(buf);
-        token.written(end);
-        token.durable(end);
-        lock(&self.tail).confirmed_end = data_end;
-        Ok(true)
     }
 
     /// Makes everything durable, confirms it and ends the log: later appends fail with `Closed`. Closing twice
@@ -784,9 +548,10 @@ fn busy(len: usize) -> Error {
     Error::new(ErrorKind::Busy, why)
 }
 
+mod content;
 mod overtaken;
-mod round;
 #[cfg(test)]
 mod schedules;
+mod syncer;
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ fn write(lane: Lane, tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
         let position = wal.append(tenant_of(i), &[batch], seq, seq + 9, Durability::Buffered, 40 + i as u64);
         let position = position.unwrap();
         if i % 2 == 0 {
-            wal.sync(position).unwrap();
+            wal.syncer().sync(position).unwrap();
         }
     }
     wal.close().unwrap();

@@ -104,7 +104,7 @@ impl Log {
     /// Those of the file system.
     pub fn sync_records(&self) -> Result<()> {
         let Some(lane) = self.records.as_ref().and_then(|records| records.begun()) else { return Ok(()) };
-        lane.last_position().map_or(Ok(()), |last| lane.sync(last))
+        lane.content().last_position().map_or(Ok(()), |last| lane.syncer().sync(last))
     }
 
     /// True if a file that no group has is kept under this number, in any lane.
@@ -153,7 +153,7 @@ impl Log {
     /// True if more of the log is live than this, and it would be shorter if LavaKV needed nothing of it: what others hold, no
     /// flush gives back.
     pub fn is_over(&self, live_max: u64) -> bool {
-        let live_bytes = self.log.wal().live_bytes();
+        let live_bytes = self.log.wal().content().live_bytes();
         live_bytes > live_max && live_bytes - self.log.held_by_others(TENANT).min(live_bytes) > live_max
     }
 

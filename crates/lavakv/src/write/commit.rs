@@ -294,7 +294,7 @@ impl<'a> WriteOp<'a> {
         writes.context.health.check()?;
         // With the last that was logged all before it is durable, in both lanes.
         let last = writes.memtables.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
-        let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
+        let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().content().last_position()?)));
         self.wait_for(Logged { last_seq: 0, to_be_durable: last })
     }
 
@@ -404,7 +404,7 @@ impl WritePath {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
             // The log takes from the reserve only if no flush is left to need it, or if flushes have freed a group.
             let found = self.log.files().has_fitting(wal::group_len_needed(batch_len))
-                || self.log.wal().live_bytes() < live_bytes;
+                || self.log.wal().content().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {
                 true => self.log.provide(batch_len, GroupNeed::Last).map_err(Unlogged::Certain),
                 false => Err(Unlogged::Certain(refusal)),
@@ -413,7 +413,7 @@ impl WritePath {
         let need = if frees { GroupNeed::Deletes } else { GroupNeed::Usual };
         match self.log.provide(batch_len, need) {
             Err(e) if frees && e.kind() == ErrorKind::NoSpace => {
-                let live_bytes = self.log.wal().live_bytes();
+                let live_bytes = self.log.wal().content().live_bytes();
                 let need = Need::Group { least: wal::group_len_needed(batch_len), live_bytes };
                 self.flush_for_room(writer);
                 Err(Unlogged::NotYet(need, LastResort { refusal: e, live_bytes }))

@@ -31,7 +31,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "Log", 78),
     ("store", "Manifest", 51),
     ("store", "State", 33),
-    ("wal", "Wal", 71),
 ];
 
 /// Methods by type in a text, as rustfmt lays it out. Modules inside of it (tests) do not count.

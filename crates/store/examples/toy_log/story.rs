@@ -67,10 +67,10 @@ pub fn tell(say: &mut dyn FnMut(&str)) {
         toy.append(&[2; 1000], Durability::Buffered).unwrap();
         store.tend().unwrap();
     }
-    let long = store.log().wal().live_bytes();
+    let long = store.log().wal().content().live_bytes();
     toy.trim(toy.range().end - 10).unwrap();
     store.tend().unwrap();
-    let short = store.log().wal().live_bytes();
+    let short = store.log().wal().content().live_bytes();
     assert!(short < long, "{short} of {long}");
     store.close().unwrap();
     drop((store, toy));

@@ -340,7 +340,7 @@ impl Log {
         let Some(group) = self.files.readable(place.ltn)? else { return Err(freed()) };
         let start = out.len();
         let wal = self.wal.get().filter(|_| group.is_live);
-        let in_file = wal.and_then(|wal| wal.read_ring(place, len, out)).unwrap_or(len);
+        let in_file = wal.and_then(|wal| wal.content().read_ring(place, len, out)).unwrap_or(len);
         if in_file == 0 {
             return Ok(());
         }
@@ -389,7 +389,7 @@ impl Log {
         let find = |groups: Vec<LaneGroup>| groups.into_iter().find(|group| group.ltn == ltn);
         let mut group = find(self.groups()).filter(|group| group.state != GroupState::Active);
         if group.as_ref().is_some_and(|group| group.state == GroupState::Closed)
-            && let Some(last) = self.begun().and_then(wal::Wal::last_position)
+            && let Some(last) = self.begun().and_then(|wal| wal.content().last_position())
         {
             self.sync(last)?;
             group = find(self.groups());

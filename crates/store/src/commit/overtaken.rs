@@ -49,17 +49,17 @@ impl Log {
     pub(super) fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.wal(), self.files.len());
         let whole = self.terms.aging.ring_len(group_len, self.terms.group_bytes);
-        let (short, useful) = (staging_len(group_len), wal.useful_ring_bytes() / io::PAGE as u64);
+        let (short, useful) = (staging_len(group_len), wal.deferred().useful_ring_bytes() / io::PAGE as u64);
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);
-        let more = wanted.saturating_sub(wal.staging_len().max(short)) as u64;
+        let more = wanted.saturating_sub(wal.content().staging_len().max(short)) as u64;
         if more == 0 || self.space.grants.fits_file(more) { wanted } else { short }
     }
 
     /// A flush may have overtaken pages that would be written otherwise: that is found out first.
     pub(super) fn looks_for_overtaken(&self) -> Option<Task> {
         let wal = self.wal();
-        (wal.keeps_pages() && self.may_release() && !wal.is_wanted()).then_some(Task::Release)
+        (wal.keeps_pages() && self.may_release() && !wal.syncer().is_wanted()).then_some(Task::Release)
     }
 
     /// Lets the log begin behind what nobody needs, if that saves any page from being written. True if it does.
@@ -67,10 +67,10 @@ impl Log {
     /// # Errors
     /// Those of the manifest and of the file system. After `NoSpace` nothing happened.
     pub(super) fn skip_overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Result<bool> {
-        let Some(overtaken) = self.wal().overtaken(floors) else { return Ok(false) };
+        let Some(overtaken) = self.wal().deferred().overtaken(floors) else { return Ok(false) };
         let Overtaken { ltn, begin, released } = &overtaken;
         let record = Record::BeginLogGroup { ltn: *ltn, begin: *begin };
-        self.files.release_with(released, vec![record], || self.wal().skip_to(&overtaken))?;
+        self.files.release_with(released, vec![record], || self.wal().deferred().skip_to(&overtaken))?;
         Ok(true)
     }
 }

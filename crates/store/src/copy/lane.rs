@@ -69,7 +69,7 @@ impl<'a> LaneCopy<'a> {
             match wal.append_placed(batch.tenant, &[batch.bytes], seqs, Durability::Durable, 0) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let group = self.group(batch.bytes.len())?;
-                    self.wal.as_ref().map_or(Ok(()), |wal| wal.add_group(group))?;
+                    self.wal.as_ref().map_or(Ok(()), |wal| wal.content().add_group(group))?;
                 }
                 appended => return appended.map(drop),
             }
@@ -98,7 +98,7 @@ impl<'a> LaneCopy<'a> {
     pub fn finish(mut self) -> Result<Vec<LogGroupMeta>> {
         let Some(wal) = self.wal else { return Ok(Vec::new()) };
         wal.close()?;
-        let end = wal.end();
+        let end = wal.content().end();
         for group in &mut self.groups {
             group.sealed_end = end.filter(|(ltn, _)| *ltn == group.ltn).map(|(_, end_lpn)| end_lpn);
         }

@@ -50,11 +50,11 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
     assert_eq!(toy.range(), 11..51);
     assert!((11..51).all(|n| toy.read(n) == Some(vec![n as u8 - 1; 2000])));
     // Once it lets go, all of that goes.
-    let before = store.log().wal().live_bytes();
+    let before = store.log().wal().content().live_bytes();
     toy.trim(51).unwrap();
     store.log().tell_floor(TenantId(9), u64::MAX);
     store.tend().unwrap();
-    assert!(store.log().wal().live_bytes() < before / 2);
+    assert!(store.log().wal().content().live_bytes() < before / 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use io::{Access, Rng};
 fn check(caller: &Caller) -> (LogFindings, Replayed) {
     let env = caller.sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
-    let groups = caller.wal.groups().into_iter();
+    let groups = caller.wal.content().groups().into_iter();
     let groups = groups.map(|g| GroupToCheck {
         ltn: g.ltn,
         uid: Some(uid_of(g.ltn)),
@@ -59,7 +59,7 @@ fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFi
         begins: g.begins,
         filled: g.filled,
     };
-    let groups = caller.wal.groups().into_iter().map(to_check).collect();
+    let groups = caller.wal.content().groups().into_iter().map(to_check).collect();
     let (mut found, mut all) = (LogFindings::default(), Replayed::new());
     let mut check = LogCheck::new(store(), groups);
     let mut on_batch = |batch: &LoggedBatch<'_>| all.push((batch.first_seq, batch.bytes.to_vec()));
@@ -74,7 +74,7 @@ fn check_beside(caller: &mut Caller, rng: &mut Rng, staged_steps: u64) -> (LogFi
     go_on(caller, rng.below(staged_steps));
     check.staged(&caller.wal, (&env, dir()), &mut found, &mut on_batch);
     // What was released meanwhile is nobody's.
-    let living: Vec<u64> = caller.wal.groups().iter().map(|g| g.ltn).collect();
+    let living: Vec<u64> = caller.wal.content().groups().iter().map(|g| g.ltn).collect();
     found.errors.retain(|(ltn, _)| living.contains(ltn));
     (found, all, steps)
 }
@@ -116,13 +116,13 @@ fn damage_is_found_beside_writers() {
     for seed in 0..60 {
         let mut caller = Caller::new(seed, 1);
         (0..60).for_each(|_| caller.step().unwrap());
-        let groups: Vec<_> = caller.wal.groups().into_iter().filter(|g| g.filled > 0).collect();
+        let groups: Vec<_> = caller.wal.content().groups().into_iter().filter(|g| g.filled > 0).collect();
         let mut rng = Rng::new(seed);
         let Some(group) = groups.get(rng.below(groups.len().max(1) as u64) as usize) else { continue };
         let page = rng.below(group.filled / PAGE as u64);
         caller.sim.flip_bit(path_of(group.ltn), page * PAGE as u64 + 100, 3).unwrap();
         let (found, ..) = check_beside(&mut caller, &mut rng, 12);
-        if !caller.wal.groups().iter().any(|g| g.ltn == group.ltn) {
+        if !caller.wal.content().groups().iter().any(|g| g.ltn == group.ltn) {
             continue;
         }
         damaged += 1;
@@ -141,7 +141,7 @@ fn each_page_that_is_damaged_is_named_and_no_other() {
         let mut caller = Caller::new(seed, 1);
         (0..60).for_each(|_| caller.step().unwrap());
         let (sound, _) = check(&caller);
-        let groups: Vec<_> = caller.wal.groups().into_iter().filter(|g| g.filled > 0).collect();
+        let groups: Vec<_> = caller.wal.content().groups().into_iter().filter(|g| g.filled > 0).collect();
         let mut rng = Rng::new(seed);
         let Some(group) = groups.get(rng.below(groups.len().max(1) as u64) as usize) else { continue };
         let page = rng.below(group.filled / PAGE as u64);
@@ -165,7 +165,7 @@ fn what_is_staged_and_damaged_is_named() {
     }
     assert!(check(&caller).0.errors.is_empty());
     let staging = dir().join(crate::staging::STAGING_NAME);
-    let (lpn, used) = (caller.wal.ends().staged[0].lpn, caller.wal.ends().staged[0].used);
+    let (lpn, used) = (caller.wal.content().ends().staged[0].lpn, caller.wal.content().ends().staged[0].used);
     caller.sim.flip_bit(&staging, lpn % 5 * PAGE as u64 + used as u64 - 1, 0).unwrap();
     let (found, _) = check(&caller);
     assert_eq!(found.errors.len(), 1);
@@ -194,8 +194,13 @@ fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
     let mut caller = Caller::new(2, 1);
     (0..60).for_each(|_| caller.step().unwrap());
     let env = caller.sim.env();
-    let group =
-        caller.wal.groups().into_iter().find(|g| g.filled > PAGE as u64).expect("some pages were written");
+    let group = caller
+        .wal
+        .content()
+        .groups()
+        .into_iter()
+        .find(|g| g.filled > PAGE as u64)
+        .expect("some pages were written");
     let path = path_of(group.ltn);
     let file = || env.fs.open_in_place(&path, Access::Direct).unwrap();
     let told = |filled: u64| {

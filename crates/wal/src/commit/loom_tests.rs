@@ -25,7 +25,7 @@ impl Log {
         self.next_lpn.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// `Wal::sync`.
+    /// `Syncer::sync`.
     fn sync(&self, lpn: u64) -> Result<()> {
         match self.commit.lead_or_wait(lpn)? {
             Turn::Durable => {}
@@ -207,7 +207,7 @@ impl Beside {
         Arc::new(Beside { log, written: Default::default() })
     }
 
-    /// `Wal::sync`; `outcome`: what becomes of a write.
+    /// `Syncer::sync`; `outcome`: what becomes of a write.
     fn sync(&self, lpn: u64, outcome: &dyn Fn() -> Result<()>) -> Result<()> {
         while let Turn::Lead(token) = self.log.commit.lead_or_wait(lpn)? {
             let end = self.log.next_lpn.load(Ordering::Acquire);

@@ -47,7 +47,7 @@ impl Life {
         let ltn = self.groups.keys().next_back().unwrap() + 1 + self.rng.below(3);
         let group = prepared(&self.sim.env(), ltn, len);
         self.groups.insert(ltn, group.file.clone());
-        self.wal.add_group(group).unwrap();
+        self.wal.content().add_group(group).unwrap();
     }
 
     fn append(&mut self) {
@@ -66,7 +66,7 @@ impl Life {
         };
         self.batches.push((place, bytes));
         if durability == Durability::Durable && self.rng.one_in(2) {
-            self.wal.sync(position).unwrap();
+            self.wal.syncer().sync(position).unwrap();
         }
     }
 
@@ -78,7 +78,7 @@ impl Life {
     /// Reads as one does who does not know where the pages are.
     fn read(&self, place: Place, len: usize) -> Result<Vec<u8>> {
         let mut in_memory = Vec::new();
-        let in_file = self.wal.read_ring(place, len, &mut in_memory).unwrap_or(len);
+        let in_file = self.wal.content().read_ring(place, len, &mut in_memory).unwrap_or(len);
         let mut out = Vec::new();
         if in_file > 0 {
             self.group(place.ltn).read(place, in_file, &mut out)?;
@@ -106,10 +106,10 @@ fn any_part_of_any_batch_is_read_from_its_place_alone() {
         life.append();
         for _ in 0..120 {
             match life.rng.below(20) {
-                0 => drop(life.wal.write_out().unwrap()),
+                0 => drop(life.wal.deferred().write_out().unwrap()),
                 1 => drop(life.wal.persist_watermark().unwrap()),
-                2 if life.wal.groups_wanted() > 0 => life.add_group(12 * PAGE as u64),
-                3 if life.wal.groups_wanted() == 0 => drop(life.wal.roll().unwrap()),
+                2 if life.wal.content().groups_wanted() > 0 => life.add_group(12 * PAGE as u64),
+                3 if life.wal.content().groups_wanted() == 0 => drop(life.wal.roll().unwrap()),
                 _ => life.append(),
             }
             for _ in 0..6 {
@@ -146,7 +146,7 @@ fn all_who_read_batches_say_where_they_are() {
         recover_lane(&env, dir(), of, &groups, RecoveryMode::ReadOnly, &mut take).unwrap();
         assert!(found == life.batches);
         let mut scanned = Vec::new();
-        for group in life.wal.groups() {
+        for group in life.wal.content().groups() {
             let file = life.groups[&group.ltn].clone();
             let (ltn, uid, filled) = (group.ltn, Some(uid_of(group.ltn)), group.filled);
             let mut check = LogCheck::of_lane(
@@ -229,9 +229,9 @@ fn a_group_is_closed_before_it_is_full() {
     assert!(life.wal.roll().unwrap());
     assert!(!life.wal.roll().unwrap(), "the next one is empty");
     let floors = [(TenantId(3), 2)];
-    assert!(life.wal.release_groups_below(&floors).is_empty(), "its successor has no page yet");
+    assert!(life.wal.content().release_groups_below(&floors).is_empty(), "its successor has no page yet");
     life.wal.persist_watermark().unwrap();
-    let released = life.wal.release_groups_below(&floors);
+    let released = life.wal.content().release_groups_below(&floors);
     let (ltn, spans) = (released[0].ltn, released[0].seqs.clone());
     let mut expected = Spans::default();
     expected.add(TenantId(3), 1, 1);

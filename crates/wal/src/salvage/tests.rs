@@ -60,7 +60,7 @@ fn life(caller: &mut Caller, n: usize) {
         let len = [100, 3000, 900, 9000, 50][i % 5];
         caller.append(len, Durability::Durable).unwrap();
         if i % 3 == 0 {
-            caller.sync(caller.wal.last_position().unwrap()).unwrap();
+            caller.sync(caller.wal.content().last_position().unwrap()).unwrap();
         }
     }
 }
@@ -171,7 +171,7 @@ fn a_page_behind_one_of_which_only_an_earlier_state_is_left_counts() {
     caller.append(100, Durability::Buffered).unwrap();
     let earlier = caller.sim.read_file(&staging).unwrap();
     caller.append(100, Durability::Buffered).unwrap();
-    caller.sync(caller.wal.last_position().unwrap()).unwrap();
+    caller.sync(caller.wal.content().last_position().unwrap()).unwrap();
     caller.append(100, Durability::Buffered).unwrap();
     let later = caller.sim.read_file(&staging).unwrap();
     for _ in 0..2 {

@@ -3,9 +3,9 @@
 //! With an age ([`crate::wal::WalOptions::buffered_age_ns`]) pages stay in the ring, and in the staging file, until one of their records is
 //! that old, the ring is nearly full, or somebody waits for a record at or behind them. Meanwhile the memtables that
 //! hold their records may have been flushed. Then the log *begins* behind them: an edit of the manifest says so, and they are
-//! let go of like pages that were written ([`Wal::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
+//! let go of like pages that were written ([`Deferred::skip_to`]). `docs/decisions/0098-what-a-flush-overtakes.md` has the argument.
 //!
-//! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`] after such a write pages
+//! Where somebody waits for durable writes now and then he would wait for all that is kept, up to the ring. So for [`ASKED_NS`](super::syncer::ASKED_NS) after such a write pages
 //! are written when they are worth it, as without an age.
 //!
 //! After that the log still knows that durable batches come ([`crate::wal::WalOptions::expects_durable`], or one came since the start; that somebody syncs what was buffered
@@ -19,14 +19,16 @@
 //! loses its slot, and whoever takes the slot says so in its header (`durable_end`): a manifest that loses this edit is found out.
 //! The frontiers move by whoever holds the token, so nobody is writing pages that are skipped.
 
-use super::Wal;
-use crate::counters::add;
+use super::{Syncer, WalOptions};
+use crate::commit::Commit;
+use crate::counters::{Counters, add};
 use crate::history::LogBegin;
 use crate::tail::Tail;
 use crate::tenant::TenantId;
-use base::sync::lock;
-use base::{Result, SeqNo};
-use io::PAGE;
+use base::sync::{Mutex, lock, rank};
+use base::{ErrorKind, Result, SeqNo};
+use io::{Clock, Env, PAGE};
+use std::sync::Arc;
 
 /// A new beginning of the log, before the manifest knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,28 +50,101 @@ pub(super) struct Due {
     durable_end: u64,
 }
 
-/// After a durable write that somebody waited for, more are expected for so long.
-const ASKED_NS: u64 = 10_000_000_000;
+/// The pages of a log that nobody waits for: when they are written, or that they never are.
+#[derive(Debug)]
+pub struct Deferred {
+    options: WalOptions,
+    clock: Arc<dyn Clock>,
+    /// The tail of the log: open pages, the ring of closed ones, the groups they go to.
+    tail: Arc<Mutex<Tail, rank::LogTail>>,
+    commit: Arc<Commit>,
+    counters: Arc<Counters>,
+    syncer: Arc<Syncer>,
+}
 
-impl Wal {
-    /// Somebody waits for a durable write: more are expected.
-    pub(super) fn expects_more(&self) {
-        if self.keeps_pages() {
-            self.counters.asks_until(self.clock.now_ns().saturating_add(ASKED_NS));
+impl Deferred {
+    pub(super) fn new(
+        options: &WalOptions,
+        env: &Env,
+        tail: &Arc<Mutex<Tail, rank::LogTail>>,
+        commit: &Arc<Commit>,
+        counters: &Arc<Counters>,
+        syncer: &Arc<Syncer>,
+    ) -> Self {
+        Deferred {
+            options: options.clone(),
+            clock: env.clock.clone(),
+            tail: Arc::clone(tail),
+            commit: Arc::clone(commit),
+            counters: Arc::clone(counters),
+            syncer: Arc::clone(syncer),
         }
     }
 
-    /// True if pages stay in the ring as long as they may.
-    pub fn keeps_pages(&self) -> bool {
-        // Where groups are storage, what is in them is to be there.
-        self.options.buffered_age_ns > 0 && !self.options.lane.retains()
+    /// True if [`Deferred::write_out`] has something to do. Cheap enough to ask after every append.
+    pub fn wants_write_out(&self) -> bool {
+        let tail = lock(&self.tail);
+        if self.options.keeps_pages() {
+            return self.is_due(&tail);
+        }
+        self.has_a_write(&tail) || self.release_waits(&tail)
+    }
+
+    /// True if so many full pages are in the ring that they are worth a write.
+    fn has_a_write(&self, tail: &Tail) -> bool {
+        let page = PAGE as u64;
+        let half = (tail.slots.count() / 2).max(1) * page;
+        let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
+        let full = tail.pages.next_lpn().saturating_sub(self.commit.frontier.written_end());
+        full * self.options.lane.unit() as u64 >= threshold
+    }
+
+    /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if
+    /// there was work. For a background thread; without one, appends do it when the ring is full.
+    ///
+    /// Where nobody syncs, this makes the log durable once for each group, when the group's first pages have been
+    /// written: older groups can be released only then.
+    ///
+    /// # Errors
+    /// Those of the file system; they poison the log.
+    pub fn write_out(&self) -> Result<bool> {
+        if !self.wants_write_out() {
+            self.commit.check()?;
+            return Ok(false);
+        }
+        let outcome = if self.options.keeps_pages() { self.write_due() } else { self.write_full() };
+        match outcome {
+            // There may be room later, or never. A waiter without a thread gets the error, as one with a thread does.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                self.syncer.refuse_wanted(&e);
+                Err(e)
+            }
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// As [`Deferred::write_out`], of a log that keeps no pages back.
+    fn write_full(&self) -> Result<()> {
+        let token = self.commit.acquire()?;
+        let (end, waits) = {
+            let tail = lock(&self.tail);
+            (tail.pages.next_lpn(), tail.groups.release_waits(self.commit.frontier.durable_end()))
+        };
+        if waits {
+            token.covers(end);
+        }
+        if let Err(e) = self.syncer.write_pages(&token, end) {
+            return token.finish_write(Err(e));
+        }
+        let outcome = if waits { self.syncer.make_durable_unasked(&token, end) } else { Ok(()) };
+        token.finish(outcome)
     }
 
     /// Where the log could begin, and pages with it that were not written yet would never be; `None`: it is no gain. The caller makes
-    /// it durable in the manifest, in one edit with the removal of the groups that are released, and then calls [`Wal::skip_to`]. One
+    /// it durable in the manifest, in one edit with the removal of the groups that are released, and then calls [`Deferred::skip_to`]. One
     /// caller at a time.
     pub fn overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Option<Overtaken> {
-        if !self.keeps_pages() {
+        if !self.options.keeps_pages() {
             return None;
         }
         let tail = lock(&self.tail);
@@ -143,7 +218,7 @@ impl Wal {
     fn waiting_bytes_max(&self) -> u64 {
         let is_bound = self.options.expects_durable || self.counters.has_durable();
         match is_bound {
-            true => self.rate.bytes_within(self.options.durable_wait_ns_max),
+            true => self.counters.rate.bytes_within(self.options.durable_wait_ns_max),
             false => u64::MAX,
         }
     }
@@ -151,27 +226,27 @@ impl Wal {
     /// Bytes of a ring that is of use, where more than a short one is only for pages that wait.
     pub fn useful_ring_bytes(&self) -> u64 {
         let has_buffered = self.counters.has_buffered().unwrap_or(!self.options.expects_durable);
-        if !self.keeps_pages() || !has_buffered || self.counters.are_asked_for(self.clock.now_ns()) {
+        if !self.options.keeps_pages() || !has_buffered || self.counters.are_asked_for(self.clock.now_ns()) {
             return 0;
         }
         // With what comes while the half of it is written.
         self.waiting_bytes_max().saturating_mul(2)
     }
 
-    pub(super) fn is_due(&self, tail: &Tail) -> bool {
+    fn is_due(&self, tail: &Tail) -> bool {
         let (due, frontier) = (self.due(tail), &self.commit.frontier);
         due.durable_end > 0 || due.written_end > frontier.written_end() || self.release_waits(tail)
     }
 
     /// Older groups wait for a page of the active one to be durable, which is written.
-    pub(super) fn release_waits(&self, tail: &Tail) -> bool {
+    fn release_waits(&self, tail: &Tail) -> bool {
         let frontier = &self.commit.frontier;
         tail.groups.release_waits(frontier.durable_end())
             && frontier.written_end() > tail.groups.active.first_lpn
     }
 
-    /// As [`Wal::write_out`], of a log that keeps pages: what is old becomes durable, and what is too much for the ring is written.
-    pub(super) fn write_due(&self) -> Result<()> {
+    /// As [`Deferred::write_out`], of a log that keeps pages: what is old becomes durable, and what is too much for the ring is written.
+    fn write_due(&self) -> Result<()> {
         let token = self.commit.acquire()?;
         let (due, syncs) = {
             let mut tail = lock(&self.tail);
@@ -184,16 +259,16 @@ impl Wal {
             (due, waits || due.durable_end > 0)
         };
         if !syncs {
-            let outcome = self.write_pages(&token, due.written_end);
+            let outcome = self.syncer.write_pages(&token, due.written_end);
             return token.finish_write(outcome);
         }
         // A sync makes durable all that was written.
         let end = due.durable_end.max(due.written_end).max(self.commit.frontier.written_end());
         token.covers(end);
-        if let Err(e) = self.write_pages(&token, end) {
+        if let Err(e) = self.syncer.write_pages(&token, end) {
             return token.finish_write(Err(e));
         }
-        let outcome = self.make_durable_unasked(&token, end);
+        let outcome = self.syncer.make_durable_unasked(&token, end);
         token.finish(outcome)
     }
 }

@@ -87,7 +87,7 @@ fn started(env: &Env, options: &WalOptions) -> Wal {
     let mut groups = groups.into_iter();
     let first = groups.next().unwrap();
     let wal = Wal::start(env, dir(), options.clone(), store(), 0, first, History::default()).unwrap();
-    groups.for_each(|spare| wal.add_group(spare).unwrap());
+    groups.for_each(|spare| wal.content().add_group(spare).unwrap());
     wal
 }
 
@@ -123,12 +123,12 @@ fn flush(shared: &Shared, rng: &mut Rng) {
         let all = written.len() as u64 + 1;
         before.max(if rng.one_in(2) { all } else { 1 + rng.below(all) })
     };
-    let Some(overtaken) = shared.wal.overtaken(&floors_of_all(floor)) else { return };
+    let Some(overtaken) = shared.wal.deferred().overtaken(&floors_of_all(floor)) else { return };
     // The edit.
     shared.env.fs.sync_dir(dir()).unwrap();
     let Overtaken { ltn, begin, .. } = overtaken;
     take(&shared.begins).push(Began { op: shared.sim.op_count(), floor, ltn, begin });
-    shared.wal.skip_to(&overtaken).unwrap();
+    shared.wal.deferred().skip_to(&overtaken).unwrap();
 }
 
 /// Sleeps for a moment, or so long that whoever was forgotten by then is noticed.
@@ -147,7 +147,7 @@ fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
         if !shared.all_sync && rng.below(6) >= syncs {
             continue;
         }
-        shared.wal.sync(position).unwrap();
+        shared.wal.syncer().sync(position).unwrap();
         let op = shared.sim.op_count();
         assert!(shared.wal.stats().durable_end > position.lpn, "a sync that returned");
         take(&shared.written)[nth].durable_op = Some(op);
@@ -159,7 +159,7 @@ fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
 
 /// Makes the ring longer, or meets a full volume and leaves it as long as it is.
 fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
-    let (before, full) = (shared.wal.staging_len(), rng.one_in(3));
+    let (before, full) = (shared.wal.content().staging_len(), rng.one_in(3));
     let wanted = before + rng.range(1, 6) as usize * PAGE;
     if full {
         shared.sim.set_capacity(Some(shared.sim.used()));
@@ -168,12 +168,12 @@ fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
     shared.sim.set_capacity(None);
     let refused = lengthened.map_err(|e| e.kind()).err();
     assert_eq!(refused, full.then_some(ErrorKind::NoSpace));
-    assert_eq!(shared.wal.staging_len(), if full { before } else { wanted });
+    assert_eq!(shared.wal.content().staging_len(), if full { before } else { wanted });
 }
 
 /// Checks what is in files, beside those who write: nothing is damaged.
 fn check(shared: &Shared) {
-    let groups = shared.wal.groups().into_iter().map(|group| GroupToCheck {
+    let groups = shared.wal.content().groups().into_iter().map(|group| GroupToCheck {
         ltn: group.ltn,
         uid: Some(uid_of(group.ltn)),
         file: shared.env.fs.open_in_place(&path_of(group.ltn), Access::Direct).unwrap(),
@@ -188,7 +188,7 @@ fn check(shared: &Shared) {
     };
     while check.step(&mut found, &mut on_batch) {}
     check.staged(&shared.wal, (&shared.env, dir()), &mut found, &mut on_batch);
-    let living: Vec<u64> = shared.wal.groups().iter().map(|group| group.ltn).collect();
+    let living: Vec<u64> = shared.wal.content().groups().iter().map(|group| group.ltn).collect();
     found.errors.retain(|(ltn, _)| living.contains(ltn));
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     *take(&shared.checked) += found.batches;
@@ -200,7 +200,7 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     for _ in 0..if shared.all_sync { 0 } else { rng.below(8) } {
         match rng.below(jobs) {
             4.. => flush(shared, &mut rng),
-            0 => drop(shared.wal.write_out().unwrap()),
+            0 => drop(shared.wal.deferred().write_out().unwrap()),
             1 => lengthen_staging(shared, &mut rng),
             _ => drop(shared.wal.persist_watermark().unwrap()),
         }

@@ -4,6 +4,7 @@ use crate::recover::RecoveryMode;
 use crate::store_model::{
     Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of,
 };
+use io::AlignedBuf;
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -53,10 +54,10 @@ fn buffered_appends_touch_no_file_until_the_ring_is_full() {
 fn writing_out_in_the_background_waits_for_a_run() {
     let mut caller = Caller::new(1, 1);
     append(&mut caller, 5000);
-    assert!(!caller.wal.wants_write_out() && !caller.wal.write_out().unwrap());
+    assert!(!caller.wal.deferred().wants_write_out() && !caller.wal.deferred().write_out().unwrap());
     append(&mut caller, 4000);
-    assert!(caller.wal.wants_write_out() && caller.wal.write_out().unwrap());
-    assert!(!caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().wants_write_out() && caller.wal.deferred().write_out().unwrap());
+    assert!(!caller.wal.deferred().write_out().unwrap());
     assert_eq!(writes(&caller), (0, 1, 0));
 }
 
@@ -64,7 +65,7 @@ fn writing_out_in_the_background_waits_for_a_run() {
 fn a_durable_batch_above_written_pages_syncs_the_file_first() {
     let mut caller = Caller::new(1, 1);
     append(&mut caller, 9000);
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     let position = append(&mut caller, 10);
     caller.sync(position).unwrap();
     assert_eq!(writes(&caller), (0, 2, 1));
@@ -76,11 +77,11 @@ fn a_durable_batch_above_written_pages_syncs_the_file_first() {
 fn a_failed_data_sync_is_told_and_stops_the_log() {
     let mut caller = Caller::new(1, 1);
     append(&mut caller, 9000);
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     let position = append(&mut caller, 10);
     caller.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::SyncData]));
-    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(caller.wal.syncer().sync(position).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(caller.wal.syncer().sync(position).unwrap_err().kind(), ErrorKind::Poisoned);
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn without_a_spare_that_fits_nothing_happens() {
     assert_eq!(caller.wal.stats(), before);
     assert!(put(40_000).is_ok());
     assert_eq!(put(8000).unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(caller.wal.groups_wanted(), 1);
+    assert_eq!(caller.wal.content().groups_wanted(), 1);
 }
 
 #[test]
@@ -124,7 +125,14 @@ fn a_large_batch_gets_a_group_of_its_own() {
 
 /// The lowest sequence in a group that was not released.
 fn oldest_seq(caller: &Caller) -> Option<u64> {
-    caller.wal.groups().iter().filter_map(|g| g.seqs.of(TenantId::FIRST)).map(|(first, _)| first).min()
+    caller
+        .wal
+        .content()
+        .groups()
+        .iter()
+        .filter_map(|g| g.seqs.of(TenantId::FIRST))
+        .map(|(first, _)| first)
+        .min()
 }
 
 /// Two tenants with sequences of their own; the group of `n` batches each is closed.
@@ -134,7 +142,7 @@ fn of_two_tenants(n: u64) -> Caller {
         for tenant in [TenantId(0), TenantId(9)] {
             let seq = seq + 1000 * u64::from(tenant.0);
             let position = caller.wal.append(tenant, &[&[7; 100]], seq, seq, Durability::Durable, 0).unwrap();
-            caller.wal.sync(position).unwrap();
+            caller.wal.syncer().sync(position).unwrap();
         }
     }
     caller.add_group(12).unwrap();
@@ -149,15 +157,15 @@ fn of_two_tenants(n: u64) -> Caller {
 fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
     let none = Vec::<u64>::new();
     let caller = of_two_tenants(4);
-    let seqs = caller.wal.groups()[0].seqs.clone();
+    let seqs = caller.wal.content().groups()[0].seqs.clone();
     assert_eq!((seqs.of(TenantId(9)), seqs.of(TenantId(1))), (Some((9001, 9004)), None));
-    let released = |floors: &[(TenantId, u64)]| caller.wal.release_below(floors);
+    let released = |floors: &[(TenantId, u64)]| caller.wal.content().release_below(floors);
     let (all, mine) = ((TenantId(0), u64::MAX), TenantId(9));
     assert_eq!(released(&[(mine, u64::MAX)]), none, "of the first there are some");
     assert_eq!(released(&[all]), none, "one that says nothing needs everything");
     assert_eq!(released(&[all, (TenantId(1), u64::MAX)]), none);
     assert_eq!(released(&[all, (mine, 9004)]), none, "that is the first it needs");
-    let mut history = crate::history::History { chain: None, groups: caller.wal.groups() };
+    let mut history = crate::history::History { chain: None, groups: caller.wal.content().groups() };
     assert_eq!(history.release_below(&[all, (mine, 9004)]), none);
     assert_eq!(history.release_below(&[all, (mine, 9005)]), [1, 2]);
     assert_eq!(released(&[all, (mine, 9005)]), [1]);
@@ -213,7 +221,7 @@ fn pages_are_of_version_3_from_the_second_tenant_on() {
             0,
         );
         if tenant.0 == 0 {
-            caller.wal.sync(position.unwrap()).unwrap();
+            caller.wal.syncer().sync(position.unwrap()).unwrap();
         }
     }
     caller.wal.close().unwrap();
@@ -229,13 +237,13 @@ fn groups_are_released_oldest_first_and_once() {
         caller.put(2000).unwrap();
     }
     let seq_of = |caller: &Caller, i: usize| caller.written[i].seq;
-    assert_eq!(caller.wal.release_below(&floors_of_all(seq_of(&caller, 5))), Vec::<u64>::new());
-    let bytes = caller.wal.live_bytes();
+    assert_eq!(caller.wal.content().release_below(&floors_of_all(seq_of(&caller, 5))), Vec::<u64>::new());
+    let bytes = caller.wal.content().live_bytes();
     assert_eq!(oldest_seq(&caller), Some(seq_of(&caller, 0)));
-    let released = caller.wal.release_below(&floors_of_all(seq_of(&caller, 25)));
+    let released = caller.wal.content().release_below(&floors_of_all(seq_of(&caller, 25)));
     assert_eq!(released, vec![1, 2]);
-    assert_eq!(caller.wal.live_bytes(), bytes - 2 * options().group_len);
-    assert_eq!(caller.wal.release_below(&floors_of_all(seq_of(&caller, 25))), Vec::<u64>::new());
+    assert_eq!(caller.wal.content().live_bytes(), bytes - 2 * options().group_len);
+    assert_eq!(caller.wal.content().release_below(&floors_of_all(seq_of(&caller, 25))), Vec::<u64>::new());
     assert_eq!(oldest_seq(&caller), Some(seq_of(&caller, 22)));
 }
 
@@ -245,9 +253,13 @@ fn without_syncs_the_background_makes_old_groups_releasable() {
     for _ in 0..30 {
         append(&mut caller, 3000);
     }
-    assert_eq!(caller.wal.release_below(&floors_of_all(u64::MAX)), Vec::<u64>::new(), "nothing is durable");
-    assert!(caller.wal.wants_write_out() && caller.wal.write_out().unwrap());
-    assert!(!caller.wal.release_below(&floors_of_all(u64::MAX)).is_empty());
+    assert_eq!(
+        caller.wal.content().release_below(&floors_of_all(u64::MAX)),
+        Vec::<u64>::new(),
+        "nothing is durable"
+    );
+    assert!(caller.wal.deferred().wants_write_out() && caller.wal.deferred().write_out().unwrap());
+    assert!(!caller.wal.content().release_below(&floors_of_all(u64::MAX)).is_empty());
 }
 
 #[test]
@@ -260,7 +272,7 @@ fn a_watermark_is_written_once_and_always_fits() {
         assert!(!caller.persist_watermark().unwrap());
     }
     // Fill a group to its last data page.
-    while caller.wal.groups_wanted() == 1 {
+    while caller.wal.content().groups_wanted() == 1 {
         caller.add_group(12).unwrap();
     }
     let rolls = caller.wal.stats().rolls;
@@ -320,7 +332,7 @@ fn groups_out_of_order_or_too_small_are_refused() {
         uid: uid_of(ltn),
         file: env.fs.create_in_place(&path_of(100 + ltn * 10 + pages), pages * 4096, Access::Direct).unwrap(),
     };
-    let add = |ltn, pages| caller.wal.add_group(group(ltn, pages)).map_err(|e| e.kind());
+    let add = |ltn, pages| caller.wal.content().add_group(group(ltn, pages)).map_err(|e| e.kind());
     assert_eq!(add(6, 1), Err(ErrorKind::InvalidArgument));
     assert_eq!(add(5, 4), Err(ErrorKind::InvalidArgument));
     assert_eq!(add(9, 4), Ok(()));
@@ -393,8 +405,8 @@ fn poisoned_for_good(caller: &mut Caller) {
     let wal = &caller.wal;
     let kinds = [
         wal.append(TenantId::FIRST, &[b"x"], 1 << 20, 1 << 20, Durability::Buffered, 0).map(drop),
-        wal.sync(Position { lpn: 1 << 40 }),
-        wal.write_out().map(drop),
+        wal.syncer().sync(Position { lpn: 1 << 40 }),
+        wal.deferred().write_out().map(drop),
         wal.persist_watermark().map(drop),
         wal.close(),
     ];
@@ -474,8 +486,8 @@ fn slots_are_given_up_only_after_their_pages_were_written() {
         let batch = vec![1; rng.range(1, 9000) as usize];
         let position = wal.append(TenantId::FIRST, &[&batch], seq, seq, Durability::Buffered, 0).unwrap();
         match rng.below(6) {
-            0 => wal.sync(position).unwrap(),
-            1 => drop(wal.write_out().unwrap()),
+            0 => wal.syncer().sync(position).unwrap(),
+            1 => drop(wal.deferred().write_out().unwrap()),
             2 => drop(wal.persist_watermark().unwrap()),
             _ => {}
         }
@@ -495,7 +507,7 @@ fn half_a_batch_is_not_overtaken() {
     let log = probed_of(&sim, options, move |_| {
         let wal = probe.upgrade();
         let floors = crate::store_model::floors_of_all(u64::MAX);
-        let overtaken = wal.as_ref().and_then(|wal| wal.get()).map(|wal| wal.overtaken(&floors));
+        let overtaken = wal.as_ref().and_then(|wal| wal.get()).map(|wal| wal.deferred().overtaken(&floors));
         // The page in which it begins is the first of those that are written.
         assert!(overtaken.flatten().is_none_or(|it| it.begin.lpn <= 1), "in the middle of the batch");
     });
@@ -529,9 +541,9 @@ fn threads_share_writes_and_lose_nothing() {
                             .unwrap()
                     };
                     match i % 5 {
-                        0 => drop(wal.write_out().unwrap()),
+                        0 => drop(wal.deferred().write_out().unwrap()),
                         1 if i % 50 == 1 => drop(wal.persist_watermark().unwrap()),
-                        _ => wal.sync(position).unwrap(),
+                        _ => wal.syncer().sync(position).unwrap(),
                     }
                 }
             });
@@ -557,7 +569,7 @@ fn a_longer_ring_loses_nothing() {
     }
     let begun = caller.sim.op_count();
     caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap();
-    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
     for len in [200, 5000, 12_000, 70] {
         append(&mut caller, len);
     }
@@ -569,7 +581,7 @@ fn a_longer_ring_loses_nothing() {
     }
     // Shorter than it is: nothing to do.
     caller.wal.lengthen_staging(&caller.sim.env(), dir(), 4 * PAGE).unwrap();
-    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
 }
 
 /// Without room for a longer one the log goes on with the ring it has.
@@ -579,7 +591,7 @@ fn a_ring_that_finds_no_room_stays_as_it_is() {
     append(&mut caller, 3000);
     caller.sim.set_capacity(Some(caller.sim.used()));
     let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
-    assert_eq!((refused.kind(), caller.wal.staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
+    assert_eq!((refused.kind(), caller.wal.content().staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
     for _ in 0..10 {
         append(&mut caller, 700);
     }
@@ -598,7 +610,10 @@ fn a_volume_that_stays_full_while_the_ring_is_lengthened_does_not_stop_the_log()
     for kind in [OpKind::CreateScratch, OpKind::Rename] {
         caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[kind]).sticky());
         let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
-        assert_eq!((refused.kind(), caller.wal.staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
+        assert_eq!(
+            (refused.kind(), caller.wal.content().staging_len()),
+            (base::ErrorKind::NoSpace, 5 * PAGE)
+        );
         append(&mut caller, 700);
         let op = caller.sim.op_count();
         let expected = caller.expectation(op, CrashKind::ProcessKill);
@@ -625,7 +640,7 @@ fn a_ring_whose_name_finds_no_room_is_not_used_before_it_has() {
     caller.put(700).unwrap();
     caller.sim.clear_faults();
     append(&mut caller, 700);
-    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+    assert_eq!(caller.wal.content().staging_len(), 9 * PAGE);
     let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
     let after = caller.sim.crash(CrashKind::ProcessKill, 1);
     let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
@@ -638,16 +653,16 @@ fn who_waits_without_a_thread_is_told_that_there_is_no_room() {
     let mut caller = Caller::new(8, 1);
     let position = caller.append(3000, Durability::Durable).unwrap();
     let (completer, mut told) = base::completion::pending();
-    caller.wal.when_durable(position, completer);
+    caller.wal.syncer().when_durable(position, completer);
     caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::WriteAt]).sticky());
-    while !caller.wal.wants_write_out() {
+    while !caller.wal.deferred().wants_write_out() {
         append(&mut caller, 3000);
     }
-    assert_eq!(caller.wal.write_out().unwrap_err().kind(), base::ErrorKind::NoSpace);
+    assert_eq!(caller.wal.deferred().write_out().unwrap_err().kind(), base::ErrorKind::NoSpace);
     assert_eq!(told.take().unwrap().unwrap_err().kind(), base::ErrorKind::NoSpace);
     caller.sim.clear_faults();
-    caller.wal.write_out().unwrap();
-    caller.wal.sync(position).unwrap();
+    caller.wal.deferred().write_out().unwrap();
+    caller.wal.syncer().sync(position).unwrap();
 }
 
 #[derive(Debug, Default)]
@@ -668,20 +683,20 @@ fn a_failed_domain_acknowledges_nothing() {
     let (mut caller, domain) = (Caller::new(6, 1), Arc::new(OneDomain::default()));
     caller.wal.join(domain.clone());
     let position = append(&mut caller, 100);
-    caller.wal.sync(position).unwrap();
+    caller.wal.syncer().sync(position).unwrap();
     let waits = append(&mut caller, 100);
     let told: Arc<Mutex<Vec<base::Result<()>>, rank::Outside>> = Arc::default();
     let teller = || {
         let told = told.clone();
         base::completion::Completer::calling(move |outcome| lock(&told).push(outcome))
     };
-    caller.wal.when_durable(waits, teller());
+    caller.wal.syncer().when_durable(waits, teller());
     crate::domain::Domain::fail(&*domain, &base::Error::new(base::ErrorKind::Io, "the manifest"));
     for position in [position, waits] {
-        assert_eq!(caller.wal.sync(position).unwrap_err().kind(), base::ErrorKind::Poisoned);
+        assert_eq!(caller.wal.syncer().sync(position).unwrap_err().kind(), base::ErrorKind::Poisoned);
     }
     // One that waited, and one that comes to what is durable.
-    caller.wal.when_durable(position, teller());
+    caller.wal.syncer().when_durable(position, teller());
     let kinds: Vec<_> = lock(&told).iter().map(|told| told.as_ref().unwrap_err().kind()).collect();
     assert_eq!(kinds, [base::ErrorKind::Poisoned; 2]);
 }
@@ -692,7 +707,7 @@ fn a_failure_of_the_log_is_one_of_its_domain() {
     caller.wal.join(domain.clone());
     let position = append(&mut caller, 100);
     caller.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::WriteDurable]));
-    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), base::ErrorKind::Io);
+    assert_eq!(caller.wal.syncer().sync(position).unwrap_err().kind(), base::ErrorKind::Io);
     assert_eq!(lock(&domain.0).as_ref().unwrap().kind(), base::ErrorKind::Io);
 }
 
@@ -720,7 +735,7 @@ fn a_group_commit_costs_what_it_has_to_say() {
                 wal.append(TenantId(1), &[&head, &record], seq, seq, Durability::Durable, 0).unwrap()
             };
             let last = (0..records).map(append).last().unwrap();
-            wal.sync(last).unwrap();
+            wal.syncer().sync(last).unwrap();
             let after = wal.stats();
             assert_eq!(sim.op_count() - before.0, 1, "one write that makes itself durable, and nothing else");
             assert_eq!(after.durable_writes - before.1.durable_writes, 1);

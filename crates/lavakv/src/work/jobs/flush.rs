@@ -101,9 +101,9 @@ impl FlushJob {
         if jobs.tree.has_several_families()
             && self.is_beside_others(own)
             && let Some(log) = jobs.log.get()
-            && let Some(position) = log.last_position()
+            && let Some(position) = log.content().last_position()
         {
-            log.sync(position)?;
+            log.syncer().sync(position)?;
         }
         Ok(())
     }

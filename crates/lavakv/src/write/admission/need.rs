@@ -128,7 +128,7 @@ impl Admission {
                 open || over || self.space.is_limited() && !can_free() || health.is_stuck(now_ns)
             }
             Need::ShorterLog { live_max, oldest, visible } => {
-                let short = self.log.wal().live_bytes() <= *live_max;
+                let short = self.log.wal().content().live_bytes() <= *live_max;
                 let flushed = || match oldest {
                     Some((seq, family)) => family.read_state().oldest_unflushed_seq() != Some(*seq),
                     None => self.tree.snapshots.visible() != *visible,
@@ -136,7 +136,8 @@ impl Admission {
                 short || flushed() || health.is_stuck(now_ns) || !can_free()
             }
             Need::Group { least, live_bytes } => {
-                let found = self.log.files().has_fitting(*least) || self.log.wal().live_bytes() < *live_bytes;
+                let found = self.log.files().has_fitting(*least)
+                    || self.log.wal().content().live_bytes() < *live_bytes;
                 found || health.is_stuck(now_ns) || health.is_poisoned() || !can_free()
             }
             Need::Space { ask, working, until_ns } => {

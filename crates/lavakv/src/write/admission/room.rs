@@ -202,7 +202,7 @@ impl Admission {
     /// groups long before they fill a memtable.
     fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
         // A change may take more bytes in the log than in the payload.
-        let fits = || self.log.wal().has_room(2 * payload.weight);
+        let fits = || self.log.wal().content().has_room(2 * payload.weight);
         if tried.log_stays_long || !self.space.is_limited() || fits() {
             return None;
         }

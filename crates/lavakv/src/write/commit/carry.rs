@@ -26,7 +26,7 @@ impl WritePath {
 
     fn is_durable(&self, lane: Lane, position: Position) -> bool {
         let log = self.log.of(lane).and_then(|log| log.begun());
-        log.is_some_and(|log| log.is_durable(position))
+        log.is_some_and(|wal| wal.syncer().is_durable(position))
     }
 
     /// Makes a lane durable up to a position.

@@ -114,7 +114,7 @@ fn a_manifest_that_has_forgotten_where_the_log_begins_is_found_out() {
 fn a_page_that_was_durable_behind_the_beginning_is_missed() {
     let (caller, _) = overtaken(true);
     let (_, begin) = manifest(&caller).begin.unwrap();
-    let ltn = caller.wal.groups().first().unwrap().ltn;
+    let ltn = caller.wal.content().groups().first().unwrap().ltn;
     let path = crate::store_model::path_of(ltn);
     let at = begin.offset(Lane::FIRST);
     // A later page vouches for it.
@@ -154,7 +154,7 @@ fn a_log_that_was_overtaken_is_closed_and_begun_again() {
     let prior = report.history.groups.first().unwrap();
     assert!(prior.begins > 0 && prior.begins < prior.filled);
     let mut next = expected.resume(sim, &report, kept, 5);
-    assert!(next.wal.overtaken(&floors_of_all(floor)).is_none(), "recovered batches are needed");
+    assert!(next.wal.deferred().overtaken(&floors_of_all(floor)).is_none(), "recovered batches are needed");
     append(&mut next, 3000);
     let all = next.next_seq;
     next.flush_below(all);

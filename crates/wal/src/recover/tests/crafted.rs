@@ -37,7 +37,7 @@ fn stale_page(roll: bool) {
         append(&mut caller, 43_000);
     } else {
         append(&mut caller, 9000);
-        assert!(caller.wal.write_out().unwrap());
+        assert!(caller.wal.deferred().write_out().unwrap());
     }
     assert_eq!((caller.wal.stats().durable_end, caller.wal.stats().rolls), (0, u64::from(roll)));
     caller.sim.overwrite(path_of(1), 0, &[0; PAGE]).unwrap();

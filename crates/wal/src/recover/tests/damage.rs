@@ -15,7 +15,7 @@ fn closed_store(lane: Lane, seed: u64) -> (SimEnv, Manifest, crate::store_model:
             let len = [100, 3000, 900, 9000, 50][i % 5];
             caller.append(len, crate::durability::Durability::Durable).unwrap();
             if i % 3 == 0 {
-                caller.sync(caller.wal.last_position().unwrap()).unwrap();
+                caller.sync(caller.wal.content().last_position().unwrap()).unwrap();
             }
         }
     };

@@ -23,14 +23,14 @@ fn what_is_flushed_in_time_costs_no_write_of_the_log() {
         if n % 20 == 0 {
             // The memtable before the one that is being filled.
             let floor = caller.written[caller.written.len() - 10].seq;
-            let before = caller.wal.groups().len();
+            let before = caller.wal.content().groups().len();
             caller.flush_below(floor);
-            groups += before - caller.wal.groups().len();
+            groups += before - caller.wal.content().groups().len();
         }
-        while caller.wal.groups_wanted() > 0 {
+        while caller.wal.content().groups_wanted() > 0 {
             caller.add_group(12).unwrap();
         }
-        assert!(!caller.wal.write_out().unwrap(), "nothing is due");
+        assert!(!caller.wal.deferred().write_out().unwrap(), "nothing is due");
     }
     let stats = caller.wal.stats();
     assert_eq!((stats.written_bytes, stats.writes, stats.durable_writes, stats.syncs), (0, 0, 0, 0));
@@ -43,14 +43,14 @@ fn what_is_old_is_made_durable() {
     append(&mut caller, 5000);
     caller.sim.advance_ns(SECOND_NS / 10 * 8);
     append(&mut caller, 9000);
-    assert!(!caller.wal.wants_write_out(), "nothing is that old");
+    assert!(!caller.wal.deferred().wants_write_out(), "nothing is that old");
     caller.sim.advance_ns(SECOND_NS / 10 * 2);
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     // Up to the page in which the first ends, and all of what the second has in it.
     assert_eq!((caller.wal.stats().durable_end, caller.wal.stats().next_lpn), (3, 4));
-    assert!(!caller.wal.wants_write_out());
+    assert!(!caller.wal.deferred().wants_write_out());
     caller.sim.advance_ns(SECOND_NS / 10 * 8);
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     let stats = caller.wal.stats();
     assert_eq!((stats.durable_end, stats.next_lpn), (5, 5), "the open page was closed");
 }
@@ -58,15 +58,15 @@ fn what_is_old_is_made_durable() {
 #[test]
 fn a_ring_that_is_nearly_full_is_written_by_half() {
     let mut caller = Caller::that_keeps_pages(1, 1);
-    while !caller.wal.wants_write_out() {
+    while !caller.wal.deferred().wants_write_out() {
         append(&mut caller, 2000);
-        while caller.wal.groups_wanted() > 0 {
+        while caller.wal.content().groups_wanted() > 0 {
             caller.add_group(12).unwrap();
         }
     }
     let next_lpn = caller.wal.stats().next_lpn;
     assert_eq!(next_lpn, 1 + 18, "of 24 slots");
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     let stats = caller.wal.stats();
     assert_eq!((stats.written_bytes, stats.durable_end), (6 * PAGE as u64, 0), "{stats:?}");
     assert_eq!(stats.inline_write_outs, 0);
@@ -80,11 +80,11 @@ fn a_durable_batch_that_is_overtaken_is_durable() {
     let position = caller.append(3000, Durability::Durable).unwrap();
     append(&mut caller, 3000);
     let (completer, mut told) = base::completion::pending();
-    assert!(caller.wal.when_durable(position, completer));
+    assert!(caller.wal.syncer().when_durable(position, completer));
     let floor = caller.next_seq;
     caller.flush_below(floor);
-    assert!(told.take().unwrap().is_ok() && !caller.wal.is_wanted());
-    caller.wal.sync(position).unwrap();
+    assert!(told.take().unwrap().is_ok() && !caller.wal.syncer().is_wanted());
+    caller.wal.syncer().sync(position).unwrap();
     assert_eq!(caller.wal.stats().written_bytes, 0);
 }
 
@@ -96,11 +96,14 @@ fn nothing_is_skipped_behind_what_is_needed() {
     let durable = caller.put(3000).unwrap();
     (0..5).for_each(|_| append(&mut caller, 3000));
     let floor = caller.written[1].seq;
-    assert!(caller.wal.is_durable(durable) && caller.wal.overtaken(&floors_of_all(floor)).is_none());
+    assert!(
+        caller.wal.syncer().is_durable(durable)
+            && caller.wal.deferred().overtaken(&floors_of_all(floor)).is_none()
+    );
     let floor = caller.written[4].seq;
-    let overtaken = caller.wal.overtaken(&floors_of_all(floor)).unwrap();
+    let overtaken = caller.wal.deferred().overtaken(&floors_of_all(floor)).unwrap();
     assert!(overtaken.begin.lpn > durable.lpn + 1);
-    assert!(caller.wal.overtaken(&[]).is_none(), "nobody has stated a floor");
+    assert!(caller.wal.deferred().overtaken(&[]).is_none(), "nobody has stated a floor");
 }
 
 /// A check of the log looks at what counts, and finds all of it.
@@ -111,7 +114,7 @@ fn a_check_begins_where_the_log_does() {
     let floor = caller.written[8].seq;
     caller.flush_below(floor);
     append(&mut caller, 6000);
-    let last = caller.wal.last_position().unwrap();
+    let last = caller.wal.content().last_position().unwrap();
     caller.sync(last).unwrap();
     let env = caller.sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
@@ -122,7 +125,7 @@ fn a_check_begins_where_the_log_does() {
         begins: group.begins,
         filled: group.filled,
     };
-    let groups = caller.wal.groups().into_iter().map(to_check).collect();
+    let groups = caller.wal.content().groups().into_iter().map(to_check).collect();
     let (mut found, mut seqs) = (LogFindings::default(), Vec::new());
     let mut check = LogCheck::new(store(), groups);
     let mut on_batch = |batch: &LoggedBatch<'_>| seqs.push(batch.first_seq);
@@ -138,18 +141,18 @@ fn a_check_begins_where_the_log_does() {
 fn where_durable_writes_are_expected_pages_are_written_when_they_are_worth_it() {
     let mut caller = Caller::that_keeps_pages(1, 1);
     append(&mut caller, 9000);
-    assert!(!caller.wal.wants_write_out(), "nobody is expected");
+    assert!(!caller.wal.deferred().wants_write_out(), "nobody is expected");
     caller.put(100).unwrap();
     append(&mut caller, 9000);
-    assert!(caller.wal.write_out().unwrap());
+    assert!(caller.wal.deferred().write_out().unwrap());
     let stats = caller.wal.stats();
     assert!(stats.written_bytes >= 4 * PAGE as u64 && stats.syncs == 0, "{stats:?}");
-    assert!(!caller.wal.wants_write_out());
+    assert!(!caller.wal.deferred().wants_write_out());
     // He has gone.
     caller.sim.advance_ns(10 * SECOND_NS);
-    while caller.wal.write_out().unwrap() {}
+    while caller.wal.deferred().write_out().unwrap() {}
     append(&mut caller, 9000);
-    assert!(!caller.wal.wants_write_out());
+    assert!(!caller.wal.deferred().wants_write_out());
 }
 
 /// A log with a ring of 8 MB and an age of a minute, on a disk that takes so many bytes a second.
@@ -173,7 +176,7 @@ fn on_a_disk(bytes_per_s: u64, durable_wait_ns_max: u64) -> Caller {
 fn waits_after_ten_seconds_of_buffered(caller: &mut Caller) -> u64 {
     for _ in 0..1000 {
         append(caller, 4000);
-        while caller.wal.write_out().unwrap() {}
+        while caller.wal.deferred().write_out().unwrap() {}
         caller.sim.advance_ns(10_000_000);
     }
     let begun_ns = caller.sim.now_ns();
@@ -218,22 +221,22 @@ fn a_durable_batch_waits_for_no_more_than_the_disk_takes_within_the_budget() {
 fn who_syncs_what_was_buffered_expects_no_durable_batches() {
     let mut caller = on_a_disk(100_000_000, 10_000_000);
     append(&mut caller, 3000);
-    let last = caller.wal.last_position().unwrap();
+    let last = caller.wal.content().last_position().unwrap();
     caller.sync(last).unwrap();
     caller.sim.advance_ns(10 * SECOND_NS);
     let before = caller.wal.stats().written_bytes;
     (0..1000).for_each(|_| append(&mut caller, 4000));
-    assert!(!caller.wal.wants_write_out());
+    assert!(!caller.wal.deferred().wants_write_out());
     // Who waits without a thread is one of those who write.
     let (completer, _told) = base::completion::pending();
-    caller.wal.when_durable(caller.wal.last_position().unwrap(), completer);
-    assert!(caller.wal.write_out().unwrap() && caller.wal.stats().written_bytes > before);
+    caller.wal.syncer().when_durable(caller.wal.content().last_position().unwrap(), completer);
+    assert!(caller.wal.deferred().write_out().unwrap() && caller.wal.stats().written_bytes > before);
 }
 
 #[test]
 fn a_ring_is_of_use_where_buffered_batches_wait() {
     let mut caller = on_a_disk(100_000_000, 10_000_000);
-    let useful = |caller: &Caller| caller.wal.useful_ring_bytes();
+    let useful = |caller: &Caller| caller.wal.deferred().useful_ring_bytes();
     assert_eq!(useful(&caller), u64::MAX, "until it is known better");
     caller.put(900).unwrap();
     caller.sim.advance_ns(20 * SECOND_NS);

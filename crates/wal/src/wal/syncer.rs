@@ -1,23 +1,129 @@
-//! Rounds of writing: what whoever holds the token does with the pages that there are.
+//! How the log becomes durable: syncs, and the rounds of writing that the holder of the token does.
 //!
 //! A sync whose pages are new, of one group, and no more than a write takes them to the device beside other rounds, without the token
 //! (`commit::flights`). All other work has the token for itself.
 
-use super::Wal;
-use crate::commit::{Token, Took};
-use crate::counters::add;
+use super::{Position, WalOptions};
+use crate::commit::{Commit, Token, Took, Turn};
+use crate::counters::{Counters, Times, add};
 use crate::groups::Segment;
 use crate::page::{self, Owner};
-use crate::tail::ClosedPage;
-use crate::wal::Position;
-use base::Result;
-use base::sync::lock;
-use io::{AlignedBuf, PAGE};
+use crate::tail::{ClosedPage, Surroundings, Tail};
+use base::completion::Completer;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, Result, Uid};
+use io::{AlignedBuf, Clock, Env, PAGE};
 use std::sync::Arc;
 
-impl Wal {
+/// After a durable write that somebody waited for, more are expected for so long.
+const ASKED_NS: u64 = 10_000_000_000;
+
+/// Makes the pages of a log durable.
+#[derive(Debug)]
+pub struct Syncer {
+    /// The tail of the log: open pages, the ring of closed ones, the groups they go to.
+    tail: Arc<Mutex<Tail, rank::LogTail>>,
+    commit: Arc<Commit>,
+    /// Free buffers for writes to the device.
+    bufs: Mutex<Vec<AlignedBuf>, rank::LogBuffer>,
+    store: Uid,
+    clock: Arc<dyn Clock>,
+    counters: Arc<Counters>,
+    times: Arc<Times>,
+    /// Bytes for which one page number stands.
+    unit: u64,
+    /// The most that goes to the device in one write, bytes.
+    write_len_max: usize,
+    /// Writes of so many bytes tell how fast the device is.
+    measured_len_min: usize,
+    /// Pages stay in the ring as long as they may.
+    keeps_pages: bool,
+}
+
+impl Syncer {
+    pub(super) fn new(
+        options: &WalOptions,
+        store: Uid,
+        env: &Env,
+        tail: &Arc<Mutex<Tail, rank::LogTail>>,
+        commit: &Arc<Commit>,
+        counters: &Arc<Counters>,
+        times: &Arc<Times>,
+    ) -> Self {
+        Syncer {
+            tail: Arc::clone(tail),
+            commit: Arc::clone(commit),
+            bufs: Mutex::new(Vec::new()),
+            store,
+            clock: env.clock.clone(),
+            counters: Arc::clone(counters),
+            times: Arc::clone(times),
+            unit: options.lane.unit() as u64,
+            write_len_max: options.write_len_max,
+            // Where little may wait they come by halves of what is worth a write.
+            measured_len_min: options.write_len_min / 2,
+            keeps_pages: options.keeps_pages(),
+        }
+    }
+
+    /// Returns when every page up to `position` is durable: then, and not before, the batch may be acknowledged as
+    /// durable, together with all before it.
+    ///
+    /// # Errors
+    /// The first failure as it is to the caller that met it, `Poisoned` to all others, and to everyone once the domain failed. What the device then holds is
+    /// unknown; only a restart tells.
+    pub fn sync(&self, position: Position) -> Result<()> {
+        loop {
+            match self.commit.lead_or_wait(position.lpn)? {
+                Turn::Durable => return self.commit.acknowledge(),
+                Turn::Lead(token) => {
+                    self.expects_more();
+                    self.lead(token, position)?;
+                }
+            }
+            // Its pages are durable when those before them are, which may be under way.
+        }
+    }
+
+    /// `completer` is resolved when [`Syncer::sync`] of this position would return, without a thread that waits. Some thread has to call
+    /// [`Syncer::sync_wanted`]. Returns true if no completer waited before: that thread may be asleep then.
+    pub fn when_durable(&self, position: Position, completer: Completer<()>) -> bool {
+        self.counters.waits_for_durable();
+        self.commit.when_durable(position.lpn, completer)
+    }
+
+    /// Nobody is going to sync any more: all who wait without a thread are told so, unless theirs is durable.
+    pub fn refuse_wanted(&self, why: &Error) {
+        self.commit.refuse_wanted(why);
+    }
+
+    /// True if somebody waits without a thread.
+    pub fn is_wanted(&self) -> bool {
+        self.commit.last_wanted().is_some()
+    }
+
+    /// Makes durable all that somebody waits for without a thread.
+    ///
+    /// # Errors
+    /// As [`Syncer::sync`].
+    pub fn sync_wanted(&self) -> Result<()> {
+        self.commit.last_wanted().map_or(Ok(()), |lpn| self.sync(Position { lpn }))
+    }
+
+    /// True if every page up to `position` is durable already.
+    pub fn is_durable(&self, position: Position) -> bool {
+        position.lpn < self.commit.frontier.durable_end()
+    }
+
+    /// Somebody waits for a durable write: more are expected.
+    fn expects_more(&self) {
+        if self.keeps_pages {
+            self.counters.asks_until(self.clock.now_ns().saturating_add(ASKED_NS));
+        }
+    }
+
     /// Writes all there is, durably: beside other writes, where one write is all it takes.
-    pub(super) fn lead(&self, token: Token<'_>, position: Position) -> Result<()> {
+    fn lead(&self, token: Token<'_>, position: Position) -> Result<()> {
         let end = self.take_all(&token);
         assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
         match self.fresh(&token, end) {
@@ -42,14 +148,14 @@ impl Wal {
         let unsynced = segments.first().is_some_and(|first| first.start < written_end);
         let segment = segments.pop().filter(|last| last.start <= start && start < last.end)?;
         let segment = Segment { start, ..segment };
-        let fits = (end - start) * self.unit() <= self.options.write_len_max as u64;
+        let fits = (end - start) * self.unit <= self.write_len_max as u64;
         (fits && !unsynced).then_some(segment)
     }
 
     /// Writes a segment durably, without the token.
     fn write_beside(&self, token: Token<'_>, segment: &Segment) -> Result<()> {
         let mut buf = self.take_buf();
-        self.fill(&mut buf, segment, segment.start, self.options.write_len_max);
+        self.fill(&mut buf, segment, segment.start, self.write_len_max);
         let flight = token.takes_off(segment.end, buf.len() as u64 / PAGE as u64);
         add(&self.counters.beside_writes, u64::from(flight.is_beside()));
         let (outcome, took) = self.timed(|| self.write_durable(segment, &buf, segment.start));
@@ -75,11 +181,11 @@ impl Wal {
         segment.file.write_durable(buf, offset)
     }
 
-    pub(super) fn take_buf(&self) -> AlignedBuf {
+    fn take_buf(&self) -> AlignedBuf {
         lock(&self.bufs).pop().unwrap_or_else(|| AlignedBuf::zeroed(PAGE))
     }
 
-    pub(super) fn give_buf(&self, buf: AlignedBuf) {
+    fn give_buf(&self, buf: AlignedBuf) {
         lock(&self.bufs).push(buf);
     }
 
@@ -101,9 +207,9 @@ impl Wal {
         let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
         for segment in segments {
             let start = segment.start.max(frontier.written_end().min(segment.end));
-            let fresh_len = (segment.end - start) * self.unit();
+            let fresh_len = (segment.end - start) * self.unit;
             let unsynced = segment.start < start;
-            if unsynced || fresh_len > self.options.write_len_max as u64 {
+            if unsynced || fresh_len > self.write_len_max as u64 {
                 self.write_segment(token, &segment, start)?;
                 add(&self.counters.syncs, 1);
                 segment.file.sync_data()?;
@@ -138,7 +244,7 @@ impl Wal {
     fn write_segment(&self, token: &Token<'_>, segment: &Segment, mut start: u64) -> Result<()> {
         let mut buf = self.take_buf();
         while start < segment.end {
-            let end = self.fill(&mut buf, segment, start, self.options.write_len_max);
+            let end = self.fill(&mut buf, segment, start, self.write_len_max);
             add(&self.counters.writes, 1);
             self.measured(buf.len(), || segment.file.write_at(&buf, self.offset_of(segment, start)))?;
             start = end;
@@ -148,14 +254,14 @@ impl Wal {
         Ok(())
     }
 
-    /// Writes so many bytes; how long that takes tells how fast the device is, if they are many. (Where little may wait they come by halves of what is worth a write.)
+    /// Writes so many bytes; how long that takes tells how fast the device is, if they are many.
     fn measured(&self, len: usize, write: impl FnOnce() -> Result<()>) -> Result<()> {
-        if len < self.options.write_len_min / 2 {
+        if len < self.measured_len_min {
             return write();
         }
         let begun_ns = self.clock.now_ns();
         write()?;
-        self.rate.took(len as u64, self.clock.now_ns().saturating_sub(begun_ns));
+        self.counters.rate.took(len as u64, self.clock.now_ns().saturating_sub(begun_ns));
         Ok(())
     }
 
@@ -176,6 +282,40 @@ impl Wal {
             rest = behind;
         }
         add(&self.counters.written_bytes, len as u64);
-        start + len as u64 / self.unit()
+        start + len as u64 / self.unit
+    }
+
+    /// Where a page is in the file of its group.
+    fn offset_of(&self, segment: &Segment, lpn: u64) -> u64 {
+        (lpn - segment.first_lpn) * self.unit
+    }
+
+    /// Writes a page without batches, which confirms all pages before it. False: there is nothing to confirm.
+    pub(super) fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
+        let frontier = &self.commit.frontier;
+        let watermark = frontier.durable_end();
+        let mut buf = self.take_buf();
+        let (lpn, end, data_end, segments) = {
+            let mut tail = lock(&self.tail);
+            if tail.data_end() == tail.confirmed_end && !tail.groups.release_waits(watermark) {
+                return Ok(false);
+            }
+            let data_end = tail.data_end();
+            let around = Surroundings { durable_end: watermark, witness_edit: 0 };
+            let (lpn, end) = tail.watermark_page(around, &mut buf);
+            (lpn, end, data_end, tail.groups.segments(lpn, end))
+        };
+        for segment in segments {
+            let offset = self.offset_of(&segment, lpn);
+            assert!(offset + buf.len() as u64 <= segment.file.len(), "room was kept for it");
+            add(&self.counters.durable_writes, 1);
+            add(&self.counters.written_bytes, buf.len() as u64);
+            segment.file.write_durable(&buf, offset)?;
+        }
+        self.give_buf(buf);
+        token.written(end);
+        token.durable(end);
+        lock(&self.tail).confirmed_end = data_end;
+        Ok(true)
     }
 }
