@@ -357,7 +357,7 @@ pub(crate) fn check_files(
         }
     }
     // Groups that are kept as storage are their engine's affair, damaged ones too.
-    let replayed = Lane::ALL.into_iter().flat_map(|lane| state.store.log_chain(lane));
+    let replayed = Lane::ALL.into_iter().flat_map(|lane| state.store.log_groups.chain(lane));
     replayed.into_iter().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
     Ok(findings)
 }

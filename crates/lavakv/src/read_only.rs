@@ -47,7 +47,7 @@ use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::{check_known, check_known_to_read_on};
-use store::manifest::State as StoreState;
+use store::manifest::{ListedGroups, LogGroupMeta, State as StoreState};
 use store::volumes::Location;
 use version::names::FileKind;
 use version::{Manifest, State, names};
@@ -67,7 +67,7 @@ pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, Famil
 pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
     attempt(env, dir, || {
         let state = Manifest::recover(env, dir, true)?.state();
-        Ok(state.store.engines_away().map(|engine| engine.name.to_string()).collect())
+        Ok(state.store.engines.away().map(|engine| engine.name.to_string()).collect())
     })
 }
 
@@ -216,23 +216,26 @@ fn context(env: &Env, dir: &Path, options: &Options) -> Arc<Context> {
 
 /// The first group that is read of LavaKV's log.
 fn first_group(state: &StoreState) -> Option<u64> {
-    state.log_chain(Lane::FIRST).find(|group| !group.discarded).map(|group| group.ltn)
+    state.log_groups.chain(Lane::FIRST).find(|group| !group.discarded).map(|group| group.ltn)
 }
 
 /// True if LavaKV's log begins behind where it was read to: pages that were looked for had lost their places to later ones. (What was read before
 /// that is whole: a page is skipped, or it is in one of the files.)
 fn begin_moved(then: &StoreState, now: &StoreState, end_lpn: u64) -> bool {
-    let begin =
-        |state: &StoreState| state.log_chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)));
+    let begin = |state: &StoreState| {
+        state.log_groups.chain(Lane::FIRST).find_map(|group| Some((group.ltn, group.begin?)))
+    };
     begin(now) != begin(then) && begin(now).is_some_and(|(_, begin)| begin.lpn > end_lpn)
 }
 
 /// True if the lane of a guest is not what it was, or LavaKV's has got a group beside it. See the module.
 fn lanes_moved(then: &StoreState, now: &StoreState) -> bool {
-    let chain = |state, lane| StoreState::log_chain(state, lane).map(|group| (group.ltn, group.file));
-    let guest_moved = !chain(then, Lane::LOG).eq(chain(now, Lane::LOG));
-    let has_guest = chain(now, Lane::LOG).next().is_some();
-    guest_moved || (has_guest && chain(then, Lane::FIRST).next_back() != chain(now, Lane::FIRST).next_back())
+    let (then, now) = (&then.log_groups, &now.log_groups);
+    let place = |group: &LogGroupMeta| (group.ltn, group.file);
+    let guest_moved = !then.chain(Lane::LOG).map(place).eq(now.chain(Lane::LOG).map(place));
+    let last = |groups: &ListedGroups| groups.chain(Lane::FIRST).next_back().map(place);
+    let has_guest = now.chain(Lane::LOG).next().is_some();
+    guest_moved || (has_guest && last(then) != last(now))
 }
 
 /// Replays LavaKV's lane and what the lane of a guest carries. See the module.

@@ -123,7 +123,7 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
         let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
         Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
     };
-    let groups = state.store.log_chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);
+    let groups = state.store.log_groups.chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);
     let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;
     let mut out = CarriedBatches::default();
     if groups.is_empty() {

@@ -217,14 +217,14 @@ const OLD_GROUPS_SHORT: usize = 1;
 
 /// The groups of LavaKV's log, the one that was just begun included.
 fn old_groups(engine: &Engine) -> usize {
-    engine.files.manifest.state().store.log_chain(Lane::FIRST).count()
+    engine.files.manifest.state().store.log_groups.chain(Lane::FIRST).count()
 }
 
 /// Those that are shorter than a group can be.
 fn short_groups(engine: &Engine) -> usize {
     let state = engine.files.manifest.state();
     let is_short = |len: u64| len < engine.context.options.expert.log_group_bytes;
-    state.store.log_chain(Lane::FIRST).filter(|group| is_short(group.len)).count()
+    state.store.log_groups.chain(Lane::FIRST).filter(|group| is_short(group.len)).count()
 }
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
@@ -271,10 +271,10 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                 let is_segment = kind == FileKind::Vsst(n) && engine.writes.large.segments.holds(n);
                 !is_it && !is_segment
             }
-            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.keeps(n),
+            Some(FileKind::Log(n)) => state.store.log_groups.in_file(n).is_none() && !engine.log.keeps(n),
             Some(FileKind::Room(n)) => !engine.log.keeps(n),
             // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
-            Some(kind @ FileKind::Engine { .. }) => state.store.is_of_engine_removed(kind),
+            Some(kind @ FileKind::Engine { .. }) => state.store.engines.is_of_removed(kind),
             Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_) | FileKind::CurrentCopy) => {
                 !live_manifests.contains(&entry.name)
             }

@@ -73,7 +73,7 @@ pub(crate) fn checkpoint(
     let mut held = HeldFiles::of(core)?;
     held.mark();
     let state = core.store.manifest.state().store.clone();
-    for (_, _, file) in state.engine_files() {
+    for (_, _, file) in state.engines.files() {
         copy.link(&file.to_string(), core.store.options.access)?;
     }
     let groups = held.copy(&copy, &state)?;
@@ -83,7 +83,7 @@ pub(crate) fn checkpoint(
 /// A checkpoint has everything that is in the store, or is none.
 fn refuse_other_engines(core: &Core) -> Result<()> {
     let state = core.store.manifest.state();
-    let other = state.store.engines().find(|engine| engine.id != LavaLog::ID);
+    let other = state.store.engines.iter().find(|engine| engine.id != LavaLog::ID);
     let Some(other) = other else {
         return Ok(());
     };
@@ -104,11 +104,11 @@ impl HeldFiles {
     /// Links the groups that are storage.
     fn link_groups(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
         let lane = &self.core.store.lane;
-        let unshared = state.log_retained(Lane::LOG).filter(|group| !group.shared);
+        let unshared = state.log_groups.retained(Lane::LOG).filter(|group| !group.shared);
         let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
         lane.share(&unshared, |records| lane.commit(records))?;
         let mut groups = Vec::new();
-        for group in state.log_retained(Lane::LOG) {
+        for group in state.log_groups.retained(Lane::LOG) {
             let filled = group.retained_bytes.unwrap_or(group.len);
             let name = names::log(group.file);
             let (len, shared) = copy.link_group(&name, self.core.store.options.access, group.len, filled)?;

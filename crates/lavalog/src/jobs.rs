@@ -192,7 +192,7 @@ impl Background {
             // A group that is listed: it was to be opened, or a write to it has stopped its lane.
             Some(FileKind::Log(number)) => {
                 let goes_on = |lane: &Arc<Log>| lane.begun().is_none_or(|wal| wal.check().is_ok());
-                self.0.store.manifest.state().store.log_group_in(number).is_none()
+                self.0.store.manifest.state().store.log_groups.in_file(number).is_none()
                     || self.0.store.lanes().all(goes_on)
             }
             Some(kind) if kind.is_manifest() => {

@@ -259,7 +259,7 @@ impl Engine for LavaLog {
     }
 
     fn verify(state: &State, store: &StoreState) -> Result<()> {
-        let listed = store.engines().find(|engine| engine.id == LavaLog::ID);
+        let listed = store.engines.iter().find(|engine| engine.id == LavaLog::ID);
         let listed = |number: &u64| listed.as_ref().and_then(|engine| engine.files.get(number));
         for (number, file) in state.files.iter() {
             if listed(&number).is_none_or(|listed| listed.kind != file.role.kind()) {

@@ -203,7 +203,7 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
 
 /// True if the store has logs already.
 fn is_known(manifest: &Handle<LavaLog>) -> bool {
-    manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID)
+    manifest.state().store.engines.iter().any(|engine| engine.id == LavaLog::ID)
 }
 
 impl Restored {

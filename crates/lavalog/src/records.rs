@@ -306,11 +306,13 @@ impl Records {
         let Ok(now) = now else { return false };
         let (then, now) = (self.store.manifest.state(), now.state());
         match kind {
-            FileKind::Log(number) => {
-                then.store.log_group_in(number).is_some_and(|ltn| !is_same_group(&then.store, &now, ltn))
-            }
+            FileKind::Log(number) => then
+                .store
+                .log_groups
+                .in_file(number)
+                .is_some_and(|ltn| !is_same_group(&then.store, &now, ltn)),
             FileKind::Engine { number, .. } => {
-                then.files.contains_key(&number) && !now.engine_files().any(|(_, _, file)| file == kind)
+                then.files.contains_key(&number) && !now.engines.files().any(|(_, _, file)| file == kind)
             }
             FileKind::Manifest(_) | FileKind::ManifestCopy(_) => then.store.edit_number != now.edit_number,
             _ => false,

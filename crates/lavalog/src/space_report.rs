@@ -133,7 +133,7 @@ fn attribute(catalog: &Catalog, state: &StateOf<LavaLog>, entry: &DirEntry, out:
     let bytes = entry.allocated;
     let role = |number| state.files.get(&number).map(|file| file.role);
     let group = |number| {
-        let ltn = state.store.log_group_in(number)?;
+        let ltn = state.store.log_groups.in_file(number)?;
         Some((ltn, state.store.log_groups.get(&ltn)?))
     };
     let (owners, stored) = (&mut out.owners, &mut out.stored);

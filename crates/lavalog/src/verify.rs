@@ -262,7 +262,7 @@ fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
             !state.files.contains_key(&number)
         }
         Some(FileKind::Log(number)) => {
-            owns_store && state.store.log_group_in(number).is_none() && !kept.contains(&entry.name)
+            owns_store && state.store.log_groups.in_file(number).is_none() && !kept.contains(&entry.name)
         }
         Some(FileKind::Room(_)) => owns_store && !kept.contains(&entry.name),
         _ => false,

@@ -634,8 +634,8 @@ impl Log {
         open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
     ) -> Result<Vec<LogGroup>> {
         let (mut groups, state) = (Vec::new(), self.manifest.state());
-        self.files.adopt_retained(state.log_retained(self.lane()));
-        for meta in state.log_chain(self.lane()).filter(|g| !g.discarded) {
+        self.files.adopt_retained(state.log_groups.retained(self.lane()));
+        for meta in state.log_groups.chain(self.lane()).filter(|g| !g.discarded) {
             let file = recorded::up_to(open(&self.context.path(&crate::names::log(meta.file)))?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
             self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
@@ -662,7 +662,7 @@ impl Log {
     /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
     pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
         let state = self.manifest.state();
-        let old = state.log_chain(self.lane()).filter(|group| Some(group.ltn) != first);
+        let old = state.log_groups.chain(self.lane()).filter(|group| Some(group.ltn) != first);
         let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);
         let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
         let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
@@ -762,7 +762,7 @@ fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
         last.is_some_and(|last| last >= engine.floor)
     };
     let mut records = Vec::new();
-    for engine in state.engines() {
+    for engine in state.engines.iter() {
         match (engine.is_here, engine.missed) {
             (true, true) => records.push(of(engine.id, false)),
             (false, false) if ends && needs(&engine) => records.push(of(engine.id, true)),

@@ -34,7 +34,8 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
     let Context { env, dir, .. } = &**files.context();
     let state = files.manifest().state();
     let mut all: Vec<(EngineId, EngineSpace)> = state
-        .engines()
+        .engines
+        .iter()
         .map(|engine| {
             let (name, is_open) = (engine.name.to_owned(), engine.is_here);
             (engine.id, EngineSpace { name, is_open, files: 0, bytes: 0 })
@@ -60,8 +61,8 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
 /// engine, whose files nobody else knows. Those of the manifest, after which nothing is removed, and of the file system.
 pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name: &str) -> Result<()> {
     let state = files.manifest().state();
-    let Some(engine) = state.engines().find(|engine| engine.name == name) else {
-        let names: Vec<&str> = state.engines().map(|engine| engine.name).collect();
+    let Some(engine) = state.engines.iter().find(|engine| engine.name == name) else {
+        let names: Vec<&str> = state.engines.iter().map(|engine| engine.name).collect();
         return Err(Error::not_found(format!("no engine \"{name}\" is in this store, only {names:?}")));
     };
     if engine.id == EngineId::NATIVE {

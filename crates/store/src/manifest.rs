@@ -44,10 +44,13 @@ use wal::Domain;
 
 mod apply;
 mod check;
+mod contradiction;
 mod copies;
 mod engine;
+mod engine_parts;
 pub mod format;
 mod handle;
+mod listed_groups;
 mod record;
 mod replay;
 mod roll;
@@ -56,14 +59,16 @@ mod state;
 mod store_dir;
 mod writer;
 
-pub use apply::{Ground, refuse};
+pub use contradiction::refuse;
 pub use engine::{Engine, Engines};
+pub use engine_parts::{EngineParts, EngineView};
 pub use handle::Handle;
+pub use listed_groups::ListedGroups;
 pub use record::{ENGINE_NAME_LEN_MAX, EngineFile, EngineId, LogGroupMeta, Payload, Record};
 pub use replay::{History, dump_manifest, replay, state_of};
 use roll::in_format;
 pub use salvage::{Seen, Witness, look_through};
-pub use state::{Commit, EngineView, State, StateOf};
+pub use state::{Commit, Ground, State, StateOf};
 use store_dir::StoreDir;
 use writer::{Refused, Writer};
 

@@ -290,13 +290,13 @@ impl Store {
         for entry in listing {
             let orphan = match names::parse(&entry.name) {
                 Some(FileKind::Log(n)) => {
-                    state.log_group_in(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
+                    state.log_groups.in_file(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
                 }
                 Some(FileKind::Room(n)) => !self.lanes().any(|log| log.files().is_kept(n)),
                 Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => !live.contains(&entry.name),
                 Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::StagingTemp(_)) => true,
                 Some(FileKind::CurrentCopy) => !live.contains(&entry.name),
-                Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),
+                Some(kind @ FileKind::Engine { .. }) => state.engines.is_of_removed(kind),
                 _ => false,
             };
             if orphan {

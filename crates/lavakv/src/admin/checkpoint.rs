@@ -44,7 +44,7 @@ pub(crate) fn checkpoint(
             copy.link_as(&here.to_string(), &here.in_directory().to_string(), access)?;
         }
     }
-    for (_, _, file) in state.store.engine_files() {
+    for (_, _, file) in state.store.engines.files() {
         copy.link(&file.to_string(), access)?;
     }
     let groups = guest.map_or_else(|| Ok(Vec::new()), |guest| guest.copy(&copy, &state.store))?;
@@ -62,7 +62,7 @@ fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     if !of_lane && !jobs.log.in_use().iter().any(|group| other_engines::need(&state.store, group)) {
         return Ok(());
     }
-    let others = state.store.engines().filter(|engine| engine.id != EngineId::NATIVE);
+    let others = state.store.engines.iter().filter(|engine| engine.id != EngineId::NATIVE);
     let names: Vec<String> = others.map(|engine| engine.name.to_owned()).collect();
     Err(other_engines::refusal(
         &jobs.context.dir,

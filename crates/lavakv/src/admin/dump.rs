@@ -110,7 +110,7 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     let mut out = LogContents::default();
     out.floors.extend(state.families.values().map(|f| (f.id, f.version.log_floor)));
     let mut groups = Vec::new();
-    for meta in state.store.log_chain(Lane::FIRST).filter(|group| !group.discarded) {
+    for meta in state.store.log_groups.chain(Lane::FIRST).filter(|group| !group.discarded) {
         let path = io::fs::join(dir, &names::log(meta.file));
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
         let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);

@@ -320,7 +320,7 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
     let state = jobs.files.manifest.state();
     let (listed, segments) = (jobs.files.obsolete.map(DataFile::number), jobs.large.segments.live());
     let mut obsolete = HashMap::default();
-    let log_group = |number| state.store.log_groups.get(&state.store.log_group_in(number)?);
+    let log_group = |number| state.store.log_groups.get(&state.store.log_groups.in_file(number)?);
     let log_lane = |number| log_group(number).map_or(Lane::FIRST, |group| group.lane);
     for entry in &entries {
         let bytes = entry.allocated;

@@ -160,8 +160,9 @@ impl Log {
     /// True if the log was closed, or ended by an opening that recovered LavaKV's part of it. Then no file that the log refers to
     /// may be missing.
     pub fn was_closed(state: &State) -> bool {
-        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
-        last.is_none_or(|group| group.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
+        let last = state.store.log_groups.chain(Lane::FIRST).rfind(|group| !group.discarded);
+        last.is_none_or(|group| group.sealed_end.is_some())
+            && !state.store.engines.has_missed(EngineId::NATIVE)
     }
 
     /// The log has become longer than its bound.

@@ -13,7 +13,7 @@ use wal::{PriorGroup, TenantId};
 
 /// The floors of all other engines, as far as they are known: who has none needs all it has.
 pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
-    let others = state.log_floors().filter(|(id, _)| *id != EngineId::NATIVE);
+    let others = state.engines.floors().filter(|(id, _)| *id != EngineId::NATIVE);
     others.filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect()
 }
 

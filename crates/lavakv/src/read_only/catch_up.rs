@@ -97,8 +97,9 @@ impl Earlier<'_> {
 
     /// True if the memtables may be shared: everything in them comes from LavaKV's lane, and is held by them alone.
     fn can_share(&self, engine: &Engine) -> bool {
-        let has_guest =
-            |engine: &Engine| engine.files.manifest.state().store.log_chain(Lane::LOG).next().is_some();
+        let has_guest = |engine: &Engine| {
+            engine.files.manifest.state().store.log_groups.chain(Lane::LOG).next().is_some()
+        };
         !has_guest(self.engine) && !has_guest(engine) && self.engine.writes.large.segments.live().is_empty()
     }
 

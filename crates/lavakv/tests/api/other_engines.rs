@@ -179,7 +179,7 @@ fn its_records_and_files_stay() {
         let (_manifest, handle) = manifest_in(&sim, dir);
         assert_eq!(*handle.state(), (42, 5), "{dir}");
         let state = handle.state();
-        assert!(state.store.engine_files().map(|(_, file, _)| file.number).eq([900_000]), "{dir}");
+        assert!(state.store.engines.files().map(|(_, file, _)| file.number).eq([900_000]), "{dir}");
     }
     assert!(contents(&Db::open_in(env(&sim), "/copy", small()).unwrap()) == model);
 }

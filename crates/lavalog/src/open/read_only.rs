@@ -91,7 +91,8 @@ fn open_once(
     if !up_to_damage {
         let now = Manifest::recover(given, dir, true, &Engines::of::<LavaLog>())?.state();
         let moved = then.edit_number != now.edit_number;
-        let group_moved = then.log_chain(Lane::LOG).any(|group| !is_same_group(&then, &now, group.ltn));
+        let group_moved =
+            then.log_groups.chain(Lane::LOG).any(|group| !is_same_group(&then, &now, group.ltn));
         // Pages behind a hole are what a crash leaves, too; then nobody edits the manifest.
         if group_moved || moved && (has_lost || report.discarded_pages > 0) {
             return Err(changed(dir));

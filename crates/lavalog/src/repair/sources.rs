@@ -107,7 +107,7 @@ impl Sources {
             kind.is_some_and(|kind| kind.data().is_some() || matches!(kind, FileKind::Tail(_)))
         };
         let lists_keys =
-            state.as_ref().is_some_and(|state| state.store.engines().any(|e| e.id == EngineId::NATIVE));
+            state.as_ref().is_some_and(|state| state.store.engines.iter().any(|e| e.id == EngineId::NATIVE));
         if lists_keys || hints.has_keys || listing.iter().any(is_of_keys) {
             others.push("LavaKV".into());
         }

@@ -24,7 +24,7 @@ fn what_short_lives_leave_to_be_replayed_is_bounded() {
                 sim = sim.crash(CrashKind::ProcessKill, n);
             }
             let state = Manifest::recover(&sim.env(), dir, true, &Engines::default()).unwrap().state();
-            let replayed = state.log_chain(Lane::LOG).count();
+            let replayed = state.log_groups.chain(Lane::LOG).count();
             assert!(replayed <= 20, "{replayed} groups after {n} lives");
         }
         let store = LogStore::open(&sim.env(), dir, &options).unwrap();

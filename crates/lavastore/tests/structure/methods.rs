@@ -30,7 +30,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("store", "GroupFiles", 41),
     ("store", "Log", 78),
     ("store", "Manifest", 51),
-    ("store", "State", 33),
 ];
 
 /// Methods by type in a text, as rustfmt lays it out. Modules inside of it (tests) do not count.

@@ -120,7 +120,7 @@ impl ToyLog {
         let state = manifest.state();
         let floor = state.0;
         // The manifest knows the engine before the log has anything of it.
-        if !state.store.engines().any(|engine| engine.id == Toy::ID) {
+        if !state.store.engines.iter().any(|engine| engine.id == Toy::ID) {
             manifest.commit(Commit::own(Some(floor)))?;
         }
         let mut by_number = replayed.0;

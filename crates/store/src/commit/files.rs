@@ -447,7 +447,7 @@ impl GroupFiles {
             if lock(&self.state).ballast[part].is_some() {
                 continue;
             }
-            if manifest.log_group_in(number).is_some() || self.is_kept(number) {
+            if manifest.log_groups.in_file(number).is_some() || self.is_kept(number) {
                 continue;
             }
             let len = entry.len;

@@ -61,7 +61,7 @@ impl Floors {
     /// Of every tenant that has one. `state`: what the manifest has.
     pub fn all(&self, state: &State) -> Vec<(TenantId, SeqNo)> {
         let mut all: BTreeMap<TenantId, SeqNo> =
-            state.log_floors().filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect();
+            state.engines.floors().filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect();
         for (&tenant, &floor) in lock(&self.told).iter() {
             let known = all.entry(tenant).or_default();
             *known = floor.max(*known);

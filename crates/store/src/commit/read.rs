@@ -145,7 +145,7 @@ fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<
 /// `Corruption`.
 pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
     let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
-    for group in Lane::ALL.into_iter().flat_map(|lane| state.log_chain(lane)) {
+    for group in Lane::ALL.into_iter().flat_map(|lane| state.log_groups.chain(lane)) {
         let name = names::log(group.file);
         let problem = match lens.get(&*name) {
             // Bytes behind the end are no part of the log.

@@ -16,7 +16,7 @@ impl Manifest {
     pub fn read_again(&self) -> Result<ManifestReport> {
         let durable_edit = self.durable_edit();
         let read = || {
-            let engines = self.state().engines_here();
+            let engines = self.state().engines.here();
             let found = replay::find_with_disk(&self.env, &self.dir.path, true, &engines, durable_edit)?;
             let found = Manifest::of_found(&self.env, &self.dir.path, found, true);
             found.require_edit(durable_edit)?;

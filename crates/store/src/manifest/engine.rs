@@ -4,9 +4,8 @@
 //! them and knows nothing else of it. Which engines there are is said at open ([`Engines`]); the records of all others are
 //! kept as they are.
 
-use super::apply::Ground;
 use super::record::EngineId;
-use super::state::State;
+use super::state::{Ground, State};
 use crate::names::FileKind;
 use crate::volumes::Volume;
 use base::{Result, SeqNo};

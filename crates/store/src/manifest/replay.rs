@@ -330,7 +330,7 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
     // The files that the new state names may be there.
     let strange = |k: &FileKind| k.number().is_none_or(|n| !state.holds(n));
     let strangers: Vec<FileKind> = kinds.iter().copied().filter(strange).collect();
-    match without_current(env, dir, &strangers, &state.engines_here()) {
+    match without_current(env, dir, &strangers, &state.engines.here()) {
         e if e.kind() == ErrorKind::NotFound => Ok(names::largest_number(kinds)),
         e => Err(e),
     }

@@ -119,7 +119,7 @@ fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
 impl Witness {
     fn take_state(&mut self, state: State) {
         (self.edit, self.store) = (state.edit_number, Some(state.uid));
-        let others = state.engines().filter(|engine| engine.id != EngineId::NATIVE);
+        let others = state.engines.iter().filter(|engine| engine.id != EngineId::NATIVE);
         self.engines = others.map(|engine| (engine.id, engine.name.to_owned())).collect();
         self.state = Some(state);
     }

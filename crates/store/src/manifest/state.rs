@@ -1,29 +1,25 @@
 //! A store at one edit number: what it knows of itself, and the part of each engine.
 //!
-//! An engine that is *here* (it was named at open) has its state in memory. Of one that is *away* the store keeps what it
-//! must not lose and does not understand: the steps that the engine wrote, in their order and each for itself, because what
-//! an engine makes of two steps need not be what it makes of one; and what it does understand: its floor and its files.
-//! Both come through commits, rolls and copies of the store unchanged.
-//!
 //! What an engine's step moves of the store's own (the counters, its floor) is written out beside it as soon as there is
 //! more than one engine in the store, for those who cannot read the step. In a store that the key-value engine has for
 //! itself nothing is: its manifest is the same to the byte as before there were others.
 
-use super::engine::{AnyEngine, AnyState, Engine, Engines};
-use super::record::{EngineFile, EngineId, LogGroupMeta, Payload, Record, put_step};
-use super::{InitialState, apply};
-use crate::IdMap;
-use crate::field::damaged;
+use super::InitialState;
+use super::contradiction::refuse;
+use super::engine::{Engine, Engines};
+use super::engine_parts::{EngineParts, Part};
+use super::listed_groups::ListedGroups;
+use super::record::{EngineId, Record, is_file_number};
 use crate::format::StoreFormat;
 use crate::names::FileKind;
+use crate::numbers::NUMBER_MAX;
 use crate::volumes::{SpeedDisk, Volume, identity};
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid};
 use io::Env;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use wal::Lane;
 
 /// A new store begins with this edit at the latest: LavaKV's with its default family, which is an edit after none. Whoever keeps
 /// anything has listed a log group before, which is one more.
@@ -49,165 +45,14 @@ pub struct State {
     /// The second disk, if the log lies on one.
     pub speed: Option<Arc<SpeedDisk>>,
     /// The living log groups by tag.
-    pub log_groups: IdMap<u64, LogGroupMeta>,
-    /// The tag of each file that is a log group.
-    pub(super) log_files: IdMap<u64, u64>,
-    /// By id.
-    pub(super) parts: Vec<Part>,
-}
-
-/// What the store has of one engine.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part {
-    pub(super) id: EngineId,
-    pub(super) name: Arc<str>,
-    pub(super) format: u32,
-    /// It was added to this store. Otherwise it is only here.
-    pub(super) added: bool,
-    /// Its floor as it was written out.
-    pub(super) floor: Option<SeqNo>,
-    /// The log was ended without it: see [`Record::EngineMissed`].
-    pub(super) missed: bool,
-    /// It was removed: see [`Record::RemoveEngine`].
-    pub(super) gone_below: Option<u64>,
-    pub(super) files: IdMap<u64, EngineFile>,
-    pub(super) body: Body,
-}
-
-impl Eq for Part {}
-
-#[derive(Clone)]
-pub(super) enum Body {
-    Here {
-        engine: &'static dyn AnyEngine,
-        /// Of this engine.
-        state: AnyState,
-    },
-    Away {
-        /// By place in their order.
-        steps: IdMap<u64, Arc<[u8]>>,
-    },
-}
-
-impl PartialEq for Body {
-    fn eq(&self, other: &Body) -> bool {
-        match (self, other) {
-            (Body::Here { engine, state }, Body::Here { engine: other, state: theirs }) => {
-                engine.id() == other.id() && engine.equal(state, theirs)
-            }
-            (Body::Away { steps }, Body::Away { steps: theirs }) => steps == theirs,
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Debug for Body {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Body::Here { engine, state } => f.write_str(&engine.describe(state)),
-            Body::Away { steps } => write!(f, "{} steps", steps.len()),
-        }
-    }
-}
-
-/// An engine of a store, as anybody sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineView<'a> {
-    /// Its id.
-    pub id: EngineId,
-    /// Its name; empty if nobody here knows it, as may be for the key-value engine.
-    pub name: &'a str,
-    /// True if the store was opened with it, and it knows the format.
-    pub is_here: bool,
-    /// Nothing of it below this sequence is needed from the log.
-    pub floor: SeqNo,
-    /// The log was ended without it, and it has not been here since: see [`Record::EngineMissed`].
-    pub missed: bool,
-    /// The files that the store lists for it.
-    pub files: &'a IdMap<u64, EngineFile>,
-}
-
-impl Part {
-    pub(super) fn new(id: EngineId, name: &str, format: u32, body: Body) -> Part {
-        Part {
-            id,
-            name: name.into(),
-            format,
-            added: false,
-            floor: None,
-            missed: false,
-            gone_below: None,
-            files: IdMap::new(),
-            body,
-        }
-    }
-
-    fn view(&self) -> EngineView<'_> {
-        let (is_here, floor) = match &self.body {
-            Body::Here { engine, state } => (true, engine.floor(state)),
-            Body::Away { .. } => (false, self.floor.unwrap_or(0)),
-        };
-        let (name, missed, files) = (&*self.name, self.missed, &self.files);
-        EngineView { id: self.id, name, is_here, floor, missed, files }
-    }
-
-    /// True if the store holds something of it, or for it.
-    fn counts(&self) -> bool {
-        // The key-value engine was never added: it is there if anything is said of it.
-        let is_met = match &self.body {
-            Body::Here { .. } => true,
-            Body::Away { steps } => !steps.is_empty() || self.floor.is_some() || !self.files.is_empty(),
-        };
-        self.added || self.missed || (self.id == EngineId::NATIVE && is_met)
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        let engine = self.id;
-        if let Some(below_ltn) = self.gone_below {
-            Record::AddEngine { engine, name: self.name.to_string(), format: self.format }.encode_into(out);
-            Record::RemoveEngine { engine, below_ltn }.encode_into(out);
-        }
-        if !self.counts() {
-            return;
-        }
-        if self.added {
-            let (name, format) = (self.name.to_string(), self.format);
-            Record::AddEngine { engine, name, format }.encode_into(out);
-        }
-        if let Some(seq) = self.floor {
-            Record::EngineFloor { engine, seq }.encode_into(out);
-        }
-        if self.missed {
-            Record::EngineMissed { engine, missed: true }.encode_into(out);
-        }
-        self.files.values().for_each(|&file| Record::AddEngineFile { engine, file }.encode_into(out));
-        match &self.body {
-            // One that has not committed anything yet is no part of the store, whatever its empty state looks like.
-            Body::Here { .. } if !self.counts() => {}
-            Body::Here { engine, state } => put_own_step(out, self.id, &engine.snapshot(state)),
-            Body::Away { steps } => steps.values().for_each(|step| put_step(out, engine, step)),
-        }
-    }
-}
-
-/// Appends a step of an engine that is here, in the form that its records have.
-pub(super) fn put_own_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
-    match engine {
-        EngineId::NATIVE => out.extend_from_slice(step),
-        _ if step.is_empty() => {}
-        _ => put_step(out, engine, step),
-    }
+    pub log_groups: ListedGroups,
+    /// What it has of each engine.
+    pub engines: EngineParts,
 }
 
 impl State {
     /// A store without anything in it.
     pub fn empty(uid: Uid, edit_number: u64, engines: &Engines) -> State {
-        let here = |engine: &'static dyn AnyEngine| {
-            let body = Body::Here { engine, state: engine.empty() };
-            Part::new(engine.id(), engine.name(), engine.format(), body)
-        };
-        let mut parts: Vec<Part> = engines.iter().map(here).collect();
-        parts.sort_by_key(|part| part.id);
         State {
             uid,
             format: StoreFormat::OLDEST,
@@ -217,9 +62,8 @@ impl State {
             next_ltn: 1,
             space_ceiling: None,
             speed: None,
-            log_groups: IdMap::new(),
-            log_files: IdMap::new(),
-            parts,
+            log_groups: ListedGroups::default(),
+            engines: EngineParts::of(engines),
         }
     }
 
@@ -234,26 +78,8 @@ impl State {
     }
 
     /// The state, when its history was read to its end: see [`Engine::at_end`].
-    pub(super) fn at_end(mut self) -> State {
-        for part in &mut self.parts {
-            if let Body::Here { engine, state } = &mut part.body {
-                *state = engine.at_end(state);
-            }
-        }
-        self
-    }
-
-    /// The state after an edit that lies in a manifest.
-    ///
-    /// # Errors
-    /// `Corruption` if the edit contradicts the state or is damaged, `Unsupported` if a newer release wrote it.
-    pub fn after(&self, edit: &[u8]) -> Result<State> {
-        let edit = Payload::decode(edit)?;
-        let mut next = State { edit_number: self.edit_number + 1, ..self.clone() };
-        let applied = apply::records(&mut next, &edit.records)
-            .and_then(|()| edit.all_steps().try_for_each(|(id, step)| apply::step(&mut next, id, step)));
-        applied.map_err(|e| if e.kind() == ErrorKind::InvalidArgument { damaged(e) } else { e })?;
-        Ok(next)
+    pub(super) fn at_end(self) -> State {
+        State { engines: self.engines.at_end(), ..self }
     }
 
     /// The edit that leads from an empty store to this state: what a new manifest begins with.
@@ -265,7 +91,7 @@ impl State {
         self.ceiling_record().into_iter().for_each(|record| record.encode_into(&mut out));
         self.speed_record().into_iter().for_each(|record| record.encode_into(&mut out));
         self.log_groups.values().for_each(|&group| Record::AddLogGroup { group }.encode_into(&mut out));
-        self.parts.iter().for_each(|part| part.encode(&mut out));
+        self.engines.all().iter().for_each(|part| part.encode(&mut out));
         out
     }
 
@@ -283,91 +109,15 @@ impl State {
         self.space_ceiling.map(|bytes| Record::SpaceCeiling { bytes })
     }
 
-    /// The state after changes of the store's own, and the bytes of that edit.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if they contradict the state.
-    pub(super) fn changed(&self, records: &[Record]) -> Result<(State, Vec<u8>)> {
-        let mut next = State { edit_number: self.edit_number + 1, ..self.clone() };
-        apply::records(&mut next, records)?;
-        let mut out = Vec::new();
-        records.iter().for_each(|record| record.encode_into(&mut out));
-        Ok((next, out))
-    }
-
-    /// The tag of the log group in this file.
-    pub fn log_group_in(&self, file: u64) -> Option<u64> {
-        self.log_files.get(&file).copied()
-    }
-
-    /// The groups of a lane that are replayed, oldest first.
-    pub fn log_chain(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
-        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_bytes.is_none())
-    }
-
-    /// The groups of a lane that are kept as storage, by their tags.
-    pub fn log_retained(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
-        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_bytes.is_some())
-    }
-
     /// True if the store lists a file of this number: a log group's, or one of an engine as far as it can be known.
     pub fn holds(&self, number: u64) -> bool {
-        self.log_files.contains_key(&number) || self.parts.iter().any(|part| part.holds(number))
-    }
-
-    /// The engines that keep something in the store, and the key-value engine if the store was opened with it.
-    pub fn engines(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
-        self.parts.iter().filter(|part| part.counts()).map(Part::view)
-    }
-
-    /// True if the log was ended without an engine that had batches there, and the engine has not been here since.
-    pub fn has_missed(&self, id: EngineId) -> bool {
-        self.part(id).is_some_and(|part| part.missed)
-    }
-
-    /// Those of them that are away.
-    pub fn engines_away(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
-        self.engines().filter(|engine| !engine.is_here)
-    }
-
-    /// Below which sequence each engine needs nothing of the log; one that was removed needs nothing at all.
-    pub fn log_floors(&self) -> impl Iterator<Item = (EngineId, SeqNo)> + '_ {
-        let gone = self.parts.iter().filter(|part| part.gone_below.is_some());
-        self.engines().map(|engine| (engine.id, engine.floor)).chain(gone.map(|part| (part.id, SeqNo::MAX)))
-    }
-
-    /// True if this is a file of an engine that was removed: nobody wants it any more.
-    pub fn is_of_engine_removed(&self, file: FileKind) -> bool {
-        let FileKind::Engine { engine, .. } = file else { return false };
-        self.part(EngineId(engine)).is_some_and(|part| part.gone_below.is_some())
-    }
-
-    /// True if the engine has to be thought of when `file` is found and not listed: the store was opened without it, so
-    /// that nobody knows whether the file is still needed.
-    pub fn is_of_engine_away(&self, file: FileKind) -> bool {
-        let Some(owner) = EngineId::owner(file) else { return false };
-        !self.part(owner).is_some_and(|part| matches!(part.body, Body::Here { .. }))
-    }
-
-    /// The files that the store lists for engines, with their names.
-    pub fn engine_files(&self) -> impl Iterator<Item = (EngineId, EngineFile, FileKind)> + '_ {
-        let name =
-            |id: EngineId, f: EngineFile| FileKind::Engine { engine: id.0, kind: f.kind, number: f.number };
-        self.parts
-            .iter()
-            .flat_map(move |part| part.files.values().map(move |&file| (part.id, file, name(part.id, file))))
+        self.log_groups.in_file(number).is_some() || self.engines.all().iter().any(|part| part.holds(number))
     }
 
     /// True if it lists nothing. What an engine that is away says cannot be read: then it is what a store begins with, or not.
     pub(super) fn is_blank(&self) -> bool {
-        let says_nothing = |part: &Part| {
-            part.files.is_empty()
-                && match &part.body {
-                    Body::Here { engine, state } => engine.files(state).is_empty(),
-                    Body::Away { steps } => steps.is_empty() || self.edit_number <= NEW_STORE_EDIT_MAX,
-                }
-        };
-        self.log_groups.is_empty() && self.parts.iter().all(says_nothing)
+        let is_new = self.edit_number <= NEW_STORE_EDIT_MAX;
+        self.log_groups.is_empty() && self.engines.all().iter().all(|part| part.is_blank(is_new))
     }
 
     /// The same store in another format.
@@ -377,40 +127,7 @@ impl State {
 
     /// The same store without its log, as another one: what a copy begins with, once everything is in files.
     pub fn without_log(&self, uid: Uid) -> State {
-        State { uid, speed: None, log_groups: IdMap::new(), log_files: IdMap::new(), ..self.clone() }
-    }
-
-    /// The same store with these groups of the log: what a copy has of it.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if one is there already, or its file.
-    pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<State> {
-        let volume = self.log_volume();
-        let here = |group| Record::AddLogGroup { group: LogGroupMeta { volume, ..group } };
-        let records: Vec<Record> = groups.into_iter().map(here).collect();
-        apply::records(&mut self, &records)?;
-        Ok(self)
-    }
-
-    /// Recomputes everything that is derived and checks every invariant from scratch.
-    ///
-    /// # Errors
-    /// `Corruption` with the first contradiction.
-    pub fn verify(&self) -> Result<()> {
-        apply::verify(self)
-    }
-
-    /// The files of engines that are here that are on a volume.
-    pub fn files_on(&self, volume: Volume) -> Vec<FileKind> {
-        self.own_files().filter(|(_, on)| *on == volume).map(|(file, _)| file).collect()
-    }
-
-    /// The files that the records of engines name that are here.
-    fn own_files(&self) -> impl Iterator<Item = (FileKind, Volume)> + '_ {
-        self.parts.iter().flat_map(|part| match &part.body {
-            Body::Here { engine, state } => engine.files(state),
-            Body::Away { .. } => Vec::new(),
-        })
+        State { uid, speed: None, log_groups: ListedGroups::default(), ..self.clone() }
     }
 
     /// Checks that every file that is listed is on a volume that there is: log groups all on one, tables and files of values on either disk, all else
@@ -425,13 +142,13 @@ impl State {
             .values()
             .filter(|group| group.volume != log_volume)
             .map(|group| (FileKind::Log(group.file), group.volume));
-        let listed = self.engine_files().map(|(_, file, name)| (name, file.volume));
+        let listed = self.engines.files().map(|(_, file, name)| (name, file.volume));
         let is_on_speed = |file: FileKind, volume| file.is_data_of_speed_disk() && volume == Volume::SPEED;
         let is_there = |&(file, volume): &(FileKind, Volume)| {
             volume == Volume::DIRECTORY || (is_on_speed(file, volume) && self.speed.is_some())
         };
         let Some((file, volume)) =
-            groups.chain(listed.chain(self.own_files()).filter(|it| !is_there(it))).next()
+            groups.chain(listed.chain(self.engines.own_files()).filter(|it| !is_there(it))).next()
         else {
             return Ok(());
         };
@@ -472,49 +189,63 @@ impl State {
         for &group in self.log_groups.values() {
             out += &format!("{}\n", Record::AddLogGroup { group });
         }
-        for part in self.parts.iter().filter(|part| part.gone_below.is_some()) {
-            out += &format!("engine {} \"{}\" removed\n", part.id, part.name.escape_debug());
-        }
-        for part in self.parts.iter().filter(|part| part.counts()) {
-            if part.added || matches!(part.body, Body::Away { .. }) {
-                let (view, format) = (part.view(), part.format);
-                out += &format!("engine {} \"{}\" format {format}", part.id, part.name.escape_debug());
-                out += &format!(", floor {}, {} files", view.floor, part.files.len());
-                out += &match &part.body {
-                    Body::Here { .. } => "\n".to_owned(),
-                    Body::Away { steps } => format!(", away, {} steps kept\n", steps.len()),
-                };
-            }
-            if let Body::Here { engine, state } = &part.body {
-                out += &engine.describe(state);
-            }
-        }
+        out += &self.engines.describe();
         out
-    }
-
-    /// The engines that are here.
-    pub(super) fn engines_here(&self) -> Engines {
-        let here = self.parts.iter().filter_map(|part| match &part.body {
-            Body::Here { engine, .. } => Some(*engine),
-            Body::Away { .. } => None,
-        });
-        here.collect()
-    }
-
-    pub(super) fn part(&self, id: EngineId) -> Option<&Part> {
-        self.parts.iter().find(|part| part.id == id)
-    }
-
-    pub(super) fn part_mut(&mut self, id: EngineId) -> Option<&mut Part> {
-        self.parts.iter_mut().find(|part| part.id == id)
     }
 }
 
-impl Part {
-    pub(super) fn holds(&self, number: u64) -> bool {
-        self.files.contains_key(&number)
-            || matches!(&self.body, Body::Here { engine, state } if engine.holds(state, number))
+/// The store under an engine whose edit is being applied.
+pub struct Ground<'a> {
+    state: &'a mut State,
+    engine: EngineId,
+}
+
+impl<'a> Ground<'a> {
+    /// Of an engine whose edit is being applied to `state`.
+    pub(super) fn of(state: &'a mut State, engine: EngineId) -> Ground<'a> {
+        Ground { state, engine }
     }
+
+    /// A file of the engine's own records takes this number.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is out of range, or somebody else has it. What the engine has itself it must know.
+    pub fn take_number(&mut self, number: u64) -> Result<()> {
+        let (state, own) = (&mut *self.state, self.engine);
+        if !is_file_number(number) {
+            return refuse(format!("file number {number} is out of range"));
+        }
+        let elsewhere = |part: &Part| part.holds(number) && (part.id != own || part.lists(number));
+        if state.log_groups.in_file(number).is_some() || state.engines.all().iter().any(elsewhere) {
+            return refuse(format!("file {number} exists already, and is not of engine {own}"));
+        }
+        raise(&mut state.next_file_number, number + 1)
+    }
+
+    /// This sequence is in use in files.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is out of range.
+    pub fn raise_seq(&mut self, seq: SeqNo) -> Result<()> {
+        raise_seq(self.state, seq)
+    }
+}
+
+/// Counters only rise; a smaller value is no contradiction but old news.
+pub(super) fn raise(counter: &mut u64, to: u64) -> Result<()> {
+    if to > NUMBER_MAX + 1 {
+        return refuse(format!("number {to} is out of range"));
+    }
+    *counter = (*counter).max(to);
+    Ok(())
+}
+
+pub(super) fn raise_seq(state: &mut State, to: SeqNo) -> Result<()> {
+    if to > MAX_SEQ {
+        return refuse(format!("sequence {to} is out of range"));
+    }
+    state.last_seq = state.last_seq.max(to);
+    Ok(())
 }
 
 /// What one edit of an engine changes, and what it changes of the store's own with it.
@@ -538,7 +269,7 @@ impl<E: Engine> Commit<E> {
 pub struct StateOf<E: Engine> {
     /// The store's.
     pub store: Arc<State>,
-    own: Arc<E::State>,
+    pub(super) own: Arc<E::State>,
 }
 
 impl<E: Engine> StateOf<E> {
@@ -551,7 +282,7 @@ impl<E: Engine> StateOf<E> {
     /// A new store that begins with these numbers, and this state of the engine.
     pub fn new(uid: Uid, seed: &InitialState, own: E::State) -> Self {
         let (mut store, own) = (seed.state(uid, &Engines::of::<E>()), Arc::new(own));
-        apply::put(&mut store, E::ID, own.clone());
+        store.engines.put(E::ID, own.clone());
         StateOf { store: Arc::new(store), own }
     }
 
@@ -560,7 +291,7 @@ impl<E: Engine> StateOf<E> {
     /// # Errors
     /// `InvalidArgument` if the store was opened without it, `Unsupported` if it has a newer format here.
     pub fn of(store: Arc<State>) -> Result<Self> {
-        let own = apply::own::<E>(&store)?;
+        let own = store.engines.own::<E>()?;
         Ok(StateOf { store, own })
     }
 
@@ -570,23 +301,6 @@ impl<E: Engine> StateOf<E> {
     /// As [`State::from_snapshot`].
     pub fn from_snapshot(uid: Uid, edit_number: u64, snapshot: &[u8]) -> Result<Self> {
         Self::of(Arc::new(State::from_snapshot(uid, edit_number, snapshot, &Engines::of::<E>())?))
-    }
-
-    /// The state after an edit; its edit number is one larger. The state itself does not change.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if the edit contradicts the state.
-    pub fn apply(&self, commit: impl Into<Commit<E>>) -> Result<Self> {
-        self.committed(&commit.into()).map(|(next, _)| next)
-    }
-
-    /// The state after a commit, and the bytes of that edit.
-    pub(super) fn committed(&self, commit: &Commit<E>) -> Result<(Self, Vec<u8>)> {
-        let (next, own, records) = apply::commit(&self.store, &self.own, commit)?;
-        let mut out = Vec::new();
-        records.iter().for_each(|record| record.encode_into(&mut out));
-        put_own_step(&mut out, E::ID, &E::encode(&commit.own));
-        Ok((StateOf { store: Arc::new(next), own }, out))
     }
 
     /// See [`State::snapshot`].

@@ -166,7 +166,7 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
 
 /// Refuses a disk with tables or values on it of an engine that is not here: nobody could say that they move.
 fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
-    let is_unknown = |kind: &FileKind| kind.is_data_of_speed_disk() && state.is_of_engine_away(*kind);
+    let is_unknown = |kind: &FileKind| kind.is_data_of_speed_disk() && state.engines.is_of_away(*kind);
     let listing = speed.fs.list(speed.dir)?;
     match listing.iter().filter_map(|entry| names::parse(&entry.name)).find(is_unknown) {
         None => Ok(()),
@@ -180,7 +180,7 @@ fn check_data_known(speed: Side<'_>, state: &State) -> Result<()> {
 
 /// Copies the tables and files of values that the manifest has there, durably, under the names that they have in the directory.
 fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
-    let files = state.files_on(Volume::SPEED).into_iter().filter(|kind| kind.is_data_of_speed_disk());
+    let files = state.engines.files_on(Volume::SPEED).into_iter().filter(|kind| kind.is_data_of_speed_disk());
     files.into_iter().try_for_each(|kind| {
         let source = from.fs.open(&io::fs::join(from.dir, &kind.to_string()), Access::Buffered)?;
         let path = io::fs::join(to.dir, &kind.in_directory().to_string());
@@ -228,7 +228,7 @@ fn judge(env: &Env, dir: &Path, manifest: &Manifest) -> Result<()> {
             let (ltn, uid, sealed_end) = (meta.ltn, meta.uid, meta.sealed_end);
             Ok(LogGroup { ltn, uid, file, sealed_end, begin: meta.begin })
         };
-        let groups = state.log_chain(lane).filter(|meta| !meta.discarded).map(open);
+        let groups = state.log_groups.chain(lane).filter(|meta| !meta.discarded).map(open);
         let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;
         let (of, mode) = ((state.uid, lane), RecoveryMode::ReadOnly);
         let report = wal::recover_lane(env, dir, of, &groups, mode, &mut |_| Ok(()))?;

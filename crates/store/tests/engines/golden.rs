@@ -121,7 +121,7 @@ fn a_manifest_of_a_log_that_begins_inside_a_group_is_what_it_was() {
     golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
     let state = replay(BEGUN, &Engines::default()).unwrap().state;
     state.verify().unwrap();
-    let begins: Vec<_> = state.log_chain(Lane::FIRST).map(|group| (group.ltn, group.begin)).collect();
+    let begins: Vec<_> = state.log_groups.chain(Lane::FIRST).map(|group| (group.ltn, group.begin)).collect();
     let begin = LogBegin { first_lpn: 1000, lpn: 1044, used: 3999 };
     assert_eq!(begins, [(2, Some(begin)), (3, None)]);
     // Where it cannot begin: before the group, or behind more than a page holds.
@@ -181,9 +181,9 @@ fn a_manifest_of_two_lanes_is_what_it_was() {
     let state = replay(LANES, &Engines::default()).unwrap().state;
     state.verify().unwrap();
     let kept: Vec<_> =
-        state.log_retained(Lane::LOG).map(|g| (g.ltn, g.retained_bytes, g.sealed_end)).collect();
+        state.log_groups.retained(Lane::LOG).map(|g| (g.ltn, g.retained_bytes, g.sealed_end)).collect();
     assert_eq!(kept, [(2, Some(200), Some(300))]);
-    let replayed = |lane| state.log_chain(lane).map(|group| group.ltn).collect::<Vec<u64>>();
+    let replayed = |lane| state.log_groups.chain(lane).map(|group| group.ltn).collect::<Vec<u64>>();
     assert_eq!((replayed(Lane::FIRST), replayed(Lane::LOG)), (vec![1], vec![4]));
 }
 
@@ -218,7 +218,7 @@ fn a_manifest_of_a_store_that_was_copied_is_what_it_was() {
     golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
     let state = replay(SHARED, &Engines::default()).unwrap().state;
     state.verify().unwrap();
-    let groups: Vec<_> = state.log_retained(Lane::LOG).map(|g| (g.ltn, g.shared, g.store)).collect();
+    let groups: Vec<_> = state.log_groups.retained(Lane::LOG).map(|g| (g.ltn, g.shared, g.store)).collect();
     assert_eq!(groups, [(1, true, None), (2, true, Some(Uid::from_words(9, 9)))]);
 }
 
@@ -346,11 +346,11 @@ fn it_is_read() {
     assert_eq!(listing(MANIFEST), LISTING);
     let state = replay(MANIFEST, &Engines::of::<A>()).unwrap().state;
     state.verify().unwrap();
-    let b = state.engines_away().next().unwrap();
+    let b = state.engines.away().next().unwrap();
     assert_eq!((b.id, b.name, b.floor, b.files.len()), (B::ID, "ledger", 400, 2));
-    let listed: Vec<String> = state.engine_files().map(|(_, _, name)| name.to_string()).collect();
+    let listed: Vec<String> = state.engines.files().map(|(_, _, name)| name.to_string()).collect();
     assert_eq!(listed, ["000000000009.e3-0", "000000000003.e7-0", "000000000004.e7-1"]);
     assert!(listed.iter().all(|name| {
-        names::parse(name).is_some_and(|kind| state.is_of_engine_away(kind) == name.contains("e7"))
+        names::parse(name).is_some_and(|kind| state.engines.is_of_away(kind) == name.contains("e7"))
     }));
 }

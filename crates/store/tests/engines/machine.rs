@@ -81,7 +81,7 @@ pub fn check_engines(state: &Arc<State>, here: Here, model: &Model) {
     state.verify().unwrap();
     let mut highest = 0;
     for (&id, part) in &model.parts {
-        let view = state.engines().find(|engine| engine.id == id).expect("the engine was added");
+        let view = state.engines.iter().find(|engine| engine.id == id).expect("the engine was added");
         let is_here = if id == A::ID { here.a } else { here.b };
         assert_eq!((view.is_here, view.name, view.floor), (is_here, "ledger", part.floor));
         assert!(view.files.iter().map(|(n, f)| (n, f.kind)).eq(part.files.iter().map(|(n, k)| (*n, *k))));
@@ -197,7 +197,7 @@ fn engines_keep_what_they_have_whoever_is_away() {
             manifest = here.recover(&sim).unwrap();
             assert_eq!(manifest.state().edit_number, before.edit_number, "seed {seed}");
             check(&manifest.state(), here, &model);
-            away += manifest.state().engines_away().count();
+            away += manifest.state().engines.away().count();
         }
         drop(manifest);
         check(&BOTH.recover(&sim).unwrap().state(), BOTH, &model);

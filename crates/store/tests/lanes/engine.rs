@@ -107,7 +107,7 @@ impl Engine for Keeper {
     }
 
     fn verify(state: &Kept, store: &StoreState) -> Result<()> {
-        let listed: Vec<u64> = store.log_retained(Lane::LOG).map(|group| group.ltn).collect();
+        let listed: Vec<u64> = store.log_groups.retained(Lane::LOG).map(|group| group.ltn).collect();
         let kept: Vec<u64> = state.groups.keys().copied().collect();
         match listed == kept {
             true => Ok(()),
@@ -166,7 +166,7 @@ impl Machine {
         let store = Store::open_lanes(&env, Path::new(DIR), terms, &engines, &mut take)?;
         let manifest = Handle::<Keeper>::of(store.manifest())?;
         let state = manifest.state();
-        if !state.store.engines().any(|engine| engine.id == Keeper::ID) {
+        if !state.store.engines.iter().any(|engine| engine.id == Keeper::ID) {
             manifest.commit(Commit::own(Change::default()))?;
         }
         let mut index = BTreeMap::new();

@@ -155,7 +155,7 @@ fn a_file_is_used_again_under_another_identity() {
         machine.store.tend().unwrap();
         refused(&machine);
         let state = machine.manifest.state();
-        let mut chain = state.store.log_chain(Lane::LOG);
+        let mut chain = state.store.log_groups.chain(Lane::LOG);
         used_again |= chain.any(|g| Path::new(DIR).join(store::names::log(g.file)) == path);
     }
     assert!(used_again, "the file of the freed group is one of the log again");
@@ -287,7 +287,7 @@ fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
     let mut machine = Machine::open(sim.env()).unwrap();
     machine.append(b"record", Durability::Durable).unwrap();
     let state = machine.manifest.state();
-    let group = state.store.log_chain(Lane::LOG).next_back().expect("the log has begun");
+    let group = state.store.log_groups.chain(Lane::LOG).next_back().expect("the log has begun");
     let path = Path::new(DIR).join(store::names::log(group.file));
     drop(machine);
     let whole = sim.read_file(&path).unwrap();

@@ -61,7 +61,7 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
 fn who_was_away_when_the_log_was_ended_is_told() {
     let sim = SimEnv::new(4);
     let (store, toy) = open(sim.env()).unwrap();
-    let missed = |store: &Store| store.manifest().state().has_missed(Toy::ID);
+    let missed = |store: &Store| store.manifest().state().engines.has_missed(Toy::ID);
     toy.append(b"one", Durability::Buffered).unwrap();
     store.close().unwrap();
     drop((store, toy));

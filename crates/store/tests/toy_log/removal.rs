@@ -40,7 +40,7 @@ fn made(sim: &SimEnv) -> [u64; 2] {
 }
 
 fn has_toy(store: &Store) -> bool {
-    store.manifest().state().engines().any(|engine| engine.id == Toy::ID)
+    store.manifest().state().engines.iter().any(|engine| engine.id == Toy::ID)
 }
 
 fn exist(sim: &SimEnv, numbers: [u64; 2]) -> [bool; 2] {

@@ -59,7 +59,7 @@ impl Jobs {
     fn is_thrown_away(&self, path: &Path) -> bool {
         let manifest = &self.files.manifest;
         match kind_of(&self.context, path) {
-            Some(FileKind::Log(number)) => manifest.state().store.log_group_in(number).is_none(),
+            Some(FileKind::Log(number)) => manifest.state().store.log_groups.in_file(number).is_none(),
             Some(kind) if kind.is_temporary() => true,
             Some(kind) if kind.is_manifest() => !manifest.live_manifest_files().contains(&kind.to_string()),
             kind => kind.is_some_and(|kind| kind.data().is_some()),

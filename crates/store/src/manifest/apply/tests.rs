@@ -3,6 +3,7 @@ use crate::manifest::engine::Engines;
 use crate::volumes::Volume;
 use base::{HashMap, Uid};
 use datadriven::TestCase;
+use wal::{Lane, LogBegin};
 
 const TOY: EngineId = EngineId(7);
 
@@ -64,14 +65,15 @@ fn shown(state: &State) -> String {
     let read = State::from_snapshot(state.uid, state.edit_number, &snapshot, &Engines::default());
     assert_eq!(read.unwrap(), *state);
     let mut out = String::new();
-    for group in state.log_chain(Lane::FIRST) {
+    for group in state.log_groups.chain(Lane::FIRST) {
         let begin = group.begin.map_or("its beginning".into(), |begin| {
             format!("page {}, in a log that began with page {} there", begin.lpn, begin.first_lpn)
         });
         out += &format!("log group {}: read from {begin}\n", group.ltn);
     }
-    for part in &state.parts {
-        let files: Vec<u64> = part.files.iter().map(|(number, _)| number).collect();
+    for part in state.engines.all() {
+        let listed = state.engines.files().filter(|(id, ..)| *id == part.id);
+        let files: Vec<u64> = listed.map(|(_, file, _)| file.number).collect();
         out += &format!("engine {}: files {files:?}\n", part.id);
     }
     let ceiling = state.space_ceiling.map_or("none".into(), |bytes| format!("{bytes} B"));
@@ -120,35 +122,28 @@ fn scripts() {
 
 #[test]
 fn a_state_that_contradicts_itself_is_found_out() {
-    fn part(state: &mut State) -> &mut Part {
-        state.part_mut(TOY).unwrap()
+    fn file(number: u64) -> EngineFile {
+        EngineFile { number, kind: 1, volume: Volume::DIRECTORY }
     }
     type Meddle = fn(&mut State);
     let cases: [(&str, Meddle); 8] = [
-        ("file 3 is listed twice", |s| {
-            let file = EngineFile { number: 3, kind: 1, volume: Volume::DIRECTORY };
-            part(s).files.insert(3, file);
-        }),
+        ("file 3 is listed twice", |s| s.engines.contradict(TOY, (3, file(3)))),
         ("file 4 is past the next number", |s| s.next_file_number = 4),
         ("log group 1 is out of place", |s| s.next_ltn = 1),
-        ("the index of log files", |s| s.log_files = IdMap::new()),
-        ("the engines are not in their order", |s| {
-            let body = Body::Away { steps: IdMap::new() };
-            s.parts.push(Part::new(EngineId(1), "", 0, body));
-        }),
+        ("the index of log files", |s| s.log_groups.contradict(None)),
+        ("the engines are not in their order", |s| s.engines.contradict(EngineId(1), (0, file(0)))),
         ("file 4 of engine 7 is listed as 5", |s| {
-            let file = part(s).files.remove(&4).unwrap();
-            part(s).files.insert(5, file);
+            assert!(s.engines.added(TOY).unwrap().remove_file(4));
+            s.engines.contradict(TOY, (5, file(4)));
         }),
         ("the log begins in log group 2, which is not its oldest", |s| {
             let begin = Some(LogBegin::default());
-            s.log_groups.insert(2, LogGroupMeta { ltn: 2, file: 2, begin, ..Default::default() });
-            s.log_files.insert(2, 2);
+            s.log_groups.add(LogGroupMeta { ltn: 2, file: 2, begin, ..Default::default() });
             s.next_ltn = 3;
         }),
         ("log group 2 is out of place", |s| {
             let group = *s.log_groups.get(&1).unwrap();
-            s.log_groups.insert(2, group);
+            s.log_groups.contradict(Some((2, group)));
         }),
     ];
     sample().verify().unwrap();

@@ -293,7 +293,10 @@ fn a_manifest_with_values_on_two_disks_is_what_it_was() {
     let names = |at: usize| version(at).vssts.values().map(|v| v.kind().to_string()).collect::<Vec<_>>();
     assert_eq!(names(2), ["000000000005.vsst-1", "000000000006.vsst"]);
     assert_eq!(names(4), ["000000000009.vsst", "000000000010.vsst-1", "000000000011.vsst-1"]);
-    assert_eq!(states[4].store.files_on(Volume::SPEED), [FileKind::SpeedVsst(10), FileKind::SpeedVsst(11)]);
+    assert_eq!(
+        states[4].store.engines.files_on(Volume::SPEED),
+        [FileKind::SpeedVsst(10), FileKind::SpeedVsst(11)]
+    );
     assert_eq!(names(5), ["000000000009.vsst", "000000000010.vsst", "000000000011.vsst"]);
     assert_eq!(version(5).aliases, version(4).aliases, "names lead to numbers");
     assert!(states[5].to_directory().0.is_empty());
@@ -335,7 +338,10 @@ fn a_manifest_with_tables_on_two_disks_is_what_it_was() {
     let name = |name: &str| Some(name.to_owned());
     let two = ["000000000005.ksst", "000000000007.ksst-1", "000000000008.ksst", "000000000009.ksst-1"];
     assert_eq!(kinds(&states[4]), two.map(name));
-    assert_eq!(states[4].store.files_on(Volume::SPEED), [FileKind::SpeedKsst(7), FileKind::SpeedKsst(9)]);
+    assert_eq!(
+        states[4].store.engines.files_on(Volume::SPEED),
+        [FileKind::SpeedKsst(7), FileKind::SpeedKsst(9)]
+    );
     assert_eq!(kinds(&states[5]), two.map(|it| name(it.trim_end_matches("-1"))), "all are in the directory");
     assert!(states[5].to_directory().0.is_empty());
 }
