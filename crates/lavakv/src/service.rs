@@ -135,7 +135,7 @@ impl Unstarted {
                 Ok(true)
             }
             Way::Orphans => Ok(false),
-            Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
+            Way::Ballast(part) => Ok(engine.log.spares().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
                 engine.space.ceiling.bound_recovery(engine.log.records().is_some());
@@ -162,14 +162,14 @@ impl Unstarted {
 pub(crate) fn begin(engine: &Engine) -> Result<()> {
     let mut waiting = lock(&engine.unstarted);
     let Some(unstarted) = waiting.as_mut() else { return Ok(()) };
-    engine.log.files().adopt_ballast(&unstarted.listing)?;
+    engine.log.spares().adopt_ballast(&unstarted.listing)?;
     let mut ways = WAYS.into_iter();
     loop {
         let Err(e) = unstarted.start(engine) else { break };
         if e.kind() != ErrorKind::NoSpace {
             return Err(e);
         }
-        engine.log.files().room_is_short();
+        engine.log.spares().room_is_short();
         loop {
             let Some(way) = ways.next() else { return Err(no_room(engine, &e)) };
             if unstarted.make_way(engine, way)? {
@@ -236,7 +236,7 @@ fn flush_recovered(engine: &Engine) {
 
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
-    let short = engine.log.files().ballast_is_short();
+    let short = engine.log.spares().ballast_is_short();
     let within = match short {
         true => old_groups(engine) <= OLD_GROUPS_SHORT + 1,
         false => short_groups(engine) <= OLD_GROUPS_BOUND + 1,

@@ -219,7 +219,7 @@ impl Collector {
         let step = Step { floor: None, remove, add: add.clone() };
         // The trims and truncations by which records are dead must not be lost where the records are.
         self.log.sync()?;
-        self.store.lane.free(&groups, |records| {
+        self.store.lane.stored().free(&groups, |records| {
             self.store.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| self.rows.add(meta));
             self.catalog.relocate(inputs, moved);

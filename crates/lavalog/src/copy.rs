@@ -106,7 +106,7 @@ impl HeldFiles {
         let lane = &self.core.store.lane;
         let unshared = state.log_groups.retained(Lane::LOG).filter(|group| !group.shared);
         let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
-        lane.share(&unshared, |records| lane.commit(records))?;
+        lane.stored().share(&unshared, |records| lane.commit(records))?;
         let mut groups = Vec::new();
         for group in state.log_groups.retained(Lane::LOG) {
             let filled = group.retained_bytes.unwrap_or(group.len);

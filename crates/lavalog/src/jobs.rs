@@ -133,7 +133,7 @@ impl Background {
         // Counted once, and then as they go: there may be thousands.
         let mut waiting = core.sealer.waiting_groups();
         loop {
-            let is_short = core.store.lane.files().ballast_is_short();
+            let is_short = core.store.lane.spares().ballast_is_short();
             let most = if is_short { WAITING_AT_OPEN_SHORT } else { WAITING_AT_OPEN_MAX };
             if waiting <= most {
                 return Ok(());
@@ -170,7 +170,7 @@ impl Background {
 
     fn free_where_short(&self) -> Result<()> {
         let core = &self.0;
-        while core.store.lane.files().ballast_is_short()
+        while core.store.lane.spares().ballast_is_short()
             && let Some(Pick::Free(dead)) = core.collector.to_collect()
         {
             core.collector.free_dead(&dead)?;

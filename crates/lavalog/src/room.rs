@@ -38,7 +38,7 @@ impl Room {
     /// `NoSpace`; `ReadOnly`.
     pub fn admit(&self, frees: bool) -> Result<()> {
         self.store.check_writable()?;
-        if frees || !self.store.lane.files().ballast_is_short() {
+        if frees || !self.store.lane.spares().ballast_is_short() {
             return Ok(());
         }
         // What stopped the store is the reason then, and not that there is no room.
@@ -58,14 +58,14 @@ impl Room {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
                 filled => return filled.map(|()| true),
             }
-            if !self.store.lane.files().give_free()? {
+            if !self.store.lane.spares().give_free()? {
                 return Ok(false);
             }
         }
     }
 
     fn give_ballast(&self, part: Ballast) -> bool {
-        self.store.first.as_ref().is_some_and(|first| first.files().give_ballast(part))
+        self.store.first.as_ref().is_some_and(|first| first.spares().give_ballast(part))
     }
 
     /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used
@@ -88,13 +88,13 @@ impl Room {
 
     /// A job found no room: there is to be some for the next try. False if there is nothing to give.
     pub fn job_found_no_room(&self) -> Result<bool> {
-        if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.store.lane.files().give_free() }
+        if self.give_ballast(Ballast::Jobs) { Ok(true) } else { self.store.lane.spares().give_free() }
     }
 
     /// A job came to its end: there is room.
     pub fn job_found_room(&self) -> Result<()> {
         self.store.context().health.space_found();
-        if self.store.lane.files().ballast_is_short() {
+        if self.store.lane.spares().ballast_is_short() {
             self.fill_ballast()?;
         }
         Ok(())

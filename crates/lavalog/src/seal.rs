@@ -115,7 +115,7 @@ impl Sealer {
     /// files and a checkpoint as well, and the fewer of them come at once the better it does.
     fn seals_alone(&self) -> bool {
         let is_refused =
-            self.store.context().health.out_of_space() || self.store.lane.files().ballast_is_short();
+            self.store.context().health.out_of_space() || self.store.lane.spares().ballast_is_short();
         let is_short = self.checkpoint_bytes() <= self.store.options.longest_group() / CHECKPOINT_SHORT_PART;
         is_short || is_refused || self.store.space.has_own_limit() || self.store.space.is_short()
     }
@@ -127,7 +127,7 @@ impl Sealer {
     pub fn seal_active(&self) -> Result<()> {
         let active = self.store.lane.to_retain().last().map(|group| group.ltn);
         let sealed = match self.store.lane.seal_active() {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.files().ballast_is_short() => {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.spares().ballast_is_short() => {
                 // There may be room by now: the ballast comes first.
                 self.room.admit(false).and_then(|()| self.store.lane.seal_active())
             }
@@ -177,7 +177,7 @@ impl Sealer {
     fn passed(&self, above: u64) -> Result<Option<LaneGroup>> {
         let oldest = || {
             let held = self.log.held_from();
-            match self.store.lane.first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
+            match self.store.lane.stored().first_passed(above, |group| group.seqs.of(TENANT).is_some()) {
                 Some(group) => Some(group).filter(|group| held.is_none_or(|ltn| group.ltn < ltn)),
                 // Those that the log has not let go of lie behind all others.
                 None => self.sealable().into_iter().find(|group| group.ltn > above),
@@ -429,7 +429,7 @@ impl Seal {
         let step = Step { floor: Some(floor), remove, add };
         let ltns: Vec<u64> = indexed.iter().map(|indexed| indexed.group.ltn).collect();
         // Once the edit is there the index follows it, whatever happens to files afterwards.
-        sealer.store.lane.retain(&ltns, |records| {
+        sealer.store.lane.stored().retain(&ltns, |records| {
             sealer.store.manifest.commit(commit(step, records))?;
             indexed.drain(..).for_each(|indexed| sealer.become_storage(indexed));
             sealer.catalog.forget_truncations(sealer.collector.needed_from(floor));

@@ -26,31 +26,36 @@
 mod ahead;
 pub mod files;
 mod floors;
+mod foundation;
 mod idle;
 pub mod lane;
 mod overtaken;
 mod pace;
 pub mod read;
 pub mod recorded;
+mod spares;
+mod stored;
 
 pub use ahead::ReadAhead;
-pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
+pub use files::{GroupFile, GroupFiles};
 pub use floors::tenant;
-pub use lane::{GroupState, LaneGroup};
 pub use overtaken::Aging;
 pub use pace::shortest_bytes;
+pub use spares::{Ballast, Need, Spares, ballast_bytes};
+pub use stored::{GroupState, LaneGroup, StoredGroups};
 pub use wal::check::{LogCheck, LogFindings};
 pub use wal::{Durability, Lane, LoggedBatch, Loggers, OnBatch, Place, Position as Ticket, TenantId};
 
-use crate::context::Context;
 use crate::files::Files;
-use crate::manifest::{EngineId, EngineView, LogGroupMeta, Manifest, Record, State};
+use crate::manifest::{EngineId, EngineView, LogGroupMeta, Record, State};
 use crate::space::SpaceBudget;
 use base::completion::Completer;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
+use files::GroupLens;
 use floors::Floors;
+use foundation::Foundation;
 use idle::Idle;
 use io::{Access, InPlaceFile};
 use std::future::Future;
@@ -139,14 +144,12 @@ impl Future for Completion {
 /// See the module.
 #[derive(Debug)]
 pub struct Log {
-    terms: LogTerms,
-    context: Arc<Context>,
-    manifest: Arc<Manifest>,
-    store: Arc<Files>,
-    space: Arc<SpaceBudget>,
+    base: Arc<Foundation>,
     /// Once it has begun.
     wal: OnceLock<Wal>,
-    files: GroupFiles,
+    files: Arc<GroupFiles>,
+    spares: Arc<Spares>,
+    stored: StoredGroups,
     floors: Floors,
     /// Serializes preparation.
     preparing: Mutex<(), rank::LogPreparing>,
@@ -175,13 +178,14 @@ impl Log {
 
     /// A lane of a store's log, before anything of it is read.
     pub fn of_lane(lane: Lane, terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
+        let base = Arc::new(Foundation::of(lane, terms, store, space));
+        let spares = Arc::new(Spares::new(base.clone()));
+        let files = Arc::new(GroupFiles::new(base.clone(), spares.clone()));
         Log {
-            files: GroupFiles::new(lane, terms, store.clone(), space.clone()),
-            terms,
-            context: store.context().clone(),
-            manifest: store.manifest().clone(),
-            store,
-            space,
+            stored: StoredGroups::new(base.clone(), files.clone(), spares.clone()),
+            base,
+            files,
+            spares,
             wal: OnceLock::new(),
             floors: Floors::default(),
             preparing: Mutex::new(()),
@@ -213,7 +217,7 @@ impl Log {
     #[cold]
     fn no_room_to_begin(&self) -> Error {
         let why = "there was no room on the volume to begin the log: make room, and write with the engine that opened the store";
-        Error::new(ErrorKind::NoSpace, why).at_file(self.context.volumes.log_dir())
+        Error::new(ErrorKind::NoSpace, why).at_file(self.base.context.volumes.log_dir())
     }
 
     /// As [`Log::append`]; also says where the first byte of the batch is: see [`Place::at`] and [`Log::read`].
@@ -229,7 +233,7 @@ impl Log {
         durability: Durability,
     ) -> Result<(Ticket, Place)> {
         let Some(wal) = self.wal.get() else { return Err(self.no_room_to_begin()) };
-        wal.append_placed(tenant, pieces, seqs, durability, self.manifest.durable_edit())
+        wal.append_placed(tenant, pieces, seqs, durability, self.base.manifest.durable_edit())
     }
 
     /// As [`Log::append`], by one who makes the group that is missing and waits for nothing else.
@@ -271,7 +275,7 @@ impl Log {
     /// As [`Log::provide`]; where the ballast was used there may be room for it again by now.
     fn provide_when_whole(&self, batch_len: usize) -> Result<()> {
         match self.provide(batch_len, Need::Usual) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.files.ballast_is_short() => {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.spares.ballast_is_short() => {
                 self.fill_ballast().map_err(|why| if why.kind() == ErrorKind::NoSpace { e } else { why })?;
                 self.provide(batch_len, Need::Usual)
             }
@@ -304,15 +308,15 @@ impl Log {
     /// As [`Log::when_durable`], for one who has what is to be told.
     pub fn tell_durable(&self, ticket: Ticket, completer: Completer<()>) {
         if self.wal().syncer().when_durable(ticket, completer) {
-            self.context.signals.notify_work();
+            self.base.context.signals.notify_work();
         }
     }
 
     /// Once the store is poisoned nobody syncs the log for others: who waits for that is told. A store that is being closed makes durable what
     /// there is.
     pub fn refuse_if_poisoned(&self) {
-        if self.context.health.outcome_unknown()
-            && let Err(why) = self.context.health.check()
+        if self.base.context.health.outcome_unknown()
+            && let Err(why) = self.base.context.health.check()
         {
             self.refuse_wanted(&why);
         }
@@ -347,6 +351,17 @@ impl Log {
         &self.files
     }
 
+    /// The files that no group has.
+    #[inline]
+    pub fn spares(&self) -> &Spares {
+        &self.spares
+    }
+
+    /// The groups that it has let go of.
+    pub fn stored(&self) -> &StoredGroups {
+        &self.stored
+    }
+
     /// A read-only store has no log of its own: these groups it has read.
     pub fn set_replayed(&self, groups: Vec<PriorGroup>) {
         let _ = self.replayed.set(groups);
@@ -366,12 +381,7 @@ impl Log {
 
     /// The length that the next group should have.
     pub fn next_len(&self) -> u64 {
-        self.files.next_len(self.live_bytes() + self.files.stored_bytes())
-    }
-
-    /// True if a file of a former group, of the length that groups have now, waits to be used again.
-    pub fn has_free(&self) -> bool {
-        self.files.has_free(self.next_len())
+        self.files.next_len(self.live_bytes() + self.stored.bytes())
     }
 
     // Floors.
@@ -383,7 +393,7 @@ impl Log {
 
     /// The floors of all tenants that have one.
     pub fn floors(&self) -> Vec<(TenantId, SeqNo)> {
-        self.floors.all(&self.manifest.state())
+        self.floors.all(&self.base.manifest.state())
     }
 
     /// Bytes of the closed groups that must stay for tenants other than `tenant`, which can do nothing about them.
@@ -416,24 +426,26 @@ impl Log {
 
     /// What a group takes that is not there yet: nothing, if one is that waits to be used again.
     pub fn new_bytes(&self, least: u64, wanted: u64) -> u64 {
-        if self.files.has_fitting(least.max(wanted)) { 0 } else { wanted }
+        if self.spares.has_fitting(least.max(wanted)) { 0 } else { wanted }
     }
 
     /// True if what is kept free for the way out stays free when so many bytes are written. Where groups are storage that is
     /// decided group by group, here; of the first lane each write is admitted, by its engine.
     pub fn admits(&self, bytes: u64) -> bool {
-        !self.lane().retains() || !self.space.has_own_limit() || self.space.has_room_for_write(bytes)
+        !self.lane().retains()
+            || !self.base.space.has_own_limit()
+            || self.base.space.has_room_for_write(bytes)
     }
 
     fn no_room_for_group(&self, bytes: u64) -> Error {
         let why = format!(
             "the space limit, {} bytes, leaves no room for a group of {bytes} bytes: {} are occupied, {} reserved; trim or \
              delete logs, or make the limit larger",
-            self.space.limit_bytes(),
-            self.space.used_bytes(),
-            self.space.reserve_bytes(),
+            self.base.space.limit_bytes(),
+            self.base.space.used_bytes(),
+            self.base.space.reserve_bytes(),
         );
-        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.base.context.dir)
     }
 
     /// Prepares a spare group if there is none.
@@ -442,14 +454,14 @@ impl Log {
         if self.wal().content().groups_wanted() == 0 {
             return Ok(());
         }
-        let (wanted, least) = (self.next_len(), shortest_bytes(self.terms.group_bytes));
+        let (wanted, least) = (self.next_len(), shortest_bytes(self.base.terms.group_bytes));
         let admitted = self.admits(self.new_bytes(wanted, wanted));
         // A group is closed to be let go of, which frees more than the next one takes.
         self.prepare(wanted, least, if admitted { Need::Usual } else { Need::Deletes })
     }
 
     fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
-        let group = self.files.list_new((wanted, least, self.next_len()), need)?;
+        let group = self.files.list_new(GroupLens { wanted, least, usual: self.next_len() }, need)?;
         self.wal().content().add_group(group)
     }
 
@@ -459,9 +471,9 @@ impl Log {
         if self.wal().content().groups_wanted() == 0 {
             return Ok(());
         }
-        let (shortest, mut wanted) = (shortest_bytes(self.terms.group_bytes), self.next_len());
-        let fits = |bytes| self.space.grants.fits_job(bytes) && self.admits(bytes);
-        while wanted > shortest && !self.has_free() && !fits(wanted) {
+        let (shortest, mut wanted) = (shortest_bytes(self.base.terms.group_bytes), self.next_len());
+        let fits = |bytes| self.base.space.grants.fits_job(bytes) && self.admits(bytes);
+        while wanted > shortest && !self.spares.has_free(self.next_len()) && !fits(wanted) {
             wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
         }
         let refused = |e: &base::Error| {
@@ -482,7 +494,7 @@ impl Log {
     /// `NoSpace` as long as there is no room for it; others of the file system.
     pub fn fill_ballast(&self) -> Result<()> {
         let _guard = lock(&self.preparing);
-        self.files.fill_ballast()
+        self.spares.fill_ballast()
     }
 
     /// Groups may have become releasable.
@@ -502,9 +514,9 @@ impl Log {
     /// # Errors
     /// Those of the manifest and of the file system; what could not be dropped is, the next time.
     pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
-        let floors = self.floors.for_release(tell, || self.manifest.state());
+        let floors = self.floors.for_release(tell, || self.base.manifest.state());
         if self.lane().retains() {
-            self.files.pass(|| self.wal().content().release_groups_below(&floors));
+            self.stored.pass(|| self.wal().content().release_groups_below(&floors));
             return Ok(());
         }
         if self.skip_overtaken(&floors).inspect_err(|_| self.hint_release())? {
@@ -520,7 +532,7 @@ impl Log {
     /// job for anything else would be refused in its place, and put off everybody's next try again and again.
     pub fn task(&self) -> Option<Task> {
         let wal = self.wal();
-        let has_room = !self.context.health.must_wait(self.context.now_ns());
+        let has_room = !self.base.context.health.must_wait(self.base.context.now_ns());
         if has_room && let Some(task) = self.looks_for_overtaken() {
             Some(task)
         } else if wal.deferred().wants_write_out() {
@@ -536,7 +548,7 @@ impl Log {
             Some(Task::Lengthen)
         } else if has_room && self.may_release() {
             Some(Task::Release)
-        } else if self.idle.is_idle(&wal.stats(), self.context.now_ns()) {
+        } else if self.idle.is_idle(&wal.stats(), self.base.context.now_ns()) {
             Some(Task::Confirm)
         } else {
             None
@@ -544,15 +556,15 @@ impl Log {
     }
 
     fn wants_spare(&self) -> bool {
-        let shortest = shortest_bytes(self.terms.group_bytes);
+        let shortest = shortest_bytes(self.base.terms.group_bytes);
         let fits = || {
-            let has_free = self.has_free();
+            let has_free = self.spares.has_free(self.next_len());
             let new_bytes = if has_free { 0 } else { shortest };
-            (has_free || self.space.grants.fits_job(shortest)) && self.admits(new_bytes)
+            (has_free || self.base.space.grants.fits_job(shortest)) && self.admits(new_bytes)
         };
         let wanted = self.wal().content().groups_wanted() > 0 && self.wal().content().is_half_full();
         // What room there is, is for deletes and the jobs that make more of it.
-        wanted && !self.files.ballast_is_short() && fits()
+        wanted && !self.spares.ballast_is_short() && fits()
     }
 
     /// True if the ring of open pages is short for groups of the present length.
@@ -583,7 +595,7 @@ impl Log {
     /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
     fn lengthen_ring(&self) -> Result<()> {
         let wanted = self.ring_wanted();
-        match self.wal().lengthen_staging(&self.context.env, &self.context.dir, wanted) {
+        match self.wal().lengthen_staging(&self.base.context.env, &self.base.context.dir, wanted) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 self.hints.ring_refused.store(true, Ordering::Relaxed);
                 Ok(())
@@ -633,10 +645,11 @@ impl Log {
         &self,
         open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
     ) -> Result<Vec<LogGroup>> {
-        let (mut groups, state) = (Vec::new(), self.manifest.state());
-        self.files.adopt_retained(state.log_groups.retained(self.lane()));
+        let (mut groups, state) = (Vec::new(), self.base.manifest.state());
+        self.stored.adopt(state.log_groups.retained(self.lane()));
         for meta in state.log_groups.chain(self.lane()).filter(|g| !g.discarded) {
-            let file = recorded::up_to(open(&self.context.path(&crate::names::log(meta.file)))?, meta.len);
+            let file =
+                recorded::up_to(open(&self.base.context.path(&crate::names::log(meta.file)))?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
             self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
             let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;
@@ -661,7 +674,7 @@ impl Log {
     /// # Errors
     /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
     pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
-        let state = self.manifest.state();
+        let state = self.base.manifest.state();
         let old = state.log_groups.chain(self.lane()).filter(|group| Some(group.ltn) != first);
         let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);
         let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
@@ -673,10 +686,10 @@ impl Log {
             records.push(Record::SealLogGroup { ltn, end_lpn });
         }
         if !records.is_empty() {
-            self.manifest.commit_store(|_| Ok(records), |_| {})?;
-        } else if self.manifest.should_roll() {
+            self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
+        } else if self.base.manifest.should_roll() {
             // Its new file must find room before the log takes any.
-            self.manifest.roll()?;
+            self.base.manifest.roll()?;
         }
         self.files.discard(&dropped)
     }
@@ -686,21 +699,22 @@ impl Log {
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn list_first(&self) -> Result<PreparedGroup> {
-        self.store.begin_session()?;
-        let wanted = shortest_bytes(self.terms.group_bytes);
-        let lens = (wanted, FIRST_GROUP_BYTES_MIN.min(wanted), self.next_len());
+        self.base.store.begin_session()?;
+        let wanted = shortest_bytes(self.base.terms.group_bytes);
+        let least = FIRST_GROUP_BYTES_MIN.min(wanted);
+        let lens = GroupLens { wanted, least, usual: self.next_len() };
         self.files.list_new(lens, Need::Last)
     }
 
     /// Bytes by which the file of open pages grows when the log begins: the power may have failed while it was longer than what is left of it. It is never
     /// refused, so what is made before it must leave it the room.
     pub fn unmade_bytes(&self) -> u64 {
-        let path = self.context.path(self.lane().staging_name());
-        (self.first_staging_len() as u64).saturating_sub(self.space.meter().bytes_of(&path))
+        let path = self.base.context.path(self.lane().staging_name());
+        (self.first_staging_len() as u64).saturating_sub(self.base.space.meter().bytes_of(&path))
     }
 
     fn first_staging_len(&self) -> usize {
-        staging_len(shortest_bytes(self.terms.group_bytes))
+        staging_len(shortest_bytes(self.base.terms.group_bytes))
     }
 
     /// Begins the log, in a group that is listed. What recovery reported is durable ([`Log::end_old`]). No page has a number
@@ -711,19 +725,27 @@ impl Log {
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
         let options = WalOptions {
             lane: self.lane(),
-            group_len: self.terms.group_bytes,
+            group_len: self.base.terms.group_bytes,
             // Where pages wait it is made longer as soon as there is room for that.
             staging_len: self.first_staging_len(),
-            loggers: self.terms.loggers,
-            buffered_age_ns: self.terms.aging.age_ms_max.saturating_mul(1_000_000),
-            durable_wait_ns_max: self.terms.aging.durable_wait_us_max.saturating_mul(1000),
-            expects_durable: self.terms.aging.expects_durable,
+            loggers: self.base.terms.loggers,
+            buffered_age_ns: self.base.terms.aging.age_ms_max.saturating_mul(1_000_000),
+            durable_wait_ns_max: self.base.terms.aging.durable_wait_us_max.saturating_mul(1000),
+            expects_durable: self.base.terms.aging.expects_durable,
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(lpn_min);
-        let (history, store) = (report.history.clone(), self.manifest.store());
-        let wal = Wal::start(&self.context.env, &self.context.dir, options, store, next_lpn, first, history)?;
-        wal.join(self.context.health.clone());
+        let (history, store) = (report.history.clone(), self.base.manifest.store());
+        let wal = Wal::start(
+            &self.base.context.env,
+            &self.base.context.dir,
+            options,
+            store,
+            next_lpn,
+            first,
+            history,
+        )?;
+        wal.join(self.base.context.health.clone());
         self.wal.set(wal).unwrap_or_else(|_| unreachable!("a store starts its log once"));
         Ok(())
     }
@@ -747,8 +769,8 @@ impl Log {
         let (spares, files) = self.files.unused(ltn);
         let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
         records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
-        self.manifest.commit_store(|_| Ok(records), |_| {})?;
-        files.iter().try_for_each(|&number| self.store.remove(&crate::names::log(number)))
+        self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
+        files.iter().try_for_each(|&number| self.base.store.remove(&crate::names::log(number)))
     }
 }
 

@@ -191,7 +191,7 @@ impl Replayed {
     /// `NoSpace` if there is no room on the volume to begin one; those of the file system.
     pub fn begin(self) -> Result<Store> {
         let Replayed { store, listing, mut reports } = self;
-        store.log.files().adopt_ballast(&listing)?;
+        store.log.spares().adopt_ballast(&listing)?;
         for (log, report) in store.lanes().zip(&mut reports) {
             // Of lives that end at once each leaves a group, and none would ever get to let go of it.
             log.let_go(report);
@@ -273,7 +273,7 @@ impl Store {
     fn make_way(&self, way: Way) -> Result<bool> {
         match way {
             Way::Ballast(part) => {
-                let given = self.log.files().give_ballast(part);
+                let given = self.log.spares().give_ballast(part);
                 // What is removed gives its room back when that is durable, on some file systems.
                 self.files.sync_dir().map(|()| given)
             }
@@ -290,9 +290,9 @@ impl Store {
         for entry in listing {
             let orphan = match names::parse(&entry.name) {
                 Some(FileKind::Log(n)) => {
-                    state.log_groups.in_file(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
+                    state.log_groups.in_file(n).is_none() && !self.lanes().any(|log| log.spares().is_kept(n))
                 }
-                Some(FileKind::Room(n)) => !self.lanes().any(|log| log.files().is_kept(n)),
+                Some(FileKind::Room(n)) => !self.lanes().any(|log| log.spares().is_kept(n)),
                 Some(FileKind::Manifest(_) | FileKind::ManifestCopy(_)) => !live.contains(&entry.name),
                 Some(FileKind::CurrentTemp | FileKind::CurrentCopyTemp | FileKind::StagingTemp(_)) => true,
                 Some(FileKind::CurrentCopy) => !live.contains(&entry.name),

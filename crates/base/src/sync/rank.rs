@@ -161,8 +161,12 @@ ranks! {
     TableCache,
     /// Manifest: the state that everybody sees.
     ManifestPublished,
-    /// Log groups: those in use, to be used again, and kept for a full disk.
+    /// Log groups: those that the log has let go of, and that are storage.
+    LogStored,
+    /// Log groups: those that are replayed, and how long the next one is.
     LogGroups,
+    /// Log groups: files to be used again, and kept for a full disk.
+    LogSpares,
     /// Log: since when nothing was written to it.
     LogIdle,
     /// Log: what each engine still needs of it.

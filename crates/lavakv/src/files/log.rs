@@ -109,7 +109,7 @@ impl Log {
 
     /// True if a file that no group has is kept under this number, in any lane.
     pub fn keeps(&self, number: u64) -> bool {
-        [&self.log].into_iter().chain(&self.records).any(|lane| lane.files().is_kept(number))
+        [&self.log].into_iter().chain(&self.records).any(|lane| lane.spares().is_kept(number))
     }
 
     /// What files may occupy.

@@ -403,7 +403,7 @@ impl WritePath {
     ) -> Result<(), Unlogged> {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
             // The log takes from the reserve only if no flush is left to need it, or if flushes have freed a group.
-            let found = self.log.files().has_fitting(wal::group_len_needed(batch_len))
+            let found = self.log.spares().has_fitting(wal::group_len_needed(batch_len))
                 || self.log.wal().content().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {
                 true => self.log.provide(batch_len, GroupNeed::Last).map_err(Unlogged::Certain),
@@ -426,7 +426,7 @@ impl WritePath {
     /// come back. A flush leaves out entries that deletes hide, so it may find room where nothing else does.
     fn flush_for_room(&self, writer: &mut Writer) {
         self.memtables.freeze_all(writer);
-        if self.log.files().give_ballast(Ballast::Jobs) {
+        if self.log.spares().give_ballast(Ballast::Jobs) {
             self.context.health.space_found();
         }
     }

@@ -259,7 +259,7 @@ fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
     log.tell_floor(TenantId(7), 3);
     log.hint_release();
     store.tend().unwrap();
-    log.retain(&[records[0].0.ltn, records[1].0.ltn], |edit| log.commit(edit)).unwrap();
+    log.stored().retain(&[records[0].0.ltn, records[1].0.ltn], |edit| log.commit(edit)).unwrap();
     records
 }
 

@@ -48,12 +48,12 @@ impl Log {
     /// jobs need that make room, no more than if pages were written at once.
     pub(super) fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.wal(), self.files.len());
-        let whole = self.terms.aging.ring_len(group_len, self.terms.group_bytes);
+        let whole = self.base.terms.aging.ring_len(group_len, self.base.terms.group_bytes);
         let (short, useful) = (staging_len(group_len), wal.deferred().useful_ring_bytes() / io::PAGE as u64);
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);
         let more = wanted.saturating_sub(wal.content().staging_len().max(short)) as u64;
-        if more == 0 || self.space.grants.fits_file(more) { wanted } else { short }
+        if more == 0 || self.base.space.grants.fits_file(more) { wanted } else { short }
     }
 
     /// A flush may have overtaken pages that would be written otherwise: that is found out first.

@@ -68,10 +68,12 @@ impl Gauges {
         self.ballast_used.load(Ordering::Acquire)
     }
 
-    /// The files of a lane of the log have so many bytes now.
-    pub fn set_log_bytes(&self, lane: Lane, bytes: u64) {
-        self.log_bytes[usize::from(lane.0)].store(bytes, Relaxed);
+    /// Files of a lane of the log have so many bytes now, and had so many before.
+    pub fn change_log_bytes(&self, lane: Lane, before: u64, after: u64) {
+        // One addition, so that nobody sees a part of it.
+        self.log_bytes[usize::from(lane.0)].fetch_add(after.wrapping_sub(before), Relaxed);
     }
+
     /// Bytes of all files of a lane of the log.
     pub fn log_bytes(&self, lane: Lane) -> u64 {
         self.log_bytes[usize::from(lane.0)].load(Relaxed)

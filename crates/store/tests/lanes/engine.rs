@@ -227,14 +227,14 @@ impl Machine {
         let keep = ltns.iter().map(|&ltn| (ltn, self.entries(ltn))).collect();
         let own = Change { keep, free: Vec::new(), floor };
         let commit = |store: Vec<Record>| self.manifest.commit(Commit { store, own }).map(drop);
-        self.log.retain(&ltns, commit)?;
+        self.log.stored().retain(&ltns, commit)?;
         Ok(ltns)
     }
 
     /// Frees a group that is kept, and forgets what is in it.
     pub fn free(&mut self, ltn: u64) -> Result<()> {
         let own = Change { free: vec![ltn], ..Change::default() };
-        self.log.free(&[ltn], |store| self.manifest.commit(Commit { store, own }).map(drop))?;
+        self.log.stored().free(&[ltn], |store| self.manifest.commit(Commit { store, own }).map(drop))?;
         self.index.retain(|_, (place, _)| place.ltn != ltn);
         Ok(())
     }

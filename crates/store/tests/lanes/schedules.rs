@@ -60,13 +60,13 @@ fn keep_and_free(shared: &Shared, rng: &mut Rng) {
         let groups = shared.log.groups().into_iter().filter(move |group| group.state == state);
         groups.map(|group| group.ltn).collect::<Vec<u64>>()
     };
-    shared.log.retain(&in_state(GroupState::Passed), |edit| shared.log.commit(edit)).unwrap();
+    shared.log.stored().retain(&in_state(GroupState::Passed), |edit| shared.log.commit(edit)).unwrap();
     let kept = in_state(GroupState::Retained);
     let going: Vec<u64> = kept.into_iter().filter(|_| rng.one_in(2)).collect();
     for record in lock(&shared.records).iter_mut().filter(|record| going.contains(&record.place.ltn)) {
         record.is_going = true;
     }
-    shared.log.free(&going, |edit| shared.log.commit(edit)).unwrap();
+    shared.log.stored().free(&going, |edit| shared.log.commit(edit)).unwrap();
 }
 
 fn writer(shared: &Shared, mut rng: Rng) {

@@ -102,7 +102,7 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
     sim.write_file(&paths[2], &file).unwrap();
     let machine = Machine::open(env.clone()).unwrap();
     let listing = env.fs.list(Path::new(DIR)).unwrap();
-    let missing = machine.log.missing(&listing);
+    let missing = machine.log.stored().missing(&listing);
     assert_eq!(missing.iter().map(|(ltn, _)| *ltn).collect::<Vec<_>>(), ltns[..2]);
     assert!(missing.iter().zip(&paths).all(|((_, e), path)| e.is_corruption() && e.file() == Some(path)));
     // Of the first two everything is lost, of the third what is in one page, of the fourth nothing.
@@ -171,9 +171,9 @@ fn the_file_of_a_shared_group_is_not_used_again() {
     let (mut machine, _) = filled(&sim, 3);
     // The youngest: its length is that of the groups that come, so it could be one of them.
     let ltn = *machine.retained().last().unwrap();
-    let e = machine.log.share(&[99], |_| panic!("there is no edit")).unwrap_err();
+    let e = machine.log.stored().share(&[99], |_| panic!("there is no edit")).unwrap_err();
     assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains("cannot be shared"), "{e}");
-    machine.log.share(&[ltn], |edit| machine.log.commit(edit)).unwrap();
+    machine.log.stored().share(&[ltn], |edit| machine.log.commit(edit)).unwrap();
     let file = machine.store.manifest().state().log_groups.get(&ltn).unwrap().file;
     let (path, copy) = (Path::new(DIR).join(store::names::log(file)), Path::new("/copy"));
     sim.env().fs.link(&path, copy).unwrap();
@@ -200,7 +200,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     assert_eq!(states(&machine), [Closed, Closed, Closed, Active]);
     let ltns: Vec<u64> = machine.log.groups().iter().map(|g| g.ltn).collect();
     let refused = |machine: &Machine, ltns: &[u64]| {
-        let e = machine.log.retain(ltns, |_| panic!("there is no edit")).unwrap_err();
+        let e = machine.log.stored().retain(ltns, |_| panic!("there is no edit")).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     };
     refused(&machine, &ltns[..1]);
@@ -213,7 +213,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     }
     assert_eq!(machine.log.groups()[1].seqs.as_ref().unwrap().of(TENANT), Some((2, 2)));
     // What its engine refuses, did not happen.
-    let full = machine.log.retain(&ltns[..1], |_| Err(base::Error::new(ErrorKind::NoSpace, "full")));
+    let full = machine.log.stored().retain(&ltns[..1], |_| Err(base::Error::new(ErrorKind::NoSpace, "full")));
     assert_eq!(full.unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(machine.retain(1).unwrap(), ltns[..1]);
     assert_eq!(states(&machine), [Retained, Passed, Closed, Active]);
@@ -267,8 +267,8 @@ fn groups_are_moved_by_one_at_a_time() {
     let (mut machine, records) = filled(&sim, 2);
     let ltns = machine.retained();
     let mut second = Ok(());
-    let first = machine.log.free(&ltns[..1], |_| {
-        second = machine.log.free(&ltns[1..], |_| panic!("two moves at once"));
+    let first = machine.log.stored().free(&ltns[..1], |_| {
+        second = machine.log.stored().free(&ltns[1..], |_| panic!("two moves at once"));
         Err(base::Error::new(ErrorKind::Io, "not committed"))
     });
     assert_eq!(first.unwrap_err().kind(), ErrorKind::Io);

@@ -48,7 +48,7 @@ impl Jobs {
                 }
                 self.space.volume_is_full();
                 // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
-                self.log.files().give_ballast(Ballast::Jobs);
+                self.log.spares().give_ballast(Ballast::Jobs);
             }
             ErrorKind::Closed => {}
             _ => self.context.health.poison(error),

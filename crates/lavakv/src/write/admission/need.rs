@@ -136,7 +136,7 @@ impl Admission {
                 short || flushed() || health.is_stuck(now_ns) || !can_free()
             }
             Need::Group { least, live_bytes } => {
-                let found = self.log.files().has_fitting(*least)
+                let found = self.log.spares().has_fitting(*least)
                     || self.log.wal().content().live_bytes() < *live_bytes;
                 found || health.is_stuck(now_ns) || health.is_poisoned() || !can_free()
             }

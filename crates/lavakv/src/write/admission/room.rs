@@ -76,7 +76,7 @@ impl Admission {
         (payload, is_logged): (&Payload<'_>, bool),
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
-        let is_scarce = self.space.is_limited() || self.log.files().ballast_is_short();
+        let is_scarce = self.space.is_limited() || self.log.spares().ballast_is_short();
         if is_scarce && let Some(need) = self.find_space(writer, payload, tried)? {
             return Ok(Some(need));
         }
@@ -147,7 +147,7 @@ impl Admission {
         if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
                 && payload.is_delete_only
-                && self.log.files().ballast_is_short()
+                && self.log.spares().ballast_is_short()
                 && !tried.retried
             {
                 // The failed job may use the reserved space now, which is there for deletes: they wait for its next try.

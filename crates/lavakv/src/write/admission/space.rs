@@ -28,7 +28,7 @@ impl Admission {
 
     /// True if there is room for it.
     pub fn has_room(&self, ask: Ask) -> bool {
-        if !ask.frees && self.log.files().ballast_is_short() {
+        if !ask.frees && self.log.spares().ballast_is_short() {
             return false;
         }
         match ask.frees {
@@ -55,7 +55,7 @@ impl Admission {
         // The volume or the store may have changed without a word from a job.
         self.tree.refresh_space();
         let mut refusal = None;
-        if self.log.files().ballast_is_short() {
+        if self.log.spares().ballast_is_short() {
             match self.log.fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refusal = Some(e),
                 filled => filled?,
