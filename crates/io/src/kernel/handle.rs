@@ -324,6 +324,7 @@ pub(super) fn poisoned(first: &Error) -> Error {
         "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
     )
 }
+
 /// The error of a write that began at `offset` and failed after so many bytes.
 fn partial_write(handle: &Handle, (stored_bytes, e): (usize, Errno), offset: u64) -> PartialWrite {
     PartialWrite { stored_bytes, error: handle.fail("cannot write a file", e).at_offset(offset) }
