@@ -401,7 +401,7 @@ pub(crate) fn replay(
     carried: &mut CarriedBatches,
 ) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
-    let groups = engine.log.groups_to_read(|path| match staging {
+    let groups = engine.log.recovery().groups_to_read(|path| match staging {
         Some(_) => engine.context.env.fs.open_in_place(path, engine.context.options.access),
         None => io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access),
     })?;
@@ -481,7 +481,7 @@ pub(crate) fn replay_up_to_damage(
     damage: &mut Vec<Error>,
 ) -> Result<(RecoveryReport, PlacedValues)> {
     let state = engine.files.manifest.state();
-    let groups = engine.log.groups_to_read(|path| {
+    let groups = engine.log.recovery().groups_to_read(|path| {
         store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
     let mut placed = PlacedValues::new(Log::was_closed(&state));
@@ -509,7 +509,8 @@ pub(crate) fn replay_on(
 ) -> Result<Option<RecoveryReport>> {
     let state = engine.files.manifest.state();
     let (env, access) = (&engine.context.env, engine.context.options.access);
-    let groups = engine.log.groups_to_read(|path| io::open_in_place_read_only(&*env.fs, path, access))?;
+    let groups =
+        engine.log.recovery().groups_to_read(|path| io::open_in_place_read_only(&*env.fs, path, access))?;
     let mut placed = PlacedValues::new(Log::was_closed(&state));
     let mut inserts = Inserts::by_threads(&engine.writes, env.spawner.clone(), &engine.context.options);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {

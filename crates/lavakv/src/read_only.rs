@@ -204,7 +204,7 @@ fn open_once(
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    engine.log.set_replayed(report.history.groups.clone());
+    engine.log.reader().set_replayed(report.history.groups.clone());
     Ok((engine, report))
 }
 
@@ -272,7 +272,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
             "the process that writes the store changed it while it was read up to its damage: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    engine.log.set_replayed(report.history.groups);
+    engine.log.reader().set_replayed(report.history.groups);
     if !damage.is_empty() {
         engine.context.tell(&Event::ReadUpToDamage { errors: damage.clone() });
         engine.files.tables.quarantine.set_damage(damage);

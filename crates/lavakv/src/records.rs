@@ -63,7 +63,7 @@ pub(crate) fn replay(
     guest.restore(files.store().context(), files.manifest.shared())?;
     let mut carried = CarriedBatches::default();
     let state = files.manifest.state();
-    let report = lane.replay(&mut |batch| {
+    let report = lane.recovery().replay(&mut |batch| {
         guest.replay(batch)?.map_or(Ok(()), |bytes| carried.found(&state, bytes, WithoutFamily::Kept))
     })?;
     Ok((report, carried))

@@ -93,17 +93,17 @@ impl Unstarted {
             self.settles_placed = false;
         }
         if self.flushed {
-            engine.log.tell_floor(TENANT, engine.tree.log_floor());
-            engine.log.let_go(&mut self.report);
+            engine.log.floors().tell(TENANT, engine.tree.log_floor());
+            engine.log.recovery().let_go(&mut self.report);
         }
-        engine.log.end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
+        engine.log.recovery().end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
         self.bound_files(engine);
         self.start_records(engine)?;
         self.bound_files(engine);
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
             Some(first) => first,
-            None => engine.log.list_first()?,
+            None => engine.log.recovery().list_first()?,
         };
         let first = self.first.insert(first).clone();
         engine.log.begin(first, &self.report)
@@ -112,16 +112,16 @@ impl Unstarted {
     /// Groups are made within the limit, beside the open pages of lanes that have not begun.
     fn bound_files(&self, engine: &Engine) {
         if !self.past_limit {
-            let of_guest = engine.log.records().map_or(0, |lane| lane.unmade_bytes());
-            engine.space.ceiling.bound_files_beside(engine.log.unmade_bytes() + of_guest);
+            let of_guest = engine.log.records().map_or(0, |lane| lane.recovery().unmade_bytes());
+            engine.space.ceiling.bound_files_beside(engine.log.recovery().unmade_bytes() + of_guest);
         }
     }
 
     /// The lane of a guest: its old log ends, and goes on. Once.
     fn start_records(&mut self, engine: &Engine) -> Result<()> {
         if let Some((lane, report)) = engine.log.records().zip(self.records.as_ref()) {
-            lane.end_old(report, None)?;
-            lane.resume(report, &mut self.records_first)?;
+            lane.recovery().end_old(report, None)?;
+            lane.recovery().resume(report, &mut self.records_first)?;
             self.records = None;
         }
         Ok(())
@@ -183,13 +183,13 @@ pub(crate) fn begin(engine: &Engine) -> Result<()> {
     engine.context.health.space_found();
     update_default_options(engine)?;
     engine.space.ceiling.bound_files();
-    if let Err(e) = engine.log.fill_ballast()
+    if let Err(e) = engine.log.preparation().fill_ballast()
         && e.kind() != ErrorKind::NoSpace
     {
         return Err(e);
     }
     flush_recovered(engine);
-    engine.log.hint_release();
+    engine.log.floors().hint();
     if let Some(ceiling) = engine.files.manifest.state().store.space_ceiling {
         engine.space.ceiling.take(ceiling);
     }
@@ -246,7 +246,7 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     }
     let flushed =
         overflow::flush_all(&engine.jobs).and_then(|()| engine.log.release(|| engine.tree.log_floor()));
-    let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast() } else { Ok(()) });
+    let flushed = flushed.and_then(|()| if short { engine.log.preparation().fill_ballast() } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),

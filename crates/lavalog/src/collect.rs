@@ -178,7 +178,7 @@ impl Collector {
     /// All files that there are may be collected: once, at open.
     pub fn may_collect_all(&self) {
         let retained = |group: &LaneGroup| group.state == GroupState::Retained;
-        let groups = self.store.lane.groups().into_iter().filter(retained);
+        let groups = self.store.lane.reader().groups().into_iter().filter(retained);
         let groups: HashMap<u64, u64> = groups.map(|group| (group.ltn, group.len)).collect();
         for file in self.store.manifest.state().files.values() {
             match file.role {

@@ -106,7 +106,7 @@ impl HeldFiles {
         let lane = &self.core.store.lane;
         let unshared = state.log_groups.retained(Lane::LOG).filter(|group| !group.shared);
         let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
-        lane.stored().share(&unshared, |records| lane.commit(records))?;
+        lane.stored().share(&unshared, |records| lane.stored().commit(records))?;
         let mut groups = Vec::new();
         for group in state.log_groups.retained(Lane::LOG) {
             let filled = group.retained_bytes.unwrap_or(group.len);
@@ -127,14 +127,14 @@ impl HeldFiles {
         let core = &self.core;
         // What is below the mark is in the files of groups then.
         core.log.sync()?;
-        let groups = core.store.lane.to_retain();
+        let groups = core.store.lane.reader().to_retain();
         let filled: u64 = groups.iter().map(|group| group.filled).sum();
         let (least, most) = (crate::options::GROUP_BYTES_MIN, core.store.options.longest_group());
         let group_bytes = (filled + SLACK_BYTES).next_multiple_of(io::PAGE as u64).clamp(least, most);
         let place = (Lane::LOG, core.store.options.access);
         let mut end = LaneCopy::new(copy, core.store.manifest.shared(), place, group_bytes, state.next_ltn);
         for group in groups {
-            let mut check = match core.store.lane.scan_written(group.ltn) {
+            let mut check = match core.store.lane.reader().scan_written(group.ltn) {
                 // It was let go of: nobody needs anything of it.
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 check => check?,

@@ -24,7 +24,7 @@ impl Job for LogJob {
     }
 
     fn step(&mut self) -> Result<Progress> {
-        self.log.run(self.task)?;
+        self.log.upkeep().run(self.task)?;
         Ok(Progress::Done)
     }
 
@@ -75,10 +75,10 @@ impl Background {
         let waits = core.context().health.must_wait(core.context().now_ns());
         core.store.lanes().find_map(|log| {
             // After a refusal whoever may free room comes first, once there is another try.
-            if !waits && log.gives_way() {
+            if !waits && log.preparation().gives_way() {
                 return None;
             }
-            let job = LogJob { log: log.clone(), task: log.task()? };
+            let job = LogJob { log: log.clone(), task: log.upkeep().task()? };
             Some(Box::new(job) as Box<dyn Job>)
         })
     }
@@ -207,7 +207,7 @@ impl Background {
         let core = &self.0;
         let idle =
             !core.moves.is_moving() && !core.sealer.has_to_seal() && core.collector.to_collect().is_none();
-        idle && !core.remaker.has_to_remake() && self.0.store.lanes().all(|log| log.task().is_none())
+        idle && !core.remaker.has_to_remake() && self.0.store.lanes().all(|log| log.upkeep().task().is_none())
     }
 }
 

@@ -160,7 +160,7 @@ impl LogWriter {
         if lock(&self.carried).is_empty() {
             return None;
         }
-        let floors = self.store.lane.floors();
+        let floors = self.store.lane.floors().all(&self.store.manifest.state().store);
         let floor =
             floors.iter().find(|(tenant, _)| *tenant == TenantId::FIRST).map_or(0, |(_, floor)| *floor);
         let mut carried = lock(&self.carried);

@@ -255,7 +255,7 @@ impl Restored {
     /// The rows of a group are lost: the group is read, and what is alive of it is in memory again, until it gets another index file.
     fn remake_rows(&mut self, lane: &Log, meta: &FileMeta) -> Result<()> {
         let Role::Index { ltn } = meta.role else { return Ok(()) };
-        let mut scan = match lane.scan(ltn) {
+        let mut scan = match lane.reader().scan(ltn) {
             // The group is lost as well.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
                 self.damaged.push(Source::Group(ltn));

@@ -191,7 +191,7 @@ impl Records {
                 if self.recent.copy(GroupPlace { ltn, at: row.at }, out) {
                     return Ok(());
                 }
-                self.store.lane.read_ahead(place, row.len as usize, ahead, out)
+                self.store.lane.reader().read_ahead(place, row.len as usize, ahead, out)
             }
             Source::Cold(_) => self.cold(source)?.read(row, out),
         }
@@ -269,7 +269,7 @@ impl Records {
 
     /// Reads rows of a log from the group itself. `None`: it has not all of them, or is damaged, or was collected.
     fn rows_in_group(&self, ltn: u64, log: LogId, lsns: &RangeInclusive<Lsn>) -> Result<Option<Vec<Entry>>> {
-        let mut scan = match self.store.lane.scan(ltn) {
+        let mut scan = match self.store.lane.reader().scan(ltn) {
             Err(e) if is_damage(&e) => return Ok(None),
             scan => scan?,
         };

@@ -163,7 +163,7 @@ impl Remake {
         let first = remaker.remakes.first();
         let Some((ltn, number, why)) = first else { return Ok(Stepped::Done) };
         let is_group = |group: &LaneGroup| group.ltn == ltn && group.state == GroupState::Retained;
-        let group = remaker.store.lane.groups().into_iter().find(is_group);
+        let group = remaker.store.lane.reader().groups().into_iter().find(is_group);
         let old =
             remaker.store.manifest.state().rows_of(Source::Group(ltn)).filter(|meta| meta.number == number);
         let (Some(mut group), Some(old)) = (group, old) else {
@@ -191,7 +191,7 @@ impl Remake {
                     output: None,
                 })),
                 Err(e) if !is_damage(&e) => return Err(e),
-                _ => match remaker.store.lane.scan(ltn) {
+                _ => match remaker.store.lane.reader().scan(ltn) {
                     Ok(scan) => At::Reading(Box::new(Reading {
                         old,
                         group,
@@ -299,7 +299,7 @@ impl Mending {
             return Ok(Stepped::GivenUp);
         }
         match &mut self.scan {
-            None => self.scan = Some(remaker.store.lane.scan(self.ltn)?),
+            None => self.scan = Some(remaker.store.lane.reader().scan(self.ltn)?),
             Some(scan) => {
                 let (rows, damaged, directory) = (&mut self.rows, &self.damaged, &self.directory);
                 let mut failed = None;

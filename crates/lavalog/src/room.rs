@@ -54,7 +54,7 @@ impl Room {
     fn fill_ballast(&self) -> Result<bool> {
         let Some(first) = &self.store.first else { return Ok(true) };
         loop {
-            match first.fill_ballast() {
+            match first.preparation().fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
                 filled => return filled.map(|()| true),
             }
@@ -75,7 +75,7 @@ impl Room {
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn provide_last(&self, len: usize) -> Result<()> {
         loop {
-            match self.store.lane.provide(len, Need::Last) {
+            match self.store.lane.preparation().provide(len, Need::Last) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {
                     if !self.give_ballast(Ballast::Log) {
                         return Err(e);

@@ -125,11 +125,11 @@ impl Sealer {
     /// # Errors
     /// Those of the log.
     pub fn seal_active(&self) -> Result<()> {
-        let active = self.store.lane.to_retain().last().map(|group| group.ltn);
-        let sealed = match self.store.lane.seal_active() {
+        let active = self.store.lane.reader().to_retain().last().map(|group| group.ltn);
+        let sealed = match self.store.lane.upkeep().seal_active() {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.store.lane.spares().ballast_is_short() => {
                 // There may be room by now: the ballast comes first.
-                self.room.admit(false).and_then(|()| self.store.lane.seal_active())
+                self.room.admit(false).and_then(|()| self.store.lane.upkeep().seal_active())
             }
             sealed => sealed,
         };
@@ -165,7 +165,7 @@ impl Sealer {
 
     /// The groups of this engine's that are closed and have no index file, oldest first.
     fn closed(&self) -> Vec<LaneGroup> {
-        let mut groups = self.store.lane.to_retain();
+        let mut groups = self.store.lane.reader().to_retain();
         groups.retain(|group| {
             let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
             is_ours && matches!(group.state, GroupState::Closed | GroupState::Passed)
@@ -190,7 +190,7 @@ impl Sealer {
             }
             if must_be {
                 // The group after it needs a durable page before this one may go.
-                self.store.lane.persist_watermark()?;
+                self.store.lane.upkeep().persist_watermark()?;
             }
             self.pass_closed()?;
         }
@@ -199,7 +199,7 @@ impl Sealer {
 
     /// Lets the log go of all groups before the one that is written.
     fn pass_closed(&self) -> Result<()> {
-        let groups = self.store.lane.to_retain();
+        let groups = self.store.lane.reader().to_retain();
         // All that is in a closed group was applied under the lock of the order, and what it carries noted.
         self.log.wait_applied();
         let held = self.log.held_from();
@@ -207,9 +207,9 @@ impl Sealer {
         let closed = closed.filter(|group| held.is_none_or(|ltn| group.ltn < ltn));
         let last = closed.filter_map(|group| group.seqs.as_ref()?.last(TENANT)).max();
         if let Some(last) = last {
-            self.store.lane.tell_floor(TENANT, last + 1);
+            self.store.lane.floors().tell(TENANT, last + 1);
         }
-        self.store.lane.release(|| ())
+        self.store.lane.upkeep().release(|| ())
     }
 
     /// The index file of a group is named: it stands for the recent records of the group.

@@ -100,7 +100,7 @@ impl Reserve {
 
     /// About what the index files will take of the groups that have none yet.
     fn unwritten_index_bytes(&self) -> u64 {
-        let groups = self.store.lane.to_retain();
+        let groups = self.store.lane.reader().to_retain();
         let logs = self.catalog.view();
         let rows = groups.iter().filter(|group| group.state != GroupState::Retained).map(|group| {
             let written = logs.ledger().usage(crate::Source::Group(group.ltn)).written.records;

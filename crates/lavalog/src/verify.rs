@@ -86,7 +86,7 @@ impl Verify {
     /// Of what there is now.
     pub fn new(core: &Arc<Core>) -> Verify {
         // In this order none is missed that becomes storage meanwhile, and none is read twice.
-        let open = core.store.lane.to_retain();
+        let open = core.store.lane.reader().to_retain();
         let files = core.store.manifest.state();
         // Copies of the checkpoint come first: they are what cannot be made again.
         let (first, others): (Vec<_>, Vec<_>) =
@@ -140,9 +140,10 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
         },
         Part::Open(ltn, state) => {
             // Pages that are on their way to the file are waited for, unless the log has stopped.
-            let whole = if state == GroupState::Active { None } else { core.store.lane.scan(ltn).ok() };
+            let whole =
+                if state == GroupState::Active { None } else { core.store.lane.reader().scan(ltn).ok() };
             let is_whole = whole.is_some();
-            match whole.map_or_else(|| core.store.lane.scan_written(ltn), Ok) {
+            match whole.map_or_else(|| core.store.lane.reader().scan_written(ltn), Ok) {
                 Ok(check) => {
                     let group = GroupCheck::open(core, ltn, !is_whole, check);
                     return Some(Reading::Group(Box::new(group)));
@@ -238,7 +239,7 @@ fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
     let list = || core.context().env.fs.list(&core.context().dir);
     let mut strange: BTreeSet<String> = BTreeSet::new();
     for (nth, log) in core.store.lanes().enumerate() {
-        let listed = log.while_none_is_made(|| list().map(|listing| unlisted(core, &listing)));
+        let listed = log.preparation().while_none_is_made(|| list().map(|listing| unlisted(core, &listing)));
         match listed {
             Ok(names) if nth == 0 => strange.extend(names),
             Ok(names) => strange.retain(|name| names.contains(name)),

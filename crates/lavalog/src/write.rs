@@ -215,12 +215,12 @@ impl WritePath {
     fn make_room(&self, len: usize, frees: bool) -> Result<()> {
         self.reserve.refresh();
         if frees {
-            return match self.store.lane.provide(len, Need::Deletes) {
+            return match self.store.lane.preparation().provide(len, Need::Deletes) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => self.room.provide_last(len),
                 provided => provided,
             };
         }
-        match self.store.lane.provide(len, Need::Usual) {
+        match self.store.lane.preparation().provide(len, Need::Usual) {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.store.space.has_own_limit() => {
                 self.wait_for_room(len, e)
             }
@@ -232,7 +232,7 @@ impl WritePath {
         let context = self.store.context().clone();
         let space = &self.store.space;
         let end_ns = context.now_ns().saturating_add(STALL_NS);
-        space.write_waits_for(self.store.lane.next_len());
+        space.write_waits_for(self.store.lane.preparation().next_len());
         context.signals.notify_work();
         let outcome = context.wait_until(|| {
             if let Err(e) = context.health.check_sound() {
@@ -241,7 +241,7 @@ impl WritePath {
             self.reserve.refresh();
             // Asked first: what ends meanwhile has made room.
             let may_free = self.may_free();
-            match self.store.lane.provide(len, Need::Usual) {
+            match self.store.lane.preparation().provide(len, Need::Usual) {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
                 provided => return Some(provided),
             }

@@ -77,7 +77,7 @@ pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name:
     let id = engine.id;
     let remove = |tip: &State| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
     files.manifest().commit_store(remove, |_| {})?;
-    logs.for_each(|log| log.hint_release());
+    logs.for_each(|log| log.floors().hint());
     let Context { env, dir, .. } = &**files.context();
     for entry in env.fs.list(dir)? {
         if names::parse(&entry.name).and_then(EngineId::owner) == Some(id) {

@@ -158,7 +158,7 @@ impl Opening {
         // All that there is is judged before anything follows from it.
         let reports: Vec<RecoveryReport> = store
             .lanes()
-            .map(|log| log.replay(&mut |batch| replay(log.lane(), batch)))
+            .map(|log| log.recovery().replay(&mut |batch| replay(log.lane(), batch)))
             .collect::<Result<_>>()?;
         Ok(Replayed { store, listing, reports })
     }
@@ -194,8 +194,8 @@ impl Replayed {
         store.log.spares().adopt_ballast(&listing)?;
         for (log, report) in store.lanes().zip(&mut reports) {
             // Of lives that end at once each leaves a group, and none would ever get to let go of it.
-            log.let_go(report);
-            log.end_old(report, None)?;
+            log.recovery().let_go(report);
+            log.recovery().end_old(report, None)?;
         }
         store.remove_orphans(&listing)?;
         for (log, report) in store.lanes().zip(&reports) {
@@ -203,7 +203,7 @@ impl Replayed {
             store.resume(log, report)?;
         }
         store.space.ceiling.bound_files();
-        match store.log.fill_ballast() {
+        match store.log.preparation().fill_ballast() {
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             filled => filled?,
         }
@@ -253,14 +253,14 @@ impl Store {
 
     /// What the open pages of the lanes that have not begun are going to occupy in addition.
     fn unmade_bytes(&self) -> u64 {
-        self.lanes().map(|log| log.unmade_bytes()).sum()
+        self.lanes().map(|log| log.recovery().unmade_bytes()).sum()
     }
 
     /// A lane goes on where its replay ended. See the module for what is done where there is no room.
     fn resume(&self, log: &Log, report: &RecoveryReport) -> Result<()> {
         let (mut ways, mut listed) = (WAYS.into_iter(), None);
         loop {
-            let Err(refused) = log.resume(report, &mut listed) else { return Ok(()) };
+            let Err(refused) = log.recovery().resume(report, &mut listed) else { return Ok(()) };
             if refused.kind() != ErrorKind::NoSpace {
                 return Err(refused);
             }
@@ -343,8 +343,8 @@ impl Store {
     pub fn tend(&self) -> Result<bool> {
         let mut any = false;
         for log in self.lanes() {
-            while let Some(task) = log.task() {
-                log.run(task)?;
+            while let Some(task) = log.upkeep().task() {
+                log.upkeep().run(task)?;
                 any = true;
             }
         }
@@ -364,7 +364,8 @@ impl Store {
     /// # Errors
     /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
     pub fn close(&self) -> Result<()> {
-        match self.lanes().try_for_each(|log| log.close()).and_then(|()| self.manifest().confirm()) {
+        match self.lanes().try_for_each(|log| log.recovery().close()).and_then(|()| self.manifest().confirm())
+        {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             closed => closed,
         }

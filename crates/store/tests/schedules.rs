@@ -96,8 +96,8 @@ fn client(shared: &Shared, tenant: u8, mut rng: Rng) {
             let mut history = lock(&shared.histories[usize::from(tenant - 1)]);
             let floor = rng.range(1, nth as u64 + 3);
             history.floors.push((shared.sim.op_count(), floor));
-            shared.store.log().tell_floor(TenantId(tenant), floor);
-            shared.store.log().hint_release();
+            shared.store.log().floors().tell(TenantId(tenant), floor);
+            shared.store.log().floors().hint();
         }
         if rng.one_in(4) {
             shared.env.clock.sleep_ns(PATIENCE_NS + rng.below(PATIENCE_NS));

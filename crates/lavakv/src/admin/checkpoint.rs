@@ -59,7 +59,7 @@ pub(crate) fn checkpoint(
 fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
     let of_lane = state.store.log_groups.values().any(|group| group.lane != Lane::FIRST);
     let of_lane = of_lane && jobs.log.guest().is_none();
-    if !of_lane && !jobs.log.in_use().iter().any(|group| other_engines::need(&state.store, group)) {
+    if !of_lane && !jobs.log.reader().in_use().iter().any(|group| other_engines::need(&state.store, group)) {
         return Ok(());
     }
     let others = state.store.engines.iter().filter(|engine| engine.id != EngineId::NATIVE);

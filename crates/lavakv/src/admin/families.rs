@@ -68,7 +68,7 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     let listed = |number| last_read_state.version.vssts.contains_key(&number);
     jobs.large.segments.family_dropped(family.id, listed);
     family.discard_read_state();
-    jobs.log.hint_release();
+    jobs.log.floors().hint();
     jobs.context.signals.notify_work();
     Ok(())
 }

@@ -19,13 +19,16 @@ pub(crate) fn wait_idle(jobs: &Arc<Jobs>, timeout: Duration) -> bool {
     loop {
         jobs.quiet.declare(jobs.tree.snapshots.visible(), jobs.context.env.clock.now_ns());
         if is_idle(jobs) {
-            if jobs.log.get().is_none() || jobs.context.health.is_poisoned() || !jobs.log.has_unconfirmed() {
+            if jobs.log.get().is_none()
+                || jobs.context.health.is_poisoned()
+                || !jobs.log.upkeep().has_unconfirmed()
+            {
                 return true;
             }
-            if let Err(e) = jobs.log.persist_watermark() {
+            if let Err(e) = jobs.log.upkeep().persist_watermark() {
                 jobs.job_failed(e, &[]);
             }
-            jobs.log.hint_release();
+            jobs.log.floors().hint();
         }
         if clock.now_ns() >= end_ns {
             return false;

@@ -281,7 +281,7 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     let obsolete = list(jobs, &mut out)?;
     let (mut readers, unheld_bytes) = holders::holders(jobs, &obsolete);
     (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, jobs.tree.snapshots.all().len() as u64);
-    let groups = jobs.log.in_use();
+    let groups = jobs.log.reader().in_use();
     let families = jobs.tree.all_families();
     for family in &families {
         let read_state = family.read_state();

@@ -129,13 +129,13 @@ impl Log {
     /// Says in the manifest where they end.
     ///
     /// # Errors
-    /// As [`store::commit::Log::seal`].
+    /// As [`store::commit::LogRecovery::seal`].
     pub fn seal_all(&self) -> Result<()> {
-        self.log.seal()?;
+        self.log.recovery().seal()?;
         self.records
             .as_ref()
             .filter(|records| records.begun().is_some())
-            .map_or(Ok(()), |records| records.seal())
+            .map_or(Ok(()), |records| records.recovery().seal())
     }
 
     /// The log, once it has begun.
@@ -145,7 +145,7 @@ impl Log {
 
     /// The log begins.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport) -> Result<()> {
-        self.log.begin(first, report, self.context.options.expert.first_number)?;
+        self.log.recovery().begin(first, report, self.context.options.expert.first_number)?;
         self.space.gauges.set_serves();
         Ok(())
     }
@@ -154,7 +154,8 @@ impl Log {
     /// flush gives back.
     pub fn is_over(&self, live_max: u64) -> bool {
         let live_bytes = self.log.wal().content().live_bytes();
-        live_bytes > live_max && live_bytes - self.log.held_by_others(TENANT).min(live_bytes) > live_max
+        live_bytes > live_max
+            && live_bytes - self.log.reader().held_by_others(TENANT).min(live_bytes) > live_max
     }
 
     /// True if the log was closed, or ended by an opening that recovered LavaKV's part of it. Then no file that the log refers to
@@ -183,18 +184,18 @@ impl Log {
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
     pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
         let start_ns = self.context.now_ns();
-        let out = self.log.provide(batch_len, need);
+        let out = self.log.preparation().provide(batch_len, need);
         self.context.record_stall(StallCause::Log, self.context.now_ns() - start_ns);
         out
     }
 
     /// Drops the groups that nobody needs, where LavaKV needs nothing below the floor that it is asked for: that is in tables.
     pub fn release(&self, floor: impl FnOnce() -> SeqNo) -> Result<()> {
-        self.log.release(|| {
+        self.log.upkeep().release(|| {
             let floor = floor();
-            self.log.tell_floor(TENANT, floor);
+            self.log.floors().tell(TENANT, floor);
             if let Some(records) = self.records.as_ref() {
-                records.tell_floor(TENANT, floor);
+                records.floors().tell(TENANT, floor);
             }
         })
     }

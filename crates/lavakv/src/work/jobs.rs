@@ -124,7 +124,7 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     let is_for_log = duty.includes(JobClass::Log) && JobClass::Log < below;
     let mut set = lock(&jobs.in_progress);
     let log = is_for_log && !set.running.log && log::wanted(jobs);
-    let claimed = if log && !jobs.log.gives_way() {
+    let claimed = if log && !jobs.log.preparation().gives_way() {
         Some(log::claim(jobs, &mut set))
     } else if duty != Duty::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
         // Nothing of the store depends on it, so nothing else decides about it: also where jobs wait for room.

@@ -253,13 +253,13 @@ fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
         let (_, place) = log.put_placed(TenantId(7), &[&bytes], (seq, seq), Durability::Buffered).unwrap();
         records.push((place, bytes));
         if seq < 4 {
-            log.seal_active().unwrap();
+            log.upkeep().seal_active().unwrap();
         }
     }
-    log.tell_floor(TenantId(7), 3);
-    log.hint_release();
+    log.floors().tell(TenantId(7), 3);
+    log.floors().hint();
     store.tend().unwrap();
-    log.stored().retain(&[records[0].0.ltn, records[1].0.ltn], |edit| log.commit(edit)).unwrap();
+    log.stored().retain(&[records[0].0.ltn, records[1].0.ltn], |edit| log.stored().commit(edit)).unwrap();
     records
 }
 
@@ -311,7 +311,7 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
     let log = store.lane(Lane::LOG).unwrap();
     for (i, (place, bytes)) in records.iter().enumerate() {
         let mut out = Vec::new();
-        match log.read(*place, bytes.len(), &mut out) {
+        match log.reader().read(*place, bytes.len(), &mut out) {
             Ok(()) => assert!(i > 0 && out == *bytes),
             Err(e) => assert!(i == 0 && e.is_corruption() && e.file() == Some(&paths[0]), "{e}"),
         }

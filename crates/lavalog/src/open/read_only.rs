@@ -86,7 +86,7 @@ fn open_once(
     let has_lost = !restored.lost_rows.is_empty() || !restored.damaged.is_empty();
     let lane = Arc::new(Log::of_lane(Lane::LOG, options.lane_terms(), files.clone(), space.clone()));
     let (report, of_lane) =
-        lane.replay_to_read(up_to_damage, &mut |batch| restored.replay(batch).map(drop))?;
+        lane.recovery().replay_to_read(up_to_damage, &mut |batch| restored.replay(batch).map(drop))?;
     damage.extend(of_lane);
     if !up_to_damage {
         let now = Manifest::recover(given, dir, true, &Engines::of::<LavaLog>())?.state();

@@ -88,7 +88,7 @@ impl GroupCheck {
                 (Rows::Memory, recent_lsns(core, ltn))
             }
         };
-        let check = match core.store.lane.scan(ltn) {
+        let check = match core.store.lane.reader().scan(ltn) {
             Ok(check) => check,
             Err(_) if !is_there(core, meta.number) => return None,
             Err(e) => {
@@ -223,7 +223,7 @@ impl GroupCheck {
             }
         }
         // Where it was freed meanwhile its file may have become another group.
-        if !core.store.lane.groups().iter().any(|group| group.ltn == self.ltn) {
+        if !core.store.lane.reader().groups().iter().any(|group| group.ltn == self.ltn) {
             return;
         }
         report.checked.groups.add(1, self.found.pages * io::PAGE as u64);
@@ -380,5 +380,5 @@ fn bytes_on_device(store: &Foundation, ltn: u64, row: &Entry, out: &mut Vec<u8>)
     if row.len == 0 {
         return Ok(());
     }
-    store.lane.read(place_in(ltn, row.at)?, row.len as usize, out)
+    store.lane.reader().read(place_in(ltn, row.at)?, row.len as usize, out)
 }

@@ -27,7 +27,6 @@ const LARGE: &[(&str, &str, usize)] = &[
     ("lavakv", "Tree", 32),
     ("lavalog", "Log", 39),
     ("lavalog", "Logs", 37),
-    ("store", "Log", 78),
     ("store", "Manifest", 51),
 ];
 

@@ -126,7 +126,7 @@ impl ToyLog {
         let mut by_number = replayed.0;
         by_number.retain(|number, _| *number >= floor);
         let next = by_number.keys().next_back().map_or(floor, |last| last + 1);
-        log.tell_floor(TENANT, floor);
+        log.floors().tell(TENANT, floor);
         Ok(ToyLog { manifest, log: log.clone(), entries: Mutex::new(Entries { by_number, next }) })
     }
 
@@ -176,8 +176,8 @@ impl ToyLog {
         // Durable before the log is told: what is gone from there must not be wanted after a crash.
         self.manifest.commit(Commit::own(Some(floor)))?;
         lock(&self.entries).by_number.retain(|number, _| *number >= floor);
-        self.log.tell_floor(TENANT, floor);
-        self.log.hint_release();
+        self.log.floors().tell(TENANT, floor);
+        self.log.floors().hint();
         Ok(())
     }
 }

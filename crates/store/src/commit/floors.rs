@@ -21,7 +21,7 @@ use wal::TenantId;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Floors {
+pub struct Floors {
     /// Those that were told, by tenant.
     told: Mutex<BTreeMap<TenantId, SeqNo>, rank::LogFloors>,
     /// Something happened after which groups may have become releasable.
@@ -48,7 +48,7 @@ impl Floors {
     }
 
     /// What may be released now. `tell`: whoever knows a floor by asking asks now, and tells it.
-    pub fn for_release(
+    pub(super) fn for_release(
         &self,
         tell: impl FnOnce(),
         state: impl FnOnce() -> Arc<State>,

@@ -5,8 +5,9 @@ use crate::context::Context;
 use crate::files::Files;
 use crate::manifest::Manifest;
 use crate::space::SpaceBudget;
+use base::sync::OnceLock;
 use std::sync::Arc;
-use wal::Lane;
+use wal::{Lane, Wal};
 
 /// See the module.
 #[derive(Debug)]
@@ -17,12 +18,20 @@ pub(super) struct Foundation {
     pub manifest: Arc<Manifest>,
     pub store: Arc<Files>,
     pub space: Arc<SpaceBudget>,
+    /// The log itself, once it has begun.
+    pub wal: OnceLock<Wal>,
 }
 
 impl Foundation {
     pub(super) fn of(lane: Lane, terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Foundation {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
-        Foundation { lane, terms, context, manifest, store, space }
+        Foundation { lane, terms, context, manifest, store, space, wal: OnceLock::new() }
+    }
+
+    /// The log itself. It must have begun.
+    #[inline]
+    pub(super) fn wal(&self) -> &Wal {
+        self.wal.get().expect("the log is started before the first write")
     }
 }
 

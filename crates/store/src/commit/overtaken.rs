@@ -1,14 +1,11 @@
-//! What a flush overtakes is never written: when the log begins further on, and how long its ring is for that.
+//! What a flush overtakes is never written: how long the ring of open pages is for that.
 //!
 //! Pages that hold buffered records alone stay in the ring for a while ([`Aging`]). When all that is in them has been flushed, one edit of the manifest
 //! lets go of the groups before them and says where the log begins (tag 35), and they are never written. The edit comes after those of the flushes, so it
 //! confirms them; a ring's slot that it frees is used by pages that say so, so nobody misses this edit unnoticed
 //! (`docs/decisions/0098-what-a-flush-overtakes.md`).
 
-use super::{Log, Task, staging_len};
-use crate::manifest::Record;
-use base::{Result, SeqNo};
-use wal::{Overtaken, TenantId};
+use super::staging_len;
 
 /// The longest ring: what recovery reads back of a staging file, in this release and in those before.
 const RING_LEN_MAX: u64 = 64 << 20;
@@ -40,38 +37,6 @@ impl Aging {
         let page = io::PAGE as u64;
         let len = u64::try_from(part).unwrap_or(u64::MAX).clamp(RING_LEN_MIN, RING_LEN_MAX);
         (len.next_multiple_of(page).min(RING_LEN_MAX)).max(staging_len(group_len) as u64) as usize
-    }
-}
-
-impl Log {
-    /// Bytes of the ring that groups of the present length ask for. Where nothing waits in it that is buffered, or where a longer one would take what the
-    /// jobs need that make room, no more than if pages were written at once.
-    pub(super) fn ring_wanted(&self) -> usize {
-        let (wal, group_len) = (self.wal(), self.files.len());
-        let whole = self.base.terms.aging.ring_len(group_len, self.base.terms.group_bytes);
-        let (short, useful) = (staging_len(group_len), wal.deferred().useful_ring_bytes() / io::PAGE as u64);
-        let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
-        let wanted = whole.min(useful).max(short);
-        let more = wanted.saturating_sub(wal.content().staging_len().max(short)) as u64;
-        if more == 0 || self.base.space.grants.fits_file(more) { wanted } else { short }
-    }
-
-    /// A flush may have overtaken pages that would be written otherwise: that is found out first.
-    pub(super) fn looks_for_overtaken(&self) -> Option<Task> {
-        let wal = self.wal();
-        (wal.keeps_pages() && self.may_release() && !wal.syncer().is_wanted()).then_some(Task::Release)
-    }
-
-    /// Lets the log begin behind what nobody needs, if that saves any page from being written. True if it does.
-    ///
-    /// # Errors
-    /// Those of the manifest and of the file system. After `NoSpace` nothing happened.
-    pub(super) fn skip_overtaken(&self, floors: &[(TenantId, SeqNo)]) -> Result<bool> {
-        let Some(overtaken) = self.wal().deferred().overtaken(floors) else { return Ok(false) };
-        let Overtaken { ltn, begin, released } = &overtaken;
-        let record = Record::BeginLogGroup { ltn: *ltn, begin: *begin };
-        self.files.release_with(released, vec![record], || self.wal().deferred().skip_to(&overtaken))?;
-        Ok(true)
     }
 }
 

@@ -1,6 +1,27 @@
-//! The groups of a lane that the log has let go of: those that are replayed and nobody would miss, and those that are storage.
+//! A lane whose groups are storage: where its records are, and how a group is kept and let go of.
 //!
-//! See [`super::lane`].
+//! A group of such a lane goes from hand to hand:
+//!
+//! 1. *Active*: batches are appended to it. *Closed*: nothing is, and it is replayed after a crash.
+//! 2. *Passed*: every tenant's floor has passed it, and the log has let go of it; it is still replayed. The engine whose records
+//!    it holds now sees to it that it finds them without a replay, and
+//! 3. *Retains* it ([`StoredGroups::retain`]): it is storage, and not read at open any more, however many there are. Groups are retained
+//!    in their order, since what is replayed must be one run.
+//! 4. *Freed* ([`StoredGroups::free`]): the file waits to be used again, as another group with another identity. One that was *shared*
+//!    ([`StoredGroups::share`]) has another name, in a copy of the store, and is only removed.
+//!
+//! Both steps are one edit of the manifest, together with what the engine says of them in its own records.
+//!
+//! **Reading.** [`super::LaneReader::read`] takes any bytes of a batch from where they are: from memory while they are not in the file of their
+//! group, else with one read of the device. Nothing is pinned: the page says by its identity whether it is still what was asked
+//! for, and the group whether it is still there. Who finds that it is not (`NotFound`) asks his index again.
+//!
+//! **Damage.** A retained group that is missing, short or damaged costs the records in it and nothing else; the store opens.
+//! [`StoredGroups::missing`] says which are not whole; everything else shows when it is read.
+//!
+//! Invariants: a group that is listed for replay and not passed is the log's. One is free only after the edit that removes it is
+//! durable. What is kept in memory of a retained group is its entry here. There are more of them than a process may have files open: the
+//! files of those that were read or retained last are, so many at most ([`super::LogTerms::retained_open_max`]).
 
 use super::files::{GroupFile, GroupFiles};
 use super::foundation::{Foundation, ToldBytes};
@@ -195,8 +216,16 @@ impl StoredGroups {
         Ok(plan)
     }
 
+    /// Makes an edit of these records alone.
+    ///
+    /// # Errors
+    /// Those of the manifest.
+    pub fn commit(&self, records: Vec<Record>) -> Result<()> {
+        self.base.manifest.commit_store(|_| Ok(records), |_| {}).map(drop)
+    }
+
     /// Keeps groups that are [passed](GroupState::Passed) as storage: the oldest, and all between them. `commit` makes the
-    /// records it is given durable in one edit, together with the engine's own ([`Log::commit`] makes one of them alone).
+    /// records it is given durable in one edit, together with the engine's own ([`StoredGroups::commit`] makes one of them alone).
     ///
     /// # Errors
     /// `InvalidArgument` if one of them is not passed, or one before it would stay; `Busy` while somebody else retains or frees;

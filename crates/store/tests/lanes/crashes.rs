@@ -103,7 +103,7 @@ impl Life {
         match self.rng.below(20) {
             0 | 1 => drop(self.machine.store.tend().unwrap()),
             2 => {
-                self.machine.log.seal_active().unwrap();
+                self.machine.log.upkeep().seal_active().unwrap();
                 let op = self.sim.op_count();
                 if let Some(last) = self.records.0.iter().filter_map(|w| w.ticket).max() {
                     self.records.durable(last, op);
@@ -128,8 +128,8 @@ impl Life {
             8 => {
                 // The other engine needs nothing of what it wrote.
                 let floor = self.first.0.len() as u64 + 1;
-                self.machine.store.log().tell_floor(OTHER, floor.saturating_sub(5));
-                self.machine.store.log().hint_release();
+                self.machine.store.log().floors().tell(OTHER, floor.saturating_sub(5));
+                self.machine.store.log().floors().hint();
             }
             n => self.append(n % 2 == 0),
         }
@@ -190,7 +190,7 @@ fn campaign(seed: u64) -> u64 {
         if rng.one_in(8) {
             // It goes on, and what it writes does not meet what was cut off.
             machine.append(&[7; 9000], Durability::Durable).unwrap();
-            machine.log.seal_active().unwrap();
+            machine.log.upkeep().seal_active().unwrap();
             machine.pass().unwrap();
             machine.retain(9).unwrap();
             machine.store.tend().unwrap();

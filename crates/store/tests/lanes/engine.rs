@@ -177,7 +177,7 @@ impl Machine {
         // What is replayed may be of a group that is kept by now, or was freed: the floor tells.
         index.extend(replayed.into_iter().filter(|(seq, _)| *seq >= state.floor));
         let log = store.lane(Lane::LOG).unwrap().clone();
-        log.tell_floor(TENANT, state.floor);
+        log.floors().tell(TENANT, state.floor);
         let next_seq = next_seq.max(state.floor);
         Ok(Machine { store, manifest, log, index, next_seq, first })
     }
@@ -200,7 +200,7 @@ impl Machine {
     pub fn read(&self, seq: SeqNo) -> Result<Vec<u8>> {
         let Some((place, len)) = self.index.get(&seq) else { return Err(Error::not_found("no such record")) };
         let mut out = Vec::new();
-        self.log.read(*place, *len as usize, &mut out)?;
+        self.log.reader().read(*place, *len as usize, &mut out)?;
         Ok(out)
     }
 
@@ -212,14 +212,14 @@ impl Machine {
 
     /// All that is durable need not be replayed: the index is in the manifest once the groups are kept.
     pub fn pass(&mut self) -> Result<()> {
-        self.log.tell_floor(TENANT, self.next_seq);
-        self.log.hint_release();
+        self.log.floors().tell(TENANT, self.next_seq);
+        self.log.floors().hint();
         self.store.tend().map(drop)
     }
 
     /// Keeps the oldest groups that may be.
     pub fn retain(&mut self, most: usize) -> Result<Vec<u64>> {
-        let passed = self.log.groups().into_iter().filter(|g| g.state == GroupState::Passed);
+        let passed = self.log.reader().groups().into_iter().filter(|g| g.state == GroupState::Passed);
         let passed = passed.filter(|g| g.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty()));
         let ltns: Vec<u64> = passed.map(|group| group.ltn).take(most).collect();
         let Some(last) = ltns.last() else { return Ok(ltns) };
@@ -240,7 +240,7 @@ impl Machine {
     }
 
     pub fn retained(&self) -> Vec<u64> {
-        let groups = self.log.groups().into_iter();
+        let groups = self.log.reader().groups().into_iter();
         groups.filter(|group| group.state == GroupState::Retained).map(|group| group.ltn).collect()
     }
 }

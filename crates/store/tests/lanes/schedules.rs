@@ -52,21 +52,25 @@ fn append(shared: &Shared, rng: &mut Rng) {
 }
 
 fn keep_and_free(shared: &Shared, rng: &mut Rng) {
-    shared.log.seal_active().unwrap();
-    shared.log.tell_floor(TENANT, lock(&shared.records).len() as u64 + 1);
-    shared.log.hint_release();
+    shared.log.upkeep().seal_active().unwrap();
+    shared.log.floors().tell(TENANT, lock(&shared.records).len() as u64 + 1);
+    shared.log.floors().hint();
     shared.store.tend().unwrap();
     let in_state = |state: GroupState| {
-        let groups = shared.log.groups().into_iter().filter(move |group| group.state == state);
+        let groups = shared.log.reader().groups().into_iter().filter(move |group| group.state == state);
         groups.map(|group| group.ltn).collect::<Vec<u64>>()
     };
-    shared.log.stored().retain(&in_state(GroupState::Passed), |edit| shared.log.commit(edit)).unwrap();
+    shared
+        .log
+        .stored()
+        .retain(&in_state(GroupState::Passed), |edit| shared.log.stored().commit(edit))
+        .unwrap();
     let kept = in_state(GroupState::Retained);
     let going: Vec<u64> = kept.into_iter().filter(|_| rng.one_in(2)).collect();
     for record in lock(&shared.records).iter_mut().filter(|record| going.contains(&record.place.ltn)) {
         record.is_going = true;
     }
-    shared.log.stored().free(&going, |edit| shared.log.commit(edit)).unwrap();
+    shared.log.stored().free(&going, |edit| shared.log.stored().commit(edit)).unwrap();
 }
 
 fn writer(shared: &Shared, mut rng: Rng) {
@@ -89,7 +93,7 @@ fn reader(shared: &Shared, mut rng: Rng) {
         drop(records);
         let start = rng.below(bytes.len() as u64) as usize;
         let mut out = Vec::new();
-        match shared.log.read(place.at(start), bytes.len() - start, &mut out) {
+        match shared.log.reader().read(place.at(start), bytes.len() - start, &mut out) {
             Ok(()) => {
                 assert!(out == bytes[start..], "record {nth} at {place:?} is another");
                 shared.found.fetch_add(1, Ordering::Relaxed);
@@ -153,13 +157,13 @@ fn a_group_that_passes_is_listed_at_every_moment() {
             let engines = Engines::default();
             let store = Store::open_lanes(env, Path::new(DIR), terms, &engines, &mut |_, _| Ok(())).unwrap();
             let log = store.lane(Lane::LOG).unwrap().clone();
-            let first = log.groups().first().map(|group| group.ltn);
+            let first = log.reader().groups().first().map(|group| group.ltn);
             let (listed, done) = (log.clone(), Arc::new(AtomicU64::new(0)));
             let is_done = done.clone();
             let body = Box::new(move || {
                 let mut looks = 0;
                 while is_done.load(Ordering::Acquire) == 0 || looks == 0 {
-                    let ltns: Vec<u64> = listed.groups().iter().map(|group| group.ltn).collect();
+                    let ltns: Vec<u64> = listed.reader().groups().iter().map(|group| group.ltn).collect();
                     assert!(ltns.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ltns:?}");
                     assert_eq!(ltns.first().copied(), first, "{ltns:?}");
                     looks += 1;
@@ -169,14 +173,14 @@ fn a_group_that_passes_is_listed_at_every_moment() {
             let thread = spawner.spawn("lists", Priority::Foreground, body).unwrap();
             for seq in 1..=4 {
                 log.put_placed(TENANT, &[&[1; 30]], (seq, seq), Durability::Buffered).unwrap();
-                log.seal_active().unwrap();
-                log.tell_floor(TENANT, seq + 1);
-                log.hint_release();
+                log.upkeep().seal_active().unwrap();
+                log.floors().tell(TENANT, seq + 1);
+                log.floors().hint();
                 store.tend().unwrap();
             }
             done.store(1, Ordering::Release);
             assert!(thread.join());
-            assert!(log.groups().iter().any(|group| group.state == GroupState::Passed));
+            assert!(log.reader().groups().iter().any(|group| group.state == GroupState::Passed));
         });
         ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }

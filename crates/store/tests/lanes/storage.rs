@@ -26,7 +26,7 @@ fn filled(sim: &SimEnv, groups: usize) -> (Machine, Vec<Vec<u8>>) {
             records.push(bytes(&mut rng, len));
             machine.append(records.last().unwrap(), Durability::Buffered).unwrap();
         }
-        machine.log.seal_active().unwrap();
+        machine.log.upkeep().seal_active().unwrap();
         machine.pass().unwrap();
         machine.retain(usize::MAX).unwrap();
     }
@@ -136,15 +136,19 @@ fn a_file_is_used_again_under_another_identity() {
     let sim = SimEnv::new(3);
     let (mut machine, mut records) = filled(&sim, 6);
     // Files of another length than groups have now are removed.
-    let len_now = machine.log.next_len();
-    let group =
-        machine.log.groups().into_iter().find(|g| g.state == GroupState::Retained && g.len == len_now);
+    let len_now = machine.log.preparation().next_len();
+    let group = machine
+        .log
+        .reader()
+        .groups()
+        .into_iter()
+        .find(|g| g.state == GroupState::Retained && g.len == len_now);
     let ltn = group.unwrap().ltn;
     let path = path_of(&machine, ltn);
     let (_, old, len) = machine.entries(ltn)[0];
     machine.free(ltn).unwrap();
     let refused = |machine: &Machine| {
-        let e = machine.log.read(old, len as usize, &mut Vec::new()).unwrap_err();
+        let e = machine.log.reader().read(old, len as usize, &mut Vec::new()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
     };
     refused(&machine);
@@ -173,7 +177,7 @@ fn the_file_of_a_shared_group_is_not_used_again() {
     let ltn = *machine.retained().last().unwrap();
     let e = machine.log.stored().share(&[99], |_| panic!("there is no edit")).unwrap_err();
     assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains("cannot be shared"), "{e}");
-    machine.log.stored().share(&[ltn], |edit| machine.log.commit(edit)).unwrap();
+    machine.log.stored().share(&[ltn], |edit| machine.log.stored().commit(edit)).unwrap();
     let file = machine.store.manifest().state().log_groups.get(&ltn).unwrap().file;
     let (path, copy) = (Path::new(DIR).join(store::names::log(file)), Path::new("/copy"));
     sim.env().fs.link(&path, copy).unwrap();
@@ -193,25 +197,26 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     let mut machine = Machine::open(sim.env()).unwrap();
     for _ in 0..3 {
         machine.append(&[5; 3000], Durability::Buffered).unwrap();
-        assert!(machine.log.seal_active().unwrap());
-        assert!(!machine.log.seal_active().unwrap(), "there is nothing in it");
+        assert!(machine.log.upkeep().seal_active().unwrap());
+        assert!(!machine.log.upkeep().seal_active().unwrap(), "there is nothing in it");
     }
-    let states = |machine: &Machine| machine.log.groups().iter().map(|g| g.state).collect::<Vec<_>>();
+    let states =
+        |machine: &Machine| machine.log.reader().groups().iter().map(|g| g.state).collect::<Vec<_>>();
     assert_eq!(states(&machine), [Closed, Closed, Closed, Active]);
-    let ltns: Vec<u64> = machine.log.groups().iter().map(|g| g.ltn).collect();
+    let ltns: Vec<u64> = machine.log.reader().groups().iter().map(|g| g.ltn).collect();
     let refused = |machine: &Machine, ltns: &[u64]| {
         let e = machine.log.stored().retain(ltns, |_| panic!("there is no edit")).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     };
     refused(&machine, &ltns[..1]);
-    machine.log.tell_floor(TENANT, 3);
-    machine.log.hint_release();
+    machine.log.floors().tell(TENANT, 3);
+    machine.log.floors().hint();
     machine.store.tend().unwrap();
     assert_eq!(states(&machine), [Passed, Passed, Closed, Active]);
     for wrong in [&ltns[1..2], &ltns[..3], &ltns[3..], &[99]] {
         refused(&machine, wrong);
     }
-    assert_eq!(machine.log.groups()[1].seqs.as_ref().unwrap().of(TENANT), Some((2, 2)));
+    assert_eq!(machine.log.reader().groups()[1].seqs.as_ref().unwrap().of(TENANT), Some((2, 2)));
     // What its engine refuses, did not happen.
     let full = machine.log.stored().retain(&ltns[..1], |_| Err(base::Error::new(ErrorKind::NoSpace, "full")));
     assert_eq!(full.unwrap_err().kind(), ErrorKind::NoSpace);
@@ -219,7 +224,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     assert_eq!(states(&machine), [Retained, Passed, Closed, Active]);
     let mut batches = 0;
     for ltn in &ltns[..3] {
-        let (mut scan, mut found) = (machine.log.scan(*ltn).unwrap(), LogFindings::default());
+        let (mut scan, mut found) = (machine.log.reader().scan(*ltn).unwrap(), LogFindings::default());
         let mut take = |batch: &LoggedBatch<'_>| {
             assert_eq!((batch.place, batch.bytes.len()), (machine.index[&batch.first_seq].0, 3000));
             batches += 1;
@@ -228,7 +233,7 @@ fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
         assert!(found.errors.is_empty());
     }
     assert_eq!(batches, 3);
-    assert!(machine.log.scan(ltns[3]).is_err_and(|e| e.kind() == ErrorKind::NotFound));
+    assert!(machine.log.reader().scan(ltns[3]).is_err_and(|e| e.kind() == ErrorKind::NotFound));
 }
 
 /// Who opens the store without the lane leaves it alone, whatever he does.
@@ -328,7 +333,7 @@ fn pages_written_after_a_read_ahead_are_read_again() {
             };
             let (place, len) = machine.index[&seq];
             let mut out = Vec::new();
-            machine.log.read_ahead(place, len as usize, &mut ahead, &mut out).unwrap();
+            machine.log.reader().read_ahead(place, len as usize, &mut ahead, &mut out).unwrap();
             assert!(out == records[seq as usize - 1], "record {seq}");
         }
     }

@@ -21,8 +21,8 @@ pub fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
     for seq in next + 1..=next + batches {
         let ticket = store.log().put(TenantId(9), &[&[3; 3000]], (seq, seq), Durability::Durable).unwrap();
         store.log().sync(ticket).unwrap();
-        store.log().tell_floor(TenantId(9), seq);
-        store.log().hint_release();
+        store.log().floors().tell(TenantId(9), seq);
+        store.log().floors().hint();
         store.tend().unwrap();
     }
     store
@@ -41,9 +41,9 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
     for round in 0..3 {
         let store = without_the_toy(&sim, 200);
         store.manifest().roll().unwrap();
-        let floors = store.log().floors();
+        let floors = store.log().floors().all(&store.manifest().state());
         assert!(floors.contains(&(TenantId(7), 11)), "round {round}: {floors:?}");
-        assert!(store.log().held_by_others(TenantId(9)) > 0);
+        assert!(store.log().reader().held_by_others(TenantId(9)) > 0);
         store.close().unwrap();
     }
     let (store, toy) = open(sim.env()).unwrap();
@@ -52,7 +52,7 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
     // Once it lets go, all of that goes.
     let before = store.log().wal().content().live_bytes();
     toy.trim(51).unwrap();
-    store.log().tell_floor(TenantId(9), u64::MAX);
+    store.log().floors().tell(TenantId(9), u64::MAX);
     store.tend().unwrap();
     assert!(store.log().wal().content().live_bytes() < before / 2);
 }

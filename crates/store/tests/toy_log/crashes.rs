@@ -56,7 +56,7 @@ impl Life {
             }
             3 if self.rng.one_in(4) => self.store.manifest().roll().unwrap(),
             4 if self.rng.one_in(4) => {
-                self.store.log().persist_watermark().unwrap();
+                self.store.log().upkeep().persist_watermark().unwrap();
                 let op = self.op();
                 self.model.all_durable(op);
             }

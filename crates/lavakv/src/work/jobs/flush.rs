@@ -146,7 +146,7 @@ impl FlushJob {
         }
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
-        jobs.log.hint_release();
+        jobs.log.floors().hint();
         Ok(())
     }
 }

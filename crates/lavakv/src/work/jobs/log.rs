@@ -26,7 +26,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
 
 /// True if the log has work.
 pub(crate) fn wanted(jobs: &Jobs) -> bool {
-    jobs.log.task().is_some()
+    jobs.log.upkeep().task().is_some()
 }
 
 impl Job for LogJob {
@@ -36,10 +36,10 @@ impl Job for LogJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs;
-        let task = jobs.log.task();
+        let task = jobs.log.upkeep().task();
         match task {
             Some(Task::Release) => jobs.log.release(|| jobs.tree.log_floor())?,
-            Some(task) => jobs.log.run(task)?,
+            Some(task) => jobs.log.upkeep().run(task)?,
             None => {}
         }
         if task == Some(Task::Prepare) {

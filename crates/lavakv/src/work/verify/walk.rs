@@ -241,7 +241,7 @@ impl LogWalk {
     fn new(jobs: &Jobs) -> Result<LogWalk> {
         let state = jobs.files.manifest.state();
         let mut groups = Vec::new();
-        for group in jobs.log.in_use() {
+        for group in jobs.log.reader().in_use() {
             let listed = state.store.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
             let file = jobs.log.files().file_of(group.ltn);
             if let Some((listed, file)) = listed.zip(file) {
@@ -398,7 +398,7 @@ fn only_the_log_has(jobs: &Jobs, family: FamilyId, seq: SeqNo) -> bool {
 fn is_living(jobs: &Jobs, ltn: u64, offset: Option<u64>) -> bool {
     let counts = |begins: u64| offset.is_none_or(|offset| offset >= begins);
     if jobs.log.get().is_some() {
-        return jobs.log.in_use().iter().any(|group| group.ltn == ltn && counts(group.begins));
+        return jobs.log.reader().in_use().iter().any(|group| group.ltn == ltn && counts(group.begins));
     }
     let now = Manifest::recover(&jobs.context.env, &jobs.context.dir, true).map(|manifest| manifest.state());
     let then = jobs.files.manifest.state();

@@ -56,7 +56,7 @@ impl Admission {
         self.tree.refresh_space();
         let mut refusal = None;
         if self.log.spares().ballast_is_short() {
-            match self.log.fill_ballast() {
+            match self.log.preparation().fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => refusal = Some(e),
                 filled => filled?,
             }

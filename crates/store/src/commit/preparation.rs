@@ -1,0 +1,158 @@
+//! Preparation of log groups: when one is made, how long it is, and whether there is room for it.
+//!
+//! Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a
+//! writer does it himself only when that is used up, or for a batch larger than a whole group ([`Preparation::provide`]).
+
+use super::files::{GroupFiles, GroupLens};
+use super::foundation::Foundation;
+use super::pace::shortest_bytes;
+use super::spares::{Need, Spares};
+use super::stored::StoredGroups;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Preparation {
+    base: Arc<Foundation>,
+    files: Arc<GroupFiles>,
+    spares: Arc<Spares>,
+    stored: Arc<StoredGroups>,
+    /// Held while a group, or the ballast, is made.
+    one_at_a_time: Mutex<(), rank::LogPreparing>,
+    /// There was no room for a spare group when it was last tried.
+    spare_refused: AtomicBool,
+}
+
+impl Preparation {
+    pub(super) fn new(
+        base: Arc<Foundation>,
+        files: Arc<GroupFiles>,
+        spares: Arc<Spares>,
+        stored: Arc<StoredGroups>,
+    ) -> Preparation {
+        let spare_refused = AtomicBool::new(false);
+        Preparation { base, files, spares, stored, one_at_a_time: Mutex::new(()), spare_refused }
+    }
+
+    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
+        let _guard = lock(&self.one_at_a_time);
+        if self.base.wal().content().has_room(batch_len) {
+            return Ok(());
+        }
+        let needed = wal::group_len_needed(batch_len);
+        let wanted = self.next_len().max(needed);
+        if need == Need::Usual && !self.admits(self.new_bytes(needed, wanted)) {
+            return Err(self.no_room_for_group(wanted));
+        }
+        self.prepare(wanted, needed, need)
+    }
+
+    /// What a group takes that is not there yet: nothing, if one is that waits to be used again.
+    pub fn new_bytes(&self, least: u64, wanted: u64) -> u64 {
+        if self.spares.has_fitting(least.max(wanted)) { 0 } else { wanted }
+    }
+
+    /// True if what is kept free for the way out stays free when so many bytes are written. Where groups are storage that is
+    /// decided group by group, here; of the first lane each write is admitted, by its engine.
+    pub fn admits(&self, bytes: u64) -> bool {
+        !self.base.lane.retains()
+            || !self.base.space.has_own_limit()
+            || self.base.space.has_room_for_write(bytes)
+    }
+
+    fn no_room_for_group(&self, bytes: u64) -> Error {
+        let why = format!(
+            "the space limit, {} bytes, leaves no room for a group of {bytes} bytes: {} are occupied, {} reserved; trim or \
+             delete logs, or make the limit larger",
+            self.base.space.limit_bytes(),
+            self.base.space.used_bytes(),
+            self.base.space.reserve_bytes(),
+        );
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.base.context.dir)
+    }
+
+    /// Prepares a spare group if there is none.
+    pub(super) fn provide_spare(&self) -> Result<()> {
+        let _guard = lock(&self.one_at_a_time);
+        if self.base.wal().content().groups_wanted() == 0 {
+            return Ok(());
+        }
+        let (wanted, least) = (self.next_len(), shortest_bytes(self.base.terms.group_bytes));
+        let admitted = self.admits(self.new_bytes(wanted, wanted));
+        // A group is closed to be let go of, which frees more than the next one takes.
+        self.prepare(wanted, least, if admitted { Need::Usual } else { Need::Deletes })
+    }
+
+    fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
+        let group = self.files.list_new(GroupLens { wanted, least, usual: self.next_len() }, need)?;
+        self.base.wal().content().add_group(group)
+    }
+
+    /// Prepares a group if the log wants one.
+    pub(super) fn prepare_ahead(&self) -> Result<()> {
+        let _guard = lock(&self.one_at_a_time);
+        if self.base.wal().content().groups_wanted() == 0 {
+            return Ok(());
+        }
+        let (shortest, mut wanted) = (shortest_bytes(self.base.terms.group_bytes), self.next_len());
+        let fits = |bytes| self.base.space.grants.fits_job(bytes) && self.admits(bytes);
+        while wanted > shortest && !self.spares.has_free(self.next_len()) && !fits(wanted) {
+            wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
+        }
+        let refused =
+            |e: &base::Error| self.spare_refused.store(e.kind() == ErrorKind::NoSpace, Ordering::Release);
+        self.prepare(wanted, shortest, Need::Usual).inspect_err(refused)
+    }
+
+    /// Looks at something while no file of a group is made that nobody lists yet.
+    pub fn while_none_is_made<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _guard = lock(&self.one_at_a_time);
+        look()
+    }
+
+    /// Makes what is missing of the ballast.
+    ///
+    /// # Errors
+    /// `NoSpace` as long as there is no room for it; others of the file system.
+    pub fn fill_ballast(&self) -> Result<()> {
+        let _guard = lock(&self.one_at_a_time);
+        self.spares.fill_ballast()
+    }
+
+    /// True if the log wants a spare group, and there is room for one.
+    pub(super) fn wants_spare(&self) -> bool {
+        let shortest = shortest_bytes(self.base.terms.group_bytes);
+        let fits = || {
+            let has_free = self.spares.has_free(self.next_len());
+            let new_bytes = if has_free { 0 } else { shortest };
+            (has_free || self.base.space.grants.fits_job(shortest)) && self.admits(new_bytes)
+        };
+        let wanted =
+            self.base.wal().content().groups_wanted() > 0 && self.base.wal().content().is_half_full();
+        // What room there is, is for deletes and the jobs that make more of it.
+        wanted && !self.spares.ballast_is_short() && fits()
+    }
+
+    /// True once after there was no room for a spare group: then others have a turn. The log is the most urgent class, and
+    /// after a refusal all wait for a while; without this it would be the first to be refused again, for ever, and the
+    /// flush that makes room for it would never run.
+    pub fn gives_way(&self) -> bool {
+        self.spare_refused.swap(false, Ordering::AcqRel)
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.base.wal.get().map_or(0, |wal| wal.content().live_bytes())
+    }
+
+    /// The length that the next group should have.
+    pub fn next_len(&self) -> u64 {
+        self.files.next_len(self.live_bytes() + self.stored.bytes())
+    }
+}

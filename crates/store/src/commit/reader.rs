@@ -1,0 +1,159 @@
+//! The groups of a lane, and reading what is in them: see [`super::stored`].
+
+use super::Place;
+use super::ahead::ReadAhead;
+use super::floors::Floors;
+use super::foundation::Foundation;
+use super::stored::{GroupState, LaneGroup, Readable, StoredGroups};
+use base::sync::OnceLock;
+use base::{Error, Result};
+use std::sync::Arc;
+use wal::check::{GroupToCheck, LogCheck};
+use wal::{PriorGroup, ReadGroup, TenantId};
+
+/// See the module.
+#[derive(Debug)]
+pub struct LaneReader {
+    base: Arc<Foundation>,
+    stored: Arc<StoredGroups>,
+    floors: Arc<Floors>,
+    /// In a read-only store: the groups that were replayed, oldest first.
+    replayed: OnceLock<Vec<PriorGroup>>,
+}
+
+impl LaneReader {
+    pub(super) fn new(base: Arc<Foundation>, stored: Arc<StoredGroups>, floors: Arc<Floors>) -> LaneReader {
+        LaneReader { base, stored, floors, replayed: OnceLock::new() }
+    }
+
+    /// Every group of the lane that is not free, those kept as storage first, each part oldest first.
+    pub fn groups(&self) -> Vec<LaneGroup> {
+        self.stored.all(&self.in_use(), true)
+    }
+
+    /// Those of them that are not storage yet: few, however many there are in all.
+    pub fn to_retain(&self) -> Vec<LaneGroup> {
+        self.stored.all(&self.in_use(), false)
+    }
+
+    /// Appends `len` bytes of a batch, from `place` on, to `out`: the pages that they are in and no others are read, at once and
+    /// not at all while they are in memory, and checked. What was appended is found from the moment that its place is known.
+    ///
+    /// # Errors
+    /// `NotFound` if the group is free by now; `Corruption`, with file and offset, if one of the pages, or the file, is damaged or
+    /// missing; others of the file system. Then nothing is appended to `out`.
+    pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read_ahead(place, len, &mut ReadAhead::new(0), out)
+    }
+
+    /// As [`LaneReader::read`], by one who reads what follows next.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_ahead(
+        &self,
+        place: Place,
+        len: usize,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let freed = || Error::not_found(format!("log group {} is not there any more", place.ltn));
+        let Some(group) = self.stored.readable(place.ltn)? else { return Err(freed()) };
+        let start = out.len();
+        let wal = self.base.wal.get().filter(|_| group.is_live);
+        let in_file = wal.and_then(|wal| wal.content().read_ring(place, len, out)).unwrap_or(len);
+        if in_file == 0 {
+            return Ok(());
+        }
+        // It comes before what was in memory.
+        let in_memory = out.split_off(start);
+        if let Err(e) = self.read_file(&group, place, in_file, ahead, out) {
+            // The file of a group that was freed meanwhile may hold anything.
+            let is_free = self.stored.readable(place.ltn)?.is_none();
+            return Err(if is_free { freed() } else { e });
+        }
+        out.extend_from_slice(&in_memory);
+        Ok(())
+    }
+
+    fn read_file(
+        &self,
+        group: &Readable,
+        place: Place,
+        len: usize,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Readable { store, uid, file, .. } = group;
+        let (store, lane, ltn) = (*store, self.base.lane, place.ltn);
+        let end = place.offset() + u64::from(place.pages(len)) * io::PAGE as u64;
+        ahead.prepare((ltn, *uid), &**file, place.offset(), end.min(file.len()));
+        let windowed = ahead.over(file);
+        let read = ReadGroup { store, lane, ltn, uid: *uid, file: &windowed }.read(place, len, out);
+        match read {
+            // It may have been written since it was read ahead.
+            Err(e) if e.is_corruption() && ahead.is_filled() => {
+                ahead.clear();
+                ReadGroup { store, lane, ltn, uid: *uid, file: &**file }.read(place, len, out)
+            }
+            read => read,
+        }
+    }
+
+    /// A walk over the whole batches of a group that is not active, in order, with their places: for an index that is missing.
+    /// [`LogCheck::step`] reads a run of pages at a time, and notes what is damaged.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such group, or it is active; those of writing the end of one that was just closed to its file,
+    /// and of opening the file.
+    pub fn scan(&self, ltn: u64) -> Result<LogCheck> {
+        let find = |groups: Vec<LaneGroup>| groups.into_iter().find(|group| group.ltn == ltn);
+        let mut group = find(self.groups()).filter(|group| group.state != GroupState::Active);
+        if group.as_ref().is_some_and(|group| group.state == GroupState::Closed)
+            && let Some(last) = self.base.wal.get().and_then(|wal| wal.content().last_position())
+        {
+            self.base.wal().syncer().sync(last)?;
+            group = find(self.groups());
+        }
+        self.scan_filled(ltn, group)
+    }
+
+    /// As [`LaneReader::scan`], of any group, as far as its pages are in its file by now.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such group; those of opening the file.
+    pub fn scan_written(&self, ltn: u64) -> Result<LogCheck> {
+        self.scan_filled(ltn, self.groups().into_iter().find(|group| group.ltn == ltn))
+    }
+
+    fn scan_filled(&self, ltn: u64, group: Option<LaneGroup>) -> Result<LogCheck> {
+        let file = self.stored.readable(ltn)?;
+        let Some((LaneGroup { filled, .. }, Readable { store, uid, file, .. })) = group.zip(file) else {
+            return Err(Error::not_found(format!("there is no closed log group {ltn} that could be read")));
+        };
+        let group = GroupToCheck { ltn, uid: Some(uid), file, begins: 0, filled };
+        Ok(LogCheck::of_lane(store, self.base.lane, vec![group]))
+    }
+
+    /// A read-only store has no log of its own: these groups it has read.
+    pub fn set_replayed(&self, groups: Vec<PriorGroup>) {
+        let _ = self.replayed.set(groups);
+    }
+
+    /// The groups that hold records somebody may need, oldest first; the last one may still be written.
+    pub fn in_use(&self) -> Vec<PriorGroup> {
+        match self.base.wal.get() {
+            Some(wal) => wal.content().groups(),
+            None => self.replayed.get().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of the closed groups that must stay for tenants other than `tenant`, which can do nothing about them.
+    pub fn held_by_others(&self, tenant: TenantId) -> u64 {
+        let floors = self.floors.all(&self.base.manifest.state());
+        let groups = self.in_use();
+        let Some((_active, closed)) = groups.split_last() else { return 0 };
+        let needed = |group: &&PriorGroup| group.seqs.needed_by(&floors).any(|other| other != tenant);
+        closed.iter().skip_while(|group| !needed(group)).map(|group| group.len).sum()
+    }
+}

@@ -1,0 +1,259 @@
+//! Beginning and end of a lane's log: what is replayed of the one before, where the new one begins, and what the manifest knows of its end.
+
+use super::files::{GroupFile, GroupFiles, GroupLens};
+use super::floors::{Floors, tenant};
+use super::foundation::Foundation;
+use super::pace::shortest_bytes;
+use super::preparation::Preparation;
+use super::read::open_group;
+use super::reader::LaneReader;
+use super::spares::Need;
+use super::stored::StoredGroups;
+use super::{OnBatch, recorded, staging_len};
+use crate::manifest::{EngineId, EngineView, LogGroupMeta, Record, State};
+use base::{Error, Result};
+use io::InPlaceFile;
+use std::path::Path;
+use std::sync::Arc;
+use wal::{LogGroup, PreparedGroup, RecoveryMode, RecoveryReport, Wal, WalOptions};
+
+/// The log begins in a group of this length where there is no room for a regular one, bytes.
+const FIRST_GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogRecovery {
+    base: Arc<Foundation>,
+    files: Arc<GroupFiles>,
+    stored: Arc<StoredGroups>,
+    floors: Arc<Floors>,
+    preparation: Arc<Preparation>,
+    reader: Arc<LaneReader>,
+}
+
+impl LogRecovery {
+    pub(super) fn new(
+        base: Arc<Foundation>,
+        files: Arc<GroupFiles>,
+        stored: Arc<StoredGroups>,
+        floors: Arc<Floors>,
+        preparation: Arc<Preparation>,
+        reader: Arc<LaneReader>,
+    ) -> LogRecovery {
+        LogRecovery { base, files, stored, floors, preparation, reader }
+    }
+
+    /// Reads what is to be replayed of the lane, and hands out its batches. Nothing follows from it yet: see [`LogRecovery::resume`].
+    ///
+    /// # Errors
+    /// As [`wal::recover_lane`]; `Corruption` if the manifest has lost its end.
+    pub fn replay(&self, on_batch: &mut OnBatch<'_>) -> Result<RecoveryReport> {
+        let (env, dir) = (&self.base.context.env, &self.base.context.dir);
+        let groups = self.groups_to_read(|path| env.fs.open_in_place(path, self.base.terms.access))?;
+        let of = (self.base.manifest.store(), self.base.lane);
+        let report = wal::recover_lane(env, dir, of, &groups, RecoveryMode::ReadWrite, on_batch)?;
+        self.base.manifest.require_edit(report.witness_edit)?;
+        Ok(report)
+    }
+
+    /// As [`LogRecovery::replay`], for somebody who only reads: the lane never begins, and what was handed out is read by its places. With
+    /// `up_to_damage` it ends where it is damaged, which is told with the report.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn replay_to_read(
+        &self,
+        up_to_damage: bool,
+        on_batch: &mut OnBatch<'_>,
+    ) -> Result<(RecoveryReport, Option<Error>)> {
+        let (env, dir) = (&self.base.context.env, &self.base.context.dir);
+        let groups = self.groups_to_read(|path| match up_to_damage {
+            true => open_group(env, path, self.base.terms.access),
+            false => io::open_in_place_read_only(&*env.fs, path, self.base.terms.access),
+        })?;
+        let of = (self.base.manifest.store(), self.base.lane);
+        let read = wal::read_lane(env, dir, of, &groups, up_to_damage, on_batch)?;
+        let lost = self.base.manifest.require_edit(read.report.witness_edit).err();
+        for (ltn, file) in read.staged {
+            if let Some(group) = self.files.file_of(ltn) {
+                self.files.adopt(ltn, GroupFile { file, ..group });
+            }
+        }
+        self.reader.set_replayed(read.report.history.groups.clone());
+        match read.damage.or(lost) {
+            Some(e) if !up_to_damage => Err(e),
+            damage => Ok((read.report, damage)),
+        }
+    }
+
+    /// Goes on where the replay ended, in a new group, which is `listed` from when the manifest lists it.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room: it may be tried again, with what is listed by then. Those of the manifest and of the file system.
+    pub fn resume(&self, report: &RecoveryReport, listed: &mut Option<PreparedGroup>) -> Result<()> {
+        let first = match listed.take() {
+            Some(first) => first,
+            None => self.list_first()?,
+        };
+        let first = listed.insert(first).clone();
+        self.begin(first, report, 0)?;
+        self.floors.hint();
+        Ok(())
+    }
+
+    /// The groups that the manifest lists, for recovery: `open` opens the file at a path. The log takes them over.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn groups_to_read(
+        &self,
+        open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
+    ) -> Result<Vec<LogGroup>> {
+        let (mut groups, state) = (Vec::new(), self.base.manifest.state());
+        self.stored.adopt(state.log_groups.retained(self.base.lane));
+        for meta in state.log_groups.chain(self.base.lane).filter(|g| !g.discarded) {
+            let file =
+                recorded::up_to(open(&self.base.context.path(&crate::names::log(meta.file)))?, meta.len);
+            let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
+            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
+            let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;
+            groups.push(LogGroup { ltn, uid, file, sealed_end, begin });
+        }
+        Ok(groups)
+    }
+
+    /// Counts among those that recovery cut off the oldest groups that nobody needs by now, whose records all are below the
+    /// floors. Where there is room they are released later, like any other.
+    pub fn let_go(&self, report: &mut RecoveryReport) {
+        if self.base.lane.retains() {
+            return;
+        }
+        let floors = self.floors.all(&self.base.manifest.state());
+        report.discarded.extend(report.history.release_below(&floors));
+    }
+
+    /// Makes the end of the old log durable, and lets go of the groups that recovery cut off. `first`: the group in which the
+    /// new log is going to begin, if it is listed already.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
+    pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
+        let state = self.base.manifest.state();
+        let old = state.log_groups.chain(self.base.lane).filter(|group| Some(group.ltn) != first);
+        let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);
+        let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
+        let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        records.extend(missed(&state, report));
+        if let Some((ltn, end_lpn)) = report.sealed.filter(|(ltn, _)| !dropped.contains(ltn))
+            && state.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
+        {
+            records.push(Record::SealLogGroup { ltn, end_lpn });
+        }
+        if !records.is_empty() {
+            self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
+        } else if self.base.manifest.should_roll() {
+            // Its new file must find room before the log takes any.
+            self.base.manifest.roll()?;
+        }
+        self.files.discard(&dropped)
+    }
+
+    /// Lists the group in which the log is going to begin.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    pub fn list_first(&self) -> Result<PreparedGroup> {
+        self.base.store.begin_session()?;
+        let wanted = shortest_bytes(self.base.terms.group_bytes);
+        let least = FIRST_GROUP_BYTES_MIN.min(wanted);
+        let lens = GroupLens { wanted, least, usual: self.preparation.next_len() };
+        self.files.list_new(lens, Need::Last)
+    }
+
+    /// Bytes by which the file of open pages grows when the log begins: the power may have failed while it was longer than what is left of it. It is never
+    /// refused, so what is made before it must leave it the room.
+    pub fn unmade_bytes(&self) -> u64 {
+        let path = self.base.context.path(self.base.lane.staging_name());
+        (self.first_staging_len() as u64).saturating_sub(self.base.space.meter().bytes_of(&path))
+    }
+
+    fn first_staging_len(&self) -> usize {
+        staging_len(shortest_bytes(self.base.terms.group_bytes))
+    }
+
+    /// Begins the log, in a group that is listed. What recovery reported is durable ([`LogRecovery::end_old`]). No page has a number
+    /// below `lpn_min`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
+        let options = WalOptions {
+            lane: self.base.lane,
+            group_len: self.base.terms.group_bytes,
+            // Where pages wait it is made longer as soon as there is room for that.
+            staging_len: self.first_staging_len(),
+            loggers: self.base.terms.loggers,
+            buffered_age_ns: self.base.terms.aging.age_ms_max.saturating_mul(1_000_000),
+            durable_wait_ns_max: self.base.terms.aging.durable_wait_us_max.saturating_mul(1000),
+            expects_durable: self.base.terms.aging.expects_durable,
+            ..Default::default()
+        };
+        let next_lpn = report.next_lpn.max(lpn_min);
+        let (history, store) = (report.history.clone(), self.base.manifest.store());
+        let wal = Wal::start(
+            &self.base.context.env,
+            &self.base.context.dir,
+            options,
+            store,
+            next_lpn,
+            first,
+            history,
+        )?;
+        wal.join(self.base.context.health.clone());
+        self.base.wal.set(wal).unwrap_or_else(|_| unreachable!("a store starts its log once"));
+        Ok(())
+    }
+
+    /// Ends the log: everything is durable, and the manifest knows where it ends, so that the loss of its end is noticed;
+    /// groups that were prepared for writes to come are let go.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system.
+    pub fn close(&self) -> Result<()> {
+        self.base.wal().close()?;
+        self.seal()
+    }
+
+    /// After the log was closed: see [`LogRecovery::close`].
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing depends on it, and the next close makes up for it. Others of the manifest and of the file system.
+    pub fn seal(&self) -> Result<()> {
+        let Some((ltn, end_lpn)) = self.base.wal().content().end() else { return Ok(()) };
+        let (spares, files) = self.files.unused(ltn);
+        let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
+        records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
+        self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
+        files.iter().try_for_each(|&number| self.base.store.remove(&crate::names::log(number)))
+    }
+}
+
+/// Who misses the end of this log, of those who are away and have batches there that they may need; and who had missed an
+/// earlier one, and is here.
+fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
+    let of = |engine: EngineId, missed: bool| Record::EngineMissed { engine, missed };
+    let ends = report.sealed.is_some();
+    let needs = |engine: &EngineView<'_>| {
+        let last = tenant(engine.id).and_then(|tenant| report.seqs.last(tenant));
+        last.is_some_and(|last| last >= engine.floor)
+    };
+    let mut records = Vec::new();
+    for engine in state.engines.iter() {
+        match (engine.is_here, engine.missed) {
+            (true, true) => records.push(of(engine.id, false)),
+            (false, false) if ends && needs(&engine) => records.push(of(engine.id, true)),
+            _ => {}
+        }
+    }
+    records
+}
