@@ -78,7 +78,7 @@ fn recover(manifest: &[u8], current: &[u8]) -> Result<()> {
     state.verify()?;
     // What is believed can be written again: room for more edits, a snapshot that leads to the same state.
     recovered.commit(Edit::default())?;
-    recovered.roll()?;
+    recovered.commits().roll()?;
     let state = recovered.state();
     drop(recovered);
     let again = Manifest::recover(&env, dir, true).expect("what was just written");

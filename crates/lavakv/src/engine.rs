@@ -151,7 +151,7 @@ fn remove_what_readers_kept(engine: &Engine) {
 /// either end is noticed too: pages and edits confirm those before them, and nothing else would confirm the last.
 /// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
 fn seal(engine: &Engine) -> Result<()> {
-    match engine.log.seal_all().and_then(|()| engine.files.manifest.confirm()) {
+    match engine.log.seal_all().and_then(|()| engine.files.manifest.commits().confirm()) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         sealed => sealed,
     }

@@ -293,7 +293,7 @@ impl Tree {
     fn demands(&self, roll_bytes: u64) -> Demands {
         #[cfg(all(test, not(loom)))]
         crate::context::sizes::tests::SUMS.with(|sums| sums.set(sums.get() + 1));
-        self.files.manifest.set_roll_len(roll_bytes);
+        self.files.manifest.files().sizes().set_roll_len(roll_bytes);
         let fixed_bytes = EDITS_BYTES + self.files.manifest.growth_bytes();
         let live_bytes = self.space.gauges.segment_bytes();
         self.space_sums.demands(fixed_bytes, live_bytes)

@@ -103,7 +103,7 @@ impl Foundation {
     /// Removes files that no edit names, unless nobody knows whether one does.
     pub fn remove_unnamed(&self, files: &[NewFile]) {
         // The job that failed is asked before the store's health knows of it.
-        if self.manifest.outcome_unknown() || self.context().health.check_sound().is_err() {
+        if self.manifest.commits().outcome_unknown() || self.context().health.check_sound().is_err() {
             return;
         }
         let listed = self.manifest.state();

@@ -83,7 +83,7 @@ impl Reserve {
 
     fn demands(&self, roll_bytes: u64) -> Demands {
         let (manifest, group_bytes) = (&self.store.manifest, self.store.options.longest_group());
-        manifest.set_roll_len(roll_bytes);
+        manifest.files().sizes().set_roll_len(roll_bytes);
         let checkpoint: u64 = manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
         let open_pages =
             staging_len(group_bytes).saturating_sub(self.store.lane.wal().content().staging_len()) as u64;
@@ -140,7 +140,7 @@ impl Reserve {
     /// Those of the manifest.
     pub fn files_changed(&self) -> Result<()> {
         if self.store.manifest.should_roll() {
-            self.store.manifest.roll()?;
+            self.store.manifest.commits().roll()?;
         }
         self.refresh();
         self.store.context().signals.notify_progress();

@@ -180,7 +180,7 @@ fn check_manifest(core: &Core, report: &mut VerifyReport) {
     };
     if !found.is_empty() && core.store.lane.begun().is_some() {
         // Written anew from memory. It is told below; a failure leaves things as they are.
-        let _ = core.store.manifest.shared().roll();
+        let _ = core.store.manifest.shared().commits().roll();
     }
     found.into_iter().for_each(|e| report.damaged(e, Vec::new()));
 }

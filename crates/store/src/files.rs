@@ -36,7 +36,7 @@ pub struct Files {
 impl Files {
     /// Of a store whose lock is held (`None`: by nobody, where it is only read).
     pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
-        manifest.join(context.health.clone());
+        manifest.files().join(context.health.clone());
         let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
         Files { context, manifest, removed, _lock: lock, session }
     }
@@ -75,8 +75,8 @@ impl Files {
     /// # Errors
     /// As there.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
-        self.manifest.upgrade(format).inspect_err(|e| {
-            if self.manifest.outcome_unknown() {
+        self.manifest.commits().upgrade(format).inspect_err(|e| {
+            if self.manifest.commits().outcome_unknown() {
                 self.context.health.poison(e);
             }
         })
@@ -88,7 +88,7 @@ impl Files {
     /// # Errors
     /// Those of the file system.
     pub fn sync_dir(&self) -> Result<()> {
-        self.manifest.sync_dir().inspect_err(|e| {
+        self.manifest.files().sync_dir().inspect_err(|e| {
             if !e.is_refusal() {
                 self.context.health.poison(e);
             }

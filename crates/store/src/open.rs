@@ -364,7 +364,10 @@ impl Store {
     /// # Errors
     /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
     pub fn close(&self) -> Result<()> {
-        match self.lanes().try_for_each(|log| log.recovery().close()).and_then(|()| self.manifest().confirm())
+        match self
+            .lanes()
+            .try_for_each(|log| log.recovery().close())
+            .and_then(|()| self.manifest().commits().confirm())
         {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             closed => closed,

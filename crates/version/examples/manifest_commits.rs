@@ -51,7 +51,7 @@ fn main() {
         took_ns.sort_unstable();
         let at = |percent: usize| took_ns[took_ns.len() * percent / 100] as f64 / 1e3;
         let begun_ns = clock.now_ns();
-        manifest.roll().unwrap();
+        manifest.commits().roll().unwrap();
         let roll_ms = (clock.now_ns() - begun_ns) as f64 / 1e6;
         println!("{files} files: {:.1} us a commit, P99 {:.1} us; a roll {roll_ms:.1} ms", at(50), at(99));
     }

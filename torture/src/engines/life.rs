@@ -274,7 +274,7 @@ impl Life {
             let mut file = env.fs.create(&path, &CreateOptions::default())?;
             file.append(&bytes)?;
             file.sync(SyncKind::Full)?;
-            session.manifest.sync_dir()?;
+            session.manifest.files().sync_dir()?;
             let file = EngineFile { number, kind: FILE_KIND, volume: Volume::DIRECTORY };
             let add = vec![Record::AddEngineFile { engine: Toy::ID, file }];
             session.manifest.commit_store(|_| Ok(add), |_| {}).map(drop)
@@ -323,7 +323,7 @@ impl Life {
                 0..=4 if self.full => self.has_room()?,
                 5 => self.sim.advance_ns(2_000_000_000),
                 6 => {
-                    let rolled = session.manifest.roll();
+                    let rolled = session.manifest.commits().roll();
                     rolled.or_else(|e| self.excuse(e, "roll"))?;
                 }
                 _ => {}

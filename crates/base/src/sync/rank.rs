@@ -105,6 +105,8 @@ ranks! {
     ManifestTurn,
     /// Manifest: accepted edits, who writes, what is durable.
     Manifest,
+    /// Manifest: the names of its files.
+    ManifestNames,
     /// What running jobs have claimed.
     InProgress,
     /// Compaction: which of its pieces wait, are at work, and are merged.

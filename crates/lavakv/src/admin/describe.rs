@@ -20,7 +20,7 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_loggers_tried.set(w.loggers_tried);
         jobs.context.stats.wal_loggers_kept.set(w.loggers_kept);
     }
-    jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
+    jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.files().sizes().written());
     jobs.context.stats.format.set(jobs.files.manifest.format().number().into());
     jobs.context.stats.format_newest.set(StoreFormat::NEWEST.number().into());
     jobs.context.stats.files_removed.set(jobs.files.removed());

@@ -99,7 +99,7 @@ fn write(sim: &SimEnv, payloads: &[&[u8]]) {
     let path = Path::new(DIR).join(names::log(file));
     let len = 128 << 10;
     let in_place = env.fs.create_in_place(&path, len, Access::Buffered).unwrap();
-    manifest.sync_dir().unwrap();
+    manifest.files().sync_dir().unwrap();
     let mut ltn = 0;
     let begin = |state: &State| {
         ltn = state.next_ltn;
@@ -120,7 +120,7 @@ fn write(sim: &SimEnv, payloads: &[&[u8]]) {
         log.append(TenantId(7), &[payload], seq, seq, Durability::Durable, edit).unwrap();
     }
     log.close().unwrap();
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
 }
 
 fn commit(sim: &SimEnv, edit: (u64, SeqNo), files: &[u64]) {
@@ -130,7 +130,7 @@ fn commit(sim: &SimEnv, edit: (u64, SeqNo), files: &[u64]) {
         file: EngineFile { number, kind: 0, volume: Volume::DIRECTORY },
     };
     handle.commit(Commit { store: files.iter().map(file).collect(), own: Some(edit) }).unwrap();
-    handle.confirm().unwrap();
+    handle.commits().confirm().unwrap();
 }
 
 fn make(sim: &SimEnv, name: &str, bytes: &[u8]) {

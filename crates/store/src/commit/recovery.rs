@@ -153,7 +153,7 @@ impl LogRecovery {
             self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
         } else if self.base.manifest.should_roll() {
             // Its new file must find room before the log takes any.
-            self.base.manifest.roll()?;
+            self.base.manifest.commits().roll()?;
         }
         self.files.discard(&dropped)
     }

@@ -1,7 +1,6 @@
 //! Reading the manifest again, as an open would, while its store is open: for verification.
 
 use super::{Manifest, ManifestReport, replay};
-use base::sync::{lock, rank};
 use base::{ErrorKind, Result};
 
 /// How often a manifest is read that does not fit together: it may be rolled meanwhile.
@@ -17,8 +16,9 @@ impl Manifest {
         let durable_edit = self.durable_edit();
         let read = || {
             let engines = self.state().engines.here();
-            let found = replay::find_with_disk(&self.env, &self.dir.path, true, &engines, durable_edit)?;
-            let found = Manifest::of_found(&self.env, &self.dir.path, found, true);
+            let found =
+                replay::find_with_disk(self.files.env(), self.files.dir(), true, &engines, durable_edit)?;
+            let found = Manifest::of_found(self.files.env(), self.files.dir(), found, true);
             found.require_edit(durable_edit)?;
             Ok(found.report().clone())
         };
@@ -32,23 +32,10 @@ impl Manifest {
                 break;
             }
             outcome = match attempt + 1 == ATTEMPTS {
-                true => self.while_nobody_writes(read),
+                true => self.commits.while_nobody_writes(read),
                 false => read(),
             };
         }
         outcome
-    }
-
-    /// What is seen in the middle of a roll is no damage.
-    fn while_nobody_writes<T>(&self, look: impl Fn() -> T) -> T {
-        let _turn = rank::turn::<rank::ManifestTurn>();
-        // Of a manifest that is only read, or poisoned, nobody here writes.
-        let Ok(mut inner) = self.when_quiet() else { return look() };
-        inner.leading = true;
-        drop(inner);
-        let seen = look();
-        lock(&self.inner).leading = false;
-        self.turn.notify_all();
-        seen
     }
 }

@@ -101,7 +101,7 @@ impl<E: Engine> Handle<E> {
             Ok((next.store, payload))
         };
         let seen = |state: Arc<State>| StateOf::of(state).expect("the engine is here");
-        self.manifest.commit_bytes(change, |state| publish(&seen(state.clone()))).map(seen)
+        self.manifest.commits().commit(change, |state| publish(&seen(state.clone()))).map(seen)
     }
 }
 

@@ -158,9 +158,9 @@ pub fn give_back_with(env: &Env, dir: &Path, engines: &Engines, commit: &CommitW
     file.write(good, &identity)?;
     remove_all(capacity.fs, capacity.dir, FileKind::is_of_log)?;
     copy_log(&state, speed, capacity)?;
-    manifest.sync_dir()?;
+    manifest.files().sync_dir()?;
     commit(&manifest, Record::SpeedDisk { disk: None })?;
-    manifest.confirm()?;
+    manifest.commits().confirm()?;
     clear(speed)
 }
 
@@ -204,7 +204,7 @@ fn settle(manifest: &Manifest) -> Result<()> {
     if manifest.report().name.is_empty() {
         return Ok(());
     }
-    manifest.roll()
+    manifest.commits().roll()
 }
 
 /// Nothing on the disk is the store's any more. What says so goes last.

@@ -25,12 +25,12 @@ fn sessions(sim: &SimEnv, seed: u64) -> History {
             history.acknowledged.push((sim.op_count(), manifest.durable_edit()));
             step(&manifest, here, &mut rng, &mut model).unwrap();
             if rng.one_in(4) {
-                manifest.roll().unwrap();
+                manifest.commits().roll().unwrap();
             }
         }
         history.models.insert(manifest.durable_edit(), model.clone());
         history.acknowledged.push((sim.op_count(), manifest.durable_edit()));
-        manifest.confirm().unwrap();
+        manifest.commits().confirm().unwrap();
     }
     history
 }
@@ -59,7 +59,7 @@ fn every_crash_leaves_every_engine_what_was_acknowledged() {
                 let mut model = history.models[&edit].clone();
                 check(&manifest.state(), here, &model);
                 step(&manifest, here, &mut rng, &mut model).unwrap();
-                manifest.roll().unwrap();
+                manifest.commits().roll().unwrap();
                 drop(manifest);
                 check(&BOTH.recover(&after).unwrap().state(), BOTH, &model);
                 tried += 1;
@@ -85,8 +85,8 @@ fn a_full_disk_takes_nothing_from_an_engine_that_is_away() {
         let plan = FaultPlan::nth(nth % 20, FaultEffect::NoSpace);
         sim.inject(if nth % 2 == 0 { plan } else { plan.sticky() });
         for _ in 0..6 {
-            let outcome =
-                step(&manifest, only_a, &mut rng, &mut model.clone()).and_then(|()| manifest.roll());
+            let outcome = step(&manifest, only_a, &mut rng, &mut model.clone())
+                .and_then(|()| manifest.commits().roll());
             (refused, made) = (refused + u32::from(outcome.is_err()), made + u32::from(outcome.is_ok()));
         }
         sim.clear_faults();

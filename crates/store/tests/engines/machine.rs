@@ -188,7 +188,7 @@ fn engines_keep_what_they_have_whoever_is_away() {
                 check(&manifest.state(), here, &model);
             }
             if rng.one_in(2) {
-                manifest.roll().unwrap();
+                manifest.commits().roll().unwrap();
                 rolls += 1;
             }
             let before = manifest.state();

@@ -30,14 +30,14 @@ fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
     let handle = Handle::<LaterB>::of(&later).unwrap();
     handle.commit(Commit { store: vec![newer], own: vec![Change::Add(100, 1)] }).unwrap();
     model.parts.get_mut(&B::ID).unwrap().values.insert(100, 1);
-    later.roll().unwrap();
+    later.commits().roll().unwrap();
     drop((later, handle));
     let manifest = BOTH.recover(&sim).unwrap();
     assert_eq!(Handle::<B>::of(&manifest).unwrap_err().kind(), ErrorKind::Unsupported);
     let only_a = Here { a: true, b: false };
     check(&manifest.state(), only_a, &model);
     step(&manifest, only_a, &mut rng, &mut model).unwrap();
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     drop(manifest);
     let later = Arc::new(Manifest::recover(&sim.env(), Path::new(DIR), false, &engines).unwrap());
     let entries = Handle::<LaterB>::of(&later).unwrap().state();

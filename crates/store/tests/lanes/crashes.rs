@@ -124,7 +124,7 @@ impl Life {
                     self.freed.push(Freed { seqs, begun_op, done_op: self.sim.op_count() });
                 }
             }
-            7 if self.rng.one_in(3) => self.machine.store.manifest().roll().unwrap(),
+            7 if self.rng.one_in(3) => self.machine.store.manifest().commits().roll().unwrap(),
             8 => {
                 // The other engine needs nothing of what it wrote.
                 let floor = self.first.0.len() as u64 + 1;

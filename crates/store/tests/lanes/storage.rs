@@ -256,7 +256,7 @@ fn a_lane_that_is_not_opened_stays_as_it_is() {
             store.log().put(OTHER, &[&[1; 20_000]], (seq, seq), Durability::Durable).unwrap();
             store.tend().unwrap();
         }
-        store.manifest().roll().unwrap();
+        store.manifest().commits().roll().unwrap();
         store.close().unwrap();
     }
     let machine = Machine::open(env).unwrap();

@@ -40,7 +40,7 @@ fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
     drop((store, toy));
     for round in 0..3 {
         let store = without_the_toy(&sim, 200);
-        store.manifest().roll().unwrap();
+        store.manifest().commits().roll().unwrap();
         let floors = store.log().floors().all(&store.manifest().state());
         assert!(floors.contains(&(TenantId(7), 11)), "round {round}: {floors:?}");
         assert!(store.log().reader().held_by_others(TenantId(9)) > 0);

@@ -54,7 +54,7 @@ impl Life {
                 let op = self.op();
                 self.model.trims.last_mut().unwrap().done_op = Some(op);
             }
-            3 if self.rng.one_in(4) => self.store.manifest().roll().unwrap(),
+            3 if self.rng.one_in(4) => self.store.manifest().commits().roll().unwrap(),
             4 if self.rng.one_in(4) => {
                 self.store.log().upkeep().persist_watermark().unwrap();
                 let op = self.op();

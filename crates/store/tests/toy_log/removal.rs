@@ -31,7 +31,7 @@ fn made(sim: &SimEnv) -> [u64; 2] {
         file.append(b"of the toy log").unwrap();
         file.sync(SyncKind::Full).unwrap();
     }
-    store.manifest().sync_dir().unwrap();
+    store.manifest().files().sync_dir().unwrap();
     let file = EngineFile { number: numbers[0], kind: 0, volume: Volume::DIRECTORY };
     let add = vec![Record::AddEngineFile { engine: Toy::ID, file }];
     store.manifest().commit_store(|_| Ok(add), |_| {}).unwrap();
@@ -89,7 +89,7 @@ fn it_leaves_nothing_and_its_groups_go() {
     store.remove_engine(Toy::NAME).unwrap();
     assert!(!has_toy(&store) && exist(&sim, numbers) == [false; 2]);
     assert_eq!(store.remove_engine(Toy::NAME).unwrap_err().kind(), ErrorKind::NotFound);
-    store.manifest().roll().unwrap();
+    store.manifest().commits().roll().unwrap();
     store.close().unwrap();
     drop(store);
     assert!(must_wait(&sim), "its batches are still in the log");

@@ -61,7 +61,7 @@ fn a_history_survives_reopening_and_rolls() {
     for round in 0..12 {
         commit_some(&manifest, &mut editor, 15);
         if round % 3 == 0 {
-            manifest.roll().unwrap();
+            manifest.commits().roll().unwrap();
         }
         let state = manifest.state();
         assert_eq!(manifest.durable_edit(), state.store.edit_number);
@@ -88,8 +88,8 @@ fn opening_writes_nothing_and_read_only_refuses_to() {
     let before = sim.state_hash();
     let manifest = Manifest::recover(&sim.env(), DIR.as_ref(), true).unwrap();
     assert_eq!(manifest.commit(Edit::default()).unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(manifest.roll().unwrap_err().kind(), ErrorKind::ReadOnly);
-    manifest.confirm().unwrap();
+    assert_eq!(manifest.commits().roll().unwrap_err().kind(), ErrorKind::ReadOnly);
+    manifest.commits().confirm().unwrap();
     assert!(!manifest.should_roll());
     drop(recover(&sim).unwrap());
     assert_eq!(sim.state_hash(), before);
@@ -113,7 +113,7 @@ fn numbers_start_where_the_seed_says_and_above_what_the_directory_holds() {
     let mut editor = Editor::new(3);
     commit_some(&manifest, &mut editor, 60);
     assert!(manifest.state().store.edit_number > 1 << 32);
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     let state = manifest.state();
     drop(manifest);
     sim.write_file("/009999999999.ksst", b"left over").unwrap();
@@ -187,8 +187,8 @@ fn confirm_writes_only_what_is_needed() {
     let (sim, manifest) = new_store(9);
     manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(7))])).unwrap();
     let edits = manifest.durable_edit();
-    manifest.confirm().unwrap();
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     assert_eq!(manifest.durable_edit(), edits, "CURRENT confirms, no edit is needed");
     drop(manifest);
     let path = file_in_use(&sim);
@@ -200,7 +200,7 @@ fn confirm_writes_only_what_is_needed() {
     }
     let manifest = recover(&sim).unwrap();
     let (ops, writes) = (sim.op_count(), sim.count_ops(Some(io::sim::OpKind::Append), ""));
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     assert_eq!(
         (sim.op_count(), sim.count_ops(Some(io::sim::OpKind::Append), "")),
         (ops, writes),
@@ -213,14 +213,14 @@ fn should_roll_follows_the_length() {
     let (_, manifest) = new_store(10);
     let mut editor = Editor::new(10);
     assert!(!manifest.should_roll());
-    manifest.set_roll_len(2000);
+    manifest.files().sizes().set_roll_len(2000);
     let mut commits = 0;
     while !manifest.should_roll() {
         commit_some(&manifest, &mut editor, 1);
         commits += 1;
     }
     assert!(commits > 3);
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     assert!(!manifest.should_roll());
 }
 
@@ -260,7 +260,7 @@ fn group_commit_with_threads() {
                 }
             });
         }
-        scope.spawn(|| (0..5).for_each(|_| manifest.roll().unwrap()));
+        scope.spawn(|| (0..5).for_each(|_| manifest.commits().roll().unwrap()));
     });
     let expected: Vec<u64> = (first + 2..first + 2 + THREADS * COMMITS).collect();
     assert_eq!(*lock(&published), expected);

@@ -59,7 +59,7 @@ impl Job for CleanupJob {
             jobs.tree.tell_ceiling(jobs.log.records().is_some())?;
         }
         if jobs.files.manifest.should_roll() {
-            jobs.files.manifest.roll()?;
+            jobs.files.manifest.commits().roll()?;
         }
         Ok(Progress::Done)
     }

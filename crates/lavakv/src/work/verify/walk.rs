@@ -467,7 +467,7 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     let is_damage = |e: &Error| damaged::is_of_reading(e) && !e.is_passing();
     if found.iter().any(is_damage) && jobs.log.get().is_some() {
         // It is told below; a failure to write it anew leaves things as they are.
-        let _ = jobs.files.manifest.roll();
+        let _ = jobs.files.manifest.commits().roll();
     }
     for error in found {
         report.damaged(error.clone());

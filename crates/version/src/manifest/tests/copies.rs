@@ -9,11 +9,11 @@ fn closed_store(seed: u64) -> (SimEnv, State) {
     let (sim, manifest) = new_store_in(seed, StoreFormat::V2);
     let mut editor = Editor::new(seed);
     commit_some(&manifest, &mut editor, 4);
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     commit_some(&manifest, &mut editor, 6);
     // The loss of an empty edit would lose nothing, so it confirms itself.
     manifest.commit(Edit(vec![Record::Store(StoreRecord::NextLtn(1))])).unwrap();
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     (sim, manifest.state())
 }
 
@@ -74,7 +74,7 @@ fn a_damaged_block_anywhere_loses_nothing() {
         commit_some(&manifest, &mut editor, 20);
     }
     manifest.commit(Edit(vec![Record::Store(StoreRecord::NextLtn(1))])).unwrap();
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     let state = manifest.state();
     for file in all_files(&sim) {
         for block in [512, 4096] {
@@ -98,10 +98,10 @@ fn a_stale_or_exchanged_file_is_not_believed() {
     let (sim, manifest) = new_store_in(4, StoreFormat::V2);
     let mut editor = Editor::new(4);
     commit_some(&manifest, &mut editor, 4);
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     let earlier = all_files(&sim).map(|file| sim.read_file(file).unwrap());
     commit_some(&manifest, &mut editor, 4);
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     let state = manifest.state();
     for (file, old) in all_files(&sim).iter().zip(&earlier) {
         let stale = sim.fork(1);
@@ -109,9 +109,9 @@ fn a_stale_or_exchanged_file_is_not_believed() {
         let found = recover(&stale).unwrap();
         assert_eq!(found.state(), state, "{file}");
     }
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     commit_some(&manifest, &mut editor, 1);
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     let state = manifest.state();
     for (file, old) in all_files(&sim).iter().zip(&earlier) {
         let stale = sim.fork(1);
@@ -175,10 +175,10 @@ fn a_crash_and_the_loss_of_one_file_lose_nothing() {
         let state = manifest.commit(editor.edit(&manifest.state())).unwrap();
         acknowledged.push((sim.op_count(), state.store.edit_number));
         if step % 5 == 4 {
-            manifest.roll().unwrap();
+            manifest.commits().roll().unwrap();
         }
     }
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     let record = sim.record();
     let mut tried = 0;
     for op in record.mutations().into_iter().filter(|op| *op >= acknowledged[0].0) {
@@ -211,10 +211,10 @@ fn syncs_and_bytes_of_an_edit_and_of_a_roll() {
         let counts = |sim: &SimEnv| {
             [OpKind::Sync, OpKind::SyncDir, OpKind::Append].map(|kind| sim.count_ops(Some(kind), ""))
         };
-        let (before, bytes) = (counts(&sim), manifest.bytes_written());
+        let (before, bytes) = (counts(&sim), manifest.files().sizes().written());
         manifest.commit(Edit::default()).unwrap();
-        let (edit, edit_bytes) = (counts(&sim), manifest.bytes_written() - bytes);
-        manifest.roll().unwrap();
+        let (edit, edit_bytes) = (counts(&sim), manifest.files().sizes().written() - bytes);
+        manifest.commits().roll().unwrap();
         let roll = counts(&sim);
         let spent = |from: [u64; 3], to: [u64; 3]| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
         (spent(before, edit), edit_bytes, spent(edit, roll)[..2].to_vec())
@@ -238,7 +238,7 @@ fn a_verification_reads_both_files() {
         sim.flip_bit(&file, rng.below(len), 3).unwrap();
         let found = manifest.shared().read_again().unwrap().damaged;
         assert!(found.len() == 1 && found[0].file().unwrap().to_str() == Some(&file), "{found:?}");
-        manifest.roll().unwrap();
+        manifest.commits().roll().unwrap();
         assert!(manifest.shared().read_again().unwrap().damaged.is_empty());
     }
 }
@@ -248,7 +248,7 @@ fn a_verification_reads_both_files() {
 fn a_store_of_format_1_has_no_copies() {
     let (sim, manifest) = new_store_in(9, StoreFormat::V1);
     commit_some(&manifest, &mut Editor::new(9), 5);
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     assert_eq!(sim.files().len(), 2);
     for file in [file_in_use(&sim), "/CURRENT".into()] {
         let damaged = sim.fork(1);
@@ -256,7 +256,7 @@ fn a_store_of_format_1_has_no_copies() {
         assert!(recover(&damaged).unwrap_err().is_corruption());
     }
     // Raised, and with the old release's view of it, which reads CURRENT alone.
-    manifest.upgrade(StoreFormat::V2).unwrap();
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
     assert_eq!(sim.files().len(), 4);
     let current = Current::decode(&sim.read_file("/CURRENT").unwrap()).unwrap();
     assert_eq!(sim.read_file("/CURRENT").unwrap(), sim.read_file("/CURRENT.copy").unwrap());

@@ -28,7 +28,7 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
             _ => recover(sim).unwrap(),
         };
         if seed > 0 {
-            manifest.set_piece_len(Rng::new(seed * 3 + session).range(30, 300));
+            manifest.files().sizes().set_piece_len(Rng::new(seed * 3 + session).range(30, 300));
         }
         let mut note = |state: State| {
             history.acknowledged.push((sim.op_count(), state.store.edit_number));
@@ -38,10 +38,10 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
         for step in 0..8 {
             note(manifest.commit(editor.edit(&manifest.state())).unwrap());
             if (step + session) % 4 == 3 {
-                manifest.roll().unwrap();
+                manifest.commits().roll().unwrap();
             }
         }
-        manifest.confirm().unwrap();
+        manifest.commits().confirm().unwrap();
         note(manifest.state());
     }
     history
@@ -120,7 +120,7 @@ fn every_fault_is_reported_and_loses_nothing() {
         {
             for nth in 0.. {
                 let (sim, manifest) = new_store_in(nth, format);
-                manifest.set_piece_len(piece_bytes);
+                manifest.files().sizes().set_piece_len(piece_bytes);
                 let mut editor = Editor::new(5);
                 commit_some(&manifest, &mut editor, 3);
                 let plan = FaultPlan::nth(nth, effect);
@@ -164,7 +164,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
         }
         assert_eq!(manifest.state().store.edit_number, outcome.last.store.edit_number);
         if step % 4 == 2 {
-            let _ = manifest.roll();
+            let _ = manifest.commits().roll();
         }
     }
     match manifest.commit(Edit::default()) {
@@ -173,7 +173,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
         // The fault struck here: whether it poisoned shows at the next attempt, which does not count.
         Err(_) => {
             outcome.perhaps.push(outcome.last.apply(Edit::default()).unwrap());
-            outcome.poisoned = manifest.roll().is_err_and(|e| e.kind() == ErrorKind::Poisoned);
+            outcome.poisoned = manifest.commits().roll().is_err_and(|e| e.kind() == ErrorKind::Poisoned);
         }
     }
     outcome
@@ -223,14 +223,15 @@ fn a_failed_sync_poisons() {
         let mut editor = Editor::new(12);
         commit_some(&manifest, &mut editor, 3);
         sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[kind]));
-        let attempt = || if roll { manifest.roll() } else { manifest.commit(Edit::default()).map(|_| ()) };
+        let attempt =
+            || if roll { manifest.commits().roll() } else { manifest.commit(Edit::default()).map(|_| ()) };
         assert_eq!(attempt().unwrap_err().kind(), ErrorKind::Io);
         let next = manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(1))]));
         if roll && kind == io::sim::OpKind::Sync {
             next.unwrap();
         } else {
             assert_eq!(next.unwrap_err().kind(), ErrorKind::Poisoned);
-            assert_eq!(manifest.roll().unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(manifest.commits().roll().unwrap_err().kind(), ErrorKind::Poisoned);
             assert_eq!(manifest.commit(Edit::default()).unwrap_err().kind(), ErrorKind::Poisoned);
         }
     }

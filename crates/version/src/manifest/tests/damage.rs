@@ -8,7 +8,7 @@ fn sample_bytes(seed: u64) -> (Vec<u8>, Vec<usize>, Vec<State>) {
     let (sim, manifest) = new_store(seed);
     let mut editor = Editor::new(seed);
     commit_some(&manifest, &mut editor, 6);
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     let mut states = vec![manifest.state()];
     for _ in 0..8 {
         states.push(manifest.commit(editor.edit(&manifest.state())).unwrap());
@@ -82,10 +82,10 @@ fn witnesses_cover_the_last_edit() {
     }
     // A close that confirms leaves only an empty edit unprotected.
     let manifest = recover(&sim).unwrap();
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     commit_some(&manifest, &mut Editor::new(23), 3);
     let last = manifest.state();
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     drop(manifest);
     let path = file_in_use(&sim);
     for at in 0..sim.read_file(&path).unwrap().len() as u64 {
@@ -189,7 +189,7 @@ fn current_is_protected() {
     assert!(e.is_corruption() && e.file() == Some("/CURRENT".as_ref()));
     // An old manifest under the present name, and none at all.
     let old = sim.read_file(file_in_use(&sim)).unwrap();
-    manifest.roll().unwrap();
+    manifest.commits().roll().unwrap();
     let path = file_in_use(&sim);
     let swapped = sim.fork(2);
     swapped.write_file(&path, &old).unwrap();

@@ -23,12 +23,12 @@ fn a_store_keeps_its_format_until_it_is_raised() {
     drop(manifest);
     let manifest = recover(&sim).unwrap();
     commit_some(&manifest, &mut editor, 3);
-    manifest.confirm().unwrap();
+    manifest.commits().confirm().unwrap();
     assert_eq!(manifest.format(), StoreFormat::V1);
     let header = Header::decode(&sim.read_file(file_in_use(&sim)).unwrap()).unwrap();
     assert_eq!((header.format, sim.read_file(file_in_use(&sim)).unwrap()[8]), (StoreFormat::V1, 1));
     let before = manifest.state();
-    manifest.upgrade(StoreFormat::V2).unwrap();
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
     assert_eq!(manifest.state(), in_format(&before, StoreFormat::V2));
     commit_some(&manifest, &mut editor, 3);
     let last = manifest.state();
@@ -41,14 +41,14 @@ fn a_store_keeps_its_format_until_it_is_raised() {
 #[test]
 fn raising_it_twice_writes_nothing_and_lowering_it_is_refused() {
     let (sim, manifest, _) = old_store(2);
-    manifest.upgrade(StoreFormat::V1).unwrap();
-    manifest.upgrade(StoreFormat::V2).unwrap();
+    manifest.commits().upgrade(StoreFormat::V1).unwrap();
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
     let before = sim.op_count();
-    manifest.upgrade(StoreFormat::V2).unwrap();
-    assert_eq!(manifest.upgrade(StoreFormat::V1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
+    assert_eq!(manifest.commits().upgrade(StoreFormat::V1).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(sim.op_count(), before);
     let read_only = Manifest::recover(&sim.env(), DIR.as_ref(), true).unwrap();
-    assert_eq!(read_only.upgrade(StoreFormat::V2).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(read_only.commits().upgrade(StoreFormat::V2).unwrap_err().kind(), ErrorKind::ReadOnly);
 }
 
 /// Whatever an upgrade was cut off in, the store opens, with all that it had, in the one format or in the other; and an upgrade
@@ -57,7 +57,7 @@ fn raising_it_twice_writes_nothing_and_lowering_it_is_refused() {
 fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
     let (sim, manifest, mut editor) = old_store(3);
     let (start, before) = (sim.op_count(), manifest.state());
-    manifest.upgrade(StoreFormat::V2).unwrap();
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
     let end = sim.op_count();
     let mut formats = [0, 0];
     let record = sim.record();
@@ -76,7 +76,7 @@ fn every_crash_in_an_upgrade_leaves_the_one_format_or_the_other() {
                 assert!(op < end || format == StoreFormat::V2, "an upgrade that had returned is lost");
                 formats[usize::from(format == StoreFormat::V2)] += 1;
                 // Again, and on.
-                manifest.upgrade(StoreFormat::V2).unwrap();
+                manifest.commits().upgrade(StoreFormat::V2).unwrap();
                 let state = manifest.commit(editor.edit(&manifest.state())).unwrap();
                 assert_eq!(recover(&after.crash(CrashKind::PowerLoss, seed)).unwrap().state(), state);
             }
@@ -94,7 +94,7 @@ fn every_fault_in_an_upgrade_is_reported() {
             let (sim, manifest, mut editor) = old_store(4);
             let before = manifest.state();
             sim.inject(FaultPlan::nth(nth, effect));
-            let outcome = manifest.upgrade(StoreFormat::V2);
+            let outcome = manifest.commits().upgrade(StoreFormat::V2);
             if sim.faults_fired() == 0 {
                 outcome.unwrap();
                 break;
@@ -107,7 +107,7 @@ fn every_fault_in_an_upgrade_is_reported() {
             match manifest.commit(editor.edit(&manifest.state())) {
                 Ok(state) => {
                     assert_eq!(state.store.format, StoreFormat::V1, "{what}");
-                    manifest.upgrade(StoreFormat::V2).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    manifest.commits().upgrade(StoreFormat::V2).unwrap_or_else(|e| panic!("{what}: {e}"));
                     let last = manifest.state();
                     assert_eq!(
                         recover(&sim.crash(CrashKind::PowerLoss, nth)).unwrap().state(),
@@ -129,7 +129,7 @@ fn every_fault_in_an_upgrade_is_reported() {
 #[test]
 fn a_copy_of_a_store_has_its_format() {
     let (_, manifest, _) = old_store(5);
-    manifest.upgrade(StoreFormat::V2).unwrap();
+    manifest.commits().upgrade(StoreFormat::V2).unwrap();
     let state = manifest.state().store.without_log(Uid::from_words(9, 9));
     let there = SimEnv::new(6);
     drop(store::manifest::Manifest::create_with(&there.env(), DIR.as_ref(), state).unwrap());
@@ -140,7 +140,7 @@ fn a_copy_of_a_store_has_its_format() {
 #[test]
 fn an_unknown_format_is_refused_with_its_number() {
     let (sim, manifest, _) = old_store(7);
-    manifest.upgrade(StoreFormat::NEWEST).unwrap();
+    manifest.commits().upgrade(StoreFormat::NEWEST).unwrap();
     drop(manifest);
     let name = file_in_use(&sim);
     let whole = sim.read_file(&name).unwrap();

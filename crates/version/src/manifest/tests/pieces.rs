@@ -6,8 +6,8 @@ use super::*;
 fn store_in_pieces(seed: u64, piece_bytes: u64) -> (SimEnv, Manifest, u32) {
     let (sim, manifest) = new_store(seed);
     commit_some(&manifest, &mut Editor::new(seed), 40);
-    manifest.set_piece_len(piece_bytes);
-    manifest.roll().unwrap();
+    manifest.files().sizes().set_piece_len(piece_bytes);
+    manifest.commits().roll().unwrap();
     let bytes = sim.read_file(file_in_use(&sim)).unwrap();
     let pieces = Header::decode(&bytes).unwrap().pieces;
     (sim, manifest, pieces)

@@ -59,9 +59,9 @@ fn rolls(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.below(4) {
         match rng.below(4) {
             3 => assert!(shared.manifest.shared().read_again().unwrap().damaged.is_empty()),
-            0 => shared.manifest.roll().unwrap(),
-            1 => shared.manifest.upgrade(StoreFormat::NEWEST).unwrap(),
-            _ => shared.manifest.confirm().unwrap(),
+            0 => shared.manifest.commits().roll().unwrap(),
+            1 => shared.manifest.commits().upgrade(StoreFormat::NEWEST).unwrap(),
+            _ => shared.manifest.commits().confirm().unwrap(),
         }
     }
 }

@@ -1,0 +1,417 @@
+//! Commits of a manifest, in groups: accepted edits, their leader, and what is durable and published.
+//!
+//! See [`super`] for the order of these three.
+
+use super::files::{Failure, ManifestFiles, Pending};
+use super::format;
+use super::state::State;
+use super::writer::Writer;
+use crate::format::StoreFormat;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Condvar, Mutex, MutexGuard, lock, rank};
+use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// See the module.
+pub struct Commits {
+    files: Arc<ManifestFiles>,
+    read_only: bool,
+    /// Accepted edits and who writes them: everything in [`Inner`]. Not held while the leader writes.
+    inner: Mutex<Inner, rank::Manifest>,
+    /// Signalled whenever a leader resigns or a state is published.
+    turn: Condvar,
+    /// The state that everybody sees. Changed under `inner`, in the order of edits.
+    published: Mutex<Arc<State>, rank::ManifestPublished>,
+    /// Changed by the leader, under `inner`.
+    durable_edit: Arc<AtomicU64>,
+}
+
+struct Inner {
+    /// The state with every accepted edit.
+    tip: Arc<State>,
+    /// Accepted edits that no leader has taken yet.
+    queue: Vec<Pending>,
+    /// True while a leader writes.
+    leading: bool,
+    /// The open file; `None` before the first write and while a leader has it.
+    writer: Option<Writer>,
+    /// The state at the last durable edit.
+    durable: Arc<State>,
+    /// The number of the last published edit.
+    published: u64,
+    /// The history up to this edit is confirmed by something later.
+    confirmed: u64,
+    /// For each time the tip went back to what was durable: the edit it went back to, and why.
+    roll_backs: Vec<(u64, Error)>,
+    poison: Option<Error>,
+}
+
+impl Inner {
+    /// Goes back to the durable state.
+    fn roll_back(&mut self, durable: Arc<State>, e: Error) {
+        self.queue.clear();
+        self.roll_backs.push((durable.edit_number, e));
+        self.tip = durable;
+    }
+}
+
+/// `NoSpace` tells the caller that nothing happened and that it may try again. Where nobody knows what happened (a sync
+/// that found no space) it must not.
+fn beyond_waiting(e: Error) -> Error {
+    if e.kind() == ErrorKind::NoSpace { e.with_kind(ErrorKind::Io) } else { e }
+}
+
+impl Commits {
+    /// Those of a history that ends with `state`, of which everything up to `confirmed` is confirmed by something later.
+    pub(super) fn new(
+        files: Arc<ManifestFiles>,
+        read_only: bool,
+        state: Arc<State>,
+        confirmed: u64,
+    ) -> Commits {
+        let number = state.edit_number;
+        let inner = Inner {
+            tip: state.clone(),
+            queue: Vec::new(),
+            leading: false,
+            writer: None,
+            durable: state.clone(),
+            published: number,
+            confirmed,
+            roll_backs: Vec::new(),
+            poison: None,
+        };
+        Commits {
+            files,
+            read_only,
+            inner: Mutex::new(inner),
+            turn: Condvar::new(),
+            published: Mutex::new(state),
+            durable_edit: Arc::new(AtomicU64::new(number)),
+        }
+    }
+
+    /// The published state of the store.
+    pub(super) fn state(&self) -> Arc<State> {
+        lock(&self.published).clone()
+    }
+
+    /// The format of the store.
+    pub(super) fn format(&self) -> StoreFormat {
+        lock(&self.published).format
+    }
+
+    /// The number of the last durable edit, to be read.
+    pub(super) fn durable_edit(&self) -> &Arc<AtomicU64> {
+        &self.durable_edit
+    }
+
+    /// Makes one edit durable: `change` makes the next state of the one with every edit accepted before, and its bytes.
+    /// `publish` runs when [`super::Manifest::state`] shows it.
+    pub(super) fn commit(
+        &self,
+        change: impl FnOnce(&Arc<State>) -> Result<(Arc<State>, Vec<u8>)>,
+        publish: impl FnOnce(&Arc<State>),
+    ) -> Result<Arc<State>> {
+        let _turn = rank::turn::<rank::ManifestTurn>();
+        let mut inner = lock(&self.inner);
+        self.check_writable(&inner)?;
+        let (state, payload) = change(&inner.tip)?;
+        check_len(&payload)?;
+        // Edits whose numbers come from elsewhere (repair, ingestion) must not meet allocated ones later.
+        self.files.numbers().raise(state.next_file_number);
+        inner.tip = state.clone();
+        inner.queue.push(Pending { state: state.clone(), payload });
+        let (number, epoch) = (state.edit_number, inner.roll_backs.len());
+        loop {
+            if let Some((durable, e)) = inner.roll_backs.get(epoch)
+                && number > *durable
+            {
+                return Err(e.clone());
+            }
+            if number > inner.durable.edit_number {
+                if let Some(e) = &inner.poison {
+                    return Err(e.clone());
+                }
+                if !inner.leading {
+                    inner = self.lead(inner);
+                    continue;
+                }
+            } else if inner.published + 1 == number {
+                inner.published = number;
+                let state = in_format(&state, inner.durable.format);
+                *lock(&self.published) = state.clone();
+                self.turn.notify_all();
+                publish(&state);
+                return Ok(state);
+            }
+            inner = self.wait(inner);
+        }
+    }
+
+    /// Leaves no edit that nothing confirms, so that from now on damage to any byte of the history, and the loss of
+    /// its end, are noticed: `CURRENT` names the last durable edit. For close.
+    ///
+    /// # Errors
+    /// Those of the file system; the store is then as sound as before.
+    pub fn confirm(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let turn = rank::turn::<rank::ManifestTurn>();
+        let mut inner = self.when_quiet()?;
+        let edit = inner.durable.edit_number;
+        if inner.confirmed >= edit {
+            return Ok(());
+        }
+        let Some(writer) = &inner.writer else {
+            drop((inner, turn));
+            return self.roll();
+        };
+        let current = format::Current { manifest: writer.number, uid: writer.uid, edit };
+        let format = inner.durable.format;
+        inner.leading = true;
+        drop(inner);
+        let outcome =
+            self.files.write_current(&current, format).and_then(|()| self.files.swap_current(format));
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        self.turn.notify_all();
+        if outcome.is_ok() {
+            inner.confirmed = edit;
+        }
+        outcome
+    }
+
+    /// Waits until nobody writes and nothing waits to be written.
+    fn when_quiet(&self) -> Result<MutexGuard<'_, Inner>> {
+        let mut inner = lock(&self.inner);
+        loop {
+            self.check_writable(&inner)?;
+            if inner.leading {
+                inner = self.wait(inner);
+            } else if !inner.queue.is_empty() {
+                inner = self.lead(inner);
+            } else {
+                return Ok(inner);
+            }
+        }
+    }
+
+    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
+    ///
+    /// # Errors
+    /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
+    /// would find, the manifest is poisoned.
+    pub fn roll(&self) -> Result<()> {
+        let _turn = rank::turn::<rank::ManifestTurn>();
+        let inner = self.when_quiet()?;
+        let state = inner.durable.clone();
+        self.roll_to(inner, state)
+    }
+
+    /// Raises the format of the store, by a new manifest file: a crash leaves the store in the one format or in the other.
+    /// Releases that do not know the format refuse the store from then on. Does nothing if the store has the format already.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store has a newer format; otherwise as [`Commits::roll`].
+    pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
+        let _turn = rank::turn::<rank::ManifestTurn>();
+        let inner = self.when_quiet()?;
+        match inner.durable.format {
+            known if known == format => Ok(()),
+            known if known > format => {
+                let why = format!("the store has format {known} already, and formats are only raised");
+                Err(Error::invalid(why).at_file(self.files.dir()))
+            }
+            _ => {
+                let state = in_format(&inner.durable, format);
+                self.roll_to(inner, state)
+            }
+        }
+    }
+
+    /// Begins a new manifest file with `state`: what is durable, in its format or in a newer one.
+    fn roll_to(&self, mut inner: MutexGuard<'_, Inner>, state: Arc<State>) -> Result<()> {
+        inner.leading = true;
+        let old = inner.writer.take();
+        drop(inner);
+        let outcome = self.files.begin_file(&state);
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        self.turn.notify_all();
+        match outcome {
+            Ok(writer) => {
+                inner.writer = Some(writer).filter(|writer| writer.is_whole);
+                inner.confirmed = state.edit_number;
+                if inner.durable.format != state.format {
+                    self.publish_format(&mut inner, state.format);
+                }
+                Ok(())
+            }
+            Err(Failure::RolledBack(_, e)) => {
+                inner.writer = old;
+                Err(e)
+            }
+            // Not behind an upgrade: a crash may leave the store in either format.
+            Err(Failure::Renamed(e)) if inner.durable.format == state.format => Err(e),
+            Err(Failure::Renamed(e) | Failure::Unknown(e)) => {
+                let e = beyond_waiting(e);
+                self.fail(&mut inner, e.clone());
+                Err(e)
+            }
+        }
+    }
+
+    /// Edits that were accepted while the file was written lead to states in the old format. Who waits to publish one raises it
+    /// then.
+    fn publish_format(&self, inner: &mut Inner, format: StoreFormat) {
+        let raise = |state: &mut Arc<State>| *state = in_format(state, format);
+        raise(&mut inner.tip);
+        raise(&mut inner.durable);
+        inner.queue.iter_mut().for_each(|pending| raise(&mut pending.state));
+        raise(&mut lock(&self.published));
+    }
+
+    /// Nobody knows what will be read back.
+    fn fail(&self, inner: &mut Inner, error: Error) {
+        self.files.fail(&error);
+        inner.poison = Some(error);
+    }
+
+    /// True if a commit failed that may be durable all the same: what it names must stay.
+    pub fn outcome_unknown(&self) -> bool {
+        lock(&self.inner).poison.is_some()
+    }
+
+    fn check_writable(&self, inner: &Inner) -> Result<()> {
+        if self.read_only {
+            return Err(
+                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(self.files.dir())
+            );
+        }
+        self.files.check_dir()?;
+        match &inner.poison {
+            Some(e) => {
+                let why = "an earlier write of the manifest failed: reopen the store";
+                Err(e.clone().with_kind(ErrorKind::Poisoned).context(why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wait<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        assert!(!self.files.env().is_simulated(), "in simulation nothing else could end this wait");
+        base::sync::wait(&self.turn, inner)
+    }
+
+    /// Writes and syncs all that is queued, with the lock free meanwhile.
+    fn lead<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        assert!(!inner.leading && !inner.queue.is_empty(), "one leader at a time, with something to write");
+        inner.leading = true;
+        let mut batch = std::mem::take(&mut inner.queue);
+        if batch.len() > 1 && self.files.is_nearly_full() {
+            // Of several edits the first may get whole into the file before the disk is full; of one, none can.
+            inner.queue = batch.split_off(1);
+        }
+        let writer = inner.writer.take();
+        let durable = inner.durable.clone();
+        drop(inner);
+        let outcome = self.files.write_batch(writer, &durable, &batch);
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        match outcome {
+            Ok(writer) => {
+                inner.writer = Some(writer).filter(|writer| writer.is_whole);
+                let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
+                if let Some(last) = batch.into_iter().last() {
+                    // An empty edit needs nobody to confirm it: its loss would lose nothing.
+                    inner.confirmed = if alone { last.state.edit_number } else { durable.edit_number };
+                    self.durable_edit.store(last.state.edit_number, Ordering::Release);
+                    inner.durable = last.state;
+                }
+            }
+            Err(Failure::RolledBack(writer, e)) => {
+                inner.writer = writer.filter(|writer| writer.is_whole);
+                inner.roll_back(durable, e);
+            }
+            Err(Failure::Renamed(e)) => inner.roll_back(durable, e),
+            Err(Failure::Unknown(e)) => {
+                inner.queue.clear();
+                self.fail(&mut inner, beyond_waiting(e));
+            }
+        }
+        self.turn.notify_all();
+        inner
+    }
+
+    /// What is seen in the middle of a roll is no damage.
+    pub(super) fn while_nobody_writes<T>(&self, look: impl Fn() -> T) -> T {
+        let _turn = rank::turn::<rank::ManifestTurn>();
+        // Of a manifest that is only read, or poisoned, nobody here writes.
+        let Ok(mut inner) = self.when_quiet() else { return look() };
+        inner.leading = true;
+        drop(inner);
+        let seen = look();
+        lock(&self.inner).leading = false;
+        self.turn.notify_all();
+        seen
+    }
+}
+
+/// A state in a format that is perhaps another one.
+fn in_format(state: &Arc<State>, format: StoreFormat) -> Arc<State> {
+    match state.format == format {
+        true => state.clone(),
+        false => Arc::new(state.in_format(format)),
+    }
+}
+
+fn check_len(payload: &[u8]) -> Result<()> {
+    if payload.len() <= format::PAYLOAD_LEN_MAX {
+        return Ok(());
+    }
+    let why = format!("a manifest edit of {} bytes: split it", payload.len());
+    Err(Error::new(ErrorKind::TooLarge, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Engines, InitialState, Manifest};
+    use std::path::Path;
+
+    /// An accepted edit behind one that is rolled back rests on it, and goes with it.
+    #[test]
+    fn edits_behind_one_that_is_rolled_back_go_with_it() {
+        let sim = io::sim::SimEnv::new(1);
+        let dir = Path::new("/store");
+        let manifest =
+            Manifest::create(&sim.env(), dir, InitialState::default(), &Engines::default()).unwrap();
+        let commits = manifest.commits();
+        let mut inner = lock(&commits.inner);
+        for _ in 0..2 {
+            let edit_number = inner.tip.edit_number + 1;
+            inner.tip = Arc::new(State { edit_number, ..State::clone(&inner.tip) });
+            let pending = Pending { state: inner.tip.clone(), payload: vec![7; 9000] };
+            inner.queue.push(pending);
+        }
+        // Nearly full: the first edit is written alone, and finds no room.
+        sim.set_capacity(Some(sim.used()));
+        let inner = commits.lead(inner);
+        assert_eq!((inner.roll_backs.len(), inner.poison.is_some()), (1, false));
+        assert!(inner.queue.is_empty(), "the second rests on the first");
+        assert_eq!(inner.tip.edit_number, inner.durable.edit_number);
+    }
+
+    /// No reader would take it, and the store could not be opened any more. (Nobody touches the memory.)
+    #[test]
+    fn an_edit_that_no_reader_would_take_is_not_written() {
+        check_len(&vec![0; format::PAYLOAD_LEN_MAX]).unwrap();
+        let e = check_len(&vec![0; format::PAYLOAD_LEN_MAX + 1]).unwrap_err();
+        assert_eq!(
+            (e.kind(), e.message()),
+            (ErrorKind::TooLarge, "a manifest edit of 1073741825 bytes: split it")
+        );
+    }
+}
