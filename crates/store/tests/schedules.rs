@@ -189,3 +189,40 @@ fn no_schedule_takes_from_a_tenant_what_it_was_promised() {
     }
     assert!(first.is_some() || released > 10, "groups were released {released} times only");
 }
+
+/// A roll puts a new manifest in the place of the old one. Until `CURRENT` names the new one, the old one is among the files in use.
+#[test]
+fn a_roll_leaves_the_named_manifest_among_the_files_in_use() {
+    let mut seen_before = 0;
+    for seed in 0..200 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
+            let store = Arc::new(open(env).0);
+            let (rolls, spawner) = (store.clone(), env.spawner.clone().unwrap());
+            let body = Box::new(move || rolls.manifest().commits().roll().unwrap());
+            let current = || {
+                let file = env.fs.open(Path::new("/store/CURRENT"), Access::Buffered).unwrap();
+                let mut bytes = vec![0; file.len().unwrap() as usize];
+                file.read_at(&mut bytes, 0).unwrap();
+                bytes
+            };
+            let (old, named) = (store.manifest().live_manifest_files(), current());
+            let thread = spawner.spawn("roll", Priority::Foreground, body).unwrap();
+            let mut seen = 0;
+            for _ in 0..30 {
+                let live = store.manifest().live_manifest_files();
+                if current() == named {
+                    assert!(
+                        old.iter().all(|name| live.contains(name)),
+                        "seed {seed}: {live:?}, before {old:?}"
+                    );
+                    seen += 1;
+                }
+            }
+            assert!(thread.join());
+            seen
+        });
+        seen_before += ran.unwrap().value;
+    }
+    assert!(seen_before > 1000, "{seen_before}");
+}

@@ -119,8 +119,13 @@ impl ManifestFiles {
             Failure::RolledBack(None, e)
         };
         let mut writer = prepared.map_err(rolled_back)?;
-        let before = std::mem::replace(&mut *lock(&self.named), names.clone());
-        lock(&self.named).extend(before.iter().cloned());
+        let before = {
+            // In one step: a reader of the names misses none that `CURRENT` may have.
+            let mut named = lock(&self.named);
+            let before = named.clone();
+            named.splice(0..0, names.iter().cloned());
+            before
+        };
         match self.rename_in_dir(names::CURRENT_TEMP, names::CURRENT) {
             Err(e) if e.kind() == ErrorKind::NoSpace && !self.names_manifest(&current) => {
                 *lock(&self.named) = before;
