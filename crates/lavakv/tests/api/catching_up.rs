@@ -199,7 +199,8 @@ fn a_reader_that_catches_up_reads_little() {
     let (reader, to_catch_up) = reads_of(&mut || reader.catch_up().unwrap());
     assert!(contents(&reader) == model);
     assert!(to_catch_up[0] + 20 < to_open[0], "{to_catch_up:?} of {to_open:?}");
-    assert!(to_catch_up[1] == 0 && to_open[1] > 0, "{to_catch_up:?} of {to_open:?}");
+    // A file of a volume has no name on the device.
+    assert!(to_catch_up[1] == 0 && (to_open[1] > 0 || on_lavafs()), "{to_catch_up:?} of {to_open:?}");
 }
 
 /// However often a reader catches up, a read looks into few memtables.
