@@ -70,7 +70,7 @@ impl Files {
         self.manifest.format()
     }
 
-    /// Raises the format of the store: see [`Manifest::upgrade`]. A failure after which nobody knows the format stops the store.
+    /// Raises the format of the store: see [`crate::manifest::Commits::upgrade`]. A failure after which nobody knows the format stops the store.
     ///
     /// # Errors
     /// As there.

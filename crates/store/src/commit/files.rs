@@ -1,7 +1,7 @@
 //! The files of log groups that the manifest lists for replay.
 //!
 //! A group is a file of fixed length, allocated and written once. The manifest lists it before the log may use it, and
-//! the edit that drops it is durable before the file is used again or removed ([`super::spares`]).
+//! the edit that drops it is durable before the file is used again or removed ([`super::Spares`]).
 
 use super::foundation::{Foundation, ToldBytes};
 use super::pace::Pace;

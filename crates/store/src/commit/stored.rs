@@ -308,7 +308,7 @@ impl StoredGroups {
     /// makes the records it is given durable; then they may be linked.
     ///
     /// # Errors
-    /// As [`Log::free`].
+    /// As [`StoredGroups::free`].
     pub fn share(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         if ltns.is_empty() {
             return Ok(());
