@@ -78,9 +78,19 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<(Arc<Engine
     let env = store::speed::with_directory(env, dir, options.speed.as_deref());
     // Every table stays open if the process has the descriptors, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
+    open_after(None, env, dir, options)
+}
+
+/// Opens for reading, in the environment of both disks and with derived options.
+fn open_after(
+    earlier: Option<&Earlier<'_>>,
+    env: Env,
+    dir: &Path,
+    options: Options,
+) -> Result<(Arc<Engine>, Reading)> {
     let mut read = None;
     let engine = open_or_serve(&env, dir, &options, || {
-        let (engine, report) = open_once(&env, dir, &options, None)?;
+        let (engine, report) = open_once(&env, dir, &options, earlier)?;
         read = Some(report);
         Ok(engine)
     })?;

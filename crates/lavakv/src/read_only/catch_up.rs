@@ -13,7 +13,7 @@
 //! **Replay of the whole log.** It is needed if the writer has dropped the log group at the end of the earlier reading, if a guest
 //! carries changes, or if memtables refer to segments. A damaged store, or another store in the same place, is opened anew.
 
-use super::{open, open_once, open_or_serve, replay_lanes};
+use super::{open_after, replay_lanes};
 use crate::context::options::Options;
 use crate::engine::Engine;
 use crate::open::replay_on;
@@ -44,18 +44,9 @@ pub(crate) fn catch_up(engine: &Arc<Engine>, reading: &Reading) -> Result<(Arc<E
     let Reading { env, dir, options, log } = reading;
     let is_sound =
         engine.files.tables.quarantine.damage().is_empty() && engine.files.tables.quarantine.all().is_empty();
-    let Some(log) = log.as_ref().filter(|_| is_sound) else {
-        return open(env.clone(), dir, options.clone());
-    };
-    let earlier = Earlier { engine, log: Cell::new(Some(log)) };
-    let mut read = None;
-    let engine = open_or_serve(env, dir, options, || {
-        let (engine, report) = open_once(env, dir, options, Some(&earlier))?;
-        read = Some(report);
-        Ok(engine)
-    })?;
-    let (env, dir, options) = (env.clone(), dir.clone(), options.clone());
-    Ok((engine, Reading { env, dir, options, log: read }))
+    let log = log.as_ref().filter(|_| is_sound);
+    let earlier = log.map(|log| Earlier { engine, log: Cell::new(Some(log)) });
+    open_after(earlier.as_ref(), env.clone(), dir, options.clone())
 }
 
 /// An earlier state of the store.
@@ -66,10 +57,11 @@ pub(super) struct Earlier<'e> {
 }
 
 impl Earlier<'_> {
-    /// True if its files are those of this manifest.
+    /// True if this manifest continues its own: not where another store, or an older copy of this one, is in the place by now.
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         let (then, now) = (self.engine.files.manifest.state(), manifest.state());
-        then.store.uid == now.store.uid && then.store.speed == now.store.speed
+        let is_later = then.store.edit_number <= now.store.edit_number;
+        is_later && then.store.uid == now.store.uid && then.store.speed == now.store.speed
     }
 
     /// The report of its replay, if the replay can go on from there.
