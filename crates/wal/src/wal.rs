@@ -190,17 +190,17 @@ impl Wal {
         self.commit.join(domain);
     }
 
-    /// What makes the log durable.
+    /// The part that makes the log durable.
     pub fn syncer(&self) -> &Syncer {
         &self.syncer
     }
 
-    /// What the log holds.
+    /// The contents of the log.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// The pages that nobody waits for.
+    /// Pages without a waiting durable write.
     pub fn deferred(&self) -> &Deferred {
         &self.deferred
     }

@@ -37,12 +37,7 @@ pub fn check_known_to_write(
     manifest: &str,
 ) -> Result<Staging> {
     let staging = Staging::of_lane(env, dir, Lane::FIRST, state.uid)?;
-    let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
-        Lane::FIRST => Ok(staging.newest_group()),
-        lane => wal::newest_staged_group(env, dir, lane, state.uid),
-    })?;
-    must_know(dir, newest, state, manifest)?;
-    Ok(staging)
+    check_known_beside(staging, env, dir, listing, (state, manifest))
 }
 
 /// As [`check_known`], for a reader that goes on from an earlier reading. Returns the staging file without the pages before: the earlier
@@ -59,6 +54,17 @@ pub fn check_known_to_read_on(
 ) -> Result<Staging> {
     let begins = last.point.map_or(0, |point| point.lpn());
     let staging = Staging::to_read_on(env, dir, state.uid, begins)?;
+    check_known_beside(staging, env, dir, listing, (state, manifest))
+}
+
+/// As [`check_known`], where the staging file of the first lane is read already. Returns it.
+fn check_known_beside(
+    staging: Staging,
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    (state, manifest): (&State, &str),
+) -> Result<Staging> {
     let newest = newest_group_of(env, dir, listing, state.uid, |lane| match lane {
         Lane::FIRST => Ok(staging.newest_group()),
         lane => wal::newest_staged_group(env, dir, lane, state.uid),

@@ -72,7 +72,7 @@ impl<C: BlockCursor> Moves<C> {
         self.waits.as_ref().map_or(0, |waits| waits.fetched.held_bytes() + self.blocks.held_bytes())
     }
 
-    /// What its reads have cost.
+    /// The cost of its reads.
     pub fn cost(&self) -> ReadCounters {
         let mut sum = self.counters;
         self.waits.iter().for_each(|waits| sum.add(waits.fetched.cost()));

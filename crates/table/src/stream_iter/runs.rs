@@ -39,7 +39,7 @@ pub(super) struct Runs {
     beyond: Beyond,
     borders: Option<Arc<Borders>>,
     window: Window,
-    /// What the window held when a block was loaded last. (One that waits for a read holds nothing, and the same step begins again.)
+    /// Contents of the window at the last load of a block. (One that waits for a read holds nothing, and the same step begins again.)
     span: (u64, u64),
     /// The block that was not in the cache when the seek to it had to stop for reads.
     awaited: Option<BlockHandle>,
@@ -68,7 +68,7 @@ impl Runs {
         }
     }
 
-    /// Whether what is read goes to the cache.
+    /// The rule by which blocks go to the cache after a read.
     pub fn caching(&self) -> Caching {
         self.caching
     }

@@ -14,7 +14,7 @@ use cache::Block;
 #[derive(Debug)]
 pub(crate) struct DenseIndex {
     handle: BlockHandle,
-    /// What offsets and lengths count in.
+    /// The unit of offsets and lengths, bytes.
     alignment: u64,
 }
 

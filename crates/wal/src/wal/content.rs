@@ -1,4 +1,4 @@
-//! What a log holds: its groups, and its pages in memory.
+//! The contents of a log: its groups, and its pages in memory.
 
 use super::{Position, WalOptions};
 use crate::check::{LogEnd, StagedEnd};
@@ -112,7 +112,7 @@ impl Content {
         tail.groups.all(self.commit.frontier.written_end())
     }
 
-    /// What of the log is in which file, at one moment.
+    /// The file of each part of the log, at one moment.
     pub(crate) fn ends(&self) -> LogEnd {
         let tail = lock(&self.tail);
         let written_end = self.commit.frontier.written_end();

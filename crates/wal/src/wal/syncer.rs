@@ -97,12 +97,12 @@ impl Syncer {
         self.commit.refuse_wanted(why);
     }
 
-    /// True if somebody waits without a thread.
+    /// True if a completer waits for a durable write.
     pub fn is_wanted(&self) -> bool {
         self.commit.last_wanted().is_some()
     }
 
-    /// Makes durable all that somebody waits for without a thread.
+    /// Makes the log durable up to the last write that a completer waits for.
     ///
     /// # Errors
     /// As [`Syncer::sync`].
