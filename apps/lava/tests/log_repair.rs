@@ -94,12 +94,11 @@ fn keys_and_logs_come_back_together() {
     assert_eq!(run(&s.path("new"), &["log", "tail", "orders"], &s.0).stdout, b"2\tone pear\n3\ta plum\n");
     let text = s.ok(&["repair", "--dry-run"]);
     assert!(text.contains("family default: ") && text.contains("log orders: 2 records"), "{text}");
-    // What is lost of the logs is told, and is a failure of the whole.
+    // A loss of the logs is reported, and is a failure of the whole: one range for each group that the manifest lists, which
+    // depends on the progress of the background.
     erase(&s, ".log");
     let output = s.lava(&["repair", "--dry-run"]);
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        output.status.code() == Some(5) && told.contains("1 range of records or operations is lost"),
-        "{told}"
-    );
+    let is_told = told.contains("of records or operations") && told.contains("lost");
+    assert!(output.status.code() == Some(5) && is_told, "{told}");
 }
