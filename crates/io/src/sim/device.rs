@@ -10,7 +10,7 @@ mod queue;
 use super::disk::Change;
 use super::disk_times::{DeviceModel, Work};
 use super::fault::OpKind;
-use super::file::Handle;
+use super::file::OpenFile;
 use super::fs::shown;
 use super::world::Shared;
 use crate::device::{
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct SimDevice {
-    handle: Handle,
+    handle: OpenFile,
     /// Grows when it is measured.
     len: AtomicU64,
 }
@@ -51,7 +51,10 @@ impl SimDevice {
                     (ino, len)
                 }
             };
-            Ok(SimDevice { handle: Handle::new(shared.clone(), world, ino, path), len: AtomicU64::new(len) })
+            Ok(SimDevice {
+                handle: OpenFile::new(shared.clone(), world, ino, path),
+                len: AtomicU64::new(len),
+            })
         })
     }
 

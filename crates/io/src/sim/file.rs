@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open file. As long as it lives the contents stay, with or without a name.
-pub(super) struct Handle {
+pub(super) struct OpenFile {
     pub(super) shared: Arc<Shared>,
     pub(super) ino: Ino,
     pub(super) path: PathBuf,
     pub(super) shown: Arc<str>,
 }
 
-impl Handle {
+impl OpenFile {
     pub(super) fn new(shared: Arc<Shared>, world: &mut World, ino: Ino, path: &Path) -> Self {
         world.opened(ino);
-        Handle { shared, ino, path: path.to_owned(), shown: shown(path) }
+        OpenFile { shared, ino, path: path.to_owned(), shown: shown(path) }
     }
 
     #[track_caller]
@@ -179,13 +179,13 @@ impl Handle {
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "simulated file {}", self.shown)
     }
 }
 
-impl Drop for Handle {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         self.shared.lock().closed(self.ino);
     }
@@ -193,7 +193,7 @@ impl Drop for Handle {
 
 /// A file opened for reading.
 #[derive(Debug)]
-pub(super) struct SimReadFile(pub(super) Handle);
+pub(super) struct SimReadFile(pub(super) OpenFile);
 
 impl ReadFile for SimReadFile {
     fn len(&self) -> Result<u64> {
@@ -212,7 +212,7 @@ impl ReadFile for SimReadFile {
 
 /// A file written from front to back. What is in its buffer when it is dropped was never written.
 pub(super) struct SimAppendFile {
-    handle: Handle,
+    handle: OpenFile,
     buffer: Vec<u8>,
     buffer_len: usize,
     /// Bytes handed to the file system.
@@ -221,7 +221,7 @@ pub(super) struct SimAppendFile {
 }
 
 impl SimAppendFile {
-    pub(super) fn new(handle: Handle, options: &CreateOptions) -> Self {
+    pub(super) fn new(handle: OpenFile, options: &CreateOptions) -> Self {
         SimAppendFile {
             handle,
             buffer: Vec::new(),
@@ -304,13 +304,13 @@ impl AppendFile for SimAppendFile {
 /// A file written in place.
 #[derive(Debug)]
 pub(super) struct SimInPlaceFile {
-    handle: Handle,
+    handle: OpenFile,
     len: u64,
     block_len: usize,
 }
 
 impl SimInPlaceFile {
-    pub(super) fn new(handle: Handle, len: u64, block_len: usize) -> Self {
+    pub(super) fn new(handle: OpenFile, len: u64, block_len: usize) -> Self {
         SimInPlaceFile { handle, len, block_len }
     }
 
@@ -355,12 +355,12 @@ impl InPlaceFile for SimInPlaceFile {
 /// A scratch file.
 #[derive(Debug)]
 pub(super) struct SimScratchFile {
-    handle: Handle,
+    handle: OpenFile,
     len: usize,
 }
 
 impl SimScratchFile {
-    pub(super) fn new(handle: Handle, len: usize) -> Self {
+    pub(super) fn new(handle: OpenFile, len: usize) -> Self {
         SimScratchFile { handle, len }
     }
 }
@@ -378,7 +378,7 @@ impl ScratchFile for SimScratchFile {
 
 /// A lock; dropping it gives it up.
 #[derive(Debug)]
-pub(super) struct SimLock(pub(super) Handle);
+pub(super) struct SimLock(pub(super) OpenFile);
 
 impl FileLock for SimLock {}
 

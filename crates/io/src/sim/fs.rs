@@ -5,7 +5,7 @@
 
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, OpKind, Verdict, os_error};
-use super::file::{Handle, SimAppendFile, SimInPlaceFile, SimLock, SimReadFile, SimScratchFile};
+use super::file::{OpenFile, SimAppendFile, SimInPlaceFile, SimLock, SimReadFile, SimScratchFile};
 use super::world::{Shared, World};
 use crate::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
@@ -188,8 +188,8 @@ impl SimFs {
         })
     }
 
-    fn handle(&self, world: &mut World, ino: Ino, path: &Path) -> Handle {
-        Handle::new(self.0.clone(), world, ino, path)
+    fn handle(&self, world: &mut World, ino: Ino, path: &Path) -> OpenFile {
+        OpenFile::new(self.0.clone(), world, ino, path)
     }
 }
 
