@@ -98,7 +98,7 @@ impl Db {
     }
 
     fn new(engine: Arc<Engine>, reading: Option<Reading>) -> Result<Db> {
-        let Some(family) = engine.tree.family(DEFAULT_FAMILY) else {
+        let Some(family) = engine.tree.families.get(DEFAULT_FAMILY) else {
             return Err(without_default(&engine));
         };
         let (engine, default) = (Owned::new(engine), ColumnFamily(Owned::new(family)));
@@ -519,13 +519,13 @@ impl Db {
 
     /// The family with this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
-        let families = self.here().ok()?.tree.all_families();
+        let families = self.here().ok()?.tree.families.all();
         families.into_iter().find(|f| f.name == name).map(|family| ColumnFamily(Owned::new(family)))
     }
 
     /// The names of all families, in order of their creation.
     pub fn column_families(&self) -> Vec<String> {
-        let families = self.here().map_or_else(|_| Vec::new(), |engine| engine.tree.all_families());
+        let families = self.here().map_or_else(|_| Vec::new(), |engine| engine.tree.families.all());
         families.iter().map(|f| f.name.clone()).collect()
     }
 

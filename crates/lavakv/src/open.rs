@@ -574,7 +574,7 @@ fn replay_batch(
         let mut change = change?;
         let value;
         keep_number(engine, &change)?;
-        let family = engine.tree.family(change.family);
+        let family = engine.tree.families.get(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
                 if change.is_placed() {

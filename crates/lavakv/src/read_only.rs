@@ -136,7 +136,7 @@ fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<
 /// Opens all files of data. True if some cannot be opened: they are set aside.
 fn open_all(engine: &Engine) -> Result<bool> {
     let (mut damaged, mut count) = (false, 0);
-    for family in engine.tree.all_families() {
+    for family in engine.tree.families.all() {
         for file in DataFile::all_of(&family.read_state().version) {
             count += 1;
             let opened = match &file {

@@ -308,10 +308,10 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 
 /// Stores the options of the default family if they changed.
 fn update_default_options(engine: &Engine) -> Result<()> {
-    let Some(family) = engine.tree.family(DEFAULT_FAMILY) else { return Ok(()) };
+    let Some(family) = engine.tree.families.get(DEFAULT_FAMILY) else { return Ok(()) };
     let wanted = &engine.context.options.family;
     // A policy that is not known here stays until somebody says expressly that the family is to have another.
-    if *family.given_options() != *wanted && family.policy().is_some() {
+    if *family.settings.given() != *wanted && family.policy().is_some() {
         wanted.check_policy(&engine.context.options).map_err(|e| e.context("column family default"))?;
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
         match engine.files.manifest.commit(edit) {

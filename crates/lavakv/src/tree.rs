@@ -1,6 +1,6 @@
 //! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
-//! * `family`: read states. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `families`: the list of families. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
@@ -9,6 +9,7 @@ pub(crate) mod chain;
 pub(crate) mod damage;
 pub(crate) mod demand;
 pub(crate) mod disk;
+pub(crate) mod families;
 pub(crate) mod family;
 pub(crate) mod flushable;
 pub(crate) mod hiding;
@@ -18,6 +19,7 @@ pub(crate) mod open_iterators;
 pub(crate) mod output;
 pub(crate) mod overwrites;
 pub(crate) mod retained;
+pub(crate) mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod space_sums;
 pub(crate) mod speed_tables;
@@ -27,16 +29,15 @@ pub(crate) mod summary;
 use crate::context::Context;
 use crate::files::Files;
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
+use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use families::Families;
 use family::{ColumnFamily, Family};
 use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::{Snapshot, Snapshots};
 use space_sums::SpaceSums;
 use speed_tables::SpeedTables;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use store::space::{Demands, EDITS_BYTES, SpaceBudget};
 use version::{Edit, FamilyId, Record, StoreRecord};
@@ -46,8 +47,7 @@ pub(crate) struct Tree {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
     pub files: Arc<Files>,
-    /// All families, by number.
-    families: RwLock<BTreeMap<FamilyId, Arc<Family>>, rank::Families>,
+    pub families: Families,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.
     pub kept: Arc<RetainedVersions>,
@@ -58,9 +58,6 @@ pub(crate) struct Tree {
     /// What the families ask of the space.
     space_sums: Arc<SpaceSums>,
 }
-
-/// So many families are listed under their lock at once.
-const PIECE: usize = 256;
 
 /// What flushes must put into tables together, or must not yet.
 #[derive(Debug)]
@@ -149,7 +146,7 @@ impl Tree {
             context: context.clone(),
             space: space.clone(),
             files: files.clone(),
-            families: RwLock::new(families.into_iter().collect()),
+            families: Families::new(families),
             snapshots,
             kept: Arc::default(),
             readers: Arc::default(),
@@ -159,20 +156,10 @@ impl Tree {
         }
     }
 
-    /// The family with this id, if it still exists.
-    pub fn family(&self, id: FamilyId) -> Option<Arc<Family>> {
-        read(&self.families).get(&id).cloned()
-    }
-
-    /// True if this is one of them.
-    pub fn has(&self, family: &Arc<Family>) -> bool {
-        read(&self.families).get(&family.id).is_some_and(|own| Arc::ptr_eq(own, family))
-    }
-
     /// Checks that a handle is of this store.
     pub fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
         self.context.check_process()?;
-        if self.has(&family.0) { Ok(&family.0) } else { Err(not_owned(family)) }
+        if self.families.has(&family.0) { Ok(&family.0) } else { Err(not_owned(family)) }
     }
 
     /// The sequence to read at. `None`: what is visible.
@@ -186,75 +173,18 @@ impl Tree {
         Ok(snapshot.map(Snapshot::sequence))
     }
 
-    /// All families, by id.
-    pub fn all_families(&self) -> Vec<Arc<Family>> {
-        let mut all: Vec<Arc<Family>> = Vec::new();
-        loop {
-            let after = all.last().map_or(Bound::Unbounded, |f| Bound::Excluded(f.id));
-            let before = all.len();
-            let families = read(&self.families);
-            all.extend(families.range((after, Bound::Unbounded)).take(PIECE).map(|(_, f)| f.clone()));
-            if all.len() - before < PIECE {
-                return all;
-            }
-        }
-    }
-
-    /// The families with these ids; the first id that is not there.
-    ///
-    /// # Errors
-    /// `NotFound`: one of them was dropped.
-    pub fn find_all(&self, ids: &[FamilyId]) -> Result<Vec<Arc<Family>>> {
-        let all = read(&self.families);
-        let dropped =
-            |id| Error::not_found(format!("column family with id {id} does not exist: it was dropped"));
-        ids.iter().map(|id| all.get(id).cloned().ok_or_else(|| dropped(id))).collect()
-    }
-
-    /// True if there is more than one.
-    pub fn has_several_families(&self) -> bool {
-        read(&self.families).len() > 1
-    }
-
     /// A family was made; its edit is durable.
     pub fn add_family(&self, family: &Arc<Family>) {
         // Before anybody can drop it.
         family.tells(&self.space_sums);
-        write(&self.families).insert(family.id, family.clone());
+        self.families.add(family);
     }
 
     /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
     pub fn log_floor(&self) -> SeqNo {
         log_floor::log_floor(&self.snapshots, || {
-            self.all_families().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
+            self.families.all().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
         })
-    }
-
-    /// The family with the oldest change that is in memtables only, and that change's sequence. All are asked: not under a lock.
-    pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
-        debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
-        let families = self.all_families().into_iter();
-        families
-            .filter_map(|f| f.read_state().oldest_unflushed_seq().map(|seq| (seq, f)))
-            .min_by_key(|(seq, _)| *seq)
-    }
-
-    /// The families with the most in their active memtables, the largest first: as many as have so many bytes together. All are asked: not under a
-    /// lock.
-    pub fn largest_memtables(&self, bytes: u64) -> Vec<Arc<Family>> {
-        debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
-        let size =
-            |f: &Arc<Family>| f.look(|seen| if seen.active.is_empty() { 0 } else { seen.active.bytes() });
-        let families = self.all_families().into_iter().map(|f| (size(&f), f));
-        let mut families: Vec<_> = families.filter(|(size, _)| *size > 0).collect();
-        families.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
-        let mut taken = 0;
-        let as_many = families.into_iter().take_while(|(size, _)| {
-            let wanted = taken < bytes;
-            taken += *size as u64;
-            wanted
-        });
-        as_many.map(|(_, family)| family).collect()
     }
 
     /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew. No family is asked, since writers do

@@ -203,7 +203,7 @@ fn exposed(facts: &dyn Facts) -> Exposed {
 
 /// The same, now.
 fn exposed_now(jobs: &Jobs) -> Exposed {
-    let read_states: Vec<_> = jobs.tree.all_families().iter().map(|family| family.read_state()).collect();
+    let read_states: Vec<_> = jobs.tree.families.all().iter().map(|family| family.read_state()).collect();
     Exposed::of(read_states.iter().map(|read_state| &**read_state))
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn describe(jobs: &Jobs) -> String {
             jobs.space.reserve_bytes()
         );
     }
-    for family in jobs.tree.all_families() {
+    for family in jobs.tree.families.all() {
         let read_state = family.read_state();
         let _ = writeln!(
             out,

@@ -104,7 +104,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
     let options = options.derived();
     let _writer = enter(jobs)?;
-    if *family.given_options() != options {
+    if *family.settings.given() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };
         jobs.files.manifest.commit(Edit(vec![record]))?;
         family.set_options(options);

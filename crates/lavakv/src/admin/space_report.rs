@@ -267,7 +267,7 @@ const LEARNED_BYTES_MAX: u64 = 64 << 20;
 
 /// Takes the ledger: one directory listing, attributed by the manifest's state, and some tables read.
 pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
-    learn(jobs, &jobs.tree.all_families());
+    learn(jobs, &jobs.tree.families.all());
     known_space(jobs)
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     let (mut readers, unheld_bytes) = holders::holders(jobs, &obsolete);
     (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, jobs.tree.snapshots.all().len() as u64);
     let groups = jobs.log.reader().in_use();
-    let families = jobs.tree.all_families();
+    let families = jobs.tree.families.all();
     for family in &families {
         let read_state = family.read_state();
         let hidden = Hidden::of(&read_state)?;

@@ -73,7 +73,7 @@ fn round_bytes(jobs: &Arc<Jobs>) -> u64 {
 
 /// Flushes those that have most in their memtables, so many bytes in all, in one edit. False if nothing is left.
 fn flush_round(jobs: &Arc<Jobs>, bytes: u64) -> Result<bool> {
-    let largest = jobs.tree.largest_memtables(bytes);
+    let largest = jobs.tree.families.largest_memtables(bytes);
     {
         let mut writer = jobs.writes.memtables.lock();
         largest.iter().for_each(|family| jobs.writes.memtables.freeze(&mut writer, family));

@@ -26,7 +26,7 @@ pub(crate) struct FamilyFacts {
 impl FamilyFacts {
     /// As the family is now.
     pub fn of(family: Arc<Family>) -> FamilyFacts {
-        let ((options, policy), set_aside) = (family.chosen(), family.tables_set_aside());
+        let ((options, policy), set_aside) = (family.settings.chosen(), family.settings.tables_set_aside());
         FamilyFacts { read_state: family.read_state(), options, policy, set_aside, family }
     }
 

@@ -96,8 +96,8 @@ impl Earlier<'_> {
     }
 
     fn hand_on_memtables(&self, engine: &Engine) {
-        for family in engine.tree.all_families() {
-            let Some(earlier) = self.engine.tree.family(family.id) else { continue };
+        for family in engine.tree.families.all() {
+            let Some(earlier) = self.engine.tree.families.get(family.id) else { continue };
             let read_state = earlier.read_state();
             let newest_first = [&read_state.active].into_iter().chain(&read_state.frozen).cloned();
             let floor = family.read_state().version.log_floor;

@@ -84,7 +84,7 @@ impl Tree {
         if self.quarantine().has(number) {
             return true;
         }
-        let Some(family) = self.family(id) else { return true };
+        let Some(family) = self.families.get(id) else { return true };
         self.enter(number, entry(&family, &found, error), || {
             family.set_aside(self.quarantine().tables_of(id));
             self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
@@ -99,7 +99,7 @@ impl Tree {
             return false;
         }
         let Some((id, found)) = find(&self.files.manifest.state(), number) else { return true };
-        let Some(family) = self.family(id) else { return true };
+        let Some(family) = self.families.get(id) else { return true };
         self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
         true
     }

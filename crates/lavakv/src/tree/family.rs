@@ -1,6 +1,5 @@
 //! A column family at run time: its name, options, and the read state readers pin.
 
-use crate::context::ablation::Ablation;
 use crate::context::drain::level_0::Level0Drain;
 use crate::context::family_options::FamilyOptions;
 use crate::context::fit::Fit;
@@ -9,14 +8,15 @@ use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
 use crate::tree::hiding::Hiding;
+use crate::tree::settings::Settings;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
 use crate::tree::summary::VersionSummary;
 use base::process::Owned;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
-use base::sync::{Mutex, OnceLock, lock, rank};
+use base::sync::{OnceLock, rank};
 use base::{Error, HashSet, Result, SeqNo};
-use lsm::policy::{CompactionPolicy, Met, Policies, SetAside};
+use lsm::policy::{CompactionPolicy, Met, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
@@ -139,41 +139,6 @@ impl Derived {
     }
 }
 
-/// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
-#[derive(Debug)]
-struct FitOptions {
-    given: Arc<FamilyOptions>,
-    fitting: Arc<FamilyOptions>,
-    /// `None` if it is not known here.
-    policy: Option<Arc<dyn CompactionPolicy>>,
-}
-
-impl FitOptions {
-    fn new(given: FamilyOptions, fit: Fit, ablation: Ablation, policies: &Policies) -> Self {
-        let given = given.derived();
-        let fitting = fit.family(&given);
-        let policy = policies.make(&fitting.policy, &fitting.tree(ablation)).ok();
-        FitOptions { given: Arc::new(given), fitting: Arc::new(fitting), policy }
-    }
-}
-
-/// Of the store's options, what is the same for all families.
-#[derive(Debug)]
-struct OfStore {
-    fit: Fit,
-    memtable_bytes: usize,
-    ablation: Ablation,
-    policies: Policies,
-    /// Bytes of a drop cache; `None`: there is none.
-    drop_cache_bytes: Option<usize>,
-}
-
-impl OfStore {
-    fn fit_options(&self, given: FamilyOptions) -> FitOptions {
-        FitOptions::new(given, self.fit, self.ablation, &self.policies)
-    }
-}
-
 /// Families from this number on are among many: what all memtables take before they hold anything is missing in their budget. (A memtable that is
 /// not sparing has 48 kB with its first record.)
 const MANY_FAMILIES: FamilyId = 8;
@@ -191,9 +156,7 @@ fn memtable(family: FamilyId, id: u64, bytes: usize) -> Arc<MemTable> {
 pub(crate) struct Family {
     pub id: FamilyId,
     pub name: String,
-    /// As they were given, and as they fit the volume.
-    options: Mutex<FitOptions, rank::FamilyOptions>,
-    of_store: OfStore,
+    pub settings: Settings,
     /// What reads see. Exchanged as a whole: under the lock of the manifest for its version, under the writer's for its memtables.
     read_state: RwLock<Arc<ReadState>, rank::ReadState>,
     /// Changed under the lock of the manifest, and never back.
@@ -205,8 +168,6 @@ pub(crate) struct Family {
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
     drop_cache: OnceLock<Arc<DropCache>>,
-    /// Its tables that cannot be read.
-    set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
     /// Who is told what it asks of the space, once it is one of the store's families.
     sums: OnceLock<Arc<SpaceSums>>,
 }
@@ -221,43 +182,35 @@ impl Family {
         store: &Options,
         fit: Fit,
     ) -> Self {
-        let memtable_bytes = store.memtable_bytes;
-        let of_store = OfStore {
-            fit,
-            memtable_bytes,
-            ablation: store.expert.ablation,
-            policies: store.expert.policies.clone(),
-            drop_cache_bytes: store.drop_cache_bytes(),
-        };
-        let options = of_store.fit_options(options);
+        let settings = Settings::new(options, store, fit);
+        let memtable_bytes = settings.memtable_bytes();
         let active = memtable(id, memtable_id, memtable_bytes);
-        let policy = options.policy.as_deref();
+        let (options, policy) = settings.chosen();
+        let policy = policy.as_deref();
         let ledger = Arc::new(Ledger::of(&version));
         let hiding = (ledger.referenced_bytes() > 0).then(|| Hiding::of(&version));
         let set_aside = SetAside::default();
-        let chain = Chain::of(&version, &ledger, policy, &set_aside, &options.fitting, memtable_bytes);
+        let chain = Chain::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes);
         let read_state = ReadState::new(
             active,
             Vec::new(),
             version,
             (ledger, hiding),
             chain,
-            &options.fitting,
+            &options,
             (policy, &set_aside),
         );
         let read_state = ReadState { is_unserved: policy.is_none(), ..read_state };
         Family {
             id,
             name,
-            options: Mutex::new(options),
-            of_store,
+            settings,
             read_state: RwLock::new(Arc::new(read_state)),
             dropped: AtomicBool::new(false),
             gate: Arc::default(),
             level_0: Level0Drain::default(),
             demand: Arc::default(),
             drop_cache: OnceLock::new(),
-            set_aside: Default::default(),
             sums: OnceLock::default(),
         }
     }
@@ -272,29 +225,18 @@ impl Family {
 
     /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
     pub fn drop_cache(&self) -> Option<Arc<DropCache>> {
-        let bytes = self.of_store.drop_cache_bytes.filter(|_| self.options().min_blob_size > 0)?;
+        let bytes = self.settings.drop_cache_bytes().filter(|_| self.options().min_blob_size > 0)?;
         Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
     }
 
     /// The options in use: what the user gave, with sizes that fit the volume.
     pub fn options(&self) -> Arc<FamilyOptions> {
-        lock(&self.options).fitting.clone()
-    }
-
-    /// The options as they were given, and are stored.
-    pub fn given_options(&self) -> Arc<FamilyOptions> {
-        lock(&self.options).given.clone()
-    }
-
-    /// The options in use, and the policy that they choose.
-    pub fn chosen(&self) -> (Arc<FamilyOptions>, Option<Arc<dyn CompactionPolicy>>) {
-        let options = lock(&self.options);
-        (options.fitting.clone(), options.policy.clone())
+        self.settings.options()
     }
 
     /// What decides about compactions; `None` if it is not known here, and then there are none.
     pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
-        lock(&self.options).policy.clone()
+        self.settings.policy()
     }
 
     /// Why nobody may write, if its policy is not known here.
@@ -319,32 +261,27 @@ impl Family {
     /// The error of a write to a family whose policy is not known here.
     pub fn unserved(&self) -> Error {
         let name = &self.name;
-        self.given_options().policy.unsupported().context(format!(
+        self.settings.given().policy.unsupported().context(format!(
             "column family {name} can only be read: open the store with a release that knows the policy, or give it another one"
         ))
     }
 
-    /// Its tables that cannot be read.
-    pub fn tables_set_aside(&self) -> Arc<SetAside> {
-        lock(&self.set_aside).clone()
-    }
-
     pub fn set_options(&self, options: FamilyOptions) {
-        *lock(&self.options) = self.of_store.fit_options(options);
+        self.settings.change(options);
         self.derive_again(|v| v.is_damaged);
     }
 
     /// Some of its files cannot be read: these are the tables among them.
     pub fn set_aside(&self, tables: SetAside) {
-        *lock(&self.set_aside) = Arc::new(tables);
+        self.settings.set_aside(tables);
         self.derive_again(|_| true);
     }
 
     /// How deep L0 is, and the summary, are a matter of options and of what is damaged, too. The version stays: a job may
     /// install another at the same time.
     fn derive_again(&self, is_damaged: impl Fn(&ReadState) -> bool) {
-        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        let memtable_bytes = self.of_store.memtable_bytes;
+        let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
+        let memtable_bytes = self.settings.memtable_bytes();
         self.update(|v| {
             let (version, ledger, policy) = (v.version.clone(), v.ledger.clone(), policy.as_deref());
             let chain = Chain::of(&version, &ledger, policy, &set_aside, &options, memtable_bytes)
@@ -401,21 +338,21 @@ impl Family {
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
         self.update(|v| {
-            let active = memtable(self.id, next_memtable_id, self.of_store.memtable_bytes);
+            let active = memtable(self.id, next_memtable_id, self.settings.memtable_bytes());
             v.with_memtables(active, [&v.active].into_iter().chain(&v.frozen).cloned().collect())
         });
     }
 
     /// How deep level 0 would be without these tables of it.
     pub fn l0_depth_without(&self, tables: &HashSet<u64>) -> usize {
-        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
+        let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
         let version = self.read_state().version.clone();
         let mut levels = version.levels.clone();
         let left = version.files(0).iter().filter(|f| !tables.contains(&f.number)).cloned();
         levels[0] = left.collect::<Vec<_>>().into();
         let version = Version { levels, ..Version::new(self.id) };
         let depth = |policy: Arc<dyn CompactionPolicy>| {
-            chain::l0_depth(&version, policy.as_ref(), &set_aside, &options, self.of_store.memtable_bytes)
+            chain::l0_depth(&version, policy.as_ref(), &set_aside, &options, self.settings.memtable_bytes())
         };
         policy.map_or(0, depth)
     }
@@ -427,13 +364,13 @@ impl Family {
 
     /// The same by what is known of some other version: it costs what is different between the two.
     fn derive_after(&self, known: &ReadState, version: Arc<Version>) -> Derived {
-        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
+        let ((options, policy), set_aside) = (self.settings.chosen(), self.settings.tables_set_aside());
         let ledger = Arc::new(known.ledger.after(&known.version, &version));
         let hiding = (ledger.referenced_bytes() > 0).then(|| match &known.hiding {
             Some(hiding) => hiding.after(&known.version, &version),
             None => Hiding::of(&version),
         });
-        let memtable_bytes = self.of_store.memtable_bytes;
+        let memtable_bytes = self.settings.memtable_bytes();
         let chain = Chain::of(&version, &ledger, policy.as_deref(), &set_aside, &options, memtable_bytes);
         let active = known.active.clone();
         let policy = policy.as_deref();
@@ -457,7 +394,7 @@ impl Family {
     fn is_fresh(&self, derived: &Derived) -> bool {
         derived.is_whole
             && Arc::ptr_eq(&derived.options, &self.options())
-            && Arc::ptr_eq(&derived.set_aside, &lock(&self.set_aside))
+            && Arc::ptr_eq(&derived.set_aside, &self.settings.tables_set_aside())
     }
 
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
@@ -526,7 +463,7 @@ impl ColumnFamily {
     /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
     pub fn options(&self) -> FamilyOptions {
         match Owned::process(&self.0).is_here() {
-            true => (*self.0.given_options()).clone(),
+            true => (*self.0.settings.given()).clone(),
             // Asking would take a lock.
             false => FamilyOptions::default(),
         }

@@ -193,7 +193,7 @@ impl Tree {
     /// Gives each family the version that the manifest has. Under the manifest's lock.
     pub fn publish(&self, state: &State) {
         for family in state.families.values() {
-            if let Some(own) = self.family(family.id)
+            if let Some(own) = self.families.get(family.id)
                 && !Arc::ptr_eq(&own.read_state().version, &family.version)
             {
                 own.install(family.version.clone(), None, &[], self.context.now_ns());
@@ -222,7 +222,7 @@ impl Tree {
                 last_read_state = family.read_state();
             },
         )?;
-        base::sync::write(&self.families).remove(&family.id);
+        self.families.remove(family.id);
         self.space_sums.leave(family.id);
         self.space.memory.discarded(last_read_state.active.bytes());
         for memtable in &last_read_state.frozen {

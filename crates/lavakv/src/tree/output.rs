@@ -162,7 +162,7 @@ pub(crate) fn identity(
         edit: tree.files.manifest.durable_edit(),
         store: StoreNotes {
             family_name: family.name.clone(),
-            family_options: family.given_options().encode(),
+            family_options: family.settings.given().encode(),
             log_floor: family.read_state().version.log_floor,
             gone: gone(tree),
         },

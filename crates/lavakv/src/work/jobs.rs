@@ -214,7 +214,7 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
         return Manual::Waits;
     }
     let Some(policy) = family.policy() else { return Manual::Over };
-    let (version, set_aside) = (family.read_state().version.clone(), family.tables_set_aside());
+    let (version, set_aside) = (family.read_state().version.clone(), family.settings.tables_set_aside());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
     match policy.manual(&facts, range) {
         ManualStep::Done => Manual::Over,

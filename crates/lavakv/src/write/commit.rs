@@ -227,7 +227,7 @@ impl<'a> WriteOp<'a> {
             Body::One(family, ..) => Cow::Borrowed(std::slice::from_ref(*family)),
             Body::Batch(batch) => {
                 batch.check(0)?;
-                Cow::Owned(writes.tree.find_all(batch.families())?)
+                Cow::Owned(writes.tree.families.find_all(batch.families())?)
             }
         };
         if self.payload.count == 0 {

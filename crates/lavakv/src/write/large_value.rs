@@ -275,7 +275,7 @@ fn place_of_batch(
             referring.push(change.kind, change.family, change.key, change.value);
             continue;
         }
-        let family = &writes.tree.find_all(&[change.family])?[0];
+        let family = &writes.tree.families.find_all(&[change.family])?[0];
         let (reference, draft) = write(writes, family, change.key, change.value, patience)?;
         referring.push(ValueKind::PlacedReference, change.family, change.key, &reference);
         drafts.push(draft);

@@ -130,7 +130,7 @@ impl Writer {
 
 impl Memtables {
     pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>) -> Memtables {
-        let memtables = tree.all_families().len() as u64;
+        let memtables = tree.families.all().len() as u64;
         let context = tree.context.clone();
         // Half of it may be in the memtables.
         let on_panic = move || {

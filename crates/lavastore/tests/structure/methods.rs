@@ -10,24 +10,17 @@ use std::fs;
 const METHODS_MAX: usize = 25;
 
 /// Crates of the engine.
-const CRATES: [&str; 14] = [
-    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "store", "table",
-    "values", "version", "wal",
+const CRATES: [&str; 15] = [
+    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "repair", "store",
+    "table", "values", "version", "wal",
 ];
 
 /// Types that a user or a test has in hand: they lead to the parts, and have as many methods as there are things to do.
 const FACADES: [(&str, &str); 3] = [("io", "SimEnv"), ("lavakv", "Db"), ("lavalog", "LogStore")];
 
 /// Types that have more, with the number of today, which may only fall.
-const LARGE: &[(&str, &str, usize)] = &[
-    ("io", "Handle", 29),
-    ("lavafs", "Meta", 37),
-    ("lavafs", "Volume", 38),
-    ("lavakv", "Family", 28),
-    ("lavakv", "Tree", 32),
-    ("lavalog", "Log", 39),
-    ("lavalog", "Logs", 37),
-];
+const LARGE: &[(&str, &str, usize)] =
+    &[("lavafs", "Meta", 37), ("lavafs", "Volume", 38), ("lavalog", "Log", 39), ("lavalog", "Logs", 37)];
 
 /// Methods by type in a text, as rustfmt lays it out. Modules inside of it (tests) do not count.
 fn methods(text: &str) -> Vec<(&str, usize)> {

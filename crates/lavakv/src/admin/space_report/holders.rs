@@ -160,7 +160,7 @@ pub(super) fn holders(jobs: &Jobs, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>
             id: *id,
             kind: HolderKind::Iterator,
             name: reader.name.to_string(),
-            family: jobs.tree.family(reader.family).map(|f| f.name.clone()).unwrap_or_default(),
+            family: jobs.tree.families.get(reader.family).map(|f| f.name.clone()).unwrap_or_default(),
             sequence: reader.seq,
             age_ns: now_ns.saturating_sub(reader.since_ns),
             file_bytes: files.iter().map(bytes_of).sum(),

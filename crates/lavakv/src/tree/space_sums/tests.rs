@@ -26,10 +26,10 @@ fn family(min_blob_size: usize) -> FamilyOptions {
 fn check(db: &Db) {
     let tree = &db.engine().tree;
     let walked = SpaceSums::default();
-    for family in tree.all_families() {
+    for family in tree.families.all() {
         let (seen, policy) = (family.read_state(), family.policy());
         let of = (&*seen.version, &*seen.ledger, &seen.summary);
-        let set_aside = family.tables_set_aside();
+        let set_aside = family.settings.tables_set_aside();
         walked.join(family.id, FamilySpace::of(of, &family.options(), policy.as_deref(), &set_aside));
     }
     let told = |sums: &SpaceSums| format!("{:?}", sums.demands(1, 1));

@@ -35,7 +35,7 @@ pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
 
 /// True if names or vSSTs could be dropped.
 fn has_unreferenced(jobs: &Jobs) -> bool {
-    jobs.tree.all_families().iter().any(|f| {
+    jobs.tree.families.all().iter().any(|f| {
         let read_state = f.read_state();
         read_state.may_prune
             && !values::prune(&read_state.version, &read_state.ledger, &jobs.files.pins).0.is_empty()
@@ -83,7 +83,7 @@ fn prune(jobs: &Jobs) -> Result<()> {
         let mut records = Vec::new();
         for family in state.families.values() {
             // What was accepted since the family was published is little, and makes no walk either.
-            let Some(own) = jobs.tree.family(family.id) else { continue };
+            let Some(own) = jobs.tree.families.get(family.id) else { continue };
             let seen = own.read_state();
             let ledger = seen.ledger.after(&seen.version, &family.version);
             let (drops, files) = values::prune(&family.version, &ledger, &jobs.files.pins);

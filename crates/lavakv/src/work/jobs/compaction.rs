@@ -147,12 +147,12 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
             (family, *compaction)
         }
     };
-    let (options, policy) = family.chosen();
+    let (options, policy) = family.settings.chosen();
     let Some(policy) = policy else {
         set.give_back(&compaction);
         return None;
     };
-    let stays = disk::stays(&jobs.context.options, &family.tables_set_aside(), &compaction);
+    let stays = disk::stays(&jobs.context.options, &family.settings.tables_set_aside(), &compaction);
     if !stays && jobs.space.grants.would_grant(compaction.input_bytes()) {
         compaction.trivial_move = false;
     }
@@ -170,8 +170,11 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let claim = Claim::new(jobs, move |set| set.ended(number, &held)).with(pins, grant);
     let jobs = jobs.clone();
     Some(Box::new(move || {
-        let facts =
-            Facts { version: &version, set_aside: &family.tables_set_aside(), busy: &InProgress::default() };
+        let facts = Facts {
+            version: &version,
+            set_aside: &family.settings.tables_set_aside(),
+            busy: &InProgress::default(),
+        };
         let begun = Begun {
             at_ns: jobs.context.now_ns(),
             chain: policy.chain_len(&facts, compaction.level) as u64,

@@ -34,7 +34,7 @@ pub(super) fn see(jobs: &Jobs) {
 /// Files of values that have lasted on the speed disk, as many as have to go: all of them, where only hot ones are to be there by now. One that is not to be collected takes no other's place: it stays until it is repaired.
 fn lasting(jobs: &Jobs) -> Vec<(FamilyId, u64)> {
     let families: Vec<_> =
-        jobs.tree.all_families().into_iter().map(|family| (family.id, family.read_state())).collect();
+        jobs.tree.families.all().into_iter().map(|family| (family.id, family.read_state())).collect();
     let sums = SpeedBytes::of(families.iter().map(|(_, read_state)| &**read_state));
     let options = &jobs.context.options;
     let mut left = match options.expert.speed_values_fresh {
@@ -77,7 +77,7 @@ fn see_tables(jobs: &Jobs) {
 fn misplaced(jobs: &Jobs, pointer: u32, ways: Ways) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     let leaving = leaving(jobs);
-    for family in jobs.tree.all_families() {
+    for family in jobs.tree.families.all() {
         let version = family.read_state().version.clone();
         let left = NOTED_MAX.saturating_sub(wanted.len());
         // One that cannot go yet takes no other's place.
@@ -106,7 +106,7 @@ fn look(jobs: &Jobs) -> Option<Seen> {
     let speed = context.pace().of_speed_disk()?;
     let loads = [speed.load(), context.pace().load()];
     let (mut filled, mut table_bytes) = (1u32, 0);
-    for family in tree.all_families() {
+    for family in tree.families.all() {
         let version = family.read_state().version.clone();
         table_bytes = table_bytes.max(family.options().expert.file_bytes);
         for (level, files) in version.levels.iter().enumerate() {

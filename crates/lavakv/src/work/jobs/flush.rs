@@ -98,7 +98,7 @@ impl FlushJob {
     fn sync_log(&self) -> Result<()> {
         let jobs = &self.jobs;
         let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
-        if jobs.tree.has_several_families()
+        if jobs.tree.families.are_several()
             && self.is_beside_others(own)
             && let Some(log) = jobs.log.get()
             && let Some(position) = log.content().last_position()
@@ -115,7 +115,7 @@ impl FlushJob {
             |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= self.upto);
         let has_older =
             |family: &Arc<Family>| family.look(|seen| seen.frozen.iter().chain([&seen.active]).any(is_older));
-        self.jobs.tree.all_families().iter().any(has_older)
+        self.jobs.tree.families.all().iter().any(has_older)
     }
 
     fn install(&mut self) -> Result<()> {
@@ -191,7 +191,8 @@ impl Unit {
     /// Before the first step. Not when the flush is claimed: an index may be in the making under a file's lock.
     fn begin(&mut self, jobs: &Jobs) {
         self.start_ns = Some(jobs.context.env.clock.now_ns());
-        let (version, set_aside) = (self.family.read_state().version.clone(), self.family.tables_set_aside());
+        let (version, set_aside) =
+            (self.family.read_state().version.clone(), self.family.settings.tables_set_aside());
         self.cutter = self.family.policy().and_then(|policy| policy.flush_cutter(&version, &set_aside));
     }
 

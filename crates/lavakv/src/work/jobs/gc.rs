@@ -87,7 +87,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
 
 /// How near the space is to where somebody suffers: 100 is there.
 fn garbage_pressure_percent(jobs: &Jobs) -> u64 {
-    let read_states: Vec<_> = jobs.tree.all_families().iter().map(|family| family.read_state()).collect();
+    let read_states: Vec<_> = jobs.tree.families.all().iter().map(|family| family.read_state()).collect();
     let digests = read_states.iter().map(|read_state| &read_state.summary);
     collection::garbage_pressure_percent(digests, jobs.space.has_own_limit(), jobs.space.fill_percent())
 }

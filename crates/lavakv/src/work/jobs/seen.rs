@@ -41,13 +41,13 @@ impl Facts for Seen<'_> {
 
     fn families(&self) -> &[FamilyFacts] {
         let of = |family: Arc<_>| FamilyFacts::of(family);
-        self.families.get_or_init(|| self.jobs.tree.all_families().into_iter().map(of).collect())
+        self.families.get_or_init(|| self.jobs.tree.families.all().into_iter().map(of).collect())
     }
 
     fn frozen(&self) -> Frozen {
         let tree = &self.jobs.tree;
         let _frozen_whole = tree.together.freezing();
-        let ready = flushable(tree.all_families(), || tree.together.flush_ceiling());
+        let ready = flushable(tree.families.all(), || tree.together.flush_ceiling());
         Frozen { ready, volatile_seq: tree.together.volatile_seq(), joined_seq: tree.together.joined_seq() }
     }
 

@@ -103,7 +103,7 @@ fn a_job_that_goes_leaves_nothing_claimed() {
 }
 
 fn tables(jobs: &Jobs) -> impl Iterator<Item = Arc<FileMeta>> {
-    let version = jobs.tree.all_families()[0].read_state().version.clone();
+    let version = jobs.tree.families.all()[0].read_state().version.clone();
     version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
 }
 

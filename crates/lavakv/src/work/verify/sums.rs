@@ -35,7 +35,7 @@ impl Noted {
 
 /// What is wrong with the sums of all families.
 pub(super) fn check(jobs: &Jobs, mut noted: Noted) -> Vec<Error> {
-    let families = jobs.tree.all_families().into_iter();
+    let families = jobs.tree.families.all().into_iter();
     let checked = families.filter_map(|family| {
         let version = family.read_state().version.clone();
         of_family(jobs, &family.name, &version, noted.0.remove(&family.id).unwrap_or_default())

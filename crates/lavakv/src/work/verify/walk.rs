@@ -444,7 +444,7 @@ fn segment_is_bad(jobs: &Jobs, report: &mut VerifyReport, segment: &LogSegment, 
     if damaged::is_of_reading(&error)
         && !error.is_passing()
         && let Ok(reference) = SegmentReference::decode(&segment.reference)
-        && let Some(family) = jobs.tree.family(segment.family)
+        && let Some(family) = jobs.tree.families.get(segment.family)
         && !jobs.files.tables.quarantine.has(reference.file)
     {
         jobs.tree.set_segment_aside(&family, &segment.key, &reference, &error);

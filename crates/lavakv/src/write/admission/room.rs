@@ -55,8 +55,8 @@ impl Tried {
     /// Searches for a family. The caller holds no lock.
     pub fn look(&mut self, tree: &Tree, what: Look) {
         match what {
-            Look::Oldest => self.oldest = Some(tree.oldest_unflushed()),
-            Look::Largest => self.largest = Some(tree.largest_memtables(1).pop()),
+            Look::Oldest => self.oldest = Some(tree.families.oldest_unflushed()),
+            Look::Largest => self.largest = Some(tree.families.largest_memtables(1).pop()),
         }
     }
 

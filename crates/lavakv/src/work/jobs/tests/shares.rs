@@ -22,7 +22,7 @@ struct Shares {
 impl Shares {
     fn look(&mut self, jobs: &Jobs, threads: usize) {
         let mut pressure = Pressure::default();
-        jobs.tree.all_families().iter().for_each(|of| pressure.add(&of.read_state().summary.pressure));
+        jobs.tree.families.all().iter().for_each(|of| pressure.add(&of.read_state().summary.pressure));
         let set = lock(&jobs.in_progress);
         let (collections, merges) = (set.running.collections, set.running.merges());
         self.looks += 1;

@@ -45,12 +45,12 @@ struct Attack {
 /// Garbage in percent of the bound.
 fn pressure(jobs: &Jobs) -> u64 {
     let of = |family: &Arc<Family>| family.read_state().summary.garbage_pressure_percent(false);
-    jobs.tree.all_families().iter().map(of).max().unwrap_or(0)
+    jobs.tree.families.all().iter().map(of).max().unwrap_or(0)
 }
 
 fn deepest(jobs: &Jobs) -> usize {
     let of = |family: &Arc<Family>| family.read_state().chain.l0_depth;
-    jobs.tree.all_families().iter().map(of).max().unwrap_or(0)
+    jobs.tree.families.all().iter().map(of).max().unwrap_or(0)
 }
 
 /// What came of it.
@@ -178,7 +178,7 @@ impl Attack {
         drop(pause);
         if self.is_kept {
             let jobs = &db.engine().jobs;
-            let family = jobs.tree.all_families().into_iter().find(|family| family.name == "far").unwrap();
+            let family = jobs.tree.families.all().into_iter().find(|family| family.name == "far").unwrap();
             let given_up = |number| (number, u64::MAX);
             let vssts: Vec<_> = family.read_state().version.vssts.keys().map(given_up).collect();
             lock(&jobs.in_progress).learned.abandoned.extend(vssts);
@@ -209,7 +209,7 @@ impl Attack {
             written += BATCH * SHORT_LEN as u64;
             budget_ns += slowed_ns() - before_ns + BATCH * SHORT_LEN as u64 * WRITER_NS_PER_BYTE;
             workers.work(jobs, &mut budget_ns);
-            for family in jobs.tree.all_families() {
+            for family in jobs.tree.families.all() {
                 let chain = family.read_state().chain;
                 outcome.deepest = outcome.deepest.max(chain.l0_depth);
                 outcome.excess_percent = outcome.excess_percent.max(chain.excess_percent);

@@ -157,12 +157,12 @@ fn what_was_found_and_is_past_is_not_frozen() {
     let (engine, family) = (db.engine(), &db.default_column_family().0);
     let frozen = || family.look(|seen| seen.frozen.len());
     db.put(b"a", b"1").unwrap();
-    let found = engine.tree.oldest_unflushed().unwrap();
+    let found = engine.tree.families.oldest_unflushed().unwrap();
     db.flush().unwrap();
     db.put(b"b", b"2").unwrap();
     engine.writes.admission.freeze_oldest(&mut engine.writes.memtables.lock(), &found);
     assert_eq!(frozen(), 0, "a is in a table, and b is no reason");
-    let found = engine.tree.oldest_unflushed().unwrap();
+    let found = engine.tree.families.oldest_unflushed().unwrap();
     engine.writes.admission.freeze_oldest(&mut engine.writes.memtables.lock(), &found);
     assert_eq!(frozen(), 1);
 }

@@ -1,0 +1,111 @@
+//! What is derived of a family depends on: its options, the policy that they choose, and its tables that cannot be read.
+
+use crate::context::ablation::Ablation;
+use crate::context::family_options::FamilyOptions;
+use crate::context::fit::Fit;
+use crate::context::options::Options;
+use base::sync::{Mutex, lock, rank};
+use lsm::policy::{CompactionPolicy, Policies, SetAside};
+use std::sync::Arc;
+
+/// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
+#[derive(Debug)]
+struct FitOptions {
+    given: Arc<FamilyOptions>,
+    fitting: Arc<FamilyOptions>,
+    /// `None` if it is not known here.
+    policy: Option<Arc<dyn CompactionPolicy>>,
+}
+
+impl FitOptions {
+    fn new(given: FamilyOptions, fit: Fit, ablation: Ablation, policies: &Policies) -> Self {
+        let given = given.derived();
+        let fitting = fit.family(&given);
+        let policy = policies.make(&fitting.policy, &fitting.tree(ablation)).ok();
+        FitOptions { given: Arc::new(given), fitting: Arc::new(fitting), policy }
+    }
+}
+
+/// Of the store's options, what is the same for all families.
+#[derive(Debug)]
+struct OfStore {
+    fit: Fit,
+    memtable_bytes: usize,
+    ablation: Ablation,
+    policies: Policies,
+    /// Bytes of a drop cache; `None`: there is none.
+    drop_cache_bytes: Option<usize>,
+}
+
+impl OfStore {
+    fn fit_options(&self, given: FamilyOptions) -> FitOptions {
+        FitOptions::new(given, self.fit, self.ablation, &self.policies)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The options, and the policy that they choose.
+    options: Mutex<FitOptions, rank::FamilyOptions>,
+    of_store: OfStore,
+    /// The tables that cannot be read.
+    set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
+}
+
+impl Settings {
+    pub fn new(options: FamilyOptions, store: &Options, fit: Fit) -> Settings {
+        let of_store = OfStore {
+            fit,
+            memtable_bytes: store.memtable_bytes,
+            ablation: store.expert.ablation,
+            policies: store.expert.policies.clone(),
+            drop_cache_bytes: store.drop_cache_bytes(),
+        };
+        let options = Mutex::new(of_store.fit_options(options));
+        Settings { options, of_store, set_aside: Mutex::default() }
+    }
+
+    /// The options in effect: the caller's, with sizes that fit the volume.
+    pub fn options(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).fitting.clone()
+    }
+
+    /// The caller's options, as the manifest has them.
+    pub fn given(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).given.clone()
+    }
+
+    /// The compaction policy; `None`: this release does not know it.
+    pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
+        lock(&self.options).policy.clone()
+    }
+
+    /// The options in effect, and the policy that they choose.
+    pub fn chosen(&self) -> (Arc<FamilyOptions>, Option<Arc<dyn CompactionPolicy>>) {
+        let options = lock(&self.options);
+        (options.fitting.clone(), options.policy.clone())
+    }
+
+    pub fn change(&self, options: FamilyOptions) {
+        *lock(&self.options) = self.of_store.fit_options(options);
+    }
+
+    /// The tables that cannot be read.
+    pub fn tables_set_aside(&self) -> Arc<SetAside> {
+        lock(&self.set_aside).clone()
+    }
+
+    pub fn set_aside(&self, tables: SetAside) {
+        *lock(&self.set_aside) = Arc::new(tables);
+    }
+
+    pub fn memtable_bytes(&self) -> usize {
+        self.of_store.memtable_bytes
+    }
+
+    /// Budget of the cache of overwritten keys; `None`: there is none.
+    pub fn drop_cache_bytes(&self) -> Option<usize> {
+        self.of_store.drop_cache_bytes
+    }
+}
