@@ -27,7 +27,7 @@ use table::segment::RecordReference;
 use version::FamilyId;
 
 /// Bytes before the first entry.
-pub(crate) const HEADER_LEN: usize = 12;
+pub const HEADER_LEN: usize = 12;
 
 /// Changes applied atomically. Keys have up to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
 /// get files of their own (those above a quarter of [`crate::ExpertOptions::log_group_bytes`]); the limits are checked when it is
@@ -205,14 +205,18 @@ fn too_large(what: &str, len: usize, max: usize) -> Error {
 }
 
 /// The id of the family `default`.
-pub(crate) const DEFAULT_FAMILY: FamilyId = 0;
+pub const DEFAULT_FAMILY: FamilyId = 0;
 
 /// One change, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'a> {
+pub struct Change<'a> {
+    /// A value, a tombstone, or a reference to a value.
     pub kind: ValueKind,
+    /// The id of its family.
     pub family: FamilyId,
+    /// Of a range tombstone: the start.
     pub key: &'a [u8],
+    /// Of a range tombstone: the end; of a reference: its encoding.
     pub value: &'a [u8],
 }
 
@@ -278,6 +282,7 @@ impl Change<'_> {
         has_value(self.kind)
     }
 
+    /// Appends the entry as it is logged.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         Frame::of(self).around(self).into_iter().for_each(|piece| out.extend_from_slice(piece));
     }
@@ -289,13 +294,13 @@ fn has_value(kind: ValueKind) -> bool {
 }
 
 /// The bytes before the entries.
-pub(crate) fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
+pub fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
     let words = (u128::from(count) << 64 | u128::from(first_seq)).to_le_bytes();
     *words.first_chunk().expect("16 bytes begin with 12")
 }
 
 /// A logged batch: its first sequence, count and entries.
-pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
+pub fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     let mut r = Reader::new(payload);
     let (first_seq, count) = (r.u64()?, r.u32()?);
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
@@ -309,8 +314,8 @@ pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
 }
 
 /// The entries of a batch, checked one by one.
-#[derive(Clone)]
-pub(crate) struct Entries<'a> {
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
     reader: Reader<'a>,
     value_len_max: usize,
 }

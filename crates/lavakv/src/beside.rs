@@ -8,14 +8,13 @@
 
 use crate::db::Db;
 use crate::open::{Guests, open_beside};
-use crate::{Env, Options, RepairOptions, RepairReport, Result, WriteBatch, WriteOptions};
+use crate::{Env, Options, Result, WriteBatch, WriteOptions};
 use base::SeqNo;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Log;
 use store::guest::{BatchSink, Guest};
 use store::manifest::{Engines, Manifest};
-use store::repair::{GuestRepair, Places};
 use wal::{OnReplay, TenantId};
 
 /// What the engines of a store share.
@@ -60,18 +59,4 @@ pub fn write_carried(
     sink: &mut dyn BatchSink,
 ) -> Result<()> {
     db.write_carried(batch, options, sink)
-}
-
-/// Repairs a store together with what a guest has in it, if it has anything: see [`store::repair::GuestRepair`].
-///
-/// # Errors
-/// As [`Db::repair`], and those of the guest; `Unsupported` if there are no keys in it, or something of a third engine's.
-pub fn repair_with_records(
-    from: (&Env, &Path),
-    into: (&Env, &Path),
-    options: &RepairOptions,
-    guest: &mut dyn GuestRepair,
-) -> Result<RepairReport> {
-    let without_speed = options.without_speed;
-    crate::repair::repair(&Places { from, into, without_speed }, options, Some(guest))
 }

@@ -14,7 +14,7 @@
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
 //! * `admin`: what operators ask for. `requests`: what is asked for and not waited for.
-//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `records`, `scale`: the roof.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `repairing`, `records`, `scale`: the roof.
 
 #![warn(missing_debug_implementations)]
 
@@ -32,7 +32,8 @@ mod plan;
 mod read;
 mod read_only;
 mod records;
-mod repair;
+#[doc(hidden)]
+pub mod repairing;
 mod requests;
 #[doc(hidden)]
 pub mod scale;
@@ -71,7 +72,6 @@ pub use read::options::{ReadAt, ReadOptions};
 pub use read::pending::{Found, PendingGet, PendingMultiGet, Progress};
 pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
-pub use repair::{KeyOutcome, LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use requests::completion_queue::{AnyRequest, Outcome, RequestQueue};
 pub use requests::request::{Entry, Request, WriteRequest};
 pub use requests::{RequestOptions, Requests};

@@ -481,7 +481,7 @@ pub use lavakv::{Checked, CheckedCount, VerifyReport};
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{KeyOutcome, LostRange, RepairDamage, RepairReport as KeyRepairReport, RepairedFamily};
+pub use ::repair::{KeyOutcome, LostRange, RepairDamage, RepairReport as KeyRepairReport, RepairedFamily};
 
 /// ```
 /// use lavastore::{Access, Db, Env, Options, SeqNo};

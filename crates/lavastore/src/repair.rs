@@ -83,7 +83,7 @@ pub(crate) fn repair(
 ) -> Result<RepairReport> {
     let mut logs = lavalog::RepairBeside::new(&options.logs)?;
     let RepairOptions { options: own, dry_run, without_speed, .. } = options.clone();
-    let own = lavakv::RepairOptions { options: own, dry_run, without_speed };
-    let keys = lavakv::beside::repair_with_records(from, into, &own, &mut logs)?;
+    let own = repair::RepairOptions { options: own, dry_run, without_speed };
+    let keys = repair::repair_with_records(from, into, &own, &mut logs)?;
     Ok(RepairReport { keys, logs: logs.report() })
 }

@@ -20,7 +20,7 @@ use version::State;
 use wal::{Lane, PreparedGroup, RecoveryReport, Wal};
 
 /// Under this number LavaKV's batches are in the log.
-pub(crate) const TENANT: TenantId = TenantId::FIRST;
+pub const TENANT: TenantId = TenantId::FIRST;
 
 /// See the module.
 pub(crate) struct Log {

@@ -26,7 +26,7 @@ pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
 }
 
 /// What cannot be done without another engine.
-pub(crate) fn refusal(dir: &Path, engines: &[String], what: &str) -> Error {
+pub fn refusal(dir: &Path, engines: &[String], what: &str) -> Error {
     let why = format!(
         "engine {} keeps something in this store that {what}: do it with that engine, or after it has let go of that",
         engines.join(", ")

@@ -77,7 +77,7 @@ impl PlacedValues {
 }
 
 /// The error for a store that was killed while values were beside its log.
-pub(crate) fn not_closed() -> Error {
+pub fn not_closed() -> Error {
     let why = format!(
         "the store was written with value_placement = log, which this release does not have, and was not closed; open and close it \
          once with a binary of commit {LAST_COMMIT}, then with this one"

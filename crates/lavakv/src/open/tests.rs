@@ -1,8 +1,8 @@
-//! Logs that no store writes, every page and record under its checksum: what opening, verification and repair say of them.
+//! Logs that no store writes, every page and record under its checksum: what opening and verification say of them.
 
 use super::*;
+use crate::Db;
 use crate::batch::header;
-use crate::{Db, RepairOptions, RepairReport};
 use base::{HashMap, Uid};
 use datadriven::TestCase;
 use io::sim::{CrashKind, SimEnv};
@@ -35,7 +35,6 @@ struct Script {
     db: Option<Db>,
     /// Files that scripts speak of, by the names that they give them.
     files: HashMap<String, u64>,
-    repair: RepairReport,
 }
 
 /// An error without the paths of the machine, but with the name of the file.
@@ -51,7 +50,7 @@ fn told(result: Result<()>) -> String {
 impl Script {
     fn new(seed: u64) -> Script {
         let sim = SimEnv::new(seed);
-        Script { sim, db: None, files: HashMap::default(), repair: RepairReport::default() }
+        Script { sim, db: None, files: HashMap::default() }
     }
 
     fn db(&self) -> Outcome<&Db> {
@@ -70,18 +69,6 @@ impl Script {
                 drop(self.db.take());
                 self.sim = after;
                 String::new()
-            }
-            "repair" => self.repair()?,
-            "lost" => {
-                let lost = self.repair.lost.iter();
-                let key = |of: &crate::LostRange| {
-                    of.from.clone().map(|key| String::from_utf8_lossy(&key).into_owned())
-                };
-                let mut keys: Vec<String> =
-                    lost.map(|of| format!("key {}\n", key(of).unwrap_or_default())).collect();
-                let damaged = self.repair.damaged.iter().map(|of| format!("{}\n", of.why));
-                keys.extend(damaged);
-                keys.concat()
             }
             "put" => {
                 let (len, key): (Option<usize>, String) = (case.try_take_arg("len")?, case.take_arg("key")?);
@@ -133,15 +120,6 @@ impl Script {
         })
     }
 
-    /// Repairs the store into another one, which is open then.
-    fn repair(&mut self) -> Outcome<String> {
-        let options = RepairOptions { options: options(), dry_run: false, ..RepairOptions::default() };
-        let env = self.sim.env();
-        self.repair = Db::repair_in(&env, DIR, &env, "/repaired", &options)?;
-        self.db = Some(Db::open_in(env, "/repaired", self::options())?);
-        Ok(format!("lost: {}, damaged: {}\n", self.repair.lost.len(), self.repair.damaged.len()))
-    }
-
     /// What no store does by itself.
     fn meddle(&mut self, case: &mut TestCase) -> Outcome<String> {
         match &*case.directive {
@@ -189,21 +167,6 @@ impl Script {
         let uid = Uid::from_words(9, 9);
         let (kind, value) = match &*case.take_arg::<String>("kind")? {
             "value" => (ValueKind::Value, case.take_arg::<String>("value")?.into_bytes()),
-            "merge" => (ValueKind::Merge, b"1".to_vec()),
-            // A value in a file of its own that is missing.
-            "missing-segment" => {
-                let (raw_len, stored_len) = (100_000, 100_200);
-                let reference = SegmentReference { file: 900, uid, raw_len, stored_len, checksum: 1 };
-                (ValueKind::PlacedReference, reference.encode().to_vec())
-            }
-            // A value in the file of another key.
-            "segment-of" => {
-                let state = db.default_column_family().0.read_state();
-                let of: String = case.take_arg("of")?;
-                let found = state.active.get(of.as_bytes(), base::MAX_SEQ).ok_or("it is not in memory")?;
-                assert_eq!(found.kind, ValueKind::PlacedReference);
-                (ValueKind::PlacedReference, found.value.to_vec())
-            }
             // A value beside the log, as an earlier release wrote them, in what is a table.
             "beside-log" => {
                 let file = db.default_column_family().0.read_state().version.files(0)[0].number;

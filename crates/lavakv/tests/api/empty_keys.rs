@@ -4,9 +4,10 @@ use crate::common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{
-    Compression, Db, ErrorKind, GcRequest, Options, PolicyChoice, ReadOptions, RepairOptions, RequestOptions,
-    Snapshot, StoreFormat, VlsmOptions, WriteBatch, WriteOptions,
+    Compression, Db, ErrorKind, GcRequest, Options, PolicyChoice, ReadOptions, RequestOptions, Snapshot,
+    StoreFormat, VlsmOptions, WriteBatch, WriteOptions,
 };
+use repair::RepairOptions;
 
 fn options() -> Options {
     let mut options = small();
@@ -163,7 +164,7 @@ fn repair_saves_the_empty_key() {
         let env = env(&sim);
         remove_manifest(&env);
         let how = RepairOptions { options: options(), ..RepairOptions::default() };
-        let report = Db::repair_in(&env, DIR, &env, "/repaired", &how).unwrap();
+        let report = repair::repair_in(&env, DIR, &env, "/repaired", &how).unwrap();
         assert!(report.lost.is_empty(), "{len} bytes, flushed: {flushed}: {report:?}");
         let db = Db::open_in(env, "/repaired", options()).unwrap();
         assert!(contents(&db) == model && db.format() == StoreFormat::V2, "{len} bytes, flushed: {flushed}");

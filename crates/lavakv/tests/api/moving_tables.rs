@@ -7,7 +7,8 @@ use crate::two_disks::SPEED;
 use lavastore_lavakv::io::Access;
 use lavastore_lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::joined;
-use lavastore_lavakv::{Db, DbIterator, Env, Options, ReadOptions, RepairOptions, Statistics};
+use lavastore_lavakv::{Db, DbIterator, Env, Options, ReadOptions, Statistics};
+use repair::RepairOptions;
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
@@ -280,7 +281,7 @@ fn a_repair_takes_a_table_that_is_on_both_disks_once() {
             remove_manifest(&sim.env());
         }
         let both = crate::two_disks::both(&sim);
-        let report = Db::repair_in(&both, DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
+        let report = repair::repair_in(&both, DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
         let mut of_tables = report.lost.iter().filter(|range| range.file.contains(".ksst"));
         assert!(of_tables.next().is_none(), "{torn}: {report:?}");
         assert!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()) == model, "{torn}");

@@ -2,9 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
-use lavastore_lavakv::{
-    Compression, Db, ErrorKind, Event, EventListener, FamilyOptions, Options, RepairOptions,
-};
+use lavastore_lavakv::{Compression, Db, ErrorKind, Event, EventListener, FamilyOptions, Options};
+use repair::RepairOptions;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -67,7 +66,7 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
             }
             sim.set_open_max(Some(OPEN_MAX));
             let options = RepairOptions { options: few(), dry_run, without_speed: false };
-            let report = Db::repair_in(&env(&sim), DIR, &env(&sim), "/new", &options).unwrap();
+            let report = repair::repair_in(&env(&sim), DIR, &env(&sim), "/new", &options).unwrap();
             assert!(report.lost.is_empty(), "{lost:?}: {report:?}");
             assert_eq!(sim.open_now(), 0);
             if !dry_run {

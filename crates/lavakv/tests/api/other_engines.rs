@@ -5,7 +5,8 @@ use base::codec::{Reader, put_varint};
 use base::{Result, SeqNo};
 use io::{Access, CreateOptions};
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
-use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
+use lavastore_lavakv::{Db, Durability, ErrorKind, io};
+use repair::RepairOptions;
 use std::path::Path;
 use std::sync::Arc;
 use store::Store;
@@ -191,7 +192,7 @@ fn a_repair_that_would_lose_them_is_refused() {
     commit(&sim, (41, 0), &[]);
     let repair = |sim: &SimEnv| {
         let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
-        Db::repair_in(&env(sim), DIR, &env(sim), "/repaired", &options).unwrap_err()
+        repair::repair_in(&env(sim), DIR, &env(sim), "/repaired", &options).unwrap_err()
     };
     let e = repair(&sim);
     assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
@@ -300,7 +301,7 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
         assert!(contents(&read_only) == model);
     }
     let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
-    let e = Db::repair_in(&env(&sim), DIR, &env(&sim), "/repaired", &options).unwrap_err();
+    let e = repair::repair_in(&env(&sim), DIR, &env(&sim), "/repaired", &options).unwrap_err();
     assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
     let mut replayed = Vec::new();
     let store = open_lanes(&sim, &mut |lane, batch| {

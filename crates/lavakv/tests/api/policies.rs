@@ -7,8 +7,9 @@ mod tiered;
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{
-    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, PolicyChoice, ReadOptions, RepairOptions, WriteBatch,
+    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, PolicyChoice, ReadOptions, WriteBatch,
 };
+use repair::RepairOptions;
 
 fn with_tiered() -> Options {
     small().expert(|expert| expert.policies = expert.policies.clone().with(tiered::NAME, tiered::make))
@@ -187,7 +188,13 @@ fn a_repair_needs_the_policy() {
     let env = env(&sim);
     let repair = |options, into: &str| {
         let dry_run = false;
-        Db::repair_in(&env, DIR, &env, into, &RepairOptions { options, dry_run, ..RepairOptions::default() })
+        repair::repair_in(
+            &env,
+            DIR,
+            &env,
+            into,
+            &RepairOptions { options, dry_run, ..RepairOptions::default() },
+        )
     };
     let e = repair(small(), "/here").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");

@@ -2,16 +2,15 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
-use lavastore_lavakv::{
-    Compression, Db, ErrorKind, FamilyOptions, Options, RepairOptions, RepairReport, Result, WriteBatch,
-};
+use lavastore_lavakv::{Compression, Db, ErrorKind, FamilyOptions, Options, Result, WriteBatch};
+use repair::{RepairOptions, RepairReport};
 use std::path::Path;
 
 const INTO: &str = "/repaired";
 
 fn try_repair(sim: &SimEnv, dry_run: bool) -> Result<RepairReport> {
     let env = env(sim);
-    Db::repair_in(
+    repair::repair_in(
         &env,
         DIR,
         &env,
@@ -141,10 +140,10 @@ fn what_must_not_be_repaired_is_refused() {
     drop(elsewhere);
     assert_eq!(try_repair(&sim, false).err().unwrap().kind(), ErrorKind::AlreadyExists);
     let env = env(&sim);
-    let inside = Db::repair_in(&env, DIR, &env, Path::new(DIR).join("new"), &RepairOptions::default());
+    let inside = repair::repair_in(&env, DIR, &env, Path::new(DIR).join("new"), &RepairOptions::default());
     assert_eq!(inside.err().unwrap().kind(), ErrorKind::InvalidArgument);
     assert!(!env.fs.exists(&Path::new(DIR).join("new")).unwrap());
-    let missing = Db::repair_in(&env, "/nowhere", &env, "/new", &RepairOptions::default());
+    let missing = repair::repair_in(&env, "/nowhere", &env, "/new", &RepairOptions::default());
     assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
@@ -217,7 +216,7 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
     let after = sim.record().crash_at(late, CrashKind::ProcessKill, 1);
     let env = env(&after);
     assert!(env.fs.exists(&Path::new(INTO).join("CURRENT")).unwrap());
-    let again = Db::repair_in(&env, INTO, &env, "/third", &RepairOptions::default());
+    let again = repair::repair_in(&env, INTO, &env, "/third", &RepairOptions::default());
     assert_eq!(again.err().unwrap().kind(), ErrorKind::NotFound);
     // Two at a time do not get into each other's way.
     let lock = env.fs.lock(&Path::new(INTO).join("LOCK"), "another repair").unwrap();
@@ -314,14 +313,14 @@ fn no_path_leads_a_repair_into_the_damaged_store() {
         base.path().join("./a/../link/b"),
     ];
     for into in &inside {
-        let e = Db::repair(&damaged, into, &options).unwrap_err();
+        let e = repair::repair(&damaged, into, &options).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{}: {e}", into.display());
-        let e = Db::repair(&beside, into, &options).unwrap_err();
+        let e = repair::repair(&beside, into, &options).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{}: {e}", into.display());
         assert_eq!(names(), before, "{}", into.display());
     }
     let outside = damaged.join("../b");
-    assert!(Db::repair(&beside, &outside, &options).unwrap().is_lossless());
+    assert!(repair::repair(&beside, &outside, &options).unwrap().is_lossless());
     assert_eq!(Db::open_with(&outside, small()).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 

@@ -7,7 +7,8 @@ use crate::two_disks::{SPEED, both};
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::{give_back, joined};
-use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options, RepairOptions};
+use lavastore_lavakv::{DamagedFiles, Db, Env, ErrorKind, Options};
+use repair::RepairOptions;
 use std::path::{Path, PathBuf};
 
 fn options(levels: usize) -> Options {
@@ -153,7 +154,7 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     sim.env().fs.rename(Path::new(SPEED), Path::new("/gone")).unwrap_or_default();
     refused(Db::open_in(sim.env(), DIR, small()), ErrorKind::InvalidArgument, DIR);
     let without = RepairOptions { without_speed: true, ..RepairOptions::default() };
-    let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
+    let report = repair::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
     for name in &lost {
         let is_named = report.lost.iter().any(|range| range.file.ends_with(name) && range.from.is_some());
         assert!(is_named, "{name} is not named: {report:?}");
@@ -163,7 +164,8 @@ fn a_missing_table_is_damage_and_no_older_value_is_shown() {
     // It is there again, and nothing is lost.
     sim.env().fs.rename(Path::new("/gone"), Path::new(SPEED)).unwrap_or_default();
     assert_eq!(contents(&open(&sim, 1)), model);
-    let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &RepairOptions::default()).unwrap();
+    let report =
+        repair::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &RepairOptions::default()).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     assert_eq!(contents(&Db::open_in(sim.env(), "/newer", small()).unwrap()), model);
 }
@@ -176,7 +178,7 @@ fn a_repair_without_a_manifest_has_the_tables_of_both_disks() {
     }
     let (sim, model) = store(5);
     remove_manifest(&sim.env());
-    Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
+    repair::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
     let repaired = contents(&Db::open_in(sim.env(), "/new", small()).unwrap());
     assert_eq!(repaired, model);
 }

@@ -4,7 +4,8 @@ use crate::common::{DIR, Model, because, contents, fill, key, refused, settle, s
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::speed::{give_back, joined};
-use lavastore_lavakv::{DamagedFiles, Db, Durability, Env, ErrorKind, Options, RepairOptions, Result};
+use lavastore_lavakv::{DamagedFiles, Db, Durability, Env, ErrorKind, Options, Result};
+use repair::RepairOptions;
 use std::path::{Path, PathBuf};
 
 pub(crate) const SPEED: &str = "/speed";
@@ -76,7 +77,7 @@ fn refused_alike(sim: &SimEnv, speed: Option<&str>, kind: ErrorKind, file: &str,
         let env =
             speed.map_or(sim.env(), |speed| joined(&sim.env(), Path::new(DIR), &sim.env(), Path::new(speed)));
         let dry = RepairOptions { dry_run: true, ..RepairOptions::default() };
-        refused(Db::repair_in(&env, DIR, &sim.env(), "/new", &dry), kind, file);
+        refused(repair::repair_in(&env, DIR, &sim.env(), "/new", &dry), kind, file);
     }
     assert_eq!(sim.state_hash(), before, "a refused opening changed something");
 }
@@ -215,7 +216,7 @@ fn a_damaged_identity() {
     let (sim, model) = store(5);
     (0..2).for_each(|slot| sim.flip_bit("/speed/SPEED", 4096 * slot + 20, 1).unwrap());
     refused(open(&sim), ErrorKind::Corruption, "/speed/SPEED");
-    let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
+    let report = repair::repair_in(&both(&sim), DIR, &sim.env(), "/new", &RepairOptions::default()).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     assert_eq!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()), model);
 }
@@ -235,11 +236,11 @@ fn a_repair_without_the_disk_names_what_is_lost() {
     db.close().unwrap();
     sim.env().fs.rename(Path::new(SPEED), Path::new("/lost")).unwrap_or_default();
     let without = RepairOptions { without_speed: true, ..RepairOptions::default() };
-    let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
+    let report = repair::repair_in(&sim.env(), DIR, &sim.env(), "/new", &without).unwrap();
     assert!(!report.lost.is_empty(), "the log is lost, and that is told: {report:?}");
     assert!(report.lost.iter().all(|lost| lost.file.contains(".log")), "{report:?}");
     assert_eq!(contents(&Db::open_in(sim.env(), "/new", small()).unwrap()), saved);
-    let given = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &without);
+    let given = repair::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &without);
     refused(given, ErrorKind::InvalidArgument, SPEED);
 }
 

@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
-use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, RepairOptions, WriteOptions, dump};
+use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, WriteOptions, dump};
+use repair::RepairOptions;
 use std::path::Path;
 
 /// The name of the manifest, and where its edits begin, the snapshot left out.
@@ -49,7 +50,7 @@ fn of_a_killed_store_nothing_is_lost_in_silence() {
             let damaged = without_end(&killed, &name, offset);
             let into = format!("/repaired-{offset}");
             let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
-            let report = Db::repair_in(&env(&damaged), DIR, &env(&damaged), &into, &options).unwrap();
+            let report = repair::repair_in(&env(&damaged), DIR, &env(&damaged), &into, &options).unwrap();
             let repaired = contents(&Db::open_in(env(&damaged), &into, small()).unwrap());
             assert!(repaired == model || !report.lost.is_empty(), "{offset} of {name}: {report:?}");
             match try_open(&damaged) {
@@ -130,7 +131,7 @@ fn a_repair_goes_by_the_edits_that_the_log_saw() {
     for offset in edits {
         let damaged = without_end(&killed, &name, offset);
         let options = RepairOptions { options: small(), dry_run: false, ..RepairOptions::default() };
-        let report = Db::repair_in(&env(&damaged), DIR, &env(&damaged), "/repaired", &options).unwrap();
+        let report = repair::repair_in(&env(&damaged), DIR, &env(&damaged), "/repaired", &options).unwrap();
         assert!(contents(&Db::open_in(env(&damaged), "/repaired", small()).unwrap()) == model, "{offset}");
         if report.damaged.iter().any(|damage| damage.why.contains("but the log saw edit")) {
             assert!(!report.from_manifest, "{offset}: {report:?}");

@@ -5,7 +5,8 @@ use crate::*;
 use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore_lavakv::speed::{give_back, joined};
-use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, ReadOptions, RepairOptions};
+use lavastore_lavakv::{DamagedFiles, Env, ErrorKind, ReadOptions};
+use repair::RepairOptions;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -471,7 +472,7 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     refused(Db::open_in(fork.env(), DIR, apart(100)), ErrorKind::InvalidArgument, DIR);
     let options = RepairOptions { options: with_bound(NO_BOUND), ..RepairOptions::default() };
     let without = RepairOptions { without_speed: true, ..options.clone() };
-    let report = Db::repair_in(&fork.env(), DIR, &fork.env(), "/new", &without).unwrap();
+    let report = repair::repair_in(&fork.env(), DIR, &fork.env(), "/new", &without).unwrap();
     for name in &lost {
         assert!(report.damaged.iter().any(|it| it.file.ends_with(name)), "{name}: {:?}", report.damaged);
     }
@@ -489,11 +490,11 @@ fn missing_values_are_damage_and_no_older_value_is_shown() {
     }
     assert_eq!(gone, refusals);
     // It is there: nothing is lost, with the manifest and without.
-    let report = Db::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &options).unwrap();
+    let report = repair::repair_in(&both(&sim), DIR, &sim.env(), "/newer", &options).unwrap();
     assert!(report.lost.is_empty(), "{report:?}");
     reads_back(&Db::open_in(sim.env(), "/newer", apart(100)).unwrap(), &model);
     remove_manifest(&sim.env());
-    Db::repair_in(&both(&sim), DIR, &sim.env(), "/newest", &options).unwrap();
+    repair::repair_in(&both(&sim), DIR, &sim.env(), "/newest", &options).unwrap();
     reads_back(&Db::open_in(sim.env(), "/newest", apart(100)).unwrap(), &model);
 }
 
@@ -509,7 +510,7 @@ fn a_repair_takes_the_whole_one_of_two_copies() {
         put_twice(&sim, SPEED, &names(&sim.env(), SPEED), torn);
         remove_manifest(&sim.env());
         let options = RepairOptions { options: with_bound(NO_BOUND), ..RepairOptions::default() };
-        Db::repair_in(&both(&sim), DIR, &sim.env(), "/new", &options).unwrap();
+        repair::repair_in(&both(&sim), DIR, &sim.env(), "/new", &options).unwrap();
         reads_back(&Db::open_in(sim.env(), "/new", apart(100)).unwrap(), &model);
     }
 }

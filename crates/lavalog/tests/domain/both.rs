@@ -161,12 +161,12 @@ fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
                 sim.erase(&path).unwrap();
             }
         }
-        let options = lavakv::RepairOptions {
+        let options = repair::RepairOptions {
             options: kv_options(),
             dry_run: false,
-            ..lavakv::RepairOptions::default()
+            ..repair::RepairOptions::default()
         };
-        let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
+        let error = repair::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
         assert_eq!(error.kind(), base::ErrorKind::Unsupported, "without {lost}: {error}");
         let named = if lost == "MANIFEST" { "engine 1" } else { "LavaLog" };
         assert!(error.message().contains(named), "without {lost}: {error}");
@@ -190,8 +190,8 @@ fn a_repair_that_would_drop_pages_of_logs_is_refused() {
         }
     }
     let options =
-        lavakv::RepairOptions { options: kv_options(), dry_run: false, ..lavakv::RepairOptions::default() };
-    let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
+        repair::RepairOptions { options: kv_options(), dry_run: false, ..repair::RepairOptions::default() };
+    let error = repair::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
     assert_eq!(error.kind(), base::ErrorKind::Unsupported);
     assert!(error.message().contains("only the engine whose records they are can save them"), "{error}");
     assert!(!sim.env().fs.exists(Path::new("/repaired")).unwrap(), "nothing was begun");

@@ -3,9 +3,10 @@
 use crate::life::{DIR, kv_options, log_options};
 use io::Env;
 use io::sim::{CrashKind, SimEnv};
-use lavakv::beside::{open_with_records, repair_with_records};
-use lavakv::{Db, FamilyOptions, Options, RepairOptions};
+use lavakv::beside::open_with_records;
+use lavakv::{Db, FamilyOptions, Options};
 use lavalog::{Beside, Durability, LogStore, RepairBeside};
+use repair::RepairOptions;
 use std::path::Path;
 
 /// So many files may be open.
@@ -90,7 +91,7 @@ fn a_store_of_more_files_than_may_be_open_is_repaired_with_both_halves() {
         let mut guest = RepairBeside::new(&logs()).unwrap();
         let options = RepairOptions { options: keys(), dry_run: false, without_speed: false };
         let (from, into) = ((&env, Path::new(DIR)), (&env, Path::new("/new")));
-        let report = repair_with_records(from, into, &options, &mut guest).unwrap();
+        let report = repair::repair_with_records(from, into, &options, &mut guest).unwrap();
         assert!(report.lost.is_empty(), "{lost:?}: {report:?}");
         let report = guest.report().unwrap();
         assert_eq!(report.logs.iter().map(|log| log.records).sum::<u64>(), ROUNDS, "{lost:?}: {report:?}");

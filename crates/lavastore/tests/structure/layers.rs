@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["table", "version"],
     &["lsm", "values"],
     &["lavakv", "lavalog"],
+    &["repair"],
     &["lavastore"],
     &["bench", "lavastore-c", "openraft-lavalog"],
     &["lava", "torture", "fuzz"],
@@ -53,8 +54,8 @@ fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
         let dependencies = dependencies(path);
         for inner in [
-            "lavakv", "lavalog", "lsm", "values", "wal", "memtable", "store", "version", "table", "critbit",
-            "cache",
+            "lavakv", "lavalog", "repair", "lsm", "values", "wal", "memtable", "store", "version", "table",
+            "critbit", "cache",
         ] {
             let used = dependencies.iter().any(|d| d == inner);
             let allowed = ALLOWED.contains(&(name, inner));

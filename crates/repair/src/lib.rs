@@ -33,16 +33,15 @@ mod values;
 
 pub use report::{KeyOutcome, LostRange, RepairDamage, RepairReport, RepairedFamily};
 
-use crate::context::options::Options;
-use crate::db::Db;
-use crate::files::other_engines;
 use base::Result;
 use io::Env;
+use lavakv::Options;
+use lavakv::repairing::refusal_for_others;
 use rebuild::GuestOf;
 use std::path::Path;
 use store::files::unfinished;
 use store::manifest::EngineId;
-use store::repair::{FewOpen, Places};
+use store::repair::{FewOpen, GuestRepair, Places};
 use version::names::{self, FileKind};
 
 /// How a store is repaired.
@@ -56,50 +55,57 @@ pub struct RepairOptions {
     pub without_speed: bool,
 }
 
-impl Db {
-    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
-    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
-    ///
-    /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-    /// release wrote the store; those of writing the new store; what passes by itself, such as a lack of descriptors, since what could not be
-    /// read for that is not damaged. Damage is no error: the report tells it.
-    pub fn repair(
-        path: impl AsRef<Path>,
-        into: impl AsRef<Path>,
-        options: &RepairOptions,
-    ) -> Result<RepairReport> {
-        let env = Env::kernel();
-        Self::repair_in(&env, path, &env, into, options)
-    }
-
-    /// As [`Db::repair`], from one environment into another, or into the same.
-    ///
-    /// # Errors
-    /// Those of [`Db::repair`].
-    pub fn repair_in(
-        from: &Env,
-        path: impl AsRef<Path>,
-        to: &Env,
-        into: impl AsRef<Path>,
-        options: &RepairOptions,
-    ) -> Result<RepairReport> {
-        let places = Places {
-            from: (from, path.as_ref()),
-            into: (to, into.as_ref()),
-            without_speed: options.without_speed,
-        };
-        repair(&places, options, None)
-    }
+/// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
+/// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
+/// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+///
+/// # Errors
+/// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
+/// release wrote the store; those of writing the new store; what passes by itself, such as a lack of descriptors, since what could not be
+/// read for that is not damaged. Damage is no error: the report tells it.
+pub fn repair(
+    path: impl AsRef<Path>,
+    into: impl AsRef<Path>,
+    options: &RepairOptions,
+) -> Result<RepairReport> {
+    let env = Env::kernel();
+    repair_in(&env, path, &env, into, options)
 }
 
-/// See [`crate::Db::repair`]; with a guest, of both halves ([`crate::beside::repair_with_records`]).
-pub(crate) fn repair(
-    places: &Places<'_>,
+/// As [`repair`], from one environment into another, or into the same.
+///
+/// # Errors
+/// Those of [`repair`].
+pub fn repair_in(
+    from: &Env,
+    path: impl AsRef<Path>,
+    to: &Env,
+    into: impl AsRef<Path>,
+    options: &RepairOptions,
+) -> Result<RepairReport> {
+    repair_places((from, path.as_ref()), (to, into.as_ref()), options, None)
+}
+
+/// Repairs a store together with the logs of a guest, if it has any: see [`store::repair::GuestRepair`].
+///
+/// # Errors
+/// As [`repair`], and those of the guest; `Unsupported` if there are no keys in it, or something of a third engine's.
+pub fn repair_with_records(
+    from: (&Env, &Path),
+    into: (&Env, &Path),
+    options: &RepairOptions,
+    guest: &mut dyn GuestRepair,
+) -> Result<RepairReport> {
+    repair_places(from, into, options, Some(guest))
+}
+
+fn repair_places(
+    from: (&Env, &Path),
+    into: (&Env, &Path),
     options: &RepairOptions,
     guest: GuestOf<'_>,
 ) -> Result<RepairReport> {
+    let places = &Places { from, into, without_speed: options.without_speed };
     options.options.validate()?;
     let _lock = places.keep_writers_away()?;
     if !options.dry_run {
@@ -128,7 +134,7 @@ pub(crate) fn repair(
             name => name.to_owned(),
         };
         let names: Vec<String> = found.witness.other_engines.iter().map(named).collect();
-        return Err(other_engines::refusal(dir, &names, "the new store would not have"));
+        return Err(refusal_for_others(dir, &names, "the new store would not have"));
     }
     let plan = judge::judge(&mut found);
     let (report, target) = rebuild::rebuild(places, options, found, plan, guest)?;

@@ -5,13 +5,9 @@
 //! do as always.
 
 use super::judge::Plan;
-use crate::batch::{Change, DEFAULT_FAMILY};
-use crate::context::family_options::FamilyOptions;
-use crate::context::options::{Options, WriteOptions};
-use crate::db::Db;
-use crate::read::options::ReadOptions;
-use crate::tree::family::ColumnFamily;
-use base::{HashMap, Result, ValueKind};
+use base::{HashMap, Result};
+use lavakv::repairing::{Change, DEFAULT_FAMILY, make_marked, stored_options};
+use lavakv::{ColumnFamily, Db, Options, ReadOptions, WriteBatch, WriteOptions};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
 use store::format::Feature;
@@ -45,7 +41,7 @@ impl Target {
     ) -> Result<Target> {
         let stored = |id: FamilyId| {
             let stored = plan.get(&id).and_then(|family| family.options.as_deref());
-            stored.and_then(|bytes| FamilyOptions::decode(bytes).ok())
+            stored.and_then(|bytes| stored_options(bytes).ok())
         };
         let own = stored(DEFAULT_FAMILY).unwrap_or_else(|| options.family.clone());
         let options = Options {
@@ -61,7 +57,7 @@ impl Target {
         });
         let (env, into) = places.into;
         let mark = places.mark_target()?;
-        let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark, guest)?)?;
+        let db = make_marked(env.clone(), into, options, &mark, guest)?;
         let mut families = HashMap::default();
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
         for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {
@@ -143,8 +139,8 @@ impl Target {
         let Some((db, family)) = self.family(family) else { return Ok(()) };
         let (start, end) = (change.key, change.value);
         let Some(is_older) = is_older else {
-            let mut batch = crate::WriteBatch::new();
-            batch.push(ValueKind::RangeDeletion, family.id(), start, end);
+            let mut batch = WriteBatch::new();
+            batch.delete_range_cf(family, start, end);
             return db.write_opt(&batch, &WriteOptions::volatile());
         };
         let read = ReadOptions {

@@ -19,12 +19,12 @@ use super::runs::{Heard, Met, runs_of};
 use super::scan::{Found, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
-use crate::batch::{self, Change, DEFAULT_FAMILY};
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::Env;
+use lavakv::repairing::{self, Change, DEFAULT_FAMILY};
 use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -155,7 +155,7 @@ fn save(
 
 /// True if the manifest says where LavaKV's own lane ends: what is missing before that is no torn end.
 fn was_closed(witness: &ManifestWitness) -> bool {
-    witness.state.as_ref().is_some_and(crate::files::log::Log::was_closed)
+    witness.state.as_ref().is_some_and(repairing::was_closed)
 }
 
 /// The tables of a family, where they may have what the log has.
@@ -223,7 +223,7 @@ fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
 fn families_of_log(lanes: &Lanes) -> Result<(Vec<FamilyId>, Vec<LogGap>)> {
     let mut all = Vec::new();
     let gaps = lanes.each(&mut |_, _, payload| {
-        for change in batch::decode(payload)?.2 {
+        for change in repairing::decode(payload)?.2 {
             let family = change?.family;
             if !all.contains(&family) {
                 all.push(family);
@@ -241,7 +241,7 @@ fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport
     let mut silent: BTreeSet<FamilyId> = silent.map(|(id, _)| *id).collect();
     let Some(begins) = lanes.begins_late()?.filter(|_| !silent.is_empty()) else { return Ok(()) };
     lanes.each(&mut |place, first_seq, payload| {
-        for change in batch::decode(payload)?.2 {
+        for change in repairing::decode(payload)?.2 {
             let family = change?.family;
             if first_seq < begins && silent.remove(&family) {
                 let why = "a batch of both engines whose changes of keys may have been deleted since";
@@ -446,7 +446,7 @@ impl Replay<'_> {
 
     /// Replays a batch. `closed`: the log was, so that every value beside it is whole in its file.
     fn batch(&mut self, first_seq: SeqNo, payload: &[u8], closed: bool, place: &wal::LogPlace) -> Result<()> {
-        let (_, _, entries) = batch::decode(payload)?;
+        let (_, _, entries) = repairing::decode(payload)?;
         let mut placed = Vec::new();
         for (seq, change) in (first_seq..).zip(entries.clone()) {
             let change = change?;
@@ -457,7 +457,7 @@ impl Replay<'_> {
             let record = self.values.placed(change.key, seq, &reference);
             // Without a manifest nothing tells whether the file went because all of it was in tables.
             if record.is_none() && !closed && self.is_exact {
-                return Err(crate::large::placed::not_closed().at_file(&place.path));
+                return Err(repairing::not_closed().at_file(&place.path));
             }
             placed.push(record.ok_or(reference));
         }

@@ -1,6 +1,6 @@
 //! The log as LavaKV's changes lie in it: in its own lane, and in what batches of a guest's carry in the lane of records.
 //!
-//! The two are merged by sequence, as an open does it ([`crate::records`]): of the lane of records one page is read ahead, no more. With
+//! The two are merged by sequence, as an open does it (LavaKV's `records`): of the lane of records one page is read ahead, no more. With
 //! a manifest only those of its groups are read that an open would replay; what groups carry that are kept as storage is in tables. Without
 //! one all groups are read, and the guest's files tell up to where that is so ([`Lanes::are_in_files_below`]): what is in tables, or was before
 //! it was deleted, is not replayed.
@@ -10,12 +10,11 @@
 //! tables.
 //!
 //! A batch that is carried proves that all logged before it in LavaKV's own lane was durable, the values that are placed outside of the
-//! log included ([`crate::write::carry`]): see [`Lanes::last_carried`].
+//! log included (LavaKV's `write::carry`): see [`Lanes::last_carried`].
 
-use crate::batch;
-use crate::files::log::TENANT;
 use base::{Error, Result, SeqNo, Uid};
 use io::Env;
+use lavakv::repairing::{TENANT, decode};
 use std::collections::VecDeque;
 use std::path::Path;
 use store::commit::tenant;
@@ -159,7 +158,7 @@ impl Lanes {
         let (mut of_own, mut of_records) = (Missing::between(&own, own_floor), Missing::between(&all, floor));
         let mut next = 1;
         self.each(&mut |_, first_seq, payload| {
-            let (_, count, _) = batch::decode(payload)?;
+            let (_, count, _) = decode(payload)?;
             if next < first_seq {
                 of_own.add(next, first_seq - 1);
                 of_records.add(next, first_seq - 1);
@@ -187,7 +186,7 @@ impl Lanes {
         let Some((records, tenant)) = &self.records else { return Ok(None) };
         let (mut next, mut at) = (from, None);
         self.own.replay(TENANT, &mut |place, first_seq, payload| {
-            next = next.max(first_seq + SeqNo::from(batch::decode(payload)?.1));
+            next = next.max(first_seq + SeqNo::from(decode(payload)?.1));
             at = Some(place.clone());
             Ok(())
         })?;
@@ -218,7 +217,7 @@ impl Lanes {
 /// What a batch of the lane of records carries: its first and its last sequence, its bytes.
 fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
     let Some(carried) = Carried::read(payload)? else { return Ok(None) };
-    let (first, count, mut entries) = batch::decode(carried.bytes)?;
+    let (first, count, mut entries) = decode(carried.bytes)?;
     entries.try_for_each(|change| change.map(drop))?;
     Ok(Some((first, first + SeqNo::from(count) - 1, carried.bytes)))
 }

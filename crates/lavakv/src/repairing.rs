@@ -1,0 +1,42 @@
+//! The parts of the engine that the crate `repair` uses: changes of the log, and a new store that stays marked as unfinished.
+//!
+//! For this project only.
+
+pub use crate::batch::{Change, DEFAULT_FAMILY, Entries, decode, header};
+pub use crate::files::log::TENANT;
+pub use crate::files::other_engines::refusal as refusal_for_others;
+pub use crate::large::placed::not_closed;
+
+use crate::files::log::Log;
+use crate::{Db, Env, FamilyOptions, Options, Result};
+use std::path::Path;
+use store::files::unfinished::Mark;
+use store::guest::Guest;
+use version::State;
+
+/// Makes a store that every open refuses until the mark is removed.
+///
+/// # Errors
+/// As [`Db::open_in`], and those of the guest.
+pub fn make_marked(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    mark: &Mark,
+    guest: Option<&mut dyn Guest>,
+) -> Result<Db> {
+    Db::from_engine(crate::open::make_marked(env, dir, options, mark, guest)?)
+}
+
+/// The options of a family from their bytes in the manifest.
+///
+/// # Errors
+/// `Corruption`.
+pub fn stored_options(bytes: &[u8]) -> Result<FamilyOptions> {
+    FamilyOptions::decode(bytes)
+}
+
+/// True if the log was closed, or ended by an open that recovered the keys: then the log refers to no missing file.
+pub fn was_closed(state: &State) -> bool {
+    Log::was_closed(state)
+}

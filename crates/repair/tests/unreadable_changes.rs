@@ -1,0 +1,91 @@
+//! Changes of a log that lead nowhere, every page and record under its checksum. They are lost, and the report names them; all else is saved.
+
+use base::{Error, Result, SeqNo, Uid, ValueKind};
+use io::sim::{CrashKind, SimEnv};
+use lavakv::repairing::{Change, DEFAULT_FAMILY, TENANT, decode, header};
+use lavakv::{Db, Options, beside};
+use lavastore_repair::{RepairOptions, repair_in};
+use std::path::Path;
+use store::commit::{Durability, Log};
+use store::manifest::Engines;
+use store::repair::{Groups, open_lane};
+use table::SegmentReference;
+use wal::{Lane, TenantId};
+
+const DIR: &str = "/store";
+
+fn options() -> Options {
+    Options { memtable_bytes: 64 << 10, memory_bytes: 256 << 10, ..Options::default() }
+        .expert(|expert| expert.log_group_bytes = 128 << 10)
+}
+
+/// Logs a change past the engine.
+fn log(log: &Log, seq: SeqNo, kind: ValueKind, key: &[u8], value: &[u8]) {
+    let mut body = Vec::new();
+    Change { kind, family: DEFAULT_FAMILY, key, value }.encode_into(&mut body);
+    log.put(TENANT, &[&header(seq, 1), &body], (seq, seq), Durability::Buffered).unwrap();
+}
+
+/// The reference to the value of a key, as the log has it.
+fn logged_reference(sim: &SimEnv, key: &[u8]) -> Vec<u8> {
+    let mut found = Vec::new();
+    let lane = open_lane(&sim.env(), Path::new(DIR), (Lane::FIRST, Groups::All), None, None).unwrap();
+    lane.replay(TENANT, &mut |_, _, payload| {
+        for change in decode(payload)?.2 {
+            let change = change?;
+            if change.key == key {
+                found = change.value.to_vec();
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(!found.is_empty());
+    found
+}
+
+#[test]
+fn changes_that_lead_nowhere_are_reported_and_all_else_is_saved() {
+    let sim = SimEnv::new(1);
+    let mut replay = |_: TenantId, _: SeqNo, _: &[u8]| -> Result<()> { Ok(()) };
+    let (db, (manifest, shared)) =
+        beside::open(sim.env(), Path::new(DIR), options(), Engines::default(), &mut replay).unwrap();
+    db.put(b"in-table", b"1").unwrap();
+    db.flush().unwrap();
+    db.put(b"large", &[7; 100_000]).unwrap();
+    db.sync().unwrap();
+    let reference = logged_reference(&sim, b"large");
+    log(&shared, 3, ValueKind::Merge, b"merged", b"1");
+    let (raw_len, stored_len) = (100_000, 100_200);
+    let missing =
+        SegmentReference { file: 900, uid: Uid::from_words(9, 9), raw_len, stored_len, checksum: 1 };
+    log(&shared, 4, ValueKind::PlacedReference, b"missing", &missing.encode());
+    log(&shared, 5, ValueKind::PlacedReference, b"other", &reference);
+    log(&shared, 6, ValueKind::Value, b"behind", b"2");
+    let sim = {
+        let after = sim.crash(CrashKind::ProcessKill, 1);
+        drop((db, manifest, shared));
+        after
+    };
+
+    let env = sim.env();
+    let options = RepairOptions { options: options(), ..RepairOptions::default() };
+    let report = repair_in(&env, DIR, &env, "/repaired", &options).unwrap();
+    let keys: Vec<_> = report.lost.iter().map(|lost| lost.from.clone().unwrap()).collect();
+    assert_eq!(keys, [&b"merged"[..], b"missing", b"other"]);
+    let reasons: Vec<_> = report.damaged.iter().map(|damage| damage.why.as_str()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "the log has a change of kind Merge, which this release cannot replay",
+            "a segment that the log refers to is missing, or does not say what it is",
+            "a segment holds the value of another key",
+        ]
+    );
+    let repaired = Db::open_in(env, "/repaired", options.options).unwrap();
+    let get = |key: &str| -> std::result::Result<Option<usize>, Error> {
+        Ok(repaired.get(key.as_bytes())?.map(|value| value.len()))
+    };
+    let found = ["in-table", "large", "merged", "missing", "other", "behind"].map(|key| get(key).unwrap());
+    assert_eq!(found, [Some(1), Some(100_000), None, None, None, Some(1)]);
+}
