@@ -1,5 +1,5 @@
 //! Reading at one sequence: `read_path` (a get), `multi_get` (many, whose reads `wanted` does together), `iterator` with
-//! `prefetch`, `fetch` (separated values). `pending`: gets whose reads somebody else does. `scan`: the same of a page. `runs`: what is read by one request.
+//! `prefetch`, `fetch` (separated values). `pending`: gets whose reads somebody else does. `scan`: the same of a page.
 
 pub(crate) mod fetch;
 pub(crate) mod iterator;
@@ -8,7 +8,6 @@ pub(crate) mod options;
 pub(crate) mod pending;
 pub(crate) mod prefetch;
 pub(crate) mod read_path;
-pub(crate) mod runs;
 pub(crate) mod scan;
 pub(crate) mod value_reader;
 pub(crate) mod wanted;

@@ -39,6 +39,7 @@ mod readahead;
 mod reader;
 pub mod reference;
 pub mod reference_block;
+pub mod runs;
 pub mod salvage;
 pub mod sections;
 pub mod segment;
@@ -65,7 +66,7 @@ pub use reference::Reference;
 pub use segment::{
     FinishedSegment, SegmentCheck, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter,
 };
-pub use source::{Extent, Fetched, Source, Stop, Stopped, Want};
+pub use source::{Extent, FetchCost, Fetched, Source, Stop, Stopped, Want};
 pub use stream::UncachedReferences;
 pub use verify::{CheckStep, TableCheck};
 pub use vsst::{

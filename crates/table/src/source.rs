@@ -236,6 +236,24 @@ pub fn zeroed(len: usize) -> Block {
     std::iter::repeat_n(0, len).collect()
 }
 
+/// Share of a delivered read in the requests to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchCost {
+    /// One request of this length, bytes.
+    Request(u64),
+    /// None: the bytes came with another want of the same read, or such reads are not counted as requests.
+    Along,
+    /// None: another reader paid for the bytes.
+    Shared,
+}
+
+impl FetchCost {
+    /// The cost of a want that is read alone. Ends of files are not counted.
+    pub fn alone(want: &Want) -> FetchCost {
+        if want.role == Role::Tail { FetchCost::Along } else { FetchCost::Request(want.extent.len) }
+    }
+}
+
 /// What was read for steps that do not wait, theirs alone. Several reads may share one, if one thread drives them.
 #[derive(Debug, Default)]
 pub struct Fetched {
@@ -286,6 +304,16 @@ impl Fetched {
             want.role.count_read(&mut self.counters);
         }
         self.share(want, read);
+    }
+
+    /// Hands over the bytes of a want, or why they could not be read, and counts their cost.
+    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+        match cost {
+            FetchCost::Shared => return self.share(want, read),
+            FetchCost::Request(bytes) if read.is_ok() => self.counters.count_request(bytes),
+            FetchCost::Request(_) | FetchCost::Along => {}
+        }
+        self.put(want, read);
     }
 
     /// Wants what nothing waits for yet, unless it is there.

@@ -15,7 +15,7 @@ use crate::tree::family::ReadState;
 use base::{Result, SeqNo};
 use cache::Block;
 use std::sync::Arc;
-use table::{Fetched, Role, Source, Stopped, Want};
+use table::{FetchCost, Fetched, Source, Stopped, Want};
 
 /// How far a step came.
 #[derive(Debug)]
@@ -89,12 +89,12 @@ impl PendingGet {
 
     /// Hands over the bytes of a want, or why they could not be read.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
-        self.deliver(want, read, Cost::alone(want));
+        self.deliver(want, read, FetchCost::alone(want));
     }
 
     /// The same, with what it has cost.
-    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
-        cost.put(&mut self.fetched, want, read);
+    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+        self.fetched.deliver(want, read, cost);
     }
 
     /// Whether steps may open files and read large values (at first they may). One that may not and has to wants nothing.
@@ -146,13 +146,13 @@ impl PendingMultiGet {
 
     /// Hands over the bytes of a want, or why they could not be read.
     pub fn put(&mut self, want: &Want, read: Result<Block>) {
-        self.deliver(want, read, Cost::alone(want));
+        self.deliver(want, read, FetchCost::alone(want));
     }
 
     /// The same, with what it has cost.
-    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+    pub(crate) fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         if let Some(op) = &mut self.op {
-            cost.put(op.fetched(), want, read);
+            op.fetched().deliver(want, read, cost);
             op.arrived(want);
         }
     }
@@ -180,33 +180,6 @@ impl PendingMultiGet {
     /// How many keys are not looked up yet: as long as it stays the same, what was handed over is kept.
     pub(crate) fn keys_left(&self) -> usize {
         self.op.as_ref().map_or(0, MultiGetOp::keys_left)
-    }
-}
-
-/// What bytes that are handed over have cost the read that wanted them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cost {
-    /// A request to the device, of so many bytes.
-    Request(u64),
-    /// They came along with others of the same read, or are not counted as a request.
-    Along,
-    /// Another read paid for them.
-    Shared,
-}
-
-impl Cost {
-    /// Of what was read alone. Ends of files are not counted.
-    pub fn alone(want: &Want) -> Cost {
-        if want.role == Role::Tail { Cost::Along } else { Cost::Request(want.extent.len) }
-    }
-
-    pub fn put(self, fetched: &mut Fetched, want: &Want, read: Result<Block>) {
-        match self {
-            Cost::Shared => return fetched.share(want, read),
-            Cost::Request(bytes) if read.is_ok() => fetched.counters().count_request(bytes),
-            Cost::Request(_) | Cost::Along => {}
-        }
-        fetched.put(want, read);
     }
 }
 

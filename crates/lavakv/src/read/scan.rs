@@ -14,10 +14,9 @@
 use crate::read::fetch;
 use crate::read::iterator::{listed, view};
 use crate::read::options::ReadOptions;
-use crate::read::pending::{Cost, Progress};
+use crate::read::pending::Progress;
 use crate::read::prefetch::{BYTES_MAX, WINDOW_MAX};
 use crate::read::read_path::pin;
-use crate::read::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Wanted, join};
 use crate::tree::Tree;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reading;
@@ -25,7 +24,8 @@ use base::{Error, Result, SeqNo, ValueKind};
 use cache::Block;
 use lsm::VisibleIterator;
 use std::sync::Arc;
-use table::{Fetched, Reference, Source, Stopped, Want};
+use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Wanted, join};
+use table::{FetchCost, Fetched, Reference, Source, Stopped, Want};
 
 /// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -265,13 +265,13 @@ impl PendingScan {
     }
 
     /// Hands over the bytes of a want, or why they could not be read.
-    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+    pub fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         match &mut self.view {
             Some(view) if !self.window.is_gathered => {
                 let merged = view.entries.inner_mut();
-                merged.give(&want.extent, &mut |fetched| cost.put(fetched, want, read.clone()));
+                merged.give(&want.extent, &mut |fetched| fetched.deliver(want, read.clone(), cost));
             }
-            _ => cost.put(&mut self.values, want, read),
+            _ => self.values.deliver(want, read, cost),
         }
     }
 

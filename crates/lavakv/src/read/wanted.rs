@@ -1,10 +1,9 @@
 //! The reads that point reads want, and those of the seeks of iterators, done together.
 //!
 //! They come in the order of file and place. Neighbours are read by one request, as for the values of a scan
-//! ([`runs`](super::runs)), and the requests of all files go to the device in one batch. If it fails, each read is made
+//! ([`table::runs`]), and the requests of all files go to the device in one batch. If it fails, each read is made
 //! alone, so that what cannot be read takes nothing else with it and says exactly why.
 
-use crate::read::runs::{Run, Wanted, join};
 use crate::tree::Tree;
 use base::Result;
 use cache::Block;
@@ -12,6 +11,7 @@ use io::FileRead;
 use lsm::ReadTogether;
 use std::ops::Range;
 use std::sync::Arc;
+use table::runs::{Run, Wanted, join};
 use table::source::{read_now, zeroed};
 use table::{Fetched, Source, Want};
 

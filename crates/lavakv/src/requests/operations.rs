@@ -5,13 +5,12 @@ use super::reactor::{Next, Operation};
 use super::reading::{InFlight, Stepped};
 use super::reads::{Reads, Ticket};
 use crate::admin::flush::freeze_all;
-use crate::read::pending::Cost;
 use crate::work::jobs::Jobs;
 use base::SeqNo;
 use base::completion::Completer;
 use std::sync::Arc;
-use table::Role;
 use table::source::read_now;
+use table::{FetchCost, Role};
 
 /// The step of a scan, or one of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
 pub(crate) struct Block {
@@ -52,7 +51,7 @@ fn open(reading: &mut dyn InFlight) -> Stepped {
         let (ends, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(|want| want.role == Role::Tail);
         wanted.extend(others);
         for end in &ends {
-            reading.put(end, read_now(&end.file, end.extent), Cost::alone(end));
+            reading.put(end, read_now(&end.file, end.extent), FetchCost::alone(end));
         }
         if ends.is_empty() || reading.needs_all() && !wanted.is_empty() {
             reading.close_files();

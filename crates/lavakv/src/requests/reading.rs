@@ -8,7 +8,7 @@
 use super::request::Request;
 use crate::context::Context;
 use crate::context::times::Times;
-use crate::read::pending::{Cost, Found, PendingGet, PendingMultiGet, Progress};
+use crate::read::pending::{Found, PendingGet, PendingMultiGet, Progress};
 use crate::read::read_path::Value;
 use crate::tree::family::Family;
 use base::completion::Completer;
@@ -17,7 +17,7 @@ use cache::Block;
 use io::timing::{Begun, Timing};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use table::Want;
+use table::{FetchCost, Want};
 
 /// How far a step came.
 pub(crate) enum Stepped {
@@ -32,7 +32,7 @@ pub(crate) trait InFlight: Send {
     /// Goes on as far as it comes without a read; where it may not block, without anything else that waits.
     fn step(&mut self, may_block: bool) -> Stepped;
     /// Hands over the bytes of a want, or why they could not be read.
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost);
+    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
     /// Lets go of files that were opened for a step.
     fn close_files(&mut self);
     /// Forgets what was wanted and handed over: the next step wants it again.
@@ -63,7 +63,7 @@ pub(crate) trait PointRead: Send {
     /// See [`InFlight::step`].
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;
     /// See [`InFlight::put`].
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost);
+    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
     /// See [`InFlight::close_files`].
     fn close_files(&mut self);
     /// See [`InFlight::let_go`].
@@ -130,7 +130,7 @@ impl<P: PointRead> InFlight for Reading<P> {
         }
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         self.read.put(want, read, cost);
     }
 
@@ -173,7 +173,7 @@ impl PointRead for PendingGet {
         PendingGet::step(self)
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         self.deliver(want, read, cost);
     }
 
@@ -212,7 +212,7 @@ impl PointRead for PendingMultiGet {
         PendingMultiGet::step(self)
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: Cost) {
+    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
         self.deliver(want, read, cost);
     }
 

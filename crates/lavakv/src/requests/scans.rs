@@ -13,7 +13,7 @@ use super::reading::{InFlight, Stepped};
 use super::reads::{Reads, Ticket};
 use super::request::{Entry, closed};
 use super::tasks::Tasks;
-use crate::read::pending::{Cost, Progress};
+use crate::read::pending::Progress;
 use crate::read::scan::PendingScan;
 use crate::tree::family::Family;
 use base::Result;
@@ -23,7 +23,7 @@ use base::sync::rank;
 use cache::Block as Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use table::Want;
+use table::{FetchCost, Want};
 
 /// Scans under way at once, at most.
 const SCANS_MAX: usize = 64;
@@ -170,7 +170,7 @@ impl InFlight for Scanning {
         }
     }
 
-    fn put(&mut self, want: &Want, read: Result<Bytes>, cost: Cost) {
+    fn put(&mut self, want: &Want, read: Result<Bytes>, cost: FetchCost) {
         self.scan.deliver(want, read, cost);
     }
 

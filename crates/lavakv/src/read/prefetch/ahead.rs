@@ -9,10 +9,10 @@
 
 use super::batch::{Plan, Values};
 use super::{Entry, Found, Put, ReadAhead};
-use crate::read::runs::Run;
 use io::{Completed, ReadQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use table::runs::Run;
 
 /// See the module.
 pub(super) struct ValuesAhead {

@@ -2,7 +2,7 @@
 //!
 //! A batch finds the place of every record by the index of its vSST (in memory, normally; else the indexes are read together, too), takes from
 //! the cache what is there, and sorts the rest by file and offset. Neighbours are read by one request where the gap between them costs
-//! less than another request would ([`runs`](crate::read::runs)); the requests of all files go to the device together. Each record is
+//! less than another request would ([`table::runs`]); the requests of all files go to the device together. Each record is
 //! verified as in a read of its own, so a batch differs from single reads in time only.
 //!
 //! What a batch meets with, a failed request or a damaged record, is not its to judge: it leaves the value out, and the
@@ -11,7 +11,6 @@
 use super::ahead::ValuesAhead;
 use super::{Entry, FetchValues, Found, Put, ReadAhead};
 use crate::read::fetch;
-use crate::read::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
 use crate::read::wanted::read_wanted;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
@@ -21,6 +20,7 @@ use cache::{Block, BlockSlice, CacheKey, Segment};
 use io::{FileRead, ReadFile};
 use lsm::ReferenceResolver;
 use std::sync::Arc;
+use table::runs::{GAP_UNKNOWN, RUN_LEN_MAX, Run, Wanted, join};
 use table::source::{Stop, zeroed};
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
 use table::{Fetched, ReadCounters, Reference, Source};

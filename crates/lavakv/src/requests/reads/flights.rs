@@ -1,6 +1,6 @@
 //! Which reads of the device are in flight, for which requests, and which are in line.
 //!
-//! What a step of a request wants becomes *flights*: a read of the device each, neighbours joined ([`runs`](crate::read::runs)). They wait in
+//! What a step of a request wants becomes *flights*: a read of the device each, neighbours joined ([`table::runs`]). They wait in
 //! line for room, those of point reads in one and those of scans in another ([`lines`]), first come, first served, so that one who wants much, a wave at a
 //! time, lets others in between: at most [`FLYING_MAX`] are in
 //! flight, and what was read for requests that are not over, flights included, is at most [`BYTES_MAX`], of which scans have a half. The oldest request goes on beyond that,
@@ -26,8 +26,6 @@
 pub(super) mod lines;
 
 use super::super::reading::InFlight;
-use crate::read::pending::Cost;
-use crate::read::runs::{Wanted, join};
 use base::{HashMap, Result};
 use cache::Block;
 use io::ReadQueue;
@@ -35,7 +33,8 @@ use lines::{Charged, Flying, Line, SCANS_FLYING_MAX, Side, Turns};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{Extent, Role, Want};
+use table::runs::{Wanted, join};
+use table::{Extent, FetchCost, Role, Want};
 
 /// Reads of the device in flight at most: as many as a ring takes.
 pub(crate) const FLYING_MAX: usize = 256;
@@ -153,9 +152,9 @@ impl Flight {
     }
 
     /// What it costs its request.
-    fn cost(&self) -> Cost {
+    fn cost(&self) -> FetchCost {
         let is_counted = self.parts.iter().any(|part| part.want.role != Role::Tail);
-        if is_counted { Cost::Request(self.len()) } else { Cost::Along }
+        if is_counted { FetchCost::Request(self.len()) } else { FetchCost::Along }
     }
 }
 
@@ -374,9 +373,9 @@ impl Flights {
         for part in flight.parts {
             let bytes = read.as_ref().map_err(Clone::clone).map(|read| cut(read, &flight.bytes, &part.want));
             self.hand_over(flight.of, &part.want, bytes.clone(), cost);
-            cost = Cost::Along;
+            cost = FetchCost::Along;
             for other in part.others {
-                self.hand_over(other, &part.want, bytes.clone(), Cost::Shared);
+                self.hand_over(other, &part.want, bytes.clone(), FetchCost::Shared);
             }
         }
     }
@@ -392,7 +391,7 @@ impl Flights {
         }
     }
 
-    fn hand_over(&mut self, to: u64, want: &Want, read: Result<Block>, cost: Cost) {
+    fn hand_over(&mut self, to: u64, want: &Want, read: Result<Block>, cost: FetchCost) {
         if let Some(waiting) = self.waiting.get_mut(&to) {
             waiting.ticket.reading.put(want, read, cost);
             waiting.missing -= 1;

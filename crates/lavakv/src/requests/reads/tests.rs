@@ -1,10 +1,10 @@
 use super::*;
-use crate::read::pending::Cost;
 use crate::write::commit::tests::with_little_memory;
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::{ErrorKind, Result};
 use cache::Block;
 use io::sim::SimEnv;
+use table::FetchCost;
 
 /// A request that needs a thread which may block. It counts those that were let go of.
 struct Blocks(Arc<AtomicUsize>);
@@ -19,7 +19,7 @@ impl InFlight for Blocks {
     fn step(&mut self, _: bool) -> Stepped {
         Stepped::Wants(Vec::new())
     }
-    fn put(&mut self, _: &Want, _: Result<Block>, _: Cost) {}
+    fn put(&mut self, _: &Want, _: Result<Block>, _: FetchCost) {}
     fn close_files(&mut self) {}
     fn let_go(&mut self) {}
     fn needs_all(&self) -> bool {

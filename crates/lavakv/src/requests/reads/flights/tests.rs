@@ -56,7 +56,7 @@ impl InFlight for Fake {
         }
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, _: Cost) {
+    fn put(&mut self, want: &Want, read: Result<Block>, _: FetchCost) {
         let nth = self.lacking.iter().position(|extent| *extent == want.extent).expect("wanted, and once");
         self.lacking.swap_remove(nth);
         match read {

@@ -1,39 +1,42 @@
-//! What lies side by side in a file is read by one request, where the gap between costs less than another would.
+//! Joining of neighboring reads of a file into one request to the device.
 //!
-//! How long such a gap may be follows from what reads of the file's disk cost (`store::pacing`). Which gaps are read over changes how long a read takes, and
-//! nothing else: each record is taken from where it is, and verified.
+//! The longest gap that a request reads over follows from the measured cost of reads on the file's disk (`store::pacing`). A gap
+//! changes the duration of a read and nothing else: each record is cut out at its own place and verified.
 
+use crate::source::{Extent, Want};
 use io::{ReadCosts, ReadFile};
 use std::ops::Range;
-use table::{Extent, Want};
 
-/// Bytes between two records that are read along rather than left out where nobody knows what reads cost: about as many as cost next to nothing beside
-/// a request (see `table::readahead` for what was measured).
-pub(crate) const GAP_UNKNOWN: u64 = 16 << 10;
-/// The longest request made of several records; longer ones would leave the device's parallelism unused.
-pub(crate) const RUN_LEN_MAX: u64 = 256 << 10;
+/// Longest gap that a request reads over where the disk's costs are unknown, bytes: about as many as cost next to nothing beside a
+/// request (`readahead` has the measurement).
+pub const GAP_UNKNOWN: u64 = 16 << 10;
+/// Longest request for several records, bytes. A longer one would leave the device's parallelism unused.
+pub const RUN_LEN_MAX: u64 = 256 << 10;
 
-/// Extents of one file that are read by one request.
+/// One request for several extents of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    /// Which of them.
+pub struct Run {
+    /// Indexes of the extents.
     pub places: Range<usize>,
-    /// What is read of the file.
+    /// Bytes of the file.
     pub bytes: Range<u64>,
 }
 
 impl Run {
-    /// How many bytes are read.
+    /// Length of the request, bytes.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         (self.bytes.end - self.bytes.start) as usize
     }
 }
 
-/// What is wanted of a file.
-pub(crate) struct Wanted<'f> {
-    /// The number of the file.
+/// A wanted extent of an open file.
+pub struct Wanted<'f> {
+    /// Number of the file.
     pub number: u64,
+    /// The open file.
     pub file: &'f dyn ReadFile,
+    /// Its wanted bytes.
     pub extent: Range<u64>,
 }
 
@@ -44,14 +47,14 @@ impl<'f> From<&'f Want> for Wanted<'f> {
     }
 }
 
-/// The longest gap in a file that is read over.
+/// Returns the longest gap of a file that a request reads over, bytes.
 fn gap_in(file: &dyn ReadFile) -> u64 {
     ReadCosts::of(file).gap_bytes.unwrap_or(GAP_UNKNOWN)
 }
 
-/// Joins what is wanted, by file and place, into runs.
-pub(crate) fn join<'f>(wanted: impl Iterator<Item = Wanted<'f>>) -> Vec<Run> {
-    // Of each file it is asked once, so that one batch goes by one cost.
+/// Joins wanted extents into runs. `wanted` is sorted by file and offset.
+pub fn join<'f>(wanted: impl Iterator<Item = Wanted<'f>>) -> Vec<Run> {
+    // Asked once per file, so that one batch goes by one cost.
     let mut last: Option<(u64, u64)> = None;
     join_by(wanted.map(|Wanted { number, file, extent }| {
         let gap = last.filter(|(of, _)| *of == number).map_or_else(|| gap_in(file), |(_, gap)| gap);
@@ -60,7 +63,7 @@ pub(crate) fn join<'f>(wanted: impl Iterator<Item = Wanted<'f>>) -> Vec<Run> {
     }))
 }
 
-/// The same of numbers of files, extents, and the longest gaps.
+/// Joins extents, each with the number of its file and the longest gap of that file.
 fn join_by(extents: impl Iterator<Item = (u64, Range<u64>, u64)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut last_file = None;
