@@ -24,7 +24,6 @@ use crate::read::pending::{PendingGet, PendingMultiGet};
 use crate::read::read_path::{self, GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
 use crate::read_only::Reading;
-use crate::requests::request::closed;
 use crate::requests::{RequestOptions, Requests};
 use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
@@ -44,6 +43,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
+use store::context::closed;
 use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
 use store::guest::BatchSink;
@@ -715,7 +715,7 @@ impl Db {
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
         let engine = Arc::downgrade(self.here()?);
         let serve = Arc::new(move || engine.upgrade().ok_or_else(closed)?.serve());
-        Requests::new(&self.engine().reactor, serve, options)
+        Requests::new(&self.engine().requests, serve, options)
     }
 
     /// In a simulated environment: what a future comes to, which background work is done for.

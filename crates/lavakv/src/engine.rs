@@ -10,8 +10,7 @@ use crate::context::drain::Drain;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
-use crate::requests::reactor::Reactor;
-use crate::requests::request::closed;
+use crate::requests::path::RequestPath;
 use crate::service::Unstarted;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -23,6 +22,7 @@ use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
 use store::commit::LogTerms;
+use store::context::closed;
 use store::run::{Foreground, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
@@ -37,7 +37,7 @@ pub(crate) struct Engine {
     pub writes: Arc<WritePath>,
     pub jobs: Arc<Jobs>,
     pub scheduler: Arc<Scheduler>,
-    pub reactor: Arc<Reactor>,
+    pub requests: Arc<RequestPath>,
     /// Held by one checkpoint at a time.
     pub checkpointing: Mutex<(), rank::Checkpoint>,
     /// As long as the store has no log, for want of room: what it takes to begin one.
@@ -61,8 +61,8 @@ impl Engine {
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
         let jobs = Arc::new(Jobs::new(&writes, &drain, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
-        let reactor = Reactor::new(&jobs);
-        let foreground: Arc<dyn Foreground> = reactor.clone();
+        let requests = RequestPath::new(&jobs);
+        let foreground: Arc<dyn Foreground> = requests.reactor().clone();
         scheduler.set_foreground(Arc::downgrade(&foreground));
         Engine {
             context,
@@ -73,7 +73,7 @@ impl Engine {
             writes,
             jobs,
             scheduler,
-            reactor,
+            requests,
             checkpointing: Mutex::new(()),
             unstarted: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -105,7 +105,7 @@ impl Engine {
             return Ok(());
         }
         if self.log.get().is_none() {
-            self.reactor.stop();
+            self.requests.reactor().stop();
             return Ok(());
         }
         let health = &self.context.health;
@@ -123,7 +123,7 @@ impl Engine {
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
         // Those that wait for jobs end because of that, so jobs have to go on until then.
-        self.reactor.stop();
+        self.requests.reactor().stop();
         self.scheduler.stop();
         crate::work::jobs::metrics_file::remove(&self.context);
         if health.check_sound().is_ok() {

@@ -1,9 +1,8 @@
 //! Requests in flight: what one thread has asked of the store, and does not wait for.
 //!
-//! * `request`: what resolves. `completion_queue`: the same for loops without futures.
-//! * `admission`: how many may be in flight. `lane`: writes, one after another. `reading`: a point read; `reads`: all of them that are in flight.
-//!   `scans`: those in flight. `operations`: their steps, flushes, and what blocks.
-//! * `reactor`: the threads that carry on what a caller could not finish. `tasks`: what they have to do, and how they sleep.
+//! * `request`: futures. `completion_queue`: completions for loops without futures.
+//! * `admission`: the bound on requests in flight. `lane`: writes in order. `reading`: point reads. `scanning`: scans. `operations`: flushes and syncs.
+//! * `path`: the parts of the engine that requests use. The crate `requests` has the reactor, which runs requests beside their callers.
 //!
 //! **Who does what.** A request begins in the call that makes it. A point read that memory and cache answer ends there; so does a write but for
 //! its durability, if it has to wait for nothing. Whatever would wait goes to the reactor: point reads of the device, all of which one thread
@@ -21,13 +20,10 @@ pub(crate) mod admission;
 pub(crate) mod completion_queue;
 pub(crate) mod lane;
 pub(crate) mod operations;
-pub(crate) mod queues;
-pub(crate) mod reactor;
+pub(crate) mod path;
 pub(crate) mod reading;
-pub(crate) mod reads;
 pub(crate) mod request;
-pub(crate) mod scans;
-pub(crate) mod tasks;
+pub(crate) mod scanning;
 
 use crate::batch::payload::OwnedPayload;
 use crate::batch::{Change, WriteBatch};
@@ -46,11 +42,13 @@ use base::{Error, Result, ValueKind};
 use completion_queue::RequestQueue;
 use lane::Lane;
 use operations::Flush;
-use reactor::Reactor;
-use reading::{InFlight, PointRead, Reading, Stepped};
-use request::{Entry, Request, WriteRequest, closed};
-use scans::Scanning;
+use path::RequestPath;
+use reading::{PointRead, Reading};
+use request::{Entry, Request, WriteRequest};
+use requests::{ReadStep, ResumableRead};
+use scanning::Scanning;
 use std::sync::Arc;
+use store::context::closed;
 
 /// How requests are made.
 #[derive(Clone, Debug)]
@@ -89,7 +87,7 @@ pub(crate) type Serve = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 /// requests that are made later fail with `Closed`.
 #[derive(Clone)]
 pub struct Requests {
-    reactor: Arc<Reactor>,
+    path: Arc<RequestPath>,
     serve: Serve,
     admission: Arc<Admission>,
     lane: Arc<Lane>,
@@ -102,18 +100,18 @@ pub struct Requests {
 impl Requests {
     /// # Errors
     /// `InvalidArgument` for a depth out of range; those of the system that makes threads.
-    pub(crate) fn new(reactor: &Arc<Reactor>, serve: Serve, options: &RequestOptions) -> Result<Requests> {
+    pub(crate) fn new(path: &Arc<RequestPath>, serve: Serve, options: &RequestOptions) -> Result<Requests> {
         let depth = options.depth;
         if depth == 0 || depth > DEPTH_MAX {
             let why = format!("depth = {depth} of requests is out of range: 1 to {DEPTH_MAX}");
             return Err(Error::invalid(why));
         }
-        reactor.start()?;
+        path.reactor().start()?;
         Ok(Requests {
-            reactor: reactor.clone(),
+            path: path.clone(),
             serve,
-            admission: Admission::new(&reactor.writes.context, depth),
-            lane: Lane::new(reactor, options.stop_at_first_failure),
+            admission: Admission::new(path.context(), depth),
+            lane: Lane::new(path, options.stop_at_first_failure),
             write: options.write,
             fill_cache: options.fill_cache,
             snapshot: None,
@@ -132,7 +130,7 @@ impl Requests {
 
     /// Attempts writes again after one failed: see [`RequestOptions::stop_at_first_failure`]. In a child of `fork` it does nothing.
     pub fn resume(&self) {
-        if self.reactor.context.check_process().is_ok() {
+        if self.path.context().check_process().is_ok() {
             self.lane.resume();
         }
     }
@@ -168,7 +166,7 @@ impl Requests {
         let (len_max, id) = (base::limits::LARGE_VALUE_LEN_MAX as usize, family.id());
         Change { kind, family: id, key: &key, value: &value }.validate_to(len_max)?;
         if key.is_empty() {
-            self.reactor.writes.check_empty_key()?;
+            self.path.writes().check_empty_key()?;
         }
         let family = self.own(family)?.clone();
         self.submit(OwnedPayload::one(family, kind, key, value))
@@ -181,14 +179,14 @@ impl Requests {
     pub fn write(&self, batch: WriteBatch) -> Result<WriteRequest> {
         batch.check_changes()?;
         if batch.has_empty_key() {
-            self.reactor.writes.check_empty_key()?;
+            self.path.writes().check_empty_key()?;
         }
         self.submit(OwnedPayload::Batch(batch))
     }
 
     fn submit(&self, payload: OwnedPayload) -> Result<WriteRequest> {
         let permit = self.admit()?;
-        let writes = &self.reactor.writes;
+        let writes = self.path.writes();
         if writes.log.get().is_none() {
             (self.serve)()?;
         }
@@ -205,7 +203,7 @@ impl Requests {
     /// `Busy`: too many are in flight; `NotFound` if the family was dropped; `InvalidArgument` if it or the snapshot is of another store; `Closed`.
     pub fn get(&self, family: &ColumnFamily, key: Vec<u8>) -> Result<Request<Option<Value>>> {
         let permit = self.admit()?;
-        let (family, tree) = (self.own(family)?, &self.reactor.tree);
+        let (family, tree) = (self.own(family)?, self.path.tree());
         let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
         let read = PendingGet::new(tree, pinned, key, self.fill_cache);
         self.read(permit, family, read)
@@ -221,7 +219,7 @@ impl Requests {
         keys: Vec<Vec<u8>>,
     ) -> Result<Request<Vec<Option<Value>>>> {
         let permit = self.admit()?;
-        let (family, tree) = (self.own(family)?, &self.reactor.tree);
+        let (family, tree) = (self.own(family)?, self.path.tree());
         let pinned = pin(tree, family, tree.sequence_of(self.snapshot.as_ref())?);
         let read = PendingMultiGet::new(tree, pinned, keys, self.fill_cache);
         self.read(permit, family, read)
@@ -234,17 +232,17 @@ impl Requests {
         family: &Arc<Family>,
         read: P,
     ) -> Result<Request<P::Answer>> {
-        let context = &self.reactor.context;
+        let context = self.path.context();
         let begun = P::timing(&context.times).begin();
         let mut reading = Reading::new(context, family, begun, read);
         match reading.step(false) {
-            Stepped::Over => {
+            ReadStep::Done => {
                 drop(permit);
                 Ok(reading.known())
             }
-            Stepped::Wants(wants) => {
+            ReadStep::Wants(wants) => {
                 let (completer, completion) = pending();
-                self.reactor.read(reading.told_to(permit.told(completer)), wants)?;
+                self.path.reactor().read(reading.told_to(permit.told(completer)), wants)?;
                 Ok(Request::new(completion))
             }
         }
@@ -264,9 +262,9 @@ impl Requests {
         let family = self.own(family)?;
         let snapshot = options.snapshot.clone().or_else(|| self.snapshot.clone());
         let options = ReadOptions { snapshot, fill_cache: self.fill_cache, ..options };
-        let scan = PendingScan::new(&self.reactor.tree, family, options, limit)?;
+        let scan = PendingScan::new(self.path.tree(), family, options, limit)?;
         let (completer, completion) = pending();
-        self.reactor.scans.begin(Scanning::new(scan, family, permit.told(completer)))?;
+        self.path.reactor().scan(Scanning::new(scan, family, permit.told(completer)))?;
         Ok(Request::new(completion))
     }
 
@@ -278,18 +276,18 @@ impl Requests {
         let permit = self.admit()?;
         (self.serve)()?;
         let (completer, completion) = pending();
-        self.reactor.push(Flush::new(&self.reactor.jobs, permit.told(completer)))?;
+        self.path.reactor().push(Flush::new(self.path.jobs(), permit.told(completer)))?;
         Ok(Request::new(completion))
     }
 
     /// A queue from which the answers of requests are taken by their tokens.
     pub fn queue(&self) -> RequestQueue {
-        RequestQueue::new(&self.reactor.writes.context)
+        RequestQueue::new(self.path.context())
     }
 
     fn admit(&self) -> Result<Permit> {
-        self.reactor.context.check_process()?;
-        if self.reactor.is_closed() {
+        self.path.context().check_process()?;
+        if self.path.reactor().is_closed() {
             return Err(closed());
         }
         self.admission.admit()
@@ -297,7 +295,7 @@ impl Requests {
 
     /// Checks that a handle is of this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
-        self.reactor.tree.own(family)
+        self.path.tree().own(family)
     }
 }
 

@@ -15,10 +15,15 @@ pub use signals::{Driver, Signals};
 use crate::pacing::Pace;
 use crate::volumes::{Location, Volume, Volumes};
 use base::process::Process;
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
 use io::{Access, Env, ReadFile};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Returns the error of a call into a closed store.
+pub fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store was closed: open it again")
+}
 
 /// See the module.
 pub struct Context {

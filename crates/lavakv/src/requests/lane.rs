@@ -5,15 +5,15 @@
 //! waits in line, or exactly one drives; and who drives takes the first out of it, so that it may wait for the device without the lock.
 
 use super::admission::Permit;
-use super::queues::Class;
-use super::reactor::{Next, Operation, Reactor};
-use super::request::closed;
+use super::path::RequestPath;
 use crate::write::owned::{OwnedWrite, Stand};
 use base::completion::{Completer, Completion, pending};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
+use requests::{Class, Next, Operation};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use store::context::closed;
 
 /// Writes that are logged before the reactor looks for something else.
 const WRITES_AT_ONCE: usize = 64;
@@ -99,7 +99,7 @@ impl Line {
 
 /// See the module.
 pub(crate) struct Lane {
-    reactor: Arc<Reactor>,
+    path: Arc<RequestPath>,
     /// Whether the first failure stops the lane.
     stops: bool,
     /// Writes in line, and whether somebody drives it; held while a write that has nobody before it is logged.
@@ -110,8 +110,8 @@ pub(crate) struct Lane {
 pub(crate) type Told = (Completion<()>, Completion<()>);
 
 impl Lane {
-    pub fn new(reactor: &Arc<Reactor>, stops: bool) -> Arc<Lane> {
-        Arc::new(Lane { reactor: reactor.clone(), stops, line: Mutex::default() })
+    pub fn new(path: &Arc<RequestPath>, stops: bool) -> Arc<Lane> {
+        Arc::new(Lane { path: path.clone(), stops, line: Mutex::default() })
     }
 
     /// Attempts writes again after a failure.
@@ -159,7 +159,7 @@ impl Lane {
             Some(Stand::Logged(lane, position)) => {
                 drop(line);
                 let (completer, done) = pending();
-                self.reactor.make_durable((lane, position), permit.told(completer));
+                self.path.make_durable((lane, position), permit.told(completer));
                 return Ok((Completion::known(Ok(())), done));
             }
             Some(Stand::Waits(at_ns)) => at_ns,
@@ -167,7 +167,7 @@ impl Lane {
         };
         // A write that waits for the device has no deadline: it is in the log.
         if stand != Some(Stand::Device)
-            && let Some(refused) = write.expired(self.reactor.now_ns())
+            && let Some(refused) = write.expired(self.path.context().now_ns())
         {
             line.stopped = self.stops.then(|| not_attempted(number, &refused));
             return Err(refused);
@@ -176,7 +176,7 @@ impl Lane {
         line.put(Queued { number, write, visible, done: permit.told(completer) }, false);
         let drives = std::mem::replace(&mut line.driven, true);
         drop(line);
-        if !drives && self.reactor.push_at(begin_ns, Drive(self.clone())).is_err() {
+        if !drives && self.path.reactor().push_at(begin_ns, Drive(self.clone())).is_err() {
             self.abandon();
         }
         Ok((seen, done))
@@ -246,7 +246,7 @@ impl Operation for Drive {
             let Some(mut first) = lane.take_first() else { return Next::Done };
             match first.write.advance(true) {
                 Ok(Stand::Waits(at_ns)) => {
-                    let until_ns = lane.put_back(first, lane.reactor.now_ns());
+                    let until_ns = lane.put_back(first, lane.path.context().now_ns());
                     return Next::At(at_ns.min(until_ns), self);
                 }
                 Ok(stand) => lane.written(first, stand),
@@ -274,7 +274,7 @@ impl Lane {
         drop(write);
         visible.resolve(Ok(()));
         match stand {
-            Stand::Logged(lane, position) => self.reactor.make_durable((lane, position), done),
+            Stand::Logged(lane, position) => self.path.make_durable((lane, position), done),
             _ => done.resolve(Ok(())),
         }
     }

@@ -1,9 +1,4 @@
-//! A point read in flight, of one key or of many. Who drives it knows neither: it goes on, wants bytes, takes them, and in the end it is
-//! told.
-//!
-//! A step never waits for the device. What a step could only do by waiting (a file is to be opened, a large value to be read), and what would
-//! take long, it leaves undone where it may not block; one that wants nothing, lacks nothing and is not over is such a one, and needs a thread
-//! that may.
+//! Asynchronous point reads, of one key or of several, as the reactor drives them ([`ResumableRead`]).
 
 use super::request::Request;
 use crate::context::Context;
@@ -11,43 +6,13 @@ use crate::context::times::Times;
 use crate::read::pending::{Found, PendingGet, PendingMultiGet, Progress};
 use crate::read::read_path::Value;
 use crate::tree::family::Family;
+use base::Result;
 use base::completion::Completer;
-use base::{Error, ErrorKind, Result};
 use cache::Block;
 use io::timing::{Begun, Timing};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use requests::{ReadStep, ResumableRead};
 use std::sync::Arc;
 use table::{FetchCost, Want};
-
-/// How far a step came.
-pub(crate) enum Stepped {
-    /// These are to be read.
-    Wants(Vec<Want>),
-    /// The answer is there, and can be told.
-    Over,
-}
-
-/// A read, whatever it reads.
-pub(crate) trait InFlight: Send {
-    /// Goes on as far as it comes without a read; where it may not block, without anything else that waits.
-    fn step(&mut self, may_block: bool) -> Stepped;
-    /// Hands over the bytes of a want, or why they could not be read.
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
-    /// Lets go of files that were opened for a step.
-    fn close_files(&mut self);
-    /// Forgets what was wanted and handed over: the next step wants it again.
-    fn let_go(&mut self);
-    /// True if the next step is to wait until all that was wanted is handed over.
-    fn needs_all(&self) -> bool;
-    /// Changes when it lets go of what was handed over.
-    fn phase(&self) -> usize;
-    /// How many bytes it holds of what was handed over, if it may be anything but all of it.
-    fn held_bytes(&mut self) -> Option<u64> {
-        None
-    }
-    /// Tells the answer, and lets go of everything before.
-    fn tell(self: Box<Self>);
-}
 
 /// What is read: a key, or several.
 pub(crate) trait PointRead: Send {
@@ -55,20 +20,20 @@ pub(crate) trait PointRead: Send {
     type Found: Send;
     /// What is told.
     type Answer: Send + 'static;
-    /// See [`InFlight::needs_all`].
+    /// See [`ResumableRead::needs_all`].
     const NEEDS_ALL: bool;
 
     /// Of its kind.
     fn timing(times: &Times) -> &Timing;
-    /// See [`InFlight::step`].
+    /// See [`ResumableRead::step`].
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;
-    /// See [`InFlight::put`].
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
-    /// See [`InFlight::close_files`].
+    /// See [`ResumableRead::deliver`].
+    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
+    /// See [`ResumableRead::close_files`].
     fn close_files(&mut self);
-    /// See [`InFlight::let_go`].
-    fn let_go(&mut self);
-    /// See [`InFlight::phase`].
+    /// See [`ResumableRead::forget`].
+    fn forget(&mut self);
+    /// See [`ResumableRead::phase`].
     fn phase(&self) -> usize;
     /// True if a value is still to be read, which blocks.
     fn is_large(found: &Self::Found) -> bool;
@@ -113,33 +78,33 @@ impl<P: PointRead> Reading<P> {
     }
 }
 
-impl<P: PointRead> InFlight for Reading<P> {
-    fn step(&mut self, may_block: bool) -> Stepped {
+impl<P: PointRead> ResumableRead for Reading<P> {
+    fn step(&mut self, may_block: bool) -> ReadStep {
         if self.found.is_none() {
             match self.read.step(may_block) {
-                Progress::Wants(wants) => return Stepped::Wants(wants),
+                Progress::Wants(wants) => return ReadStep::Wants(wants),
                 Progress::Done(found) => self.found = Some(found),
             }
         }
         match self.found.take_if(|found| may_block || !P::is_large(found)) {
-            None => Stepped::Wants(Vec::new()),
+            None => ReadStep::Wants(Vec::new()),
             Some(found) => {
                 self.answer = Some(P::answer(found));
-                Stepped::Over
+                ReadStep::Done
             }
         }
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
-        self.read.put(want, read, cost);
+    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+        self.read.deliver(want, read, cost);
     }
 
     fn close_files(&mut self) {
         self.read.close_files();
     }
 
-    fn let_go(&mut self) {
-        self.read.let_go();
+    fn forget(&mut self) {
+        self.read.forget();
     }
 
     fn needs_all(&self) -> bool {
@@ -150,8 +115,8 @@ impl<P: PointRead> InFlight for Reading<P> {
         self.read.phase()
     }
 
-    fn tell(self: Box<Self>) {
-        // What it pinned goes before anybody hears of it: who hears may close the store.
+    fn resolve(self: Box<Self>) {
+        // All that the read has pinned is released first: the completion may lead to a close of the store.
         let (answer, done) = self.end();
         if let Some(done) = done {
             done.resolve(answer);
@@ -173,15 +138,15 @@ impl PointRead for PendingGet {
         PendingGet::step(self)
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
-        self.deliver(want, read, cost);
+    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+        PendingGet::deliver(self, want, read, cost);
     }
 
     fn close_files(&mut self) {
         PendingGet::close_files(self);
     }
 
-    fn let_go(&mut self) {
+    fn forget(&mut self) {
         PendingGet::let_go(self);
     }
 
@@ -212,15 +177,15 @@ impl PointRead for PendingMultiGet {
         PendingMultiGet::step(self)
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
-        self.deliver(want, read, cost);
+    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost) {
+        PendingMultiGet::deliver(self, want, read, cost);
     }
 
     fn close_files(&mut self) {
         PendingMultiGet::close_files(self);
     }
 
-    fn let_go(&mut self) {
+    fn forget(&mut self) {
         PendingMultiGet::let_go(self);
     }
 
@@ -235,15 +200,4 @@ impl PointRead for PendingMultiGet {
     fn answer(found: Self::Found) -> Result<Self::Answer> {
         found.into_iter().map(PendingGet::answer).collect()
     }
-}
-
-/// Does something for a request. A panic, which is a bug, must not take the thread away, for others wait for it: it poisons the store. `None`: it
-/// panicked.
-pub(crate) fn guarded<T>(context: &Context, act: impl FnOnce() -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(act));
-    if done.is_err() {
-        let why = "a request in the background panicked; reopen the store";
-        context.health.poison(&Error::new(ErrorKind::Poisoned, why));
-    }
-    done.ok()
 }

@@ -11,11 +11,6 @@ use std::task::{Context, Poll};
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// What is said once the store is closed.
-pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store was closed: open it again")
-}
-
 /// Resolves when a request is over: a future, for any runtime. Dropped, what was asked for is done all the same, and nobody is told.
 ///
 /// It wakes its task from a thread of the store, and does not keep the store open: one that is closed resolves it, with `Closed` if what was

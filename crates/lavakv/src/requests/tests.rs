@@ -88,7 +88,7 @@ fn who_waits_holds_up_those_behind_it_and_none_waits_longer_than_it_may() {
     // Nobody flushes meanwhile.
     for _ in 0..10 {
         db.engine().context.env.clock.sleep_ns(1_000_000);
-        store::run::Foreground::step(&*db.engine().reactor);
+        store::run::Foreground::step(&**db.engine().requests.reactor());
     }
     assert!(long.visible().take().is_none() && behind.visible().take().is_none());
     assert_eq!(refused.visible().take().unwrap().unwrap_err().kind(), ErrorKind::Busy);
@@ -121,19 +121,19 @@ fn who_waits_for_the_device_is_not_overtaken() {
 #[test]
 fn a_request_that_panics_poisons_the_store() {
     struct Panics;
-    impl reactor::Operation for Panics {
-        fn step(self: Box<Self>) -> reactor::Next {
+    impl ::requests::Operation for Panics {
+        fn step(self: Box<Self>) -> ::requests::Next {
             panic!("a bug")
         }
-        fn class(&self) -> queues::Class {
-            queues::Class::Write
+        fn class(&self) -> ::requests::Class {
+            ::requests::Class::Write
         }
     }
     let sim = SimEnv::new(6);
     let db = with_little_memory(&sim);
     let requests = db.requests(&RequestOptions::default()).unwrap();
-    db.engine().reactor.push(Panics).unwrap();
-    assert!(store::run::Foreground::step(&*db.engine().reactor));
+    db.engine().requests.reactor().push(Panics).unwrap();
+    assert!(store::run::Foreground::step(&**db.engine().requests.reactor()));
     let e = requests.put(db.default_column_family(), b"k".to_vec(), b"v".to_vec()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Poisoned);
     assert!(e.to_string().contains("a request in the background panicked"), "{e}");

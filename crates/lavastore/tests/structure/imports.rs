@@ -127,7 +127,8 @@ fn exports(sources: &Sources) -> BTreeMap<String, String> {
     let root = without_tests(sources.get("").map_or("", String::as_str));
     let mut paths = Vec::new();
     for (at, start) in root.match_indices("pub use ") {
-        unfold(&root[at + start.len()..], "", &mut paths);
+        // `self::` tells a module from the crate of the same name.
+        unfold(root[at + start.len()..].trim_start_matches("self::"), "", &mut paths);
     }
     let named = |path: String| Some((path.rsplit("::").next()?.to_owned(), longest_module(sources, &path)?));
     paths.into_iter().filter_map(named).collect()
@@ -226,7 +227,7 @@ fn sources_of(files: &[(&str, &str)]) -> Sources {
 #[test]
 fn a_use_is_found_however_it_is_written() {
     let files = sources_of(&[
-        ("", "mod a;\npub use c::{Thing, Other};"),
+        ("", "mod a;\npub use self::c::{Thing, Other};"),
         ("a", "use crate::{b::{One, two::Three}, c as other, d::*};\nmod x;"),
         ("a::x", "use super::super::b; fn f() { super::y::call(); }"),
         ("a::y", "// crate::c\nlet x = crate::c::N;\n#[cfg(test)]\nmod tests {\n use crate::d; }"),

@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["store"],
     &["table", "version"],
     &["lsm", "values"],
+    &["requests"],
     &["lavakv", "lavalog"],
     &["repair"],
     &["lavastore"],
@@ -54,8 +55,8 @@ fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
         let dependencies = dependencies(path);
         for inner in [
-            "lavakv", "lavalog", "repair", "lsm", "values", "wal", "memtable", "store", "version", "table",
-            "critbit", "cache",
+            "lavakv", "lavalog", "repair", "requests", "lsm", "values", "wal", "memtable", "store",
+            "version", "table", "critbit", "cache",
         ] {
             let used = dependencies.iter().any(|d| d == inner);
             let allowed = ALLOWED.contains(&(name, inner));

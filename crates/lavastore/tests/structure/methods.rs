@@ -10,9 +10,9 @@ use std::fs;
 const METHODS_MAX: usize = 25;
 
 /// Crates of the engine.
-const CRATES: [&str; 15] = [
-    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "repair", "store",
-    "table", "values", "version", "wal",
+const CRATES: [&str; 16] = [
+    "base", "cache", "critbit", "io", "lavafs", "lavakv", "lavalog", "lsm", "memtable", "repair", "requests",
+    "store", "table", "values", "version", "wal",
 ];
 
 /// Types that a user or a test has in hand: they lead to the parts, and have as many methods as there are things to do.

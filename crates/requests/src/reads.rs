@@ -3,7 +3,7 @@
 //! A request whose first step (in the call that makes it) wanted bytes comes here by the [`inbox`]. One thread, the *driver*, has what it
 //! wants read by an [`io::ReadQueue`], which goes on with up to 256 reads while the thread does something else; as they complete, those
 //! that waited take their next step, and the last step tells. Which read is when in flight is decided by [`flights`]. A step that would wait
-//! for anything but a read is left to the threads of the reactor ([`super::operations`]), and comes back.
+//! for anything but a read is left to the threads of the reactor ([`crate::blocking`]), and comes back.
 //!
 //! The driver sleeps where it waits for reads, or in the inbox if there are none; with none in flight it does nothing. In simulation there is no
 //! thread: whoever waits takes a turn of the driver, in which one read is done, drawn by the seed.
@@ -14,8 +14,8 @@
 mod flights;
 mod inbox;
 
-use super::reading::{InFlight, Stepped, guarded};
-use crate::context::Context;
+use crate::guard::guarded;
+use crate::resumable::{ReadStep, ResumableRead};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use flights::Flights;
 pub(crate) use flights::Ticket;
@@ -23,6 +23,7 @@ use flights::lines::Charged;
 use inbox::Inbox;
 use io::{ReadQueue, ReadWaker};
 use std::sync::Arc;
+use store::context::Context;
 use table::Want;
 
 /// Requests that the driver has not seen and something is held for, at most, but for those that come at the same time.
@@ -70,8 +71,8 @@ impl Reads {
     }
 
     /// A request that was made.
-    pub fn ticket(&self, reading: Box<dyn InFlight>) -> Ticket {
-        Ticket::new(reading, &self.charged)
+    pub fn ticket(&self, read: Box<dyn ResumableRead>) -> Ticket {
+        Ticket::new(read, &self.charged)
     }
 
     /// A request wants these bytes, at least one. False: the store is closed; then it is dropped, and so told.
@@ -79,7 +80,7 @@ impl Reads {
         debug_assert!(!wants.is_empty(), "who wants nothing would never be told");
         // The driver is behind: it looks again when it comes to it, and until then nothing is held for it.
         if ticket.has_line() && self.inbox.len() >= BROUGHT_MAX {
-            ticket.reading.let_go();
+            ticket.read.forget();
             wants.clear();
         }
         self.inbox.push((ticket, wants), || self.wake()).is_ok()
@@ -108,7 +109,7 @@ impl Reads {
                 driver.turn(&self.context, brought, waits).into_iter().for_each(&block);
             }
         };
-        if guarded(&self.context, drive).is_none() {
+        if guarded(&self.context.health, drive).is_none() {
             drop(self.inbox.close(|| {}));
         }
     }
@@ -156,9 +157,9 @@ impl Driver {
 /// `None` if it is over, and was told.
 fn step(context: &Context, mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
     // If it panics it is dropped, and so told.
-    guarded(context, || match ticket.reading.step(false) {
-        Stepped::Wants(wants) => Some((ticket, wants)),
-        Stepped::Over => {
+    guarded(&context.health, || match ticket.read.step(false) {
+        ReadStep::Wants(wants) => Some((ticket, wants)),
+        ReadStep::Done => {
             ticket.tell();
             None
         }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 /// What something is that the reactor does, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub enum Class {
     /// A write goes on, or is made durable: those behind it wait as well.
     Write,
     /// A point read goes on that had to open a file.

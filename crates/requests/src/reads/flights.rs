@@ -12,7 +12,7 @@
 //! no request begins while [`BEGUN_MAX`] flights are in line or in the air: it waits in the *room*, holds nothing, and looks again when it is
 //! its turn.
 //!
-//! Scans stand in line elsewhere before they begin ([`super::super::scans`]), so they go past the room, and their flights do not keep others in it.
+//! Scans stand in line elsewhere before they begin ([`crate::scans`]), so they go past the room, and their flights do not keep others in it.
 //!
 //! A request that wants what is wanted already, by itself or an older one, waits for that flight: what a cold index is read for is
 //! read once. Not for a younger one's, which might be behind it in line. A flight of a scan that a point read waits for as well stands in line as one of
@@ -25,7 +25,7 @@
 
 pub(super) mod lines;
 
-use super::super::reading::InFlight;
+use crate::resumable::ResumableRead;
 use base::{HashMap, Result};
 use cache::Block;
 use io::ReadQueue;
@@ -73,7 +73,7 @@ impl Drop for Charge {
 
 /// A request with what was read for it.
 pub(crate) struct Ticket {
-    pub reading: Box<dyn InFlight>,
+    pub read: Box<dyn ResumableRead>,
     charge: Charge,
     /// Its number, once it has begun: it keeps its age where it comes back.
     number: Option<u64>,
@@ -83,9 +83,9 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     /// Of a request for which nothing was read yet.
-    pub fn new(reading: Box<dyn InFlight>, of_all: &Arc<Charged>) -> Ticket {
+    pub fn new(read: Box<dyn ResumableRead>, of_all: &Arc<Charged>) -> Ticket {
         let charge = Charge { of_all: of_all.clone(), side: Side::Points, bytes: 0 };
-        Ticket { reading, charge, number: None, pass: None }
+        Ticket { read, charge, number: None, pass: None }
     }
 
     /// It is of a scan, which begins with this.
@@ -103,7 +103,7 @@ impl Ticket {
 
     /// After a step that needs reads, with none in flight: what it let go of counts no more.
     pub fn settle(&mut self) {
-        if let Some(held) = self.reading.held_bytes() {
+        if let Some(held) = self.read.held_bytes() {
             self.charge.clear();
             self.charge.add(held);
         }
@@ -119,7 +119,7 @@ impl Ticket {
         // Who hears of it may look how much is charged.
         drop(self.charge);
         drop(self.pass);
-        self.reading.tell();
+        self.read.resolve();
     }
 }
 
@@ -226,7 +226,7 @@ impl Flights {
     /// A request that wants this; nothing: it is to look again.
     pub fn add(&mut self, mut ticket: Ticket, wants: Vec<Want>) {
         if ticket.has_line() && (wants.is_empty() || self.is_full() || !self.room.is_empty()) {
-            ticket.reading.let_go();
+            ticket.read.forget();
             return self.room.push_back(ticket);
         }
         self.begin_request(ticket, wants);
@@ -393,7 +393,7 @@ impl Flights {
 
     fn hand_over(&mut self, to: u64, want: &Want, read: Result<Block>, cost: FetchCost) {
         if let Some(waiting) = self.waiting.get_mut(&to) {
-            waiting.ticket.reading.put(want, read, cost);
+            waiting.ticket.read.deliver(want, read, cost);
             waiting.missing -= 1;
             self.touched.insert(to);
         }
@@ -404,13 +404,13 @@ impl Flights {
         let mut back = Vec::new();
         for of in std::mem::take(&mut self.touched) {
             let Some(Waiting { ticket, missing }) = self.waiting.remove(&of) else { continue };
-            if missing > 0 && ticket.reading.needs_all() {
+            if missing > 0 && ticket.read.needs_all() {
                 self.waiting.insert(of, Waiting { ticket, missing });
                 continue;
             }
-            let phase = ticket.reading.phase();
+            let phase = ticket.read.phase();
             let Some((mut ticket, wants)) = step(ticket) else { continue };
-            if ticket.reading.phase() != phase {
+            if ticket.read.phase() != phase {
                 ticket.charge.clear();
             }
             if wants.is_empty() && missing == 0 {

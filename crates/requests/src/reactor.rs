@@ -1,62 +1,36 @@
 //! Who carries on what a caller could not finish: a few threads, or in simulation whoever waits.
 //!
-//! Which of several comes next, and that what takes long leaves a thread for the rest, is in [`super::queues`].
+//! Which of several comes next, and that what takes long leaves a thread for the rest, is in [`crate::queues`].
 //!
 //! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
 //! done. Point reads are not among them: one thread more, the driver of [`Reads`], has all of theirs in flight; what of them would block comes
 //! here. So do the steps of [`Scans`], whose reads are in flight there, too.
 //!
-//! The threads begin with the first [`super::Requests`] of a store, and end when it is closed: then what is still to be done is dropped, and so
+//! The threads begin with the first request of a store, and end when it is closed: then what is still to be done is dropped, and so
 //! told that the store was closed.
 
-use super::operations::Block;
-use super::queues::Class;
-use super::reading::{InFlight, guarded};
-use super::reads::{Reads, Ticket};
-use super::request::{self, closed};
-use super::scans::Scans;
-use super::tasks::Tasks;
-use crate::context::Context;
-use crate::tree::Tree;
-use crate::work::jobs::Jobs;
-use crate::write::WritePath;
+use crate::blocking::Block;
+use crate::guard::guarded;
+use crate::operation::{Next, Operation};
+use crate::reads::{Reads, Ticket};
+use crate::resumable::ResumableRead;
+use crate::scans::Scans;
+use crate::tasks::Tasks;
 use base::Result;
-use base::completion::Completer;
 use base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};
 use io::{Priority, Rng, ThreadHandle};
 use std::sync::Arc;
+use store::context::{Context, closed};
 use store::run::Foreground;
 use table::Want;
 
-/// Where a write is in the log.
-pub(crate) type Logged = (wal::Lane, wal::Position);
-
-/// Something under way. It owns what it needs, and tells what became of it; dropped, it tells that the store was closed.
-pub(crate) trait Operation: Send {
-    /// Goes on as far as it can.
-    fn step(self: Box<Self>) -> Next;
-    /// What it is, for the order in which threads come to it.
-    fn class(&self) -> Class;
-    /// The store is closed: it goes on no more.
-    fn abandon(self: Box<Self>) {}
-}
-
-/// What is to be done with an operation after a step.
-pub(crate) enum Next {
-    /// It is over.
-    Done,
-    /// It goes on then, in clock nanoseconds; 0: as soon as somebody has time.
-    At(u64, Box<dyn Operation>),
-}
-
 /// See the module.
-pub(crate) struct Reactor {
-    pub context: Arc<Context>,
-    pub tree: Arc<Tree>,
-    pub writes: Arc<WritePath>,
-    pub jobs: Arc<Jobs>,
-    pub scans: Arc<Scans>,
+pub struct Reactor {
+    context: Arc<Context>,
+    /// Threads for operations.
+    thread_count: usize,
+    scans: Arc<Scans>,
     tasks: Arc<Tasks<Box<dyn Operation>>>,
     reads: Arc<Reads>,
     /// The threads, while they are started or joined.
@@ -69,14 +43,13 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    pub fn new(jobs: &Arc<Jobs>) -> Arc<Reactor> {
-        let tasks = Arc::new(Tasks::of_threads(jobs.context.options.expert.async_threads));
-        let reads = Reads::new(&jobs.context);
+    /// A reactor with `thread_count` threads for operations, none of them started yet.
+    pub fn new(context: &Arc<Context>, thread_count: usize) -> Arc<Reactor> {
+        let tasks = Arc::new(Tasks::of_threads(thread_count));
+        let reads = Reads::new(context);
         Arc::new(Reactor {
-            context: jobs.context.clone(),
-            tree: jobs.tree.clone(),
-            writes: jobs.writes.clone(),
-            jobs: jobs.clone(),
+            context: context.clone(),
+            thread_count,
             scans: Scans::new(&tasks, &reads),
             tasks,
             reads,
@@ -97,7 +70,7 @@ impl Reactor {
         if self.is_closed() {
             return Err(closed());
         }
-        let count = self.context.options.expert.async_threads;
+        let count = self.thread_count;
         for n in threads.len()..=count {
             let reactor = self.clone();
             let (name, body): (_, Box<dyn FnOnce() + Send>) = if n < count {
@@ -117,12 +90,20 @@ impl Reactor {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn read(&self, reading: impl InFlight + 'static, wants: Vec<Want>) -> Result<()> {
-        let ticket = self.reads.ticket(Box::new(reading));
+    pub fn read(&self, read: impl ResumableRead + 'static, wants: Vec<Want>) -> Result<()> {
+        let ticket = self.reads.ticket(Box::new(read));
         if wants.is_empty() {
             return self.push(Block { ticket, reads: self.reads.clone() });
         }
         if self.reads.bring(ticket, wants) { Ok(()) } else { Err(closed()) }
+    }
+
+    /// A scan. It waits until few enough are under way.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn scan(&self, scan: impl ResumableRead + 'static) -> Result<()> {
+        self.scans.begin(scan)
     }
 
     /// A point read needs a step that may block.
@@ -141,7 +122,7 @@ impl Reactor {
     }
 
     fn advance(&self, operation: Box<dyn Operation>) {
-        if let Some(Next::At(at_ns, operation)) = guarded(&self.context, || operation.step())
+        if let Some(Next::At(at_ns, operation)) = guarded(&self.context.health, || operation.step())
             && let Err(operation) = self.tasks.push(operation.class(), at_ns, operation)
         {
             operation.abandon();
@@ -164,23 +145,12 @@ impl Reactor {
         self.tasks.push(operation.class(), at_ns, Box::new(operation)).map_err(|_| closed())
     }
 
-    /// Resolves `done` when what was logged is durable.
-    pub fn make_durable(&self, logged: Logged, done: Completer<()>) {
-        let (lane, position) = logged;
-        match self.writes.log.of(lane) {
-            Some(log) => {
-                let context = self.context.clone();
-                let told = move |outcome: Result<()>| done.resolve(request::of_durable(&context, outcome));
-                log.tell_durable(position, Completer::calling(told));
-            }
-            None => drop(self.push(Sync { writes: self.writes.clone(), logged, done })),
-        }
-    }
-
+    /// The clock, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.context.now_ns()
     }
 
+    /// True once [`Reactor::stop`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -202,7 +172,7 @@ impl Reactor {
 impl Reactor {
     /// In simulation: true if an operation could take a step.
     fn has_operation(&self) -> bool {
-        let busy = self.stepping.load(Ordering::Acquire) >= self.context.options.expert.async_threads;
+        let busy = self.stepping.load(Ordering::Acquire) >= self.thread_count;
         !busy && self.tasks.is_ready(self.now_ns())
     }
 }
@@ -233,30 +203,6 @@ impl Foreground for Reactor {
 
 impl std::fmt::Debug for Reactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reactor({} threads)", self.context.options.expert.async_threads)
-    }
-}
-
-/// Makes values and then the log durable.
-struct Sync {
-    writes: Arc<WritePath>,
-    logged: Logged,
-    done: Completer<()>,
-}
-
-impl Operation for Sync {
-    fn step(self: Box<Self>) -> Next {
-        let Sync { writes, logged: (lane, position), done } = *self;
-        done.resolve(writes.sync_lane(lane, position));
-        Next::Done
-    }
-
-    fn class(&self) -> Class {
-        Class::Write
-    }
-
-    fn abandon(self: Box<Self>) {
-        // It is in the log, which is made durable when the store closes, and so are the values, but not in an order that could be told of.
-        drop(self.step());
+        write!(f, "Reactor({} threads)", self.thread_count)
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Closed, it takes nothing and gives nothing, and all who sleep are woken.
 
-use super::queues::{Class, Queues};
+use crate::queues::{Class, Queues};
 use base::sync::model::{self, Condvar, Mutex};
 use base::sync::rank;
 use std::collections::BTreeMap;

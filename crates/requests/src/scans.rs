@@ -1,29 +1,23 @@
 //! Scans in flight: each a page, whose reads the driver of [`Reads`] has in flight with those of point reads.
 //!
-//! A scan takes its steps on the threads of the reactor ([`super::operations::Block`]): merging takes the processor's time, which is not the driver's to
+//! A scan takes its steps on the threads of the reactor ([`crate::blocking::Block`]): merging takes the processor's time, which is not the driver's to
 //! give, and a step may have to open tables. While its bytes are read no thread waits for it.
 //!
 //! What a scan holds from step to step, a window of blocks for each table, makes many of them large, so only [`SCANS_MAX`] are under way at once,
 //! and fewer where what was read for them takes a quarter of what all requests may hold. The others stand in line, and hold nothing. The first in
 //! line begins when one is over, whatever became of it. One is always under way if any is there.
 
-use super::operations::Block;
-use super::reactor::Operation;
-use super::reading::{InFlight, Stepped};
-use super::reads::{Reads, Ticket};
-use super::request::{Entry, closed};
-use super::tasks::Tasks;
-use crate::read::pending::Progress;
-use crate::read::scan::PendingScan;
-use crate::tree::family::Family;
+use crate::blocking::Block;
+use crate::operation::Operation;
+use crate::reads::{Reads, Ticket};
+use crate::resumable::ResumableRead;
+use crate::tasks::Tasks;
 use base::Result;
-use base::completion::Completer;
 use base::sync::model::{self, Mutex};
 use base::sync::rank;
-use cache::Block as Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use table::{FetchCost, Want};
+use store::context::closed;
 
 /// Scans under way at once, at most.
 const SCANS_MAX: usize = 64;
@@ -44,7 +38,7 @@ impl Scans {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn begin(self: &Arc<Self>, scan: Scanning) -> Result<()> {
+    pub fn begin(self: &Arc<Self>, scan: impl ResumableRead + 'static) -> Result<()> {
         let ticket = self.reads.ticket(Box::new(scan));
         match self.gate.enter(ticket, self.has_room()) {
             Entered::Begins(ticket) => self.start(ticket).map_err(|_| closed()),
@@ -139,67 +133,6 @@ impl<T> Gate<T> {
         let mut state = model::lock(&self.state);
         state.closed = true;
         std::mem::take(&mut state.line)
-    }
-}
-
-/// A scan that was asked for.
-pub(crate) struct Scanning {
-    scan: PendingScan,
-    page: Option<Result<Vec<Entry>>>,
-    family: Arc<Family>,
-    done: Completer<Vec<Entry>>,
-}
-
-impl Scanning {
-    pub fn new(scan: PendingScan, family: &Arc<Family>, done: Completer<Vec<Entry>>) -> Scanning {
-        Scanning { scan, page: None, family: family.clone(), done }
-    }
-}
-
-impl InFlight for Scanning {
-    fn step(&mut self, may_block: bool) -> Stepped {
-        if !may_block {
-            return Stepped::Wants(Vec::new());
-        }
-        match self.scan.step() {
-            Progress::Wants(wants) => Stepped::Wants(wants),
-            Progress::Done(page) => {
-                self.page = Some(page);
-                Stepped::Over
-            }
-        }
-    }
-
-    fn put(&mut self, want: &Want, read: Result<Bytes>, cost: FetchCost) {
-        self.scan.deliver(want, read, cost);
-    }
-
-    fn close_files(&mut self) {
-        self.scan.close_files();
-    }
-
-    /// It has begun, and what it holds is counted.
-    fn let_go(&mut self) {}
-
-    fn needs_all(&self) -> bool {
-        true
-    }
-
-    fn phase(&self) -> usize {
-        0
-    }
-
-    fn held_bytes(&mut self) -> Option<u64> {
-        Some(self.scan.held_bytes())
-    }
-
-    fn tell(self: Box<Self>) {
-        let Scanning { scan, page, family, done } = *self;
-        let page = page.unwrap_or_else(|| unreachable!("it is over"));
-        let page = page.and_then(|page| family.check_there().map(|()| page));
-        // What it pinned goes before anybody hears of it: who hears may close the store.
-        drop((scan, family));
-        done.resolve(page);
     }
 }
 

@@ -85,7 +85,7 @@ fn run(queues: &mut Queues<Class>, case: &mut TestCase) -> Outcome<String> {
 
 #[test]
 fn scripts() {
-    datadriven::walk("src/requests/queues/scripts", |file| {
+    datadriven::walk("src/queues/scripts", |file| {
         let mut queues = Queues::of_threads(1);
         file.run(|case| run(&mut queues, case));
     });

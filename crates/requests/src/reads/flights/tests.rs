@@ -1,5 +1,5 @@
-use super::super::super::reading::Stepped;
 use super::*;
+use crate::resumable::ReadStep;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
 use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
@@ -40,23 +40,23 @@ struct Fake {
     told: Told,
 }
 
-impl InFlight for Fake {
-    fn step(&mut self, _: bool) -> Stepped {
+impl ResumableRead for Fake {
+    fn step(&mut self, _: bool) -> ReadStep {
         if !self.lacking.is_empty() {
             assert!(!self.needs_all);
-            return Stepped::Wants(Vec::new());
+            return ReadStep::Wants(Vec::new());
         }
         match self.rounds.pop() {
-            None => Stepped::Over,
+            None => ReadStep::Done,
             Some(wants) => {
                 self.lacking = wants.iter().map(|want| want.extent).collect();
                 self.asked = Some(wants.clone());
-                Stepped::Wants(wants)
+                ReadStep::Wants(wants)
             }
         }
     }
 
-    fn put(&mut self, want: &Want, read: Result<Block>, _: FetchCost) {
+    fn deliver(&mut self, want: &Want, read: Result<Block>, _: FetchCost) {
         let nth = self.lacking.iter().position(|extent| *extent == want.extent).expect("wanted, and once");
         self.lacking.swap_remove(nth);
         match read {
@@ -72,7 +72,7 @@ impl InFlight for Fake {
 
     fn close_files(&mut self) {}
 
-    fn let_go(&mut self) {
+    fn forget(&mut self) {
         self.rounds.extend(self.asked.take());
         self.lacking.clear();
     }
@@ -85,15 +85,15 @@ impl InFlight for Fake {
         0
     }
 
-    fn tell(self: Box<Self>) {
+    fn resolve(self: Box<Self>) {
         lock(&self.told).push((self.number, self.failed));
     }
 }
 
 fn step(mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
-    match ticket.reading.step(false) {
-        Stepped::Wants(wants) => Some((ticket, wants)),
-        Stepped::Over => {
+    match ticket.read.step(false) {
+        ReadStep::Wants(wants) => Some((ticket, wants)),
+        ReadStep::Done => {
             ticket.tell();
             None
         }
@@ -138,7 +138,7 @@ impl Rig {
         let (number, told) = (self.made, self.told.clone());
         let mut fake = Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, told };
         self.made += 1;
-        let Stepped::Wants(wants) = fake.step(false) else { panic!("it wants something") };
+        let ReadStep::Wants(wants) = fake.step(false) else { panic!("it wants something") };
         let ticket = Ticket::new(Box::new(fake), &self.flights.charged);
         let ticket = if is_scan { ticket.of_scan(Box::new(())) } else { ticket };
         self.flights.add(ticket, wants);

@@ -1,0 +1,21 @@
+//! Operations: requests, or parts of them, that run on the threads of the reactor.
+
+use crate::queues::Class;
+
+/// Work under way. It owns all that it uses, and resolves its request. Dropped, it resolves the request with `Closed`.
+pub trait Operation: Send {
+    /// Goes on as far as it can.
+    fn step(self: Box<Self>) -> Next;
+    /// The class, which decides when a thread comes to it.
+    fn class(&self) -> Class;
+    /// Ends it without a further step: the store is closed.
+    fn abandon(self: Box<Self>) {}
+}
+
+/// What follows a step of an operation.
+pub enum Next {
+    /// Nothing: the operation is over.
+    Done,
+    /// A further step, not before this time in clock nanoseconds; 0: as soon as a thread is free.
+    At(u64, Box<dyn Operation>),
+}

@@ -1,0 +1,39 @@
+//! Resumable reads: state machines whose device reads the driver does. The driver knows neither keys nor tables: it lets a read take a step, has the wanted
+//! bytes read, hands them over, and in the end has the read resolve its request.
+//!
+//! A step never waits for the device. Where it may not block, a step leaves undone what is no read of wanted bytes and takes its time: a file to
+//! be opened, a large value to be read, a long lookup. A read that is not over, lacks nothing and wants nothing needs a step that may block.
+
+use base::Result;
+use cache::Block;
+use table::{FetchCost, Want};
+
+/// Progress of a step.
+pub enum ReadStep {
+    /// These bytes are wanted, each once.
+    Wants(Vec<Want>),
+    /// The answer is known: [`ResumableRead::resolve`] hands it out.
+    Done,
+}
+
+/// A read in flight, of any kind.
+pub trait ResumableRead: Send {
+    /// Goes on as far as it can without a read; where it may not block, without anything else that waits.
+    fn step(&mut self, may_block: bool) -> ReadStep;
+    /// Hands over the bytes of a want, or why they could not be read.
+    fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);
+    /// Closes files that were opened for a step.
+    fn close_files(&mut self);
+    /// Forgets all wanted and delivered bytes: the next step wants them again.
+    fn forget(&mut self);
+    /// True if the next step waits until all wants are delivered.
+    fn needs_all(&self) -> bool;
+    /// A number that changes when the read releases delivered bytes.
+    fn phase(&self) -> usize;
+    /// Delivered bytes that the read still holds, where that may be less than all of them.
+    fn held_bytes(&mut self) -> Option<u64> {
+        None
+    }
+    /// Releases all that it has pinned, then resolves the request with the answer.
+    fn resolve(self: Box<Self>);
+}
