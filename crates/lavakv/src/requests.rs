@@ -1,20 +1,25 @@
-//! Requests in flight: what one thread has asked of the store, and does not wait for.
+//! Asynchronous requests of LavaKV: reads, writes and flushes that their caller does not wait for.
 //!
 //! * `request`: futures. `completion_queue`: completions for loops without futures.
-//! * `admission`: the bound on requests in flight. `lane`: writes in order. `reading`: point reads. `scanning`: scans. `operations`: flushes and syncs.
-//! * `path`: the parts of the engine that requests use. The crate `requests` has the reactor, which runs requests beside their callers.
+//! * `admission`: the bound on requests in flight. `lane`: writes in order. `reading`: point reads.
+//!   `scanning`: scans. `operations`: flushes and syncs.
+//! * `path`: the parts of the engine that requests use. The crate [`requests`] has the reactor, which
+//!   runs requests beside their callers.
 //!
-//! **Who does what.** A request begins in the call that makes it. A point read that memory and cache answer ends there; so does a write but for
-//! its durability, if it has to wait for nothing. Whatever would wait goes to the reactor: point reads of the device, all of which one thread
-//! has in flight, scans, whose reads are among these, and writes that wait for their price, for memory, levels, log or space. A durable write is told of by whoever makes the log durable, which nobody waits for: the log's
-//! thread leads where no other does ([`wal::Syncer::sync_wanted`]). So no request has a thread, and with none in flight no thread has anything to do.
+//! **Where a request runs.** It begins in the call that submits it. A point read that memory and
+//! cache answer ends there. So does a write that waits for nothing, but for its durability. Whatever
+//! would wait goes to the reactor: device reads of point reads and scans, all of which one thread
+//! has in flight, and writes that wait for their throttle charge, for memory, levels, log or space.
+//! A sync of the log resolves the durable writes that it covers. No thread waits for it: the log's
+//! thread syncs where no other does ([`wal::Syncer::sync_wanted`]).
 //!
-//! **What holds what.** A request owns its bytes and what it has pinned; its future owns nothing but the answer. So who drops a future has
-//! changed nothing. A request counts as in flight until it is over, and is resolved after it has been counted out: who is told may submit the
-//! next.
+//! **Ownership.** A request owns its bytes and all that it has pinned; its future owns the answer
+//! alone. So a dropped future changes nothing. A request counts as in flight until it is over, and
+//! is resolved after it has been counted out: its completion may submit the next.
 //!
-//! **Order.** Writes of one [`Requests`], its clones and its families are applied in the order in which they were submitted: one that waits
-//! holds up those behind it. Reads are not held up by them; they see what is visible.
+//! **Order.** Writes of one [`Requests`], its clones and its families are applied in the order of
+//! their submission: a write that waits delays those behind it. It delays no reads; they see all that
+//! is visible.
 
 pub(crate) mod admission;
 pub(crate) mod completion_queue;
@@ -225,7 +230,7 @@ impl Requests {
         self.read(permit, family, read)
     }
 
-    /// Goes as far as it comes without waiting; what is left to be read is in flight then.
+    /// Takes the first step of a read. A read with wants left is in flight then.
     fn read<P: PointRead + 'static>(
         &self,
         permit: Permit,
@@ -242,7 +247,7 @@ impl Requests {
             }
             ReadStep::Wants(wants) => {
                 let (completer, completion) = pending();
-                self.path.reactor().read(reading.told_to(permit.told(completer)), wants)?;
+                self.path.reactor().read(reading.completed_by(permit.told(completer)), wants)?;
                 Ok(Request::new(completion))
             }
         }

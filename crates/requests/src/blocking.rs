@@ -1,46 +1,55 @@
-//! Steps of reads on a thread of the reactor: each step of a scan, and of point reads what is no read of the device.
+//! Steps of reads on the threads of the reactor: each step of a scan, and those steps of point
+//! reads that may block.
 
 use crate::operation::{Next, Operation};
-use crate::queues::Class;
+use crate::queues::OperationClass;
 use crate::reads::{Reads, Ticket};
 use crate::resumable::{ReadStep, ResumableRead};
 use std::sync::Arc;
 use table::source::read_now;
 use table::{FetchCost, Role};
 
-/// The step of a scan, or one of a point read that may block: a file is opened, a large value read, or much looked up that takes no read.
-pub(crate) struct Block {
-    pub ticket: Ticket,
-    pub reads: Arc<Reads>,
+/// A step that may block: it opens a file, reads a large value, merges entries of a scan, or looks
+/// up much without a read.
+pub(crate) struct BlockingStep {
+    ticket: Ticket,
+    reads: Arc<Reads>,
 }
 
-impl Operation for Block {
+impl BlockingStep {
+    pub fn new(ticket: Ticket, reads: &Arc<Reads>) -> BlockingStep {
+        BlockingStep { ticket, reads: reads.clone() }
+    }
+}
+
+impl Operation for BlockingStep {
     fn step(self: Box<Self>) -> Next {
-        let Block { mut ticket, reads } = *self;
-        match open(&mut *ticket.read) {
-            // Others have their turn first.
+        let BlockingStep { mut ticket, reads } = *self;
+        match step(ticket.read()) {
+            // Other operations have their turn first.
             ReadStep::Wants(wants) if wants.is_empty() => {
-                return Next::At(0, Box::new(Block { ticket, reads }));
+                return Next::At(0, Box::new(BlockingStep { ticket, reads }));
             }
             ReadStep::Wants(wants) => {
                 ticket.settle();
-                // If this is closed it is dropped, and so told.
-                reads.bring(ticket, wants);
+                // After a close the request is dropped, which resolves it.
+                reads.submit(ticket, wants);
             }
-            ReadStep::Done => ticket.tell(),
+            ReadStep::Done => ticket.resolve(),
         }
         Next::Done
     }
 
-    fn class(&self) -> Class {
-        // Of a scan: it computes for longer than a point read, and may read large values.
-        if self.ticket.pass.is_some() { Class::Long } else { Class::Read }
+    fn class(&self) -> OperationClass {
+        // A step of a scan computes for longer than one of a point read, and may read large values.
+        if self.ticket.is_scan() { OperationClass::Long } else { OperationClass::Read }
     }
 }
 
-/// Goes on, and reads the ends of files that are to be opened. A file is open here or for good: were it left to who drives reads, each request
-/// would have it open for itself meanwhile, and there may be more of them than a process may have files.
-fn open(read: &mut dyn ResumableRead) -> ReadStep {
+/// Takes a step, and reads the ends of files that are to be opened. So a file is opened here, for
+/// all requests: if the driver read these ends, each request would keep the file open for itself
+/// meanwhile, and there may be more requests than the process may have files.
+fn step(read: &mut dyn ResumableRead) -> ReadStep {
     let mut wanted = Vec::new();
     loop {
         let ReadStep::Wants(wants) = read.step(true) else { return ReadStep::Done };

@@ -1,18 +1,19 @@
 //! Operations: requests, or parts of them, that run on the threads of the reactor.
 
-use crate::queues::Class;
+use crate::queues::OperationClass;
 
-/// Work under way. It owns all that it uses, and resolves its request. Dropped, it resolves the request with `Closed`.
+/// Work under way. It owns all that it uses, and resolves its request. Dropped, it resolves the
+/// request with `Closed`.
 pub trait Operation: Send {
     /// Goes on as far as it can.
     fn step(self: Box<Self>) -> Next;
     /// The class, which decides when a thread comes to it.
-    fn class(&self) -> Class;
+    fn class(&self) -> OperationClass;
     /// Ends it without a further step: the store is closed.
     fn abandon(self: Box<Self>) {}
 }
 
-/// What follows a step of an operation.
+/// Continuation after a step of an operation.
 pub enum Next {
     /// Nothing: the operation is over.
     Done,

@@ -1,15 +1,16 @@
-//! Who carries on what a caller could not finish: a few threads, or in simulation whoever waits.
+//! The reactor: threads that run requests beside their callers. In simulation callers that wait run
+//! them.
 //!
-//! Which of several comes next, and that what takes long leaves a thread for the rest, is in [`crate::queues`].
+//! A thread takes an [`Operation`] from the [`Tasks`], has it go on as far as it can, and puts an
+//! unfinished one back with the time of its next step. [`crate::queues`] chooses the next
+//! operation, and keeps a thread free of long ones. Point reads are not among the operations: one
+//! more thread, the driver of [`Reads`], has all of them in flight, and their blocking steps come
+//! here. So do the steps of scans ([`Scans`]), whose device reads are in flight there, too.
 //!
-//! An [`Operation`] is taken from the [`Tasks`], goes on as far as it can, and is put back with the time at which to look again, if it is not
-//! done. Point reads are not among them: one thread more, the driver of [`Reads`], has all of theirs in flight; what of them would block comes
-//! here. So do the steps of [`Scans`], whose reads are in flight there, too.
-//!
-//! The threads begin with the first request of a store, and end when it is closed: then what is still to be done is dropped, and so
-//! told that the store was closed.
+//! The threads start with the first requests of a store and end at its close. The close drops
+//! unfinished work, which resolves its requests with `Closed`.
 
-use crate::blocking::Block;
+use crate::blocking::BlockingStep;
 use crate::guard::guarded;
 use crate::operation::{Next, Operation};
 use crate::reads::{Reads, Ticket};
@@ -25,25 +26,25 @@ use store::context::{Context, closed};
 use store::run::Foreground;
 use table::Want;
 
-/// See the module.
+/// Threads that run operations, and a driver of device reads, for one store.
 pub struct Reactor {
     context: Arc<Context>,
-    /// Threads for operations.
+    /// Number of threads that run operations.
     thread_count: usize,
     scans: Arc<Scans>,
     tasks: Arc<Tasks<Box<dyn Operation>>>,
     reads: Arc<Reads>,
     /// The threads, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
-    /// Simulation: the choice among operations, from the first of them on.
+    /// Simulation: the choice among operations, from the first one on.
     choice: Mutex<Option<Rng>, rank::SimulatedJobs>,
-    /// Simulation: operations in one of their steps.
+    /// Simulation: number of operations in a step.
     stepping: AtomicUsize,
     closed: AtomicBool,
 }
 
 impl Reactor {
-    /// A reactor with `thread_count` threads for operations, none of them started yet.
+    /// A reactor whose operations run on `thread_count` threads, which [`Reactor::start`] starts.
     pub fn new(context: &Arc<Context>, thread_count: usize) -> Arc<Reactor> {
         let tasks = Arc::new(Tasks::of_threads(thread_count));
         let reads = Reads::new(context);
@@ -60,10 +61,10 @@ impl Reactor {
         })
     }
 
-    /// Starts the threads, if there are none (in simulation there never are).
+    /// Starts the threads, if they are not running. In simulation there are none.
     ///
     /// # Errors
-    /// `Closed`; those of the system that makes threads.
+    /// `Closed`; those of the system that starts threads.
     pub fn start(self: &Arc<Self>) -> Result<()> {
         let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
         let mut threads = lock(&self.threads);
@@ -86,19 +87,20 @@ impl Reactor {
         Ok(())
     }
 
-    /// A point read whose first step wanted these bytes; none: it needs a step that may block.
+    /// Takes a point read with the wants of its first step; without wants it needs a step that may
+    /// block.
     ///
     /// # Errors
     /// `Closed`.
     pub fn read(&self, read: impl ResumableRead + 'static, wants: Vec<Want>) -> Result<()> {
         let ticket = self.reads.ticket(Box::new(read));
         if wants.is_empty() {
-            return self.push(Block { ticket, reads: self.reads.clone() });
+            return self.push(BlockingStep::new(ticket, &self.reads));
         }
-        if self.reads.bring(ticket, wants) { Ok(()) } else { Err(closed()) }
+        if self.reads.submit(ticket, wants) { Ok(()) } else { Err(closed()) }
     }
 
-    /// A scan. It waits until few enough are under way.
+    /// Takes a scan, which begins once few enough are under way.
     ///
     /// # Errors
     /// `Closed`.
@@ -106,10 +108,10 @@ impl Reactor {
         self.scans.begin(scan)
     }
 
-    /// A point read needs a step that may block.
+    /// Takes a point read that needs a step which may block.
     fn block(&self, ticket: Ticket) {
-        // If this is closed it is dropped, and so told.
-        drop(self.push(Block { ticket, reads: self.reads.clone() }));
+        // After a close the read is dropped, which resolves it.
+        drop(self.push(BlockingStep::new(ticket, &self.reads)));
     }
 
     fn run(&self) {
@@ -129,7 +131,7 @@ impl Reactor {
         }
     }
 
-    /// Something to be done as soon as somebody has time.
+    /// Takes an operation, which runs as soon as a thread is free.
     ///
     /// # Errors
     /// `Closed`.
@@ -137,7 +139,7 @@ impl Reactor {
         self.push_at(0, operation)
     }
 
-    /// The same, but not before this, in clock nanoseconds.
+    /// Takes an operation, which runs not before `at_ns` in clock nanoseconds.
     ///
     /// # Errors
     /// `Closed`.
@@ -145,8 +147,7 @@ impl Reactor {
         self.tasks.push(operation.class(), at_ns, Box::new(operation)).map_err(|_| closed())
     }
 
-    /// The clock, in nanoseconds.
-    pub fn now_ns(&self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.context.now_ns()
     }
 
@@ -155,7 +156,7 @@ impl Reactor {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Ends it: what is under way comes to the end of its step, the rest is told that the store was closed.
+    /// Stops it: each step under way ends, all other work is abandoned. Waits for the threads.
     pub fn stop(&self) {
         self.closed.store(true, Ordering::Release);
         self.scans.close();
@@ -170,7 +171,7 @@ impl Reactor {
 }
 
 impl Reactor {
-    /// In simulation: true if an operation could take a step.
+    /// In simulation: true if an operation may take a step.
     fn has_operation(&self) -> bool {
         let busy = self.stepping.load(Ordering::Acquire) >= self.thread_count;
         !busy && self.tasks.is_ready(self.now_ns())
@@ -193,7 +194,8 @@ impl Foreground for Reactor {
             return true;
         }
         let Some(operation) = self.tasks.pick(self.now_ns(), number) else { return false };
-        // Like threads: one that waits lets others go on, but not more than there are threads.
+        // As with threads: an operation that waits lets others go on, at most as many as there are
+        // threads.
         self.stepping.fetch_add(1, Ordering::AcqRel);
         self.advance(operation);
         self.stepping.fetch_sub(1, Ordering::AcqRel);
@@ -206,3 +208,6 @@ impl std::fmt::Debug for Reactor {
         write!(f, "Reactor({} threads)", self.thread_count)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,94 +1,101 @@
-//! Reads of the device in flight, for point reads and scans: hundreds, on one thread.
+//! Device reads of point reads and scans: hundreds in flight, on one thread.
 //!
-//! A request whose first step (in the call that makes it) wanted bytes comes here by the [`inbox`]. One thread, the *driver*, has what it
-//! wants read by an [`io::ReadQueue`], which goes on with up to 256 reads while the thread does something else; as they complete, those
-//! that waited take their next step, and the last step tells. Which read is when in flight is decided by [`flights`]. A step that would wait
-//! for anything but a read is left to the threads of the reactor ([`crate::blocking`]), and comes back.
+//! A request whose step wants bytes comes here by the [`inbox`]. One thread, the *driver*, has the
+//! wanted bytes read by an [`io::ReadQueue`], which keeps up to 256 reads in flight while the
+//! thread does other work. As they complete, the requests that waited take their next step, and the
+//! last step resolves the request. [`scheduler`] decides which reads are in flight. A step that
+//! would wait for anything but a read runs on the threads of the reactor ([`crate::blocking`]), and
+//! then the request comes back.
 //!
-//! The driver sleeps where it waits for reads, or in the inbox if there are none; with none in flight it does nothing. In simulation there is no
-//! thread: whoever waits takes a turn of the driver, in which one read is done, drawn by the seed.
+//! The driver sleeps where it waits for reads, or in the inbox if none is in flight. In simulation
+//! there is no thread: a caller that waits takes a turn of the driver, in which one read completes,
+//! chosen by the seed.
 //!
-//! Buffers of reads in flight are the queue's. When the store is closed the driver lets go of the queue first, which waits for what is in
-//! flight, and then tells those that waited that the store was closed.
+//! Buffers of reads in flight belong to the queue. At a close the driver first drops the queue,
+//! which waits for its reads, and then the requests, which are resolved with `Closed`.
 
-mod flights;
 mod inbox;
+mod scheduler;
 
 use crate::guard::guarded;
 use crate::resumable::{ReadStep, ResumableRead};
 use base::sync::{Mutex, OnceLock, lock, rank};
-use flights::Flights;
-pub(crate) use flights::Ticket;
-use flights::lines::Charged;
 use inbox::Inbox;
 use io::{ReadQueue, ReadWaker};
+use scheduler::fairness::BufferBytes;
+use scheduler::{BUFFER_BYTES_MAX, ReadScheduler};
 use std::sync::Arc;
 use store::context::Context;
 use table::Want;
 
-/// Requests that the driver has not seen and something is held for, at most, but for those that come at the same time.
-const BROUGHT_MAX: usize = 256;
+pub(crate) use scheduler::Ticket;
+
+/// Bound on requests in the inbox that hold blocks or files; concurrent submissions may exceed it.
+const INBOX_MAX: usize = 256;
 
 /// See the module.
 pub(crate) struct Reads {
     context: Arc<Context>,
-    inbox: Inbox<Brought>,
-    /// What wakes the driver where it waits for reads, if it is a thread.
+    inbox: Inbox<Submission>,
+    /// Wakes the driver, if that is a thread, where it waits for reads.
     waker: OnceLock<ReadWaker>,
-    /// The driver, unless a thread has it, or it takes a turn. In simulation whoever waits may take one, the writer too.
+    /// The driver, unless a thread has it, or it takes a turn. In simulation any waiting caller may
+    /// take one, the writer too.
     driver: Mutex<Option<Driver>, rank::SimulatedJobs>,
-    /// Bytes that were read for requests that are not over.
-    charged: Arc<Charged>,
+    /// Buffers of unfinished requests.
+    buffers: Arc<BufferBytes>,
 }
 
-/// A request, and what is to be read for it.
-type Brought = (Ticket, Vec<Want>);
+/// A request, and its wants.
+type Submission = (Ticket, Vec<Want>);
 
-/// Whoever has it drives the reads.
+/// The reads in flight, and the right to drive them.
 struct Driver {
     queue: Option<ReadQueue>,
-    flights: Flights,
+    scheduler: ReadScheduler,
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // First what is in flight, then who waits for it.
+        // The reads in flight end before the requests that wait for them.
         self.queue = None;
     }
 }
 
 impl Reads {
     pub fn new(context: &Arc<Context>) -> Arc<Reads> {
-        let charged: Arc<Charged> = Arc::default();
-        let driver = Driver { queue: None, flights: Flights::new(&charged) };
+        let buffers: Arc<BufferBytes> = Arc::default();
+        let driver = Driver { queue: None, scheduler: ReadScheduler::new(&buffers) };
         Arc::new(Reads {
             context: context.clone(),
             inbox: Inbox::default(),
             waker: OnceLock::new(),
             driver: Mutex::new(Some(driver)),
-            charged,
+            buffers,
         })
     }
 
-    /// A request that was made.
+    /// Returns the ticket of a new request.
     pub fn ticket(&self, read: Box<dyn ResumableRead>) -> Ticket {
-        Ticket::new(read, &self.charged)
+        Ticket::new(read, &self.buffers)
     }
 
-    /// A request wants these bytes, at least one. False: the store is closed; then it is dropped, and so told.
-    pub fn bring(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
-        debug_assert!(!wants.is_empty(), "who wants nothing would never be told");
-        // The driver is behind: it looks again when it comes to it, and until then nothing is held for it.
-        if ticket.has_line() && self.inbox.len() >= BROUGHT_MAX {
-            ticket.read.forget();
+    /// Submits a request with its wants, at least one. Returns false if the store is closed; the
+    /// request is dropped then.
+    pub fn submit(&self, mut ticket: Ticket, mut wants: Vec<Want>) -> bool {
+        debug_assert!(!wants.is_empty(), "a request without wants would never be resolved");
+        // The driver is behind: the request takes its step again once the driver comes to it, and
+        // holds nothing until then.
+        if !ticket.is_scan() && self.inbox.len() >= INBOX_MAX {
+            ticket.read().forget();
             wants.clear();
         }
         self.inbox.push((ticket, wants), || self.wake()).is_ok()
     }
 
-    /// True if what was read for requests that are not over leaves room for one that takes much.
+    /// True if buffers leave room for another scan.
     pub fn has_room(&self) -> bool {
-        self.charged.all() <= flights::BYTES_MAX / 4
+        self.buffers.all() <= BUFFER_BYTES_MAX / 4
     }
 
     fn wake(&self) {
@@ -97,16 +104,17 @@ impl Reads {
         }
     }
 
-    /// The thread of the driver: `block` takes those that need a thread which may block. Ends when this is closed, or by a panic outside of a
-    /// step: then this is closed, or what is brought would wait for ever.
+    /// Runs the driver's thread; `block` takes requests that need a step which may block. Ends at a
+    /// close, or after a panic outside of a step: then it closes the inbox, or later submissions
+    /// would wait for ever.
     pub fn run(&self, block: impl Fn(Ticket)) {
         let Some(mut driver) = lock(&self.driver).take() else { return };
         let queue = driver.queue.insert(ReadQueue::new(&self.context.env));
         let _ = self.waker.set(queue.waker());
         let drive = || {
-            while let Some(brought) = self.inbox.take(!driver.flights.is_empty()) {
-                let waits = brought.is_empty();
-                driver.turn(&self.context, brought, waits).into_iter().for_each(&block);
+            while let Some(submissions) = self.inbox.take(!driver.scheduler.is_empty()) {
+                let waits = submissions.is_empty();
+                driver.turn(&self.context, submissions, waits).into_iter().for_each(&block);
             }
         };
         if guarded(&self.context.health, drive).is_none() {
@@ -114,23 +122,25 @@ impl Reads {
         }
     }
 
-    /// True if a turn would do something. For simulation.
+    /// In simulation: true if a turn would do something.
     pub fn is_ready(&self) -> bool {
-        let flying = lock(&self.driver).as_ref().map(|driver| !driver.flights.is_empty());
-        flying.is_some_and(|flying| flying || self.inbox.len() > 0)
+        let in_flight = lock(&self.driver).as_ref().map(|driver| !driver.scheduler.is_empty());
+        in_flight.is_some_and(|in_flight| in_flight || self.inbox.len() > 0)
     }
 
-    /// In simulation: a turn of the driver. Those that need a step that may block.
+    /// In simulation: takes a turn of the driver. Returns requests that need a step which may
+    /// block.
     pub fn turn(&self) -> Vec<Ticket> {
         let Some(mut driver) = lock(&self.driver).take() else { return Vec::new() };
-        let Some(brought) = self.inbox.take_now() else { return Vec::new() };
-        // Who hears of an answer does not drive reads meanwhile.
-        let back = driver.turn(&self.context, brought, false);
+        let Some(submissions) = self.inbox.take_now() else { return Vec::new() };
+        // A completion that is resolved in this turn takes no turn of its own.
+        let blocked = driver.turn(&self.context, submissions, false);
         *lock(&self.driver) = Some(driver);
-        back
+        blocked
     }
 
-    /// Ends it: who waits is told that the store was closed, unless by the thread of the driver.
+    /// Closes it: waiting requests are resolved with `Closed`, by the driver's thread if that has
+    /// them.
     pub fn close(&self) {
         drop(self.inbox.close(|| self.wake()));
         let driver = lock(&self.driver).take();
@@ -139,28 +149,29 @@ impl Reads {
 }
 
 impl Driver {
-    /// Takes what was brought, begins what there is room for, and goes on with what is there; with `waits` waits for that first, unless it is
-    /// woken.
-    fn turn(&mut self, context: &Context, brought: Vec<Brought>, waits: bool) -> Vec<Ticket> {
-        brought.into_iter().for_each(|(ticket, wants)| self.flights.add(ticket, wants));
-        let mut back = self.flights.admit(|ticket| step(context, ticket));
+    /// Takes submissions, starts device reads, and resumes requests whose reads have completed;
+    /// with `waits` it first waits for a completion or a wake-up. Returns requests that need a step
+    /// which may block.
+    fn turn(&mut self, context: &Context, submissions: Vec<Submission>, waits: bool) -> Vec<Ticket> {
+        submissions.into_iter().for_each(|(ticket, wants)| self.scheduler.add(ticket, wants));
+        let mut blocked = self.scheduler.admit(|ticket| step(context, ticket));
         let queue = self.queue.get_or_insert_with(|| ReadQueue::new(&context.env));
-        self.flights.begin(queue);
-        for done in queue.complete(waits && back.is_empty()) {
-            self.flights.land(done.token, done.read);
+        self.scheduler.dispatch(queue);
+        for done in queue.complete(waits && blocked.is_empty()) {
+            self.scheduler.complete(done.token, done.read);
         }
-        back.extend(self.flights.go_on(|ticket| step(context, ticket)));
-        back
+        blocked.extend(self.scheduler.resume(|ticket| step(context, ticket)));
+        blocked
     }
 }
 
-/// `None` if it is over, and was told.
+/// Takes a step of a request. Returns `None` for a finished one, which is resolved.
 fn step(context: &Context, mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
-    // If it panics it is dropped, and so told.
-    guarded(&context.health, || match ticket.read.step(false) {
+    // A panic drops the request, which resolves it.
+    guarded(&context.health, || match ticket.read().step(false) {
         ReadStep::Wants(wants) => Some((ticket, wants)),
         ReadStep::Done => {
-            ticket.tell();
+            ticket.resolve();
             None
         }
     })

@@ -1,8 +1,10 @@
-//! Resumable reads: state machines whose device reads the driver does. The driver knows neither keys nor tables: it lets a read take a step, has the wanted
-//! bytes read, hands them over, and in the end has the read resolve its request.
+//! Resumable reads: state machines whose device reads the driver does. The driver knows neither
+//! keys nor tables: it lets a read take a step, has the wanted bytes read, hands them over, and in
+//! the end has the read resolve its request.
 //!
-//! A step never waits for the device. Where it may not block, a step leaves undone what is no read of wanted bytes and takes its time: a file to
-//! be opened, a large value to be read, a long lookup. A read that is not over, lacks nothing and wants nothing needs a step that may block.
+//! A step never waits for the device. Where it may not block, a step leaves undone what is no read
+//! of wanted bytes and takes its time: a file to be opened, a large value to be read, a long
+//! lookup. A read that is not over, lacks nothing and wants nothing needs a step that may block.
 
 use base::Result;
 use cache::Block;
@@ -18,7 +20,8 @@ pub enum ReadStep {
 
 /// A read in flight, of any kind.
 pub trait ResumableRead: Send {
-    /// Goes on as far as it can without a read; where it may not block, without anything else that waits.
+    /// Goes on as far as it can without a read; where it may not block, without anything else that
+    /// waits.
     fn step(&mut self, may_block: bool) -> ReadStep;
     /// Hands over the bytes of a want, or why they could not be read.
     fn deliver(&mut self, want: &Want, read: Result<Block>, cost: FetchCost);

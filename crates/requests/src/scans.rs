@@ -1,13 +1,16 @@
-//! Scans in flight: each a page, whose reads the driver of [`Reads`] has in flight with those of point reads.
+//! Bound on scans under way. The driver of [`Reads`] has their device reads in flight beside those
+//! of point reads.
 //!
-//! A scan takes its steps on the threads of the reactor ([`crate::blocking::Block`]): merging takes the processor's time, which is not the driver's to
-//! give, and a step may have to open tables. While its bytes are read no thread waits for it.
+//! A scan takes its steps on the threads of the reactor ([`crate::blocking`]): merging takes
+//! processor time, which would delay the driver, and a step may have to open tables. While its
+//! bytes are read no thread waits for it.
 //!
-//! What a scan holds from step to step, a window of blocks for each table, makes many of them large, so only [`SCANS_MAX`] are under way at once,
-//! and fewer where what was read for them takes a quarter of what all requests may hold. The others stand in line, and hold nothing. The first in
-//! line begins when one is over, whatever became of it. One is always under way if any is there.
+//! Between steps a scan holds a window of blocks for each table, so many scans hold much. At most
+//! [`SCANS_MAX`] are under way at once, fewer while buffers have a quarter of their bound. The
+//! other scans are queued and hold nothing. The first in the queue begins when a scan under way
+//! ends, with whatever outcome. One scan is always under way if there is any.
 
-use crate::blocking::Block;
+use crate::blocking::BlockingStep;
 use crate::operation::Operation;
 use crate::reads::{Reads, Ticket};
 use crate::resumable::ResumableRead;
@@ -19,22 +22,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use store::context::closed;
 
-/// Scans under way at once, at most.
+/// Bound on scans under way.
 const SCANS_MAX: usize = 64;
 
 /// See the module.
 pub(crate) struct Scans {
-    gate: Gate<Ticket>,
+    gate: ScanGate<Ticket>,
     tasks: Arc<Tasks<Box<dyn Operation>>>,
     reads: Arc<Reads>,
 }
 
 impl Scans {
     pub fn new(tasks: &Arc<Tasks<Box<dyn Operation>>>, reads: &Arc<Reads>) -> Arc<Scans> {
-        Arc::new(Scans { gate: Gate::default(), tasks: tasks.clone(), reads: reads.clone() })
+        Arc::new(Scans { gate: ScanGate::default(), tasks: tasks.clone(), reads: reads.clone() })
     }
 
-    /// Begins a scan, or lets it stand in line.
+    /// Begins a scan, or queues it.
     ///
     /// # Errors
     /// `Closed`.
@@ -52,39 +55,39 @@ impl Scans {
     }
 
     fn start(self: &Arc<Self>, ticket: Ticket) -> Result<(), Box<dyn Operation>> {
-        let ticket = ticket.of_scan(Box::new(Pass(self.clone())));
-        let step = Block { ticket, reads: self.reads.clone() };
+        let ticket = ticket.of_scan(Box::new(ScanPermit(self.clone())));
+        let step = BlockingStep::new(ticket, &self.reads);
         self.tasks.push(step.class(), 0, Box::new(step))
     }
 
-    /// The store is closed: who stands in line is told so.
+    /// Closes it: queued scans are resolved with `Closed`.
     pub fn close(&self) {
         drop(self.gate.close());
     }
 }
 
-/// Of a scan that is under way, until this is dropped.
-struct Pass(Arc<Scans>);
+/// Held by a scan under way. Dropped, it lets queued scans begin.
+struct ScanPermit(Arc<Scans>);
 
-impl Drop for Pass {
+impl Drop for ScanPermit {
     fn drop(&mut self) {
         let mut leaves = true;
         while let Some(ticket) = self.0.gate.next(std::mem::take(&mut leaves), self.0.has_room()) {
-            // If the store is closed it is dropped, and so told; then nobody stands in line any more.
+            // After a close the scan is dropped, which resolves it; the queue is empty then.
             drop(self.0.start(ticket));
         }
     }
 }
 
-/// How many are under way, and who stands in line.
-struct Gate<T> {
+/// The number of scans under way, and the queue.
+struct ScanGate<T> {
     /// Both.
-    state: Mutex<State<T>, rank::Reactor>,
+    state: Mutex<ScanQueue<T>, rank::Reactor>,
 }
 
-struct State<T> {
+struct ScanQueue<T> {
     begun: usize,
-    line: VecDeque<T>,
+    queued: VecDeque<T>,
     closed: bool,
 }
 
@@ -94,37 +97,37 @@ enum Entered<T> {
     Closed,
 }
 
-impl<T> Default for Gate<T> {
+impl<T> Default for ScanGate<T> {
     fn default() -> Self {
-        Gate { state: Mutex::new(State { begun: 0, line: VecDeque::new(), closed: false }) }
+        ScanGate { state: Mutex::new(ScanQueue { begun: 0, queued: VecDeque::new(), closed: false }) }
     }
 }
 
-impl<T> State<T> {
+impl<T> ScanQueue<T> {
     fn may_begin(&self, has_room: bool) -> bool {
         self.begun == 0 || has_room && self.begun < SCANS_MAX
     }
 }
 
-impl<T> Gate<T> {
-    fn enter(&self, one: T, has_room: bool) -> Entered<T> {
+impl<T> ScanGate<T> {
+    fn enter(&self, scan: T, has_room: bool) -> Entered<T> {
         let mut state = model::lock(&self.state);
         if state.closed {
             return Entered::Closed;
         }
-        if !state.line.is_empty() || !state.may_begin(has_room) {
-            state.line.push_back(one);
+        if !state.queued.is_empty() || !state.may_begin(has_room) {
+            state.queued.push_back(scan);
             return Entered::Waits;
         }
         state.begun += 1;
-        Entered::Begins(one)
+        Entered::Begins(scan)
     }
 
-    /// The next in line that may begin, after one has left.
+    /// Takes the next queued scan that may begin; `leaves`: after a scan under way has ended.
     fn next(&self, leaves: bool, has_room: bool) -> Option<T> {
         let mut state = model::lock(&self.state);
         state.begun -= usize::from(leaves);
-        let next = if state.may_begin(has_room) { state.line.pop_front() } else { None };
+        let next = if state.may_begin(has_room) { state.queued.pop_front() } else { None };
         state.begun += usize::from(next.is_some());
         next
     }
@@ -132,7 +135,7 @@ impl<T> Gate<T> {
     fn close(&self) -> VecDeque<T> {
         let mut state = model::lock(&self.state);
         state.closed = true;
-        std::mem::take(&mut state.line)
+        std::mem::take(&mut state.queued)
     }
 }
 

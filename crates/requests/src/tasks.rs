@@ -1,25 +1,27 @@
-//! What the threads of the reactor have to do, now or later, and how they sleep meanwhile.
+//! Operations that wait for a thread of the reactor, now or later, and the sleep of idle threads.
 //!
-//! Which of the things that are due comes next is for [`Queues`] to say, by their classes. A thread that comes back says how long the last one
-//! took.
+//! [`ClassQueues`] chooses among those that are due. A thread that comes back reports the duration
+//! of its last operation.
 //!
-//! A thread that finds nothing sleeps: for ever if nothing is due some day, else until it is. Whoever brings something wakes one who sleeps,
-//! also for what is due later, since that may be sooner than what he sleeps for. Who leaves with something while there is more wakes the next:
-//! so whatever there is, either a thread is on its way to it, or all are busy, and each looks before it sleeps. What may not begin, since what
-//! takes long has as many threads as it may, is taken by one of those when it comes back.
+//! A thread without a due operation sleeps: until the next due time, or without limit. A push wakes
+//! one sleeping thread, also for a later operation, which may be due before the time that the
+//! thread sleeps for. A thread that leaves with an operation wakes another thread if more are
+//! queued. So for each queued operation either a thread is on its way, or all threads are busy, and
+//! a thread looks again before it sleeps. A long operation beyond the bound on its class is taken
+//! by a thread that ends one.
 //!
-//! Closed, it takes nothing and gives nothing, and all who sleep are woken.
+//! Closed, it refuses and returns operations, and wakes all threads.
 
-use crate::queues::{Class, Queues};
+use crate::queues::{ClassQueues, OperationClass};
 use base::sync::model::{self, Condvar, Mutex};
 use base::sync::rank;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-struct State<T> {
-    now: Queues<T>,
-    /// By when it is due, in clock nanoseconds, and in the order in which it came.
-    later: BTreeMap<(u64, u64), (Class, T)>,
+struct TaskState<T> {
+    now: ClassQueues<T>,
+    /// By due time, in clock nanoseconds, then by order of arrival.
+    later: BTreeMap<(u64, u64), (OperationClass, T)>,
     count: u64,
     sleepers: usize,
     closed: bool,
@@ -27,13 +29,13 @@ struct State<T> {
 
 /// See the module.
 pub(crate) struct Tasks<T> {
-    /// What is to be done, and how many sleep.
-    state: Mutex<State<T>, rank::Reactor>,
+    /// The operations, and the number of sleeping threads.
+    state: Mutex<TaskState<T>, rank::Reactor>,
     wake: Condvar,
 }
 
-impl<T> State<T> {
-    /// What is due may be done now.
+impl<T> TaskState<T> {
+    /// Moves due tasks to the queues.
     fn move_due(&mut self, now_ns: impl Fn() -> u64) {
         if self.later.is_empty() {
             return;
@@ -45,25 +47,26 @@ impl<T> State<T> {
         }
     }
 
-    /// True if a thread that sleeps would find something, now or some day.
+    /// True if a sleeping thread has a task to wake up for, now or later.
     fn is_for_another(&self) -> bool {
         self.now.has_next() || !self.later.is_empty()
     }
 }
 
-/// What a thread has done: its class, and how long that took, nanoseconds.
-pub(crate) type Served = (Class, u64);
+/// A served task: its class, and its duration in nanoseconds.
+pub(crate) type Served = (OperationClass, u64);
 
 impl<T> Tasks<T> {
-    /// For so many threads.
+    /// Tasks for this many threads.
     pub fn of_threads(threads: usize) -> Tasks<T> {
-        let now = Queues::of_threads(threads);
-        let state = State { now, later: BTreeMap::new(), count: 0, sleepers: 0, closed: false };
+        let now = ClassQueues::of_threads(threads);
+        let state = TaskState { now, later: BTreeMap::new(), count: 0, sleepers: 0, closed: false };
         Tasks { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    /// Something to do at once (0) or from this moment on, in clock nanoseconds. It comes back if this is closed.
-    pub fn push(&self, class: Class, at_ns: u64, task: T) -> Result<(), T> {
+    /// Queues a task, due at once (0) or at this time in clock nanoseconds. Returns it if the tasks
+    /// are closed.
+    pub fn push(&self, class: OperationClass, at_ns: u64, task: T) -> Result<(), T> {
         let mut state = model::lock(&self.state);
         if state.closed {
             return Err(task);
@@ -83,8 +86,9 @@ impl<T> Tasks<T> {
         Ok(())
     }
 
-    /// What is to be done next, which is waited for, by one who has done this before. `None`: it is closed.
-    pub fn wait(&self, now_ns: impl Fn() -> u64, before: Option<Served>) -> Option<(Class, T)> {
+    /// Waits for the next task, for a thread whose last one was `before`. Returns `None` once the
+    /// tasks are closed.
+    pub fn wait(&self, now_ns: impl Fn() -> u64, before: Option<Served>) -> Option<(OperationClass, T)> {
         let mut state = model::lock(&self.state);
         if let Some((class, ns)) = before {
             state.now.served(class, ns);
@@ -115,7 +119,7 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// Something that is due, chosen by a number: for one who does not wait.
+    /// Takes the due task that a random number chooses, without a wait.
     pub fn pick(&self, now_ns: u64, number: u64) -> Option<T> {
         let mut state = model::lock(&self.state);
         state.move_due(|| now_ns);
@@ -123,13 +127,13 @@ impl<T> Tasks<T> {
         state.now.remove(nth)
     }
 
-    /// True if something is due.
+    /// True if a task is due.
     pub fn is_ready(&self, now_ns: u64) -> bool {
         let state = model::lock(&self.state);
         state.now.len() > 0 || state.later.first_key_value().is_some_and(|((at_ns, _), _)| *at_ns <= now_ns)
     }
 
-    /// Ends it. What was still to be done.
+    /// Closes the tasks. Returns those that are left.
     pub fn close(&self) -> Vec<T> {
         let left = {
             let mut state = model::lock(&self.state);

@@ -1,16 +1,18 @@
 //! Joining of neighboring reads of a file into one request to the device.
 //!
-//! The longest gap that a request reads over follows from the measured cost of reads on the file's disk (`store::pacing`). A gap
-//! changes the duration of a read and nothing else: each record is cut out at its own place and verified.
+//! The longest gap that a request reads over follows from the measured cost of reads on the file's
+//! disk (`store::pacing`). A gap changes the duration of a read and nothing else: each record is
+//! cut out at its own place and verified.
 
 use crate::source::{Extent, Want};
 use io::{ReadCosts, ReadFile};
 use std::ops::Range;
 
-/// Longest gap that a request reads over where the disk's costs are unknown, bytes: about as many as cost next to nothing beside a
-/// request (`readahead` has the measurement).
+/// Longest gap that a request reads over where the disk's costs are unknown, bytes: about as many
+/// as cost next to nothing beside a request (`readahead` has the measurement).
 pub const GAP_UNKNOWN: u64 = 16 << 10;
-/// Longest request for several records, bytes. A longer one would leave the device's parallelism unused.
+/// Longest request for several records, bytes. A longer one would leave the device's parallelism
+/// unused.
 pub const RUN_LEN_MAX: u64 = 256 << 10;
 
 /// One request for several extents of a file.

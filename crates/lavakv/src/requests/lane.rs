@@ -1,8 +1,10 @@
-//! Writes in the order in which they were submitted.
+//! Writes in the order of their submission.
 //!
-//! Who submits a write takes its steps himself, under the lane's lock, if nobody is before it. Otherwise, or if it has to wait, it is put in
-//! line, and the reactor drives the line: one operation for each lane, as long as there is anything in it. So at any time either nobody
-//! waits in line, or exactly one drives; and who drives takes the first out of it, so that it may wait for the device without the lock.
+//! The submitter of a write takes its steps itself, under the lane's lock, if no write is before it.
+//! A write behind others, or one that has to wait, is queued, and the reactor drives the queue: one
+//! operation for each lane, as long as the queue has writes. So at any time either the queue is
+//! empty, or exactly one operation drives it. That operation takes the first write out, so the write
+//! may wait for the device without the lock.
 
 use super::admission::Permit;
 use super::path::RequestPath;
@@ -10,7 +12,7 @@ use crate::write::owned::{OwnedWrite, Stand};
 use base::completion::{Completer, Completion, pending};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
-use requests::{Class, Next, Operation};
+use requests::{Next, Operation, OperationClass};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use store::context::closed;
@@ -259,8 +261,8 @@ impl Operation for Drive {
         Next::At(0, self)
     }
 
-    fn class(&self) -> Class {
-        Class::Write
+    fn class(&self) -> OperationClass {
+        OperationClass::Write
     }
 
     fn abandon(self: Box<Self>) {

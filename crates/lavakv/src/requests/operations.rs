@@ -5,7 +5,7 @@ use crate::work::jobs::Jobs;
 use crate::write::WritePath;
 use base::SeqNo;
 use base::completion::Completer;
-use requests::{Class, Next, Operation};
+use requests::{Next, Operation, OperationClass};
 use std::sync::Arc;
 
 /// Place of a write in the log.
@@ -49,8 +49,8 @@ impl Operation for Flush {
         }
     }
 
-    fn class(&self) -> Class {
-        Class::Long
+    fn class(&self) -> OperationClass {
+        OperationClass::Long
     }
 }
 
@@ -68,12 +68,13 @@ impl Operation for Sync {
         Next::Done
     }
 
-    fn class(&self) -> Class {
-        Class::Write
+    fn class(&self) -> OperationClass {
+        OperationClass::Write
     }
 
     fn abandon(self: Box<Self>) {
-        // The close of the store makes the log and the values durable, but in no order that could be reported.
+        // The close of the store makes the log and the values durable, but in no order that could
+        // be reported.
         drop(self.step());
     }
 }

@@ -1,4 +1,5 @@
-//! Request path: the parts of the engine that requests use, and the reactor that runs requests beside their callers.
+//! Request path: the parts of the engine that requests use, and the reactor that runs requests
+//! beside their callers.
 
 use super::operations::{Logged, Sync};
 use super::request::of_durable;

@@ -1,4 +1,5 @@
-//! Asynchronous point reads, of one key or of several, as the reactor drives them ([`ResumableRead`]).
+//! Asynchronous point reads, of one key or of several, as the reactor drives them
+//! ([`ResumableRead`]).
 
 use super::request::Request;
 use crate::context::Context;
@@ -14,16 +15,16 @@ use requests::{ReadStep, ResumableRead};
 use std::sync::Arc;
 use table::{FetchCost, Want};
 
-/// What is read: a key, or several.
+/// A read of one key or of several.
 pub(crate) trait PointRead: Send {
-    /// What the last step ends with.
+    /// Result of the last step.
     type Found: Send;
-    /// What is told.
+    /// Answer to the caller.
     type Answer: Send + 'static;
     /// See [`ResumableRead::needs_all`].
     const NEEDS_ALL: bool;
 
-    /// Of its kind.
+    /// The timing of this kind of read.
     fn timing(times: &Times) -> &Timing;
     /// See [`ResumableRead::step`].
     fn step(&mut self, may_block: bool) -> Progress<Self::Found>;
@@ -35,9 +36,9 @@ pub(crate) trait PointRead: Send {
     fn forget(&mut self);
     /// See [`ResumableRead::phase`].
     fn phase(&self) -> usize;
-    /// True if a value is still to be read, which blocks.
+    /// True if a large value is still to be read, which blocks.
     fn is_large(found: &Self::Found) -> bool;
-    /// The answer. Blocks if it is large.
+    /// Returns the answer. Blocks for a large value.
     fn answer(found: Self::Found) -> Result<Self::Answer>;
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Reading<P: PointRead> {
     family: Arc<Family>,
     context: Arc<Context>,
     begun: Begun,
-    /// Who is told, once it is in flight.
+    /// The completer, once the read is in flight.
     done: Option<Completer<P::Answer>>,
 }
 
@@ -59,17 +60,17 @@ impl<P: PointRead> Reading<P> {
         Reading { read, found: None, answer: None, family, context, begun, done: None }
     }
 
-    /// It is in flight from here on.
-    pub fn told_to(self, done: Completer<P::Answer>) -> Reading<P> {
+    /// Puts the read in flight: `done` gets its answer.
+    pub fn completed_by(self, done: Completer<P::Answer>) -> Reading<P> {
         Reading { done: Some(done), ..self }
     }
 
-    /// What it came to, where nobody had to wait for it.
+    /// Ends a read that needed no wait.
     pub fn known(self) -> Request<P::Answer> {
         Request::known(self.end().0)
     }
 
-    /// What it came to, and who is told; everything else goes.
+    /// Returns the answer and the completer, and releases all that the read has pinned.
     fn end(self) -> (Result<P::Answer>, Option<Completer<P::Answer>>) {
         let Reading { answer, family, context, begun, done, .. } = self;
         P::timing(&context.times).end(begun);

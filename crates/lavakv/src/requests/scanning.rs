@@ -1,4 +1,5 @@
-//! Asynchronous scans. Each step, but for its reads, runs on a thread of the reactor: merging is too long for the driver of reads, and a step may open tables.
+//! Asynchronous scans. Each step, but for its reads, runs on a thread of the reactor: merging is
+//! too long for the driver of reads, and a step may open tables.
 
 use super::request::Entry;
 use crate::read::pending::Progress;
@@ -66,7 +67,8 @@ impl ResumableRead for Scanning {
         let Scanning { scan, page, family, done } = *self;
         let page = page.unwrap_or_else(|| unreachable!("it is over"));
         let page = page.and_then(|page| family.check_there().map(|()| page));
-        // All that the scan has pinned is released first: the completion may lead to a close of the store.
+        // All that the scan has pinned is released first: the completion may lead to a close of the
+        // store.
         drop((scan, family));
         done.resolve(page);
     }

@@ -125,8 +125,8 @@ fn a_request_that_panics_poisons_the_store() {
         fn step(self: Box<Self>) -> ::requests::Next {
             panic!("a bug")
         }
-        fn class(&self) -> ::requests::Class {
-            ::requests::Class::Write
+        fn class(&self) -> ::requests::OperationClass {
+            ::requests::OperationClass::Write
         }
     }
     let sim = SimEnv::new(6);

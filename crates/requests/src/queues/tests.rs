@@ -4,22 +4,22 @@ use std::error::Error;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-fn class_of(name: &str) -> Class {
-    Class::ALL
+fn class_of(name: &str) -> OperationClass {
+    OperationClass::ALL
         .into_iter()
         .find(|class| format!("{class:?}") == name)
         .unwrap_or_else(|| panic!("no class is {name}"))
 }
 
-fn shown(classes: &[Class]) -> String {
-    let mut runs: Vec<(Class, usize)> = Vec::new();
+fn shown(classes: &[OperationClass]) -> String {
+    let mut runs: Vec<(OperationClass, usize)> = Vec::new();
     for class in classes {
         match runs.last_mut() {
             Some(run) if run.0 == *class => run.1 += 1,
             _ => runs.push((*class, 1)),
         }
     }
-    let run = |(class, count): &(Class, usize)| match count {
+    let run = |(class, count): &(OperationClass, usize)| match count {
         1 => format!("{class:?}"),
         count => format!("{count} {class:?}"),
     };
@@ -30,11 +30,11 @@ fn shown(classes: &[Class]) -> String {
     }
 }
 
-fn run(queues: &mut Queues<Class>, case: &mut TestCase) -> Outcome<String> {
+fn run(queues: &mut ClassQueues<OperationClass>, case: &mut TestCase) -> Outcome<String> {
     let out = match &*case.directive {
         "queues" => {
-            *queues = Queues::of_threads(case.take_arg("threads")?);
-            for class in Class::ALL {
+            *queues = ClassQueues::of_threads(case.take_arg("threads")?);
+            for class in OperationClass::ALL {
                 let count = case.try_take_arg(&format!("{class:?}"))?.unwrap_or(0);
                 (0..count).for_each(|_| queues.push(class, class));
             }
@@ -58,7 +58,7 @@ fn run(queues: &mut Queues<Class>, case: &mut TestCase) -> Outcome<String> {
         // Threads that come and stay at it.
         "serve" => {
             let threads = case.try_take_arg("threads")?.unwrap_or(1);
-            let served: Vec<Class> =
+            let served: Vec<OperationClass> =
                 (0..threads).filter_map(|_| queues.serve()).map(|(class, _)| class).collect();
             shown(&served)
         }
@@ -86,7 +86,7 @@ fn run(queues: &mut Queues<Class>, case: &mut TestCase) -> Outcome<String> {
 #[test]
 fn scripts() {
     datadriven::walk("src/queues/scripts", |file| {
-        let mut queues = Queues::of_threads(1);
+        let mut queues = ClassQueues::of_threads(1);
         file.run(|case| run(&mut queues, case));
     });
 }

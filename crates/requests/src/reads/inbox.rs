@@ -1,18 +1,19 @@
-//! What is handed to a thread that may be waiting for something else.
+//! Items for one thread that may be waiting for something else.
 //!
-//! The thread takes what is there. If that is nothing, it sleeps here, or where it has something else to wait for, there: it says so, and whoever
-//! brings something then wakes it there. It says so under the lock under which things are brought, so either it sees them, or they
-//! find it on its way to sleep; and a wake-up that comes before it sleeps is kept for it (`io::ReadWaker`).
+//! The thread takes all items that are there. Without one it sleeps here, or, if it has something
+//! else to wait for, elsewhere: it notes so, and the next push wakes it there. It notes so under
+//! the lock that guards the items. So either it sees an item, or the push finds it on its way to
+//! sleep; and a wake-up that comes before the sleep is kept (`io::ReadWaker`).
 //!
-//! Closed, it takes nothing and gives nothing, and the thread is woken wherever it sleeps.
+//! Closed, the inbox refuses and returns items, and wakes the thread wherever it sleeps.
 
 use base::sync::model::{self, Condvar, Mutex};
 use base::sync::rank;
 
-/// Where the thread is.
+/// Place of the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
-    /// On its way here.
+    /// Awake: it looks here before it sleeps.
     Awake,
     /// Asleep here.
     Here,
@@ -20,34 +21,35 @@ enum Thread {
     Elsewhere,
 }
 
-struct State<T> {
-    brought: Vec<T>,
+struct InboxState<T> {
+    items: Vec<T>,
     thread: Thread,
     closed: bool,
 }
 
 /// See the module.
 pub(crate) struct Inbox<T> {
-    /// What was brought, and where the thread is that takes it.
-    state: Mutex<State<T>, rank::Reactor>,
+    /// The items, and the place of the thread that takes them.
+    state: Mutex<InboxState<T>, rank::Reactor>,
     wake: Condvar,
 }
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        let state = State { brought: Vec::new(), thread: Thread::Awake, closed: false };
+        let state = InboxState { items: Vec::new(), thread: Thread::Awake, closed: false };
         Inbox { state: Mutex::new(state), wake: Condvar::new() }
     }
 }
 
 impl<T> Inbox<T> {
-    /// Brings something; `wake` wakes the thread where it sleeps if not here. It comes back if this is closed.
-    pub fn push(&self, one: T, wake: impl FnOnce()) -> Result<(), T> {
+    /// Adds an item; `wake` wakes the thread if it sleeps elsewhere. Returns the item if the inbox
+    /// is closed.
+    pub fn push(&self, item: T, wake: impl FnOnce()) -> Result<(), T> {
         let mut state = model::lock(&self.state);
         if state.closed {
-            return Err(one);
+            return Err(item);
         }
-        state.brought.push(one);
+        state.items.push(item);
         let thread = std::mem::replace(&mut state.thread, Thread::Awake);
         drop(state);
         match thread {
@@ -58,17 +60,17 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// What was brought. If that is nothing, waits for it, unless the thread has something else to wait for, and does that then.
-    /// `None`: it is closed.
+    /// Takes all items. Without one it waits here, unless the thread has something else to wait
+    /// for, which it does next: then it returns none. Returns `None` once the inbox is closed.
     pub fn take(&self, has_else: bool) -> Option<Vec<T>> {
         let mut state = model::lock(&self.state);
         loop {
             if state.closed {
                 return None;
             }
-            if !state.brought.is_empty() {
+            if !state.items.is_empty() {
                 state.thread = Thread::Awake;
-                return Some(std::mem::take(&mut state.brought));
+                return Some(std::mem::take(&mut state.items));
             }
             if has_else {
                 state.thread = Thread::Elsewhere;
@@ -79,23 +81,23 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// What was brought, for one who does not wait. `None`: it is closed.
+    /// Takes all items without a wait. Returns `None` once the inbox is closed.
     pub fn take_now(&self) -> Option<Vec<T>> {
         let mut state = model::lock(&self.state);
-        (!state.closed).then(|| std::mem::take(&mut state.brought))
+        (!state.closed).then(|| std::mem::take(&mut state.items))
     }
 
-    /// How much was brought and not taken.
+    /// Number of items.
     pub fn len(&self) -> usize {
-        model::lock(&self.state).brought.len()
+        model::lock(&self.state).items.len()
     }
 
-    /// Ends it. What was brought and not taken; the thread is woken where it sleeps.
+    /// Closes the inbox and wakes the thread. Returns the items that are left.
     pub fn close(&self, wake: impl FnOnce()) -> Vec<T> {
         let left = {
             let mut state = model::lock(&self.state);
             state.closed = true;
-            std::mem::take(&mut state.brought)
+            std::mem::take(&mut state.items)
         };
         self.wake.notify_all();
         wake();

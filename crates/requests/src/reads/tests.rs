@@ -7,7 +7,7 @@ use std::path::Path;
 use store::volumes::Location;
 use table::FetchCost;
 
-/// A request that needs a thread which may block. It counts those that were let go of.
+/// A request that needs a step which may block. It counts dropped requests.
 struct Blocks(Arc<AtomicUsize>);
 
 impl Drop for Blocks {
@@ -32,18 +32,18 @@ impl ResumableRead for Blocks {
     fn resolve(self: Box<Self>) {}
 }
 
-/// A panic of the driver, a bug, leaves nobody waiting: neither who waits then, nor who comes after.
+/// A panic of the driver, a bug, leaves no request waiting, neither present ones nor later ones.
 #[test]
-fn a_driver_that_panics_takes_no_more() {
+fn a_driver_that_panics_refuses_further_requests() {
     let env = SimEnv::new(1).env();
     let context = Arc::new(Context::new(&env, Location::metered(&env, Path::new("/store"))));
     let gone = Arc::new(AtomicUsize::new(0));
     let reads = Reads::new(&context);
-    let bring = || reads.inbox.push((reads.ticket(Box::new(Blocks(gone.clone()))), Vec::new()), || {});
-    assert!(bring().is_ok() && bring().is_ok());
+    let submit = || reads.inbox.push((reads.ticket(Box::new(Blocks(gone.clone()))), Vec::new()), || {});
+    assert!(submit().is_ok() && submit().is_ok());
     reads.run(|_| panic!("a bug"));
     assert_eq!(gone.load(Ordering::Acquire), 2);
-    assert!(bring().is_err(), "nobody would take it");
+    assert!(submit().is_err(), "there is no driver");
     assert_eq!(gone.load(Ordering::Acquire), 3);
     assert_eq!(context.health.check_sound().unwrap_err().kind(), ErrorKind::Poisoned);
 }

@@ -1,11 +1,12 @@
-//! Every interleaving of those who come and those who leave: all begin, and never more than may.
+//! All interleavings of scans that begin and end: each begins, and never more than the bound.
 
 use super::*;
 use base::sync::model::check;
 use base::sync::model::loom::thread;
 
-/// Takes its turn, if it has one, and lets in who comes next. How many it let begin.
-fn pass(gate: &Gate<u8>, one: u8) -> usize {
+/// Enters, and if it begins lets queued scans begin at its end. Returns the number of scans that
+/// began.
+fn pass(gate: &ScanGate<u8>, one: u8) -> usize {
     let Entered::Begins(_) = gate.enter(one, false) else { return 0 };
     let mut begun = 1;
     while gate.next(true, false).is_some() {
@@ -14,11 +15,11 @@ fn pass(gate: &Gate<u8>, one: u8) -> usize {
     begun
 }
 
-/// Without room one is under way at a time: whoever stands in line is let in by who leaves.
+/// Without room one scan is under way at a time, and its end lets the next begin.
 #[test]
-fn loom_who_leaves_lets_in_who_waits() {
+fn loom_each_end_lets_a_queued_scan_begin() {
     check(3, || {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(ScanGate::default());
         let others = [1, 2].map(|one| {
             let gate = gate.clone();
             thread::spawn(move || pass(&gate, one))
@@ -27,15 +28,15 @@ fn loom_who_leaves_lets_in_who_waits() {
         let begun: usize = others.map(|other| other.join().unwrap()).into_iter().sum();
         assert_eq!(own + begun, 3);
         let state = model::lock(&gate.state);
-        assert!(state.begun == 0 && state.line.is_empty());
+        assert!(state.begun == 0 && state.queued.is_empty());
     });
 }
 
-/// Closed while somebody comes: it begins, comes back, or was in line.
+/// A close beside a new scan: the scan begins, is refused, or comes back from the queue.
 #[test]
-fn loom_nobody_stands_in_line_when_it_is_closed() {
+fn loom_a_close_empties_the_queue() {
     check(3, || {
-        let gate: Arc<Gate<u8>> = Arc::default();
+        let gate: Arc<ScanGate<u8>> = Arc::default();
         let Entered::Begins(_) = gate.enter(0, false) else { panic!("the first") };
         let other = {
             let gate = gate.clone();

@@ -1,4 +1,5 @@
-//! Every interleaving of those who bring something and those who wait for it: nothing is left lying while somebody sleeps, and all end.
+//! All interleavings of pushes and idle threads: no task is left behind while a thread sleeps, and
+//! all threads end.
 
 use super::*;
 use base::sync::model::check;
@@ -13,7 +14,7 @@ fn worker(tasks: &Arc<Tasks<u8>>) -> thread::JoinHandle<u8> {
             before = Some((class, 1));
             sum += task;
             if task == 2 {
-                // The last one: nothing comes any more.
+                // The last task.
                 assert!(tasks.close().is_empty());
             }
         }
@@ -21,49 +22,49 @@ fn worker(tasks: &Arc<Tasks<u8>>) -> thread::JoinHandle<u8> {
     })
 }
 
-/// Two workers, and two things to do, the second of which is brought when the first is done or under way: if nobody is woken for it all sleep,
-/// which loom finds.
+/// Two workers and two tasks. A push without a wake-up would leave both workers asleep, which loom
+/// finds.
 #[test]
-fn loom_what_is_brought_is_done() {
+fn loom_each_pushed_task_is_done() {
     check(3, || {
         let tasks = Arc::new(Tasks::of_threads(2));
         let workers = [worker(&tasks), worker(&tasks)];
-        assert!(tasks.push(Class::Write, 0, 1).is_ok());
+        assert!(tasks.push(OperationClass::Write, 0, 1).is_ok());
         // First in, first out: the second is taken after the first.
-        assert!(tasks.push(Class::Write, 0, 2).is_ok());
+        assert!(tasks.push(OperationClass::Write, 0, 2).is_ok());
         let sums = workers.map(|worker| worker.join().unwrap());
         assert_eq!(sums[0] + sums[1], 3);
     });
 }
 
-/// Two workers, of which one may be at what takes long: two such things, the second of which nobody may begin while the first is under way. Who
-/// comes back from that takes it.
+/// Two workers, one of which may serve long tasks. The second long task waits for the end of the
+/// first, whose worker takes it.
 #[test]
-fn loom_what_may_not_begin_is_not_left_lying() {
+fn loom_a_long_task_beyond_the_bound_is_done() {
     check(3, || {
         let tasks = Arc::new(Tasks::of_threads(2));
         let workers = [worker(&tasks), worker(&tasks)];
-        assert!(tasks.push(Class::Long, 0, 1).is_ok());
-        assert!(tasks.push(Class::Long, 0, 2).is_ok());
+        assert!(tasks.push(OperationClass::Long, 0, 1).is_ok());
+        assert!(tasks.push(OperationClass::Long, 0, 2).is_ok());
         let sums = workers.map(|worker| worker.join().unwrap());
         assert_eq!(sums[0] + sums[1], 3);
     });
 }
 
-/// Closed while somebody sleeps and somebody brings something: what was taken is done, what was not comes back.
+/// A close beside a sleeping worker and a push: a taken task is done, any other comes back.
 #[test]
-fn loom_nobody_sleeps_on_when_it_is_closed() {
+fn loom_a_close_wakes_all() {
     check(3, || {
         let tasks: Arc<Tasks<u8>> = Arc::new(Tasks::of_threads(1));
         let worker = {
             let tasks = tasks.clone();
             thread::spawn(move || std::iter::from_fn(|| tasks.wait(|| 0, None)).count())
         };
-        let bringer = {
+        let pusher = {
             let tasks = tasks.clone();
-            thread::spawn(move || usize::from(tasks.push(Class::Write, 0, 1).is_err()))
+            thread::spawn(move || usize::from(tasks.push(OperationClass::Write, 0, 1).is_err()))
         };
         let left = tasks.close().len();
-        assert_eq!(worker.join().unwrap() + bringer.join().unwrap() + left, 1);
+        assert_eq!(worker.join().unwrap() + pusher.join().unwrap() + left, 1);
     });
 }

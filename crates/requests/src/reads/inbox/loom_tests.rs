@@ -1,14 +1,14 @@
-//! Every interleaving of those who bring something and the thread that takes it, which sleeps here or elsewhere: nothing is left lying while it
-//! sleeps, and it ends.
+//! All interleavings of pushes and the thread that takes items, which sleeps here or elsewhere: no
+//! item is left behind while it sleeps, and it ends.
 
 use super::*;
 use base::sync::model::check;
 use base::sync::model::loom::thread;
 use std::sync::Arc;
 
-/// Where the thread sleeps if it has something else to wait for: a wake-up is kept for it.
+/// Sleeping place of a thread that has something else to wait for. It keeps wake-ups.
 struct Elsewhere {
-    /// Whether it was woken.
+    /// True after a wake-up.
     woken: Mutex<bool, rank::ReadQueue>,
     wake: Condvar,
 }
@@ -32,7 +32,8 @@ impl Elsewhere {
     }
 }
 
-/// Takes until it is closed: how much it took. It has something else to wait for every second time, or never.
+/// Takes until the inbox is closed. Returns the number of items. The thread has something else to
+/// wait for every second time, or never.
 fn take_all(inbox: &Inbox<u8>, elsewhere: &Elsewhere, has_else: bool) -> usize {
     let (mut taken, mut turn) = (0, 0);
     while let Some(some) = inbox.take(has_else && turn % 2 == 0) {
@@ -45,41 +46,41 @@ fn take_all(inbox: &Inbox<u8>, elsewhere: &Elsewhere, has_else: bool) -> usize {
     taken
 }
 
-/// Two bring something, and the second of them closes it when both have: whatever was brought is taken or comes back, and the thread ends.
-fn nothing_is_lost(has_else: bool) {
+/// Two pushes, then a close: each item is taken or comes back, and the thread ends.
+fn no_item_is_lost(has_else: bool) {
     check(3, move || {
         let (inbox, elsewhere) = (Arc::new(Inbox::default()), Elsewhere::new());
         let taker = {
             let (inbox, elsewhere) = (inbox.clone(), elsewhere.clone());
             thread::spawn(move || take_all(&inbox, &elsewhere, has_else))
         };
-        let bringer = {
+        let pusher = {
             let (inbox, elsewhere) = (inbox.clone(), elsewhere.clone());
             thread::spawn(move || usize::from(inbox.push(1, || elsewhere.wake()).is_err()))
         };
         assert!(inbox.push(2, || elsewhere.wake()).is_ok());
         let left = inbox.close(|| elsewhere.wake()).len();
-        assert_eq!(taker.join().unwrap() + bringer.join().unwrap() + left, 2);
+        assert_eq!(taker.join().unwrap() + pusher.join().unwrap() + left, 2);
     });
 }
 
 #[test]
-fn loom_what_is_brought_is_taken_by_who_sleeps_here() {
-    nothing_is_lost(false);
+fn loom_a_thread_that_sleeps_here_takes_each_item() {
+    no_item_is_lost(false);
 }
 
 #[test]
-fn loom_what_is_brought_is_taken_by_who_sleeps_elsewhere() {
-    nothing_is_lost(true);
+fn loom_a_thread_that_sleeps_elsewhere_takes_each_item() {
+    no_item_is_lost(true);
 }
 
-/// Nobody closes it: if the thread were not woken for what is brought, it would sleep for ever, which loom finds.
+/// Without a close: a push without a wake-up would leave the thread asleep, which loom finds.
 #[test]
-fn loom_the_thread_wakes_for_each() {
+fn loom_each_push_wakes_the_thread() {
     for has_else in [false, true] {
         check(3, move || {
             let (inbox, elsewhere) = (Arc::new(Inbox::default()), Elsewhere::new());
-            let bringers = [1, 2].map(|one: u8| {
+            let pushers = [1, 2].map(|one: u8| {
                 let (inbox, elsewhere) = (inbox.clone(), elsewhere.clone());
                 thread::spawn(move || assert!(inbox.push(one, || elsewhere.wake()).is_ok()))
             });
@@ -92,7 +93,7 @@ fn loom_the_thread_wakes_for_each() {
                 sum += some.into_iter().sum::<u8>();
                 turn += 1;
             }
-            bringers.into_iter().for_each(|bringer| bringer.join().unwrap());
+            pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
         });
     }
 }

@@ -6,7 +6,7 @@ use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
 use io::{Access, CreateOptions, ReadFile, Rng, SyncKind};
 use std::path::Path;
 
-/// What every byte of the files is.
+/// The byte at an offset of a file.
 fn byte(file: u64, offset: u64) -> u8 {
     (offset / 7 + offset * file) as u8
 }
@@ -25,19 +25,19 @@ fn files(sim: &SimEnv, len: u64) -> Vec<Arc<dyn ReadFile>> {
         .collect()
 }
 
-/// What became of the requests: by number, what was told of each, and how often.
-type Told = Arc<Mutex<Vec<(u64, usize)>, rank::Noted>>;
+/// The resolved requests, in order: their numbers, and the number of failed reads of each.
+type Resolved = Arc<Mutex<Vec<(u64, usize)>, rank::Noted>>;
 
-/// A request with rounds of wants. It checks what it is given.
+/// A request with rounds of wants. It checks the delivered bytes.
 struct Fake {
     number: u64,
     rounds: Vec<Vec<Want>>,
-    /// The round that it is in.
+    /// The current round.
     asked: Option<Vec<Want>>,
     lacking: Vec<Extent>,
     failed: usize,
     needs_all: bool,
-    told: Told,
+    resolved: Resolved,
 }
 
 impl ResumableRead for Fake {
@@ -86,15 +86,15 @@ impl ResumableRead for Fake {
     }
 
     fn resolve(self: Box<Self>) {
-        lock(&self.told).push((self.number, self.failed));
+        lock(&self.resolved).push((self.number, self.failed));
     }
 }
 
 fn step(mut ticket: Ticket) -> Option<(Ticket, Vec<Want>)> {
-    match ticket.read.step(false) {
+    match ticket.read().step(false) {
         ReadStep::Wants(wants) => Some((ticket, wants)),
         ReadStep::Done => {
-            ticket.tell();
+            ticket.resolve();
             None
         }
     }
@@ -104,19 +104,19 @@ struct Rig {
     sim: SimEnv,
     files: Vec<Arc<dyn ReadFile>>,
     queue: ReadQueue,
-    flights: Flights,
-    told: Told,
+    scheduler: ReadScheduler,
+    resolved: Resolved,
     made: u64,
     most: u64,
-    most_flights: usize,
+    most_reads: usize,
 }
 
 impl Rig {
     fn new(seed: u64, len: u64) -> Rig {
         let sim = SimEnv::new(seed);
         let (files, queue) = (files(&sim, len), ReadQueue::new(&sim.env()));
-        let (flights, told) = (Flights::new(&Arc::default()), Arc::default());
-        Rig { sim, files, queue, flights, told, made: 0, most: 0, most_flights: 0 }
+        let (scheduler, resolved) = (ReadScheduler::new(&Arc::default()), Arc::default());
+        Rig { sim, files, queue, scheduler, resolved, made: 0, most: 0, most_reads: 0 }
     }
 
     fn want(&self, file: u64, offset: u64, len: u64) -> Want {
@@ -135,53 +135,57 @@ impl Rig {
     }
 
     fn ask(&mut self, rounds: Vec<Vec<Want>>, needs_all: bool, is_scan: bool) {
-        let (number, told) = (self.made, self.told.clone());
-        let mut fake = Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, told };
+        let (number, resolved) = (self.made, self.resolved.clone());
+        let mut fake =
+            Fake { number, rounds, asked: None, lacking: Vec::new(), failed: 0, needs_all, resolved };
         self.made += 1;
         let ReadStep::Wants(wants) = fake.step(false) else { panic!("it wants something") };
-        let ticket = Ticket::new(Box::new(fake), &self.flights.charged);
+        let ticket = Ticket::new(Box::new(fake), &self.scheduler.buffers);
         let ticket = if is_scan { ticket.of_scan(Box::new(())) } else { ticket };
-        self.flights.add(ticket, wants);
+        self.scheduler.add(ticket, wants);
     }
 
-    /// Begins what there is room for, and one read is done.
+    /// A turn of the driver in which one read completes.
     fn turn(&mut self) {
-        let back = self.flights.admit(step);
-        assert!(back.is_empty());
-        self.flights.begin(&mut self.queue);
-        assert!(self.queue.in_flight() <= FLYING_MAX);
+        let blocked = self.scheduler.admit(step);
+        assert!(blocked.is_empty());
+        self.scheduler.dispatch(&mut self.queue);
+        assert!(self.queue.in_flight() <= DEVICE_READS_MAX);
         assert!(
-            self.queue.in_flight() > 0 || self.flights.is_empty(),
-            "somebody waits, and nothing is in flight"
+            self.queue.in_flight() > 0 || self.scheduler.is_empty(),
+            "a request waits, and nothing is in flight"
         );
-        self.most_flights = self.most_flights.max(self.flights.flights.len());
-        self.most = self.most.max(self.flights.charged.all());
+        self.most_reads = self.most_reads.max(self.scheduler.reads.len());
+        self.most = self.most.max(self.scheduler.buffers.all());
         for done in self.queue.complete(true) {
-            self.flights.land(done.token, done.read);
+            self.scheduler.complete(done.token, done.read);
         }
-        let back = self.flights.go_on(step);
-        assert!(back.is_empty());
+        let blocked = self.scheduler.resume(step);
+        assert!(blocked.is_empty());
     }
 
-    /// To the end. Of each request how many of its reads failed.
+    /// Runs to the end. Returns the number of failed reads of each request.
     fn run(&mut self) -> Vec<usize> {
-        while !self.flights.is_empty() {
+        while !self.scheduler.is_empty() {
             self.turn();
         }
-        let mut told = std::mem::take(&mut *lock(&self.told));
-        told.sort_unstable();
-        assert!(told.iter().map(|(number, _)| *number).eq(0..self.made), "each is told once: {told:?}");
-        assert_eq!(self.flights.charged.all(), 0);
-        assert!(self.flights.flights.is_empty() && self.flights.wanted.is_empty());
-        assert!(self.flights.lines.iter().all(Line::is_empty));
-        assert!(self.flights.begun.flying.iter().all(|of| (of.flights, of.bytes) == (0, 0)));
-        assert_eq!(self.flights.begun.of_scans, 0);
-        told.into_iter().map(|(_, failed)| failed).collect()
+        let mut resolved = std::mem::take(&mut *lock(&self.resolved));
+        resolved.sort_unstable();
+        assert!(
+            resolved.iter().map(|(number, _)| *number).eq(0..self.made),
+            "each is resolved once: {resolved:?}"
+        );
+        assert_eq!(self.scheduler.buffers.all(), 0);
+        assert!(self.scheduler.reads.is_empty() && self.scheduler.by_extent.is_empty());
+        assert!(self.scheduler.queued.iter().all(QueuedReads::is_empty));
+        assert!(self.scheduler.load.at_device.iter().all(|of| (of.reads, of.bytes) == (0, 0)));
+        assert_eq!(self.scheduler.load.of_scans, 0);
+        resolved.into_iter().map(|(_, failed)| failed).collect()
     }
 }
 
 #[test]
-fn whatever_is_wanted_comes_to_who_wants_it() {
+fn each_want_is_delivered_to_its_requests() {
     let mut failed = 0;
     for seed in 0..60 {
         let (mut rig, mut rng) = (Rig::new(seed, 1 << 20), Rng::new(seed));
@@ -203,7 +207,7 @@ fn whatever_is_wanted_comes_to_who_wants_it() {
                         .collect();
                     wants.sort_unstable_by_key(|want| want.extent);
                     wants.dedup_by_key(|want| want.extent);
-                    // In whatever order: those of several steps may come together.
+                    // In any order: wants of several steps may come together.
                     if rng.one_in(2) {
                         wants.reverse();
                     }
@@ -211,7 +215,7 @@ fn whatever_is_wanted_comes_to_who_wants_it() {
                 })
                 .collect();
             if rng.one_in(4) {
-                // What one has read and lacks no more may be wanted again.
+                // A request may want delivered bytes again.
                 rounds.push(rounds[0].clone());
             }
             match rng.below(4) {
@@ -227,9 +231,10 @@ fn whatever_is_wanted_comes_to_who_wants_it() {
     assert!(failed > 20, "{failed}");
 }
 
-/// Thousands that want more than there is room for, in several rounds: they hold no more than they may, and all come to their end.
+/// Thousands of requests that want more than the bound, in several rounds: buffers stay within it,
+/// and all requests finish.
 #[test]
-fn buffers_are_bounded_however_many_wait() {
+fn buffers_are_bounded_for_any_number_of_requests() {
     let mut rig = Rig::new(1, 4 << 20);
     for n in 0..1500u64 {
         let round =
@@ -237,15 +242,15 @@ fn buffers_are_bounded_however_many_wait() {
         rig.request((0..3).map(round).collect(), true);
     }
     rig.run();
-    assert!(rig.most > BYTES_MAX / 4, "{}", rig.most);
+    assert!(rig.most > BUFFER_BYTES_MAX / 4, "{}", rig.most);
     // The oldest goes on in any case.
-    assert!(rig.most <= BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
-    assert!(rig.most_flights <= BEGUN_MAX + 1, "{}", rig.most_flights);
+    assert!(rig.most <= BUFFER_BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
+    assert!(rig.most_reads <= ADMITTED_READS_MAX + 1, "{}", rig.most_reads);
 }
 
-/// Each of a few wants more than all may have: the oldest goes on, and then the next.
+/// Each of a few requests wants more than the bound: the oldest finishes, and then the next.
 #[test]
-fn the_oldest_comes_to_its_end_whatever_it_wants() {
+fn the_oldest_request_finishes_whatever_it_wants() {
     for needs_all in [false, true] {
         let mut rig = Rig::new(2, 24 << 20);
         for n in 0..4u64 {
@@ -260,14 +265,14 @@ fn the_oldest_comes_to_its_end_whatever_it_wants() {
             rig.request(vec![vec![rig.want(n % 3, n * 40_000, 30_000)]], true);
         }
         rig.run();
-        // What the oldest wants comes on top.
-        assert!(rig.most <= BYTES_MAX + (90 << 20), "{}", rig.most);
+        // The wants of the oldest come on top.
+        assert!(rig.most <= BUFFER_BYTES_MAX + (90 << 20), "{}", rig.most);
     }
 }
 
-/// Several that want the same wait for one read; and neighbours of one request are one.
+/// Requests that want the same bytes wait for one read, and neighbors of one request are one read.
 #[test]
-fn what_many_want_is_read_once() {
+fn shared_wants_are_read_once() {
     let mut rig = Rig::new(3, 1 << 20);
     let before = rig.sim.op_count();
     for _ in 0..100 {
@@ -278,16 +283,17 @@ fn what_many_want_is_read_once() {
     assert_eq!(rig.sim.op_count() - before, 2, "two runs");
 }
 
-/// A run that fails is read part by part, so the error is that of the part.
+/// A failed read is split into its parts, so the error is that of a part.
 #[test]
-fn an_error_is_of_what_could_not_be_read() {
+fn an_error_reaches_the_failed_part_only() {
     let mut rig = Rig::new(4, 1 << 20);
     let parts = [0, 5000, 10_000].map(|offset| rig.want(0, offset, 4096));
     rig.request(vec![parts.to_vec()], false);
     for part in parts {
         rig.request(vec![vec![part]], true);
     }
-    // The run, and then the part that is read first: all wait for the same three.
+    // The joined read fails, and then the part that is read first: all requests wait for the same
+    // three.
     rig.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]));
     rig.turn();
     rig.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]));
@@ -296,28 +302,28 @@ fn an_error_is_of_what_could_not_be_read() {
     assert_eq!(failed[1..].iter().sum::<usize>(), 1, "{failed:?}");
 }
 
-/// A request that is gone, since its step panicked, takes nothing with it that others wait for.
+/// A request whose step panicked is gone; its device reads still serve the requests that joined.
 #[test]
-fn who_waits_for_the_read_of_one_that_is_gone_is_told() {
+fn a_read_outlives_the_request_that_began_it() {
     let mut rig = Rig::new(5, 1 << 20);
     let want = rig.want(0, 0, 100);
     for _ in 0..2 {
         rig.request(vec![vec![want.clone()]], true);
     }
-    drop(rig.flights.waiting.pop_first());
-    while !rig.flights.is_empty() {
+    drop(rig.scheduler.waiting.pop_first());
+    while !rig.scheduler.is_empty() {
         rig.turn();
     }
-    assert_eq!(*lock(&rig.told), [(1, 0)]);
-    assert_eq!(rig.flights.charged.all(), 0);
-    // It is charged to nobody, and is read all the same.
-    let e = Error::new(ErrorKind::Io, "of a flight that is not known");
-    rig.flights.land(99, Err(e));
+    assert_eq!(*lock(&rig.resolved), [(1, 0)]);
+    assert_eq!(rig.scheduler.buffers.all(), 0);
+    // A device read without a charge completes as well.
+    let e = Error::new(ErrorKind::Io, "of an unknown device read");
+    rig.scheduler.complete(99, Err(e));
 }
 
-/// One that wants much, a wave after another, lets those in between that came later.
+/// A request that wants much, wave after wave, lets later requests in between.
 #[test]
-fn who_wants_much_does_not_keep_others_waiting() {
+fn a_large_request_does_not_delay_small_ones() {
     let mut rig = Rig::new(6, 5 << 20);
     let wave = |nth: u64| (0..256).map(|n| rig.want(nth % 3, n * 17_000, 100)).collect();
     // Too far apart to be read together.
@@ -327,7 +333,7 @@ fn who_wants_much_does_not_keep_others_waiting() {
         rig.request(vec![vec![rig.want(n % 3, n * 7 + 3, 4)]], true);
     }
     let mut turns = 0;
-    while lock(&rig.told).len() < 10 {
+    while lock(&rig.resolved).len() < 10 {
         rig.turn();
         turns += 1;
     }
@@ -335,8 +341,8 @@ fn who_wants_much_does_not_keep_others_waiting() {
     rig.run();
 }
 
-/// Where what scans want is for more than all may have in flight, a get that comes later meets no more than what scans may have at the device, in each of its
-/// rounds. So it is with one that wants what a scan waits for.
+/// Scans want more than the bound on reads in flight. In each of its rounds a later get meets no
+/// more than the scans' share of the device. So does a get that joins a queued read of a scan.
 #[test]
 fn a_get_behind_many_scans_is_served_soon() {
     for seed in 0..20 {
@@ -352,24 +358,24 @@ fn a_get_behind_many_scans_is_served_soon() {
         rig.request(rounds, true);
         rig.request(vec![vec![wanted_by_last]], true);
         let mut turns = 0;
-        while lock(&rig.told).iter().filter(|(number, _)| *number >= 64).count() < 2 {
+        while lock(&rig.resolved).iter().filter(|(number, _)| *number >= 64).count() < 2 {
             rig.turn();
             turns += 1;
         }
-        // One read of those in flight is done in a turn, whichever: a few times as many as there are.
-        assert!(turns < SCANS_FLYING_MAX * 3 * 4, "seed {seed}: they waited for {turns} reads");
-        let scans = lock(&rig.told).iter().filter(|(number, _)| *number < 64).count();
+        // A turn completes any one of the reads in flight: a few times as many turns as reads.
+        assert!(turns < SCAN_READS_MAX * 3 * 4, "seed {seed}: they waited for {turns} reads");
+        let scans = lock(&rig.resolved).iter().filter(|(number, _)| *number < 64).count();
         assert!(scans < 32, "seed {seed}: most scans were served before");
         rig.run();
     }
 }
 
-/// Bytes that scans hold are not in the way of point reads, and both come to their end beside each other.
+/// Buffers of scans do not block point reads, and both finish beside each other.
 #[test]
-fn scans_that_hold_all_they_may_leave_gets_their_bytes() {
+fn scans_leave_half_of_the_buffers_to_gets() {
     let mut rig = Rig::new(7, 24 << 20);
     for n in 0..64u64 {
-        // A round of one that holds much while it waits for little.
+        // A round of a scan that holds much while it waits for little.
         let much: Vec<Want> = (0..8).map(|nth| rig.want(n % 3, (nth * 60 + n) * 40_000, 20_000)).collect();
         rig.scan(vec![much.clone(), much]);
     }
@@ -378,25 +384,25 @@ fn scans_that_hold_all_they_may_leave_gets_their_bytes() {
         rig.request(vec![vec![rig.want(n % 3, n * 40_000 + 30_000, 300_000)]], true);
     }
     let mut turns = 0;
-    while lock(&rig.told).iter().filter(|(number, _)| *number >= 64).count() < 40 {
+    while lock(&rig.resolved).iter().filter(|(number, _)| *number >= 64).count() < 40 {
         rig.turn();
         turns += 1;
     }
     assert!(turns < 400, "they waited for {turns} reads");
     rig.run();
-    assert!(rig.most <= BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
+    assert!(rig.most <= BUFFER_BYTES_MAX + OLDEST_BYTES_MAX, "{}", rig.most);
 }
 
-/// However many gets come, scans come to their end.
+/// Scans finish beside an endless stream of gets.
 #[test]
-fn gets_that_never_end_let_scans_in_between() {
+fn an_endless_stream_of_gets_lets_scans_finish() {
     let mut rig = Rig::new(8, 5 << 20);
     for n in 0..8u64 {
         rig.scan((0..3).map(|nth| vec![rig.want(n % 3, n * 100_000 + nth * 17_000, 100)]).collect());
     }
     let (mut made, mut turns) = (0u64, 0);
-    while lock(&rig.told).iter().filter(|(number, _)| *number < 8).count() < 8 {
-        while rig.flights.flights.len() < BEGUN_MAX {
+    while lock(&rig.resolved).iter().filter(|(number, _)| *number < 8).count() < 8 {
+        while rig.scheduler.reads.len() < ADMITTED_READS_MAX {
             let at = made * 7919 % (5 << 20) / 64 * 64;
             rig.request(vec![vec![rig.want(made % 3, at.min((5 << 20) - 64), 4)]], true);
             made += 1;
