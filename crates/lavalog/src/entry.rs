@@ -49,16 +49,3 @@ pub fn at(block: u32, pos: u16) -> u64 {
 pub fn page_of(at: u64) -> Option<(u32, u16)> {
     Some((u32::try_from(at / PAGE).ok()?, (at % PAGE) as u16))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_numbers() {
-        for (page, pos) in [(0, 0), (1, 4095), (u32::MAX, 112)] {
-            assert_eq!(page_of(at(page, pos)), Some((page, pos)));
-        }
-        assert_eq!(page_of(u64::MAX), None);
-    }
-}

@@ -142,6 +142,3 @@ impl Footer {
         Ok(footer)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -117,6 +117,3 @@ pub fn decode(payload: &[u8]) -> Result<Vec<Entry>> {
 pub fn find(rows: &[Entry], lsn: Lsn) -> Option<Entry> {
     rows.binary_search_by_key(&lsn, |row| row.lsn).ok().and_then(|at| rows.get(at).copied())
 }
-
-#[cfg(test)]
-mod tests;

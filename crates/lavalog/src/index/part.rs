@@ -165,17 +165,4 @@ mod tests {
             assert!(found.eq(wanted));
         }
     }
-
-    #[test]
-    fn blocks_that_cannot_be_are_refused() {
-        let block = |offset, len| Block { first: 0, offset, len };
-        let of = |blocks: &[Block]| {
-            let rows = LogRows { log: 1, seqs: (1, 1), lsns: LsnSet::new(), blocks: blocks.to_vec() };
-            Part::of(Source::Group(1), &rows).map(drop)
-        };
-        of(&[block(5, 5)]).unwrap();
-        for blocks in [&[][..], &[block(0, 1 << 16)], &[block(5, 5), block(1 << 48, 5)]] {
-            assert!(of(blocks).unwrap_err().is_corruption());
-        }
-    }
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::limits::LSN_MAX;
 use datadriven::TestCase;
 use io::Rng;
+use std::error::Error as StdError;
 
 /// A directory of records whose LSNs have gaps now and then, with made-up lengths of blocks from offset 100 on; and where the blocks end.
 fn some_directory(rng: &mut Rng, logs: u64, records: u64) -> (Directory, u64) {
@@ -24,75 +24,22 @@ fn some_directory(rng: &mut Rng, logs: u64, records: u64) -> (Directory, u64) {
     (directory, end)
 }
 
-#[test]
-fn it_comes_back() {
-    let mut rng = Rng::new(411);
-    for logs in 0..30 {
-        let (directory, end) = some_directory(&mut rng, logs, 1500);
-        let bytes = directory.encode(b"head", 100);
-        let (head, decoded) = Directory::decode(&bytes, end).unwrap();
-        assert_eq!((head, &decoded), (&b"head"[..], &directory));
-        assert_eq!(decoded.size(), directory.logs.iter().map(|log| log.lsns.size()).sum());
-        for log in &directory.logs {
-            assert_eq!(decoded.log(log.log), Some(log));
-        }
-        assert_eq!(decoded.log(u64::MAX), None);
-    }
-}
+type Outcome = std::result::Result<String, Box<dyn StdError>>;
 
-#[test]
-fn the_block_of_an_lsn_follows_from_those_before_it() {
-    let (directory, _) = some_directory(&mut Rng::new(412), 10, 1500);
-    for log in &directory.logs {
-        let lsns: Vec<u64> = log.lsns.runs().flat_map(|run| run.first..=run.last()).collect();
-        assert_eq!(log.blocks.len(), lsns.len().div_ceil(256));
-        for (i, lsn) in lsns.iter().enumerate() {
-            assert_eq!(log.block_of(*lsn), Some(log.blocks[i / 256]));
-            let has_next = lsns.binary_search(&(lsn + 1)).is_ok();
-            assert_eq!(log.block_of(lsn + 1).is_some(), has_next);
-        }
-        assert_eq!(log.block_of(lsns[0].wrapping_sub(1)), None);
-    }
-}
-
-#[test]
-fn the_largest_numbers_come_back() {
-    let log = |log, lsns: &[Lsn], offset| {
-        let mut builder = Builder::default();
-        lsns.iter().for_each(|lsn| builder.push(*lsn, crate::limits::RECORD_LEN_MAX as u32).unwrap());
-        let blocks = vec![Block { first: lsns[0], offset, len: 30 }];
-        LogRows { log, seqs: (0, MAX_SEQ), lsns: builder.build(), blocks }
-    };
-    let logs = vec![log(0, &[0, LSN_MAX], 0), log(u64::MAX - 1, &[LSN_MAX], 30), log(u64::MAX, &[0], 60)];
-    let directory = Directory { logs };
-    let bytes = directory.encode(b"", 0);
-    assert_eq!(Directory::decode(&bytes, 90).unwrap().1, directory);
-}
-
-#[test]
-fn what_cannot_be_a_directory_is_refused() {
-    let (directory, end) = some_directory(&mut Rng::new(413), 3, 300);
-    let good = directory.encode(b"head", 100);
-    for len in 0..good.len() {
-        assert!(Directory::decode(&good[..len], end).unwrap_err().is_corruption(), "cut to {len}");
-    }
-    for (bytes, end) in [(good.clone(), end - 1), (good.clone(), end + 1), ([&good[..], &[0]].concat(), end)]
-    {
-        assert!(Directory::decode(&bytes, end).unwrap_err().is_corruption());
-    }
+/// The directory of a script, with its bytes and the end of its blocks.
+#[derive(Default)]
+struct Script {
+    directory: Directory,
+    bytes: Vec<u8>,
+    blocks_end: u64,
 }
 
 /// A directory without a head, with blocks from the offset 0 on: the numbers of each log on a line of its own.
-fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::Error>> {
-    if case.directive != "decode" {
-        return Err(format!("no command is called {}", case.directive).into());
-    }
+fn decode(case: &mut TestCase) -> Outcome {
     let logs: Vec<&str> = case.input.lines().collect();
     let mut out = vec![0, logs.len() as u8, 0];
     logs.iter().flat_map(|log| log.split_whitespace()).for_each(|n| put_varint(&mut out, n.parse().unwrap()));
-    let end = case.take_arg("blocks-end")?;
-    case.expect_empty()?;
-    let decoded = Directory::decode(&out, end).map(|(_, directory)| {
+    let decoded = Directory::decode(&out, case.take_arg("blocks-end")?).map(|(_, directory)| {
         let log = |log: &LogRows| {
             let runs: Vec<String> = log.lsns.runs().map(|run| format!("{run:?}")).collect();
             format!("log {}, sequences {:?}: {}\n", log.log, log.seqs, runs.join(", "))
@@ -102,7 +49,99 @@ fn run(case: &mut TestCase) -> std::result::Result<String, Box<dyn std::error::E
     Ok(decoded.unwrap_or_else(|e| format!("{e}\n")))
 }
 
+/// Logs of the lines, an id and LSNs, with records of the greatest length, all sequences, and a block of 30 bytes for each.
+fn largest(input: &str) -> Directory {
+    let log = |(line, offset): (&str, u64)| {
+        let mut numbers = line.split_whitespace().map(|n| n.parse().unwrap());
+        let (log, mut builder) = (numbers.next().unwrap(), Builder::default());
+        numbers.for_each(|lsn| builder.push(lsn, crate::limits::RECORD_LEN_MAX as u32).unwrap());
+        let lsns = builder.build();
+        let blocks = vec![Block { first: lsns.first().unwrap(), offset, len: 30 }];
+        LogRows { log, seqs: (0, MAX_SEQ), lsns, blocks }
+    };
+    Directory { logs: input.lines().zip((0..).step_by(30)).map(log).collect() }
+}
+
+impl Script {
+    fn run(&mut self, case: &mut TestCase) -> Outcome {
+        let out = match &*case.directive {
+            "decode" => decode(case)?,
+            "largest" => {
+                let directory = largest(&case.input);
+                let blocks_end = 30 * directory.logs.len() as u64;
+                self.encode(directory, 0, blocks_end)
+            }
+            // With each number of logs of a range.
+            "random" => {
+                let (mut rng, records) = (Rng::new(case.take_arg("seed")?), case.take_arg("records")?);
+                let logs: Vec<u64> = case.take_args("logs")?;
+                let mut out = String::new();
+                for logs in logs[0]..=*logs.last().unwrap_or(&0) {
+                    let (directory, blocks_end) = some_directory(&mut rng, logs, records);
+                    out += &self.encode(directory, 100, blocks_end);
+                    out += &self.read(&self.bytes, self.blocks_end);
+                }
+                out
+            }
+            "read" => {
+                let longer = if case.take_flag("with-another-byte")? { &[0][..] } else { &[] };
+                let blocks_end = self.blocks_end + case.try_take_arg::<u64>("later-end")?.unwrap_or(0)
+                    - case.try_take_arg::<u64>("earlier-end")?.unwrap_or(0);
+                self.read(&[&self.bytes, longer].concat(), blocks_end)
+            }
+            "read-cut" => {
+                for len in 0..self.bytes.len() {
+                    let e = Directory::decode(&self.bytes[..len], self.blocks_end).unwrap_err();
+                    assert!(e.is_corruption(), "cut to {len}: {e}");
+                }
+                format!("corruption at each of {} lengths\n", self.bytes.len())
+            }
+            "blocks" => self.directory.logs.iter().map(blocks).collect(),
+            other => return Err(format!("no command is called {other}").into()),
+        };
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    fn encode(&mut self, directory: Directory, blocks_begin: u64, blocks_end: u64) -> String {
+        self.bytes = directory.encode(b"head", blocks_begin);
+        (self.directory, self.blocks_end) = (directory, blocks_end);
+        let (logs, Size { records, .. }) = (self.directory.logs.len(), self.directory.size());
+        format!("{logs} logs, {records} records: {} B\n", self.bytes.len())
+    }
+
+    /// Reads the directory, and finds each log in it.
+    fn read(&self, bytes: &[u8], blocks_end: u64) -> String {
+        match Directory::decode(bytes, blocks_end) {
+            Err(e) => format!("{e}\n"),
+            Ok((head, read)) => {
+                assert_eq!((head, &read), (&b"head"[..], &self.directory));
+                assert_eq!(read.size(), read.logs.iter().map(|log| log.lsns.size()).sum());
+                assert!(self.directory.logs.iter().all(|log| read.log(log.log) == Some(log)));
+                let has_last = self.directory.logs.last().is_some_and(|log| log.log == LogId::MAX);
+                assert_eq!(read.log(LogId::MAX).is_some(), has_last);
+                "it comes back\n".into()
+            }
+        }
+    }
+}
+
+/// The blocks of a log. Each LSN has the block of its position, and others have none.
+fn blocks(log: &LogRows) -> String {
+    let lsns: Vec<u64> = log.lsns.runs().flat_map(|run| run.first..=run.last()).collect();
+    for (i, lsn) in lsns.iter().enumerate() {
+        assert_eq!(log.block_of(*lsn), Some(log.blocks[i / 256]));
+        let has_next = lsns.binary_search(&(lsn + 1)).is_ok();
+        assert_eq!(log.block_of(lsn + 1).is_some(), has_next);
+    }
+    assert_eq!(log.block_of(lsns[0].wrapping_sub(1)), None);
+    format!("log {}: {} records in {} blocks\n", log.log, lsns.len(), log.blocks.len())
+}
+
 #[test]
 fn scripts() {
-    datadriven::walk("src/disk/directory/scripts", |file| file.run(run));
+    datadriven::walk("src/disk/directory/scripts", |file| {
+        let mut script = Script::default();
+        file.run(|case| script.run(case));
+    });
 }

@@ -19,17 +19,6 @@ fn set(lsns: &[Lsn]) -> LsnSet {
     set.build()
 }
 
-#[test]
-fn a_failure_stays() {
-    for full_at in [0, 10, 20, 34, 50, 100, 140] {
-        let file = Written { full_at: Some(full_at), ..Written::default() };
-        let mut writer = IndexFileWriter::new(file.boxed(), Path::new("f"), Uid::from_words(1, 2), head());
-        let _ = (0..300).try_for_each(|lsn| writer.add(&entry(1, lsn)));
-        let e = writer.finish().unwrap_err();
-        assert_eq!((e.kind(), e.file()), (base::ErrorKind::NoSpace, Some(Path::new("f"))));
-    }
-}
-
 /// An index file of a script, as it was written.
 #[derive(Default)]
 struct Script {

@@ -1,4 +1,5 @@
-//! Files in memory, for tests of what files hold: writes are seen at once, reads are counted.
+//! Files in memory, for tests of the contents of files: writes are visible at once, and reads are counted.
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 use base::{Error, Result};
 use io::{AppendFile, ReadFile, SyncKind};

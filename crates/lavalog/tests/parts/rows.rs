@@ -1,7 +1,12 @@
-use super::*;
-use io::Rng;
+//! Blocks of rows, the columns of index and cold files.
 
-/// Rows as some log among others has them; with `wild`, as nobody writes them.
+use base::{ErrorKind, MAX_SEQ};
+use io::Rng;
+use lavalog::disk::rows::{BLOCK_LEN_MAX, BLOCK_ROWS, decode, encode, find};
+use lavalog::limits::{LSN_MAX, RECORD_LEN_MAX};
+use lavalog::{Entry, LogId};
+
+/// Rows of a log among others; with `wild`, of any numbers.
 fn some_rows(rng: &mut Rng, log: LogId, count: usize, wild: bool) -> Vec<Entry> {
     let mut row = Entry { log, lsn: rng.below(1000), seq: rng.below(1 << 40), at: 77 << 12, len: 1000 };
     let mut rows = Vec::new();
@@ -59,7 +64,7 @@ fn even_columns_cost_nothing_for_each_row() {
 }
 
 #[test]
-fn what_cannot_be_a_block_is_refused() {
+fn impossible_blocks_are_refused() {
     let rows = some_rows(&mut Rng::new(403), 300, 9, false);
     let good = encoded(&rows);
     for len in 0..good.len() {

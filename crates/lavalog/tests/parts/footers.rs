@@ -1,4 +1,7 @@
-use super::*;
+//! Footers of the files of logs.
+
+use base::{ErrorKind, Uid, checksum};
+use lavalog::disk::footer::{FOOTER_LEN, FileKind, Footer};
 
 const KINDS: [FileKind; 3] = [FileKind::Index, FileKind::Checkpoint, FileKind::Cold];
 
@@ -32,7 +35,7 @@ fn a_newer_version_is_unsupported() {
     let footer = footer(FileKind::Cold);
     let mut bytes = footer.encode();
     bytes[52] = 2;
-    footer::seal(&mut bytes, checksum::mask(footer.uid, 1000 - FOOTER_LEN as u64));
+    base::footer::seal(&mut bytes, checksum::mask(footer.uid, 1000 - FOOTER_LEN as u64));
     let e = Footer::decode(FileKind::Cold, &bytes, footer.uid, 1000).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported);
 }

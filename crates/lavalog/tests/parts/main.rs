@@ -1,0 +1,20 @@
+//! Parts of the log engine by their public interfaces: what their writers make, their readers give back, and damage is refused.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+extern crate lavastore_lavalog as lavalog;
+
+mod batches;
+mod checkpoints;
+mod cold_files;
+mod footers;
+mod index_files;
+mod index_parts;
+mod logs;
+mod picks;
+mod places;
+mod rows;
+mod sets;
+
+#[path = "../../src/disk/tests/memory.rs"]
+mod memory;
