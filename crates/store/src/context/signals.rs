@@ -200,44 +200,6 @@ impl std::fmt::Debug for Signals {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_write_wakes_those_that_sleep_long_and_does_so_once() {
-        let signals = Signals::default();
-        let before = signals.work_epoch();
-        signals.wake_dozing();
-        assert_eq!(signals.work_epoch(), before, "nobody sleeps long");
-        signals.sleep(before, Duration::from_millis(1), true);
-        signals.wake_dozing();
-        signals.wake_dozing();
-        assert_eq!(signals.work_epoch(), before + 1);
-    }
-
-    #[test]
-    fn a_wait_that_may_not_be_longer_ends_in_time_and_one_for_what_is_there_at_once() {
-        let (env, signals) = (io::sim::SimEnv::new(1).env(), Signals::default());
-        let begun_ns = env.clock.now_ns();
-        signals.wait_before(&env, begun_ns + 2_500_000, || true);
-        assert_eq!(env.clock.now_ns(), begun_ns);
-        let mut looks = 0;
-        signals.wait_before(&env, begun_ns + 2_500_000, || {
-            looks += 1;
-            false
-        });
-        assert_eq!(
-            (env.clock.now_ns(), looks),
-            (begun_ns + 2_500_000, 4),
-            "every millisecond, and at the end"
-        );
-        signals.wait_before(&env, begun_ns, || false);
-        // On the machine it is woken, or looks at the clock itself.
-        let env = Env::kernel();
-        let begun_ns = env.clock.now_ns();
-        signals.wait_before(&env, begun_ns + 2_000_000, || false);
-        let took_ns = env.clock.now_ns() - begun_ns;
-        assert!(took_ns >= 2_000_000);
-        assert_eq!(signals.wait_until(&env, || Some(7)), 7);
-    }
-
     /// Whoever waits is woken by what happens, or goes on when its time is over: under every schedule, and not before.
     #[test]
     fn a_wait_ends_when_it_is_met_or_when_its_time_is_over() {
@@ -263,15 +225,5 @@ mod tests {
             });
             ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         }
-    }
-
-    #[test]
-    fn who_saw_an_older_epoch_or_is_to_stop_does_not_sleep() {
-        let signals = Signals::default();
-        let before = signals.work_epoch();
-        signals.notify_work();
-        signals.sleep(before, Duration::MAX, false);
-        signals.stop();
-        signals.sleep(signals.work_epoch(), Duration::MAX, false);
     }
 }

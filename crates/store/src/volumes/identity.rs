@@ -332,6 +332,3 @@ fn stranger(found: &Identity, store: Uid, known: &SpeedDisk) -> Error {
         )),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -200,6 +200,3 @@ impl FileSystem for TwoDisks {
 fn across(from: &Path) -> Error {
     Error::new(ErrorKind::Unsupported, "the file is on another disk than its new name").at_file(from)
 }
-
-#[cfg(test)]
-mod tests;

@@ -37,29 +37,6 @@ fn read_a_little(fs: &dyn FileSystem, path: &Path) {
     fs.open(path, Access::Direct).unwrap().read_at(&mut [0; 100], 50).unwrap();
 }
 
-#[test]
-fn what_is_written_in_the_background_comes_in_pieces() {
-    let mut operations = Vec::new();
-    for on in [false, true] {
-        let sim = SimEnv::new(1);
-        let (fs, pace) = paced(&sim.env());
-        if !on {
-            pace.switch_off();
-        }
-        write(&*fs, &path(1), &bytes(1000, 1));
-        assert_eq!(pace.report().bytes, [0; 4], "in the foreground");
-        read_a_little(&*fs, &path(1));
-        let before = sim.op_count();
-        let _during = during(COMPACTION);
-        let data = bytes((1 << 20) + 10, 3);
-        write(&*fs, &path(2), &data);
-        operations.push(sim.op_count() - before);
-        assert_eq!(pace.report().bytes, [0, data.len() as u64, 0, 0]);
-        assert!(fs.read_all(&path(2), 2 << 20).unwrap() == data);
-    }
-    assert!(operations[1] >= operations[0] + 3, "{operations:?}");
-}
-
 /// A file that notes after how many bytes it was told to have at most so many writes on their way.
 struct Noting {
     len: u64,
@@ -105,62 +82,6 @@ fn beside_a_reader_one_piece_is_on_its_way() {
     file.append(&piece[..5000]).unwrap();
     file.append(&piece).unwrap();
     assert_eq!(*settled.lock().unwrap(), [(4 * WRITE_PIECE_BYTES as u64, 1)]);
-}
-
-#[test]
-fn what_is_read_in_pieces_is_what_is_there() {
-    let sim = SimEnv::new(2);
-    let (fs, pace) = paced(&sim.env());
-    let files: Vec<_> = (1..4)
-        .map(|n| {
-            let data = bytes(400_000 + n as usize, n);
-            write(&*fs, &path(n), &data);
-            (fs.open(&path(n), Access::Direct).unwrap(), data)
-        })
-        .collect();
-    for reads in [false, true] {
-        if reads {
-            read_a_little(&*fs, &path(1));
-        }
-        let _during = during(COMPACTION);
-        let before = pace.report().bytes[1];
-        let (file, data) = &files[0];
-        let mut found = vec![0; 300_000];
-        file.read_at(&mut found, 77).unwrap();
-        assert!(found == data[77..300_077]);
-        let (a, b) = found.split_at_mut(150_000);
-        let at = |offset, buf| ReadRequest { offset, buf };
-        file.read_batch(&mut [at(0, a), at(200_000, &mut b[..200])]).unwrap();
-        assert!(found[..150_000] == data[..150_000] && found[150_000..150_200] == data[200_000..200_200]);
-        let mut bufs = vec![vec![0; 100_000]; 3];
-        let reads = files.iter().zip(&mut bufs).map(|((file, _), buf)| FileRead { file, offset: 11, buf });
-        io::read_files(&mut reads.collect::<Vec<_>>()).unwrap();
-        assert!(files.iter().zip(&bufs).all(|((_, data), buf)| *buf == data[11..100_011]));
-        assert_eq!(pace.report().bytes[1] - before, 300_000 + 150_200 + 300_000);
-        let beyond = file.read_at(&mut [0; 200_000], 300_000).unwrap_err();
-        assert_eq!(beyond.kind(), base::ErrorKind::Corruption);
-    }
-    let batch = FileRead { file: &files[0].0, offset: 0, buf: &mut [0; 10] };
-    io::read_files(&mut [batch]).unwrap();
-    io::read_files(&mut []).unwrap();
-}
-
-#[test]
-fn what_is_no_data_and_what_is_switched_off_passes_as_it_is() {
-    let sim = SimEnv::new(3);
-    let (fs, pace) = paced(&sim.env());
-    pace.switch_off();
-    let _during = during(COMPACTION);
-    write(&*fs, &path(1), &bytes(200_000, 1));
-    write(&*fs, &Path::new("/s").join(names::manifest(2)), &bytes(200_000, 1));
-    drop(during(None));
-    {
-        let _foreground = during(None);
-        read_a_little(&*fs, &path(1));
-    }
-    read_a_little(&*fs, &path(1));
-    let report = pace.report();
-    assert_eq!((report.bytes[1], report.usual_read_ns, report.waits), (200_100, 0, 0), "{report:?}");
 }
 
 /// Reads that somebody has in flight are in the foreground: background work hears of them, however they are read.

@@ -1,6 +1,10 @@
-use super::*;
+//! Two disks as one file system.
+
+use base::ErrorKind;
 use io::sim::{OpKind, SimEnv};
-use io::{AlignedBuf, PAGE};
+use io::{Access, AlignedBuf, CreateOptions, FileSystem, PAGE};
+use std::path::{Path, PathBuf};
+use store::volumes::TwoDisks;
 
 fn two(capacity: &SimEnv, speed: &SimEnv) -> TwoDisks {
     let made = |sim: &SimEnv, dir: &str| sim.env().fs.create_dir_all(Path::new(dir)).unwrap();
@@ -19,7 +23,7 @@ fn listed(fs: &dyn FileSystem, dir: &str) -> Vec<String> {
     fs.list(Path::new(dir)).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// By its name a file is on one disk, and in the one directory for who asks there; other directories are what they are.
+/// The name of a file decides its disk. The one directory lists the files of both, and other directories are on the first disk.
 #[test]
 fn each_kind_of_file_has_its_disk() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));
@@ -54,7 +58,7 @@ fn each_kind_of_file_has_its_disk() {
     assert!(fs.disks(Path::new("/copy")).is_none() && fs.disks(Path::new("/store")).is_some());
 }
 
-/// What was left on the disk of the directory is not seen from when the other one is known by its file, and before that it is.
+/// Log files on the disk of the directory are hidden once the other disk has its file, and visible before that.
 #[test]
 fn a_place_that_is_no_speed_disk_yet_hides_nothing() {
     let (capacity, speed) = (SimEnv::new(1), SimEnv::new(2));

@@ -1,4 +1,12 @@
-use super::*;
+//! What a fast tier says of itself, and what a store says of it.
+
+use base::Uid;
+use base::codec::Reader;
+use store::volumes::SpeedDisk;
+use store::volumes::identity::Identity;
+
+/// Bytes of an identity.
+const SLOT_LEN: usize = 96;
 
 fn identity() -> Identity {
     let [store, disk, session, previous] = [1, 2, 3, 4].map(|byte| Uid([byte; 16]));
