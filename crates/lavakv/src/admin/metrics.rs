@@ -418,32 +418,4 @@ fn put_cache(page: &mut Page, cache: &CacheStats) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_end_in_their_units() {
-        let told = |field, value| {
-            let (name, kind, value) = statistic(field, value);
-            format!("{name} {kind} {}", value.text())
-        };
-        assert_eq!(told("gets", 7), "gets_total counter 7");
-        assert_eq!(told("wal_bytes_written", 7), "wal_bytes_written_total counter 7");
-        assert_eq!(told("stall_ns", 1_500_000_007), "stall_seconds_total counter 1.500000007");
-        assert_eq!(told("stall_ns_max", 20), "stall_max_seconds gauge 0.000000020");
-        assert_eq!(told("gc_pace_bytes_per_s", 7), "gc_pace_bytes_per_second gauge 7");
-        assert_eq!(told("io_usual_read_ns", 70_000), "io_usual_read_seconds gauge 0.000070000");
-        assert_eq!(of_family("garbage_max_ratio", 25).text(), "0.25");
-        assert_eq!(help_text("Of `stall_ns`: nanoseconds."), "Of lavastore_stall_seconds_total: seconds.");
-    }
-
-    #[test]
-    fn labels_are_escaped_and_metrics_without_samples_left_out() {
-        let mut page = Page { text: String::new(), store: "/a".to_owned() };
-        page.gauges("none", "nothing", []);
-        page.gauges("one", "two\nlines", [(vec![("name", "a \"b\"\\\n")], Value::Ratio(1.5))]);
-        let expected = "# HELP lavastore_one two lines\n# TYPE lavastore_one gauge\n\
-            lavastore_one{store=\"/a\",name=\"a \\\"b\\\"\\\\\\n\"} 1.5\n";
-        assert_eq!(page.text, expected);
-    }
-}
+mod tests;

@@ -138,65 +138,7 @@ fn unpack(packed: u64) -> Allowed {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_admits_where_it_holds_and_sets_no_limit() {
-        let verdict = Verdict::default();
-        let give = |bytes, epoch, rate, credit| {
-            verdict.allowed(bytes, epoch, || 0, || evaluation(rate, credit));
-        };
-        assert!(!verdict.admits(1, 0), "there is none");
-        give(100, 0, 0, 1000);
-        assert!(verdict.admits(800, 0), "of 1000 bytes 900 are left");
-        assert!(!verdict.admits(200, 0), "100 are left");
-        give(100, 0, 0, 1000);
-        assert!(!verdict.admits(1, 1), "the store has changed");
-        give(100, 1, 5, 1000);
-        assert!(!verdict.admits(1, 1), "there is a limit");
-    }
-
-    fn evaluation(rate: u64, credit_bytes: u64) -> Evaluation {
-        Evaluation { allowed: (rate > 0).then_some((rate, StallCause::L0)), credit_bytes }
-    }
-
-    #[test]
-    fn packing_keeps_rate_and_cause() {
-        for cause in StallCause::ALL {
-            for rate in [0, 1, 1 << 40, u64::MAX >> 3] {
-                assert_eq!(unpack(pack(Some((rate, cause)))), Some((rate, cause)));
-            }
-        }
-        assert_eq!((pack(None), unpack(0)), (0, None));
-    }
-
-    #[test]
-    fn a_verdict_holds_for_its_credit_its_epoch_and_its_time() {
-        let verdict = Verdict::default();
-        let ask = |bytes, epoch, now_ns, rate| {
-            let mut was_evaluated = false;
-            let allowed = verdict.allowed(
-                bytes,
-                epoch,
-                || now_ns,
-                || {
-                    was_evaluated = true;
-                    evaluation(rate, 1000)
-                },
-            );
-            (allowed.map_or(0, |(rate, _)| rate), was_evaluated)
-        };
-        assert_eq!(ask(100, 0, 0, 0), (0, true), "there was none");
-        assert_eq!(ask(900, 0, u64::MAX, 5), (0, false), "without a limit the time is not asked");
-        assert_eq!(ask(1, 0, 0, 5), (5, true), "the credit is used up");
-        assert_eq!(ask(1, 0, HOLDS_NS_MAX - 1, 6), (5, false));
-        assert_eq!(ask(1, 0, HOLDS_NS_MAX, 6), (6, true), "its time is over");
-        assert_eq!(ask(1, 1, HOLDS_NS_MAX, 7), (7, true), "the store has changed");
-        assert_eq!(ask(u64::MAX, 1, HOLDS_NS_MAX, 8), (8, true), "more than any credit");
-        assert_eq!(ask(1, 1, HOLDS_NS_MAX, 9), (9, true), "which left nothing");
-    }
-}
+mod tests;
 
 #[cfg(all(test, loom))]
 mod loom_tests {

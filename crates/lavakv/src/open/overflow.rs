@@ -86,6 +86,3 @@ pub(crate) fn flush_all(jobs: &Arc<Jobs>) -> Result<()> {
     while flush_round(jobs, round_bytes(jobs))? {}
     Ok(())
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;

@@ -24,6 +24,7 @@ mod multi_get;
 mod names_on_devices;
 mod open_files;
 mod other_engines;
+mod overflow;
 mod overtaken;
 mod overtaken_families;
 mod overtaken_readers;

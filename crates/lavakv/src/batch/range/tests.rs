@@ -1,17 +1,33 @@
 use super::*;
 use datadriven::TestCase;
 
-/// Bytes of a script: text, `..` for the longest key there is, and the last byte of a key in hex behind a slash (`a/ff`).
+/// Bytes of a script: text, `..` for the longest key there is, and the last byte of a key in hex behind a slash (`a/ff`). Parts of a long
+/// key are apart by `+`, with their repetitions: `a*10+/ff*20`.
 fn key(text: &str) -> Vec<u8> {
-    match text.split_once('/') {
-        None if text == ".." => LAST_KEY.to_vec(),
+    let part = |text: &str| match text.split_once('/') {
         None => text.as_bytes().to_vec(),
         Some((start, byte)) => [start.as_bytes(), &[u8::from_str_radix(byte, 16).unwrap()]].concat(),
+    };
+    let repeated = |text: &str| match text.split_once('*') {
+        None => part(text),
+        Some((text, times)) => part(text).repeat(times.parse().unwrap()),
+    };
+    match text {
+        ".." => LAST_KEY.to_vec(),
+        text => text.split('+').flat_map(repeated).collect(),
     }
 }
 
+/// A key in text, a long one with the repetitions of its bytes.
 fn shown(key: &[u8]) -> String {
-    if key == LAST_KEY { "..".into() } else { key.escape_ascii().to_string() }
+    match key {
+        _ if key == LAST_KEY => "..".into(),
+        _ if key.len() < 100 => key.escape_ascii().to_string(),
+        _ => {
+            let run = |run: &[u8]| format!("{}*{}", run[..1].escape_ascii(), run.len());
+            key.chunk_by(|a, b| a == b).map(run).collect::<Vec<_>>().join("+")
+        }
+    }
 }
 
 /// A bound of a range: `[a` or `a]` with the key, `(a` or `a)` without it, `-` for none.
@@ -49,14 +65,4 @@ fn run(case: &mut TestCase) -> Result<String, String> {
 #[test]
 fn scripts() {
     datadriven::walk("src/batch/range/scripts", |file| file.run(run));
-}
-
-#[test]
-fn no_key_lies_between_a_long_key_and_its_successor() {
-    assert_eq!(successor(b""), Some(vec![0]));
-    let mut long = vec![b'a'; KEY_LEN_MAX];
-    assert_eq!(successor(&long).unwrap().last(), Some(&b'b'));
-    long[10..].fill(0xff);
-    assert_eq!(successor(&long), Some(b"aaaaaaaaab".to_vec()));
-    assert_eq!(successor(&[7; KEY_LEN_MAX + 1]).unwrap().len(), KEY_LEN_MAX + 2);
 }

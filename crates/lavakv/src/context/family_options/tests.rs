@@ -1,54 +1,66 @@
 use super::*;
+use datadriven::TestCase;
+use std::error::Error;
 
-#[test]
-fn family_options_round_trip() {
-    let o = FamilyOptions { compression: Compression::None, ..Default::default() }.expert(|expert| {
-        expert.file_bytes = 1 << 20;
-        expert.levels = 3;
-    });
-    assert_eq!(FamilyOptions::decode(&o.encode()).unwrap(), o.clone().derived());
-    for cut in 0..o.encode().len() {
-        assert!(FamilyOptions::decode(&o.encode()[..cut]).is_err());
+/// Options of a script: without compression, in tables of 1 MiB and three levels, and maybe with a policy.
+fn options(case: &mut TestCase) -> Result<FamilyOptions, Box<dyn Error>> {
+    let mut policy = PolicyChoice::default();
+    if let Some(name) = case.try_take_arg("policy")? {
+        policy.name = name;
+        policy.version = case.try_take_arg("policy-version")?.unwrap_or(policy.version);
+        policy.parameters = case.try_take_args("parameters")?.unwrap_or_default();
     }
-    // A policy is written only where it is another one, and nothing of it is looked at.
-    assert_eq!(o.encode()[0], 2);
-    let policy = PolicyChoice { name: "none of ours".into(), version: 300, parameters: vec![7, 8] };
-    let other = FamilyOptions { policy, ..o.clone() };
-    let bytes = other.encode();
-    assert_eq!(bytes[1..o.encode().len()], o.encode()[1..]);
-    let more = b"\x00\x0cnone of ours\xac\x02\x02\x07\x08";
-    assert_eq!((bytes[0], &bytes[o.encode().len()..]), (4, &more[..]));
-    assert_eq!(FamilyOptions::decode(&bytes).unwrap(), other.derived());
-    for cut in 0..bytes.len() {
-        assert!(FamilyOptions::decode(&bytes[..cut]).is_err());
+    let levels = case.try_take_arg("levels")?.unwrap_or(3);
+    let own = FamilyOptions { compression: Compression::None, policy, ..Default::default() };
+    Ok(own.expert(|expert| (expert.file_bytes, expert.levels) = (1 << 20, levels)))
+}
+
+/// The options as they are stored come back, and are refused wherever they are cut. Prints the first byte, and the bytes of the policy.
+fn round_trip(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let options = options(case)?;
+    let bytes = options.encode();
+    assert_eq!(FamilyOptions::decode(&bytes)?, options.clone().derived());
+    assert!((0..bytes.len()).all(|cut| FamilyOptions::decode(&bytes[..cut]).is_err()));
+    let without = FamilyOptions { policy: PolicyChoice::default(), ..options }.encode();
+    assert_eq!(bytes[1..without.len()], without[1..]);
+    Ok(format!("kind {}, policy \"{}\"\n", bytes[0], bytes[without.len()..].escape_ascii()))
+}
+
+/// Options with a part that no release writes.
+fn damaged(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let (options, part) = (options(case)?, case.take_arg::<String>("part")?);
+    let mut bytes = options.encode();
+    // A name of one byte, behind its length; a version and no parameters.
+    let name = bytes.len() - 3;
+    match &*part {
+        "kind" => bytes[0] += case.take_arg::<u8>("more-by")?,
+        "compression" => bytes[1] = case.take_arg("is")?,
+        "value-placement" => bytes[name - 2] = case.take_arg("is")?,
+        "policy-name" => {
+            assert_eq!(bytes[name - 1], 1);
+            bytes[name] = case.take_arg("is")?;
+        }
+        "policy-version" => {
+            bytes.truncate(name + 1);
+            bytes.extend([0xff, 0xff, 0xff, 0xff, 0x7f, 0]);
+        }
+        "none" => bytes = options.derived().encode(),
+        other => return Err(format!("options have no {other}").into()),
     }
-    let newer = FamilyOptions::decode(&[&[5], &bytes[1..]].concat()).unwrap_err();
-    assert_eq!(newer.kind(), ErrorKind::Unsupported);
+    Ok(FamilyOptions::decode(&bytes).map_or_else(|e| format!("{e}\n"), |_| "accepted\n".into()))
+}
+
+fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
+    let out = match &*case.directive {
+        "round-trip" => round_trip(case)?,
+        "damaged" => damaged(case)?,
+        other => return Err(format!("no command is called {other}").into()),
+    };
+    case.expect_empty()?;
+    Ok(out)
 }
 
 #[test]
-fn family_options_that_no_release_writes_are_told() {
-    let policy = PolicyChoice { name: "x".into(), ..PolicyChoice::default() };
-    let named = FamilyOptions { policy, ..FamilyOptions::default() }.encode();
-    let at = named.len() - 3;
-    assert_eq!(named[at - 1..at + 1], [1, b'x'], "the name, and its length before it");
-    let changed = |at: usize, to: u8| {
-        let mut bytes = named.clone();
-        bytes[at] = to;
-        bytes
-    };
-    let long = [&named[..at + 1], &[0xff, 0xff, 0xff, 0xff, 0x7f, 0]].concat();
-    let absurd =
-        FamilyOptions { ..FamilyOptions::default() }.expert(|expert| expert.levels = 100).derived().encode();
-    let cases = [
-        (changed(1, 99), "unknown compression in family options"),
-        (changed(at - 2, 9), "value placement 9 in family options"),
-        (changed(at, 0xff), "the name of a compaction policy in family options is no UTF-8"),
-        (long, "version of a compaction policy in family options"),
-        (absurd, "family options in the manifest: option levels = 100 is out of range"),
-    ];
-    for (bytes, told) in cases {
-        let e = FamilyOptions::decode(&bytes).expect_err(told);
-        assert!(e.message().starts_with(told), "{told}: {e}");
-    }
+fn scripts() {
+    datadriven::walk("src/context/family_options/scripts", |file| file.run(run));
 }

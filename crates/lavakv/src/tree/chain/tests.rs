@@ -7,11 +7,22 @@ fn with_excess(excess_bytes: u64) -> Chain {
     Chain { excess_bytes, ..Chain::default() }
 }
 
-/// Versions of a tree: `at 1.5 flushed 30 MiB, 110 MiB over target`; prints after each what the tree absorbs.
 fn run(case: &mut TestCase) -> Result<String, String> {
-    if case.directive != "versions" {
-        return Err(format!("no command is called {}", case.directive));
+    match &*case.directive {
+        "versions" => versions(case),
+        // The chain of a family that no policy compacts.
+        "without-policy" => {
+            let (version, options) = (Version::new(1), FamilyOptions::default());
+            let (ledger, set_aside) = (Ledger::default(), SetAside::default());
+            let chain = Chain::of(&version, &ledger, None, &set_aside, &options, 16 << 20);
+            Ok(format!("limits nothing: {}\n", chain == Chain::default()))
+        }
+        other => Err(format!("no command is called {other}")),
     }
+}
+
+/// Versions of a tree: `at 1.5 flushed 30 MiB, 110 MiB over target`; prints after each what the tree absorbs.
+fn versions(case: &TestCase) -> Result<String, String> {
     let (mut chain, mut out) = (with_excess(0), String::new());
     for line in case.input.lines() {
         let numbers: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -32,11 +43,4 @@ fn run(case: &mut TestCase) -> Result<String, String> {
 #[test]
 fn scripts() {
     datadriven::walk("src/tree/chain/scripts", |file| file.run(run));
-}
-
-#[test]
-fn where_nobody_compacts_nobody_waits() {
-    let (version, options) = (Version::new(1), FamilyOptions::default());
-    let chain = Chain::of(&version, &Ledger::default(), None, &SetAside::default(), &options, 16 << 20);
-    assert_eq!(chain, Chain::default());
 }

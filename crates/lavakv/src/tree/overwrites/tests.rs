@@ -45,41 +45,6 @@ fn version(files: &[(usize, FileMeta)]) -> Version {
     Version::with_files(0, levels)
 }
 
-#[test]
-fn keys_outside_of_the_samples_count_as_overwrites() {
-    let last = version(&[(6, table(1, 0..300_000, 1))]);
-    let few = (0..100).find(|i| key_hash(&user_key(*i)).leading_zeros() == 0).unwrap();
-    let new = table(9, few..few + 1, 1);
-    assert_eq!(hides(&last, 0, &new), Some(Hides { keys_ppm: 1_000_000, record_bytes: 100 }));
-}
-
-/// Times an estimate over so many tables, in nanoseconds: the median of several.
-fn timed(tables: u64) -> (u64, Hides) {
-    let clock = io::Env::kernel().clock;
-    let below = (0..tables).map(|nth| (6, table(1 + nth, nth * 8000..(nth + 1) * 8000 - 1, 1)));
-    let version = version(&below.collect::<Vec<_>>());
-    let new = table(tables + 9, 4..tables * 8000, tables as usize / 8);
-    let mut took: Vec<_> = (0..9)
-        .map(|_| {
-            let begun_ns = clock.now_ns();
-            let hides = hides(&version, 0, &new).unwrap();
-            (clock.now_ns() - begun_ns, hides)
-        })
-        .collect();
-    took.sort_by_key(|(ns, _)| *ns);
-    took.swap_remove(4)
-}
-
-#[test]
-fn many_tables_cost_few_lookups() {
-    assert_eq!([1, 128, 1000, 1 << 20].map(hashes_max), [256, 256, 32, 8]);
-    for tables in [64, 1000, 4000] {
-        let (ns, hides) = timed(tables);
-        println!("{tables} tables: {} us", ns / 1000);
-        assert_eq!(hides.keys_ppm, 1_000_000, "all keys are overwrites");
-    }
-}
-
 /// A table of a script: `level 6 table 1 keys 0-1000 step 2`, without the last key; `unknown` at the end if its keys were never sampled.
 fn table_of(line: &str) -> (usize, FileMeta) {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -114,6 +79,29 @@ fn run(older: &mut Version, case: &mut TestCase) -> Result<String, Box<dyn Error
         "table-hides" => {
             let (keys, step): (String, usize) = (case.take_arg("keys")?, case.take_arg("step")?);
             said(hides(older, case.take_arg("level")?, &table(9, range(&keys), step)))
+        }
+        // A table with one key, which is in no sample.
+        "unsampled-key-hides" => {
+            let is_unsampled = |i: &u64| key_hash(&user_key(*i)).leading_zeros() == 0;
+            let key = (0..100).find(is_unsampled).ok_or("all keys are in the sample")?;
+            let Some(hides) = hides(older, case.take_arg("level")?, &table(9, key..key + 1, 1)) else {
+                return Err("the estimate is unknown".into());
+            };
+            format!("{} ppm of the keys, records of {} B\n", hides.keys_ppm, hides.record_bytes)
+        }
+        // A wide table over many narrow ones.
+        "wide-table-hides" => {
+            let wide = |tables: u64| {
+                let below = (0..tables).map(|nth| (6, table(1 + nth, nth * 8000..(nth + 1) * 8000 - 1, 1)));
+                let new = table(tables + 9, 4..tables * 8000, tables as usize / 8);
+                let hides = hides(&version(&below.collect::<Vec<_>>()), 0, &new).unwrap();
+                format!("{tables} tables: {} ppm of the keys\n", hides.keys_ppm)
+            };
+            case.take_args("tables")?.into_iter().map(wide).collect()
+        }
+        "lookups-max" => {
+            let max = |tables: usize| format!("{tables} tables: {} hashes\n", hashes_max(tables));
+            case.take_args("tables")?.into_iter().map(max).collect()
         }
         // A memtable, and frozen ones behind it.
         "memtable-hides" => {

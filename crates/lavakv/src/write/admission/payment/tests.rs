@@ -1,212 +1,248 @@
-//! Who pays for what: a family for itself, and nothing for what is not written.
+//! Charges of writes on a simulated store: a family is charged for itself, and nothing for data that is not written.
 
 use super::*;
 use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::write::commit::{WriteOp, WriteStep};
 use crate::{ColumnFamily, Db, Durability, FamilyOptions, Options, SpaceLimit, WriteBatch, WriteOptions};
-use base::{ErrorKind, ValueKind};
+use base::ValueKind;
+use datadriven::TestCase;
 use io::sim::SimEnv;
+use std::error::Error;
 
-/// A store with two families; nobody runs jobs but who waits.
-fn two(sim: &SimEnv) -> (Db, ColumnFamily, ColumnFamily) {
-    let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() }.expert(|expert| {
-        expert.l0_compaction_files = 2;
-        expert.l0_slowdown_files = 2;
-        expert.l0_stop_files = 10;
+type Outcome = std::result::Result<String, Box<dyn Error>>;
+
+/// A store. Jobs run in calls that wait, and where a script says so.
+struct Script {
+    sim: SimEnv,
+    db: Db,
+}
+
+impl Script {
+    /// With the families `a` and `b`.
+    fn new() -> Script {
+        let sim = SimEnv::new(1);
+        let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() }.expert(|expert| {
+            expert.l0_compaction_files = 2;
+            expert.l0_slowdown_files = 2;
+            expert.l0_stop_files = 10;
+        });
+        let options = Options {
+            memtable_bytes: 64 << 10,
+            memory_bytes: 4 << 20,
+            family: family.clone(),
+            ..Options::default()
+        }
+        .expert(|expert| expert.log_group_bytes = 512 << 10);
+        let db = Db::open_in(sim.env(), "/store", options).unwrap();
+        for name in ["a", "b"] {
+            db.create_column_family(name, family.clone()).unwrap();
+        }
+        Script { sim, db }
+    }
+
+    /// With a space limit, and values of 200 KiB up to it. The last one is refused.
+    fn full() -> Result<(Script, base::Error)> {
+        let sim = SimEnv::new(3);
+        let options = Options {
+            memtable_bytes: 64 << 10,
+            memory_bytes: 256 << 10,
+            space_limit: Some(SpaceLimit::Bytes(40 << 20)),
+            ..Options::default()
+        }
+        .expert(|expert| expert.log_group_bytes = 512 << 10);
+        let db = Db::open_in(sim.env(), "/store", options)?;
+        let (family, value) = (db.default_column_family(), vec![1; 200 << 10]);
+        let put = |nth: u64| db.put_opt(family, &nth.to_be_bytes(), &value, &WriteOptions::default()).err();
+        let refusal = (1..).find_map(put).unwrap();
+        Ok((Script { sim, db }, refusal))
+    }
+
+    fn family(&self, case: &mut TestCase) -> std::result::Result<ColumnFamily, Box<dyn Error>> {
+        Ok(self.db.column_family(&case.take_arg::<String>("family")?).ok_or("there is no such family")?)
+    }
+
+    fn run(&mut self, case: &mut TestCase) -> Outcome {
+        let mut out = String::new();
+        match &*case.directive {
+            "store" => *self = Script::new(),
+            "full-store" => {
+                let (script, refusal) = Script::full()?;
+                (*self, out) = (script, format!("{}\n", refusal.kind().name()));
+            }
+            "pass" => self.sim.env().clock.sleep_ns(1_000_000 * case.take_arg::<u64>("ms")?),
+            "flush" => {
+                let family = self.family(case)?;
+                self.deepen(&family, case.take_arg("until-tables")?);
+            }
+            "writes" => out = self.writes(case)?,
+            "limits" => {
+                let causes = self.limits(case)?.into_iter().map(|(_, cause)| cause.name());
+                let causes: Vec<&str> = causes.collect();
+                out = if causes.is_empty() { "none\n".into() } else { causes.join(", ") + "\n" };
+            }
+            "stream" => out = self.stream(case)?,
+            "owed" => {
+                let pacer = &self.db.engine().writes.admission.gate.pacer;
+                out = format!("{} ns\n", pacer.owed_ns(self.db.engine().context.now_ns()));
+            }
+            "fill-memory" => out = self.fill_memory(case)?,
+            "put" => {
+                let (family, len) = (self.family(case)?, case.take_arg("len")?);
+                for n in 0..case.take_arg::<u8>("values")? {
+                    self.db.put_cf(&family, &[n], &vec![n; len])?;
+                }
+                while self.db.run_background_step() {}
+            }
+            // The volume has so much more room than the store takes.
+            "cut-volume" => {
+                let engine = self.db.engine();
+                self.sim.set_capacity(Some(engine.space.used_bytes() + case.take_arg::<u64>("room")?));
+                engine.space.volume_is_full();
+                engine.tree.refresh_space();
+            }
+            other => return Err(format!("no command is called {other}").into()),
+        }
+        case.expect_empty()?;
+        Ok(out)
+    }
+
+    /// Flushes a family until its level 0 has so many tables, none of which is compacted.
+    fn deepen(&self, family: &ColumnFamily, tables: usize) {
+        let engine = self.db.engine();
+        while family.0.read_state().chain.l0_depth < tables {
+            let mut batch = WriteBatch::new();
+            batch.put_cf(family, b"key", b"value");
+            let mut op = WriteOp::new(&engine.writes, Payload::batch(&batch), Durability::Buffered);
+            while let WriteStep::Needs(need) = op.step(u64::MAX).unwrap() {
+                engine.writes.admission.wait(&need, u64::MAX);
+            }
+            engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
+            crate::work::jobs::flush::run_inline(&engine.jobs).unwrap();
+        }
+    }
+
+    /// Writes of the lines, `20 of 200 B in a`, or batches over families, `in b,a`. All are under way until the end. Prints the longest
+    /// charge of each line, as more than `longer-than-ms` or less, or what else the writes wait for; `past-charges`: after all charges.
+    fn writes(&self, case: &mut TestCase) -> Outcome {
+        let (db, is_past) = (&self.db, case.take_flag("past-charges")?);
+        let bound_ms: u64 = case.try_take_arg("longer-than-ms")?.unwrap_or(0);
+        let budget_ns = saturating_ns(db.engine().context.options.stall_budget);
+        let families = |text: &str| -> Vec<ColumnFamily> {
+            text.split(',').map(|name| db.column_family(name).unwrap()).collect()
+        };
+        let lines: Vec<(&str, u64, Vec<u8>, Vec<ColumnFamily>)> = case
+            .input
+            .lines()
+            .map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let [count, "of", len, "B", "in", of] = words[..] else { panic!("{line} are no writes") };
+                (line, count.parse().unwrap(), vec![7; len.parse().unwrap()], families(of))
+            })
+            .collect();
+        let batches: Vec<WriteBatch> = lines
+            .iter()
+            .map(|(.., value, families)| {
+                let mut batch = WriteBatch::new();
+                families.iter().for_each(|family| batch.put_cf(family, b"key", value));
+                batch
+            })
+            .collect();
+        let (mut under_way, mut out) = (Vec::new(), String::new());
+        for ((line, count, value, families), batch) in lines.iter().zip(&batches) {
+            let (mut longest_ns, mut causes) = (0, std::collections::BTreeSet::new());
+            for _ in 0..*count {
+                let payload = match &families[..] {
+                    [family] => {
+                        let change =
+                            Change { kind: ValueKind::Value, family: family.id(), key: b"key", value };
+                        Payload::of_test(&family.0, change)
+                    }
+                    _ => Payload::batch(batch),
+                };
+                let mut op = WriteOp::new(&db.engine().writes, payload, Durability::Buffered);
+                let mut is_charged = false;
+                let cause = loop {
+                    match op.step(u64::MAX)? {
+                        WriteStep::Done if is_charged => break "done after a charge".to_owned(),
+                        WriteStep::Done => break "done".into(),
+                        WriteStep::Needs(Need::Levels(full)) => {
+                            break format!("level 0 of {} is full", full.name);
+                        }
+                        WriteStep::Needs(Need::Time(..)) if is_past => is_charged = true,
+                        WriteStep::Needs(Need::Time(ns, cause)) => {
+                            longest_ns = longest_ns.max(ns);
+                            break format!("charged for {}", cause.name());
+                        }
+                        WriteStep::Needs(_) => break "waits for something else".into(),
+                    }
+                };
+                causes.insert(cause);
+                under_way.push(op);
+            }
+            let longest = match longest_ns {
+                0 => String::new(),
+                ns if ns == budget_ns => "; the longest charge is the stall budget".into(),
+                ns if ns > 1_000_000 * bound_ms => format!("; the longest charge is over {bound_ms} ms"),
+                _ => format!("; the longest charge is up to {bound_ms} ms"),
+            };
+            let causes: Vec<String> = causes.into_iter().collect();
+            out += &format!("{line}: {}{longest}\n", causes.join(", "));
+        }
+        Ok(out)
+    }
+
+    /// The limits on a write of 100 bytes in a family. They take its part of the credit.
+    fn limits(&self, case: &mut TestCase) -> std::result::Result<Vec<(u64, StallCause)>, Box<dyn Error>> {
+        let family = self.family(case)?;
+        let families = std::slice::from_ref(&*family.0);
+        let payment = Payment::of_write(100, false);
+        let limits = payment.limits(&self.db.engine().writes.admission, families);
+        Ok(limits.iter().map(|limit| (limit.rate, limit.cause)).collect())
+    }
+
+    /// Streams of which the length is not given beforehand. So each asks for room, and is charged, a piece at a time.
+    fn stream(&self, case: &mut TestCase) -> Outcome {
+        let (family, piece) = (self.db.default_column_family(), vec![1; 200 << 10]);
+        let (count, mut refused): (u64, u64) = (case.take_arg("times")?, 0);
+        for _ in 0..count {
+            let mut stream = self.db.put_stream(family, b"stream", WriteOptions::default().no_wait())?;
+            let mut append = |_| stream.append(&[2; 5000]).is_err() || stream.append(&piece).is_err();
+            refused += u64::from((0..8).any(&mut append));
+        }
+        Ok(format!("{refused} of {count} are refused\n"))
+    }
+
+    /// Memory of which a part waits for a flush that does not come, and 100 bytes more and more up to the budget. Each time the limit on
+    /// a write is memory. Prints the last rate as a part of the first.
+    fn fill_memory(&self, case: &mut TestCase) -> Outcome {
+        let (memory, stuck) = (&self.db.engine().space.memory, case.take_arg::<usize>("stuck")?);
+        memory.grew(stuck);
+        memory.froze(stuck);
+        let family = self.family(case)?;
+        let families = std::slice::from_ref(&*family.0);
+        let rate = || {
+            let payment = Payment::of_write(100, false);
+            let limits = payment.limits(&self.db.engine().writes.admission, families);
+            let [Limit { rate, cause: StallCause::Memory, .. }] = limits[..] else {
+                panic!("memory is the limit")
+            };
+            rate
+        };
+        let (first, max) = (rate(), self.db.engine().context.memtables_bytes_max);
+        let mut last = first;
+        while memory.used() + 100 < max {
+            memory.grew(100);
+            last = rate();
+        }
+        Ok(format!("{} % of the first rate\n", last * 100 / first))
+    }
+}
+
+#[test]
+fn scripts() {
+    datadriven::walk("src/write/admission/payment/scripts", |file| {
+        let mut script = Script::new();
+        file.run(|case| script.run(case));
     });
-    let options = Options {
-        memtable_bytes: 64 << 10,
-        memory_bytes: 4 << 20,
-        family: family.clone(),
-        ..Options::default()
-    }
-    .expert(|expert| expert.log_group_bytes = 512 << 10);
-    let db = Db::open_in(sim.env(), "/store", options).unwrap();
-    let (a, b) =
-        (db.create_column_family("a", family.clone()).unwrap(), db.create_column_family("b", family));
-    (db, a, b.unwrap())
-}
-
-fn put<'a>(db: &'a Db, family: &'a ColumnFamily, value: &'a [u8]) -> WriteOp<'a> {
-    let change = Change { kind: ValueKind::Value, family: family.id(), key: b"key", value };
-    WriteOp::new(&db.engine().writes, Payload::of_test(&family.0, change), Durability::Buffered)
-}
-
-/// Level 0 of the family has so many tables, and nobody compacts them.
-fn deepen(db: &Db, family: &ColumnFamily, tables: usize) {
-    let engine = db.engine();
-    while family.0.read_state().chain.l0_depth < tables {
-        let mut batch = WriteBatch::new();
-        batch.put_cf(family, b"key", b"value");
-        // What it would have to wait for is looked at by who calls this.
-        let mut op = WriteOp::new(&engine.writes, Payload::batch(&batch), Durability::Buffered);
-        while let WriteStep::Needs(need) = op.step(u64::MAX).unwrap() {
-            engine.writes.admission.wait(&need, u64::MAX);
-        }
-        engine.writes.memtables.freeze_all(&mut engine.writes.memtables.lock());
-        crate::work::jobs::flush::run_inline(&engine.jobs).unwrap();
-    }
-}
-
-fn is_done(step: Result<WriteStep>) -> bool {
-    matches!(step.unwrap(), WriteStep::Done)
-}
-
-#[test]
-fn a_family_at_its_stop_stops_nobody_else() {
-    let sim = SimEnv::new(1);
-    let (db, a, b) = two(&sim);
-    deepen(&db, &a, 10);
-    let value = [7; 100];
-    for _ in 0..300 {
-        assert!(is_done(put(&db, &b, &value).step(u64::MAX)), "the other family waits for nothing");
-    }
-    let of_its_own = |op: &mut WriteOp<'_>| loop {
-        match op.step(u64::MAX).unwrap() {
-            WriteStep::Needs(Need::Levels(full)) => break assert_eq!(full.id, a.id()),
-            WriteStep::Needs(Need::Time(..)) => {}
-            _ => panic!("level 0 of the family is full"),
-        }
-    };
-    of_its_own(&mut put(&db, &a, &value));
-    let mut both = WriteBatch::new();
-    both.put_cf(&b, b"key", &value);
-    both.put_cf(&a, b"key", &value);
-    of_its_own(&mut WriteOp::new(&db.engine().writes, Payload::batch(&both), Durability::Buffered));
-    assert!(is_done(put(&db, &b, &value).step(u64::MAX)), "what waits for both holds nobody up");
-}
-
-/// Near its stop the rate of level 0 is low. However many writers wait for it, none waits longer than the budget.
-#[test]
-fn a_queue_for_level_0_waits_no_longer_than_the_budget() {
-    let sim = SimEnv::new(3);
-    let (db, a, _b) = two(&sim);
-    deepen(&db, &a, 9);
-    let budget_ns = saturating_ns(db.engine().context.options.stall_budget);
-    let value = [7; 200];
-    let mut queue: Vec<_> = (0..2000).map(|_| put(&db, &a, &value)).collect();
-    let waits = queue.iter_mut().map(|op| match op.step(u64::MAX).unwrap() {
-        WriteStep::Needs(Need::Time(ns, StallCause::L0)) => ns,
-        _ => 0,
-    });
-    let waits: Vec<u64> = waits.collect();
-    assert_eq!(waits.iter().max(), Some(&budget_ns), "{waits:?}");
-}
-
-/// Both are slowed down for their level 0: what the one owes is not the other's to wait for.
-#[test]
-fn a_family_pays_for_its_own_level_0() {
-    let sim = SimEnv::new(2);
-    let (db, a, b) = two(&sim);
-    deepen(&db, &a, 5);
-    deepen(&db, &b, 5);
-    sim.env().clock.sleep_ns(1_000_000_000);
-    let long = vec![7; 60 << 10];
-    let owing = |op: &mut WriteOp<'_>| match op.step(u64::MAX).unwrap() {
-        WriteStep::Needs(Need::Time(ns, StallCause::L0)) => ns,
-        _ => panic!("it has a price"),
-    };
-    let mut all: Vec<WriteOp<'_>> = (0..20).map(|_| put(&db, &a, &long)).collect();
-    let longest = all.iter_mut().map(owing).max().unwrap();
-    assert!(longest > 5_000_000, "they wait for one another: {longest} ns");
-    assert!(is_done(put(&db, &b, b"short").step(u64::MAX)), "and not so the other family");
-    let mut both = WriteBatch::new();
-    both.put_cf(&b, b"key", b"short");
-    both.put_cf(&a, b"key", b"short");
-    let mut both = WriteOp::new(&db.engine().writes, Payload::batch(&both), Durability::Buffered);
-    assert!(owing(&mut both) > 5_000_000, "a batch over both waits for the slower");
-}
-
-/// A value with a file of its own that finds no room owes nothing for what was not written.
-#[test]
-fn a_segment_that_is_refused_owes_nothing() {
-    let sim = SimEnv::new(3);
-    let options = Options {
-        memtable_bytes: 64 << 10,
-        memory_bytes: 256 << 10,
-        space_limit: Some(SpaceLimit::Bytes(40 << 20)),
-        ..Options::default()
-    }
-    .expert(|expert| expert.log_group_bytes = 512 << 10);
-    let db = Db::open_in(sim.env(), "/store", options).unwrap();
-    let (family, piece) = (db.default_column_family(), vec![1; 200 << 10]);
-    let mut nth = 0u64;
-    let refused = loop {
-        nth += 1;
-        if let Err(e) = db.put_opt(family, &nth.to_be_bytes(), &piece, &WriteOptions::default()) {
-            break e;
-        }
-    };
-    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
-    sim.env().clock.sleep_ns(1_000_000_000);
-    let owed = || db.engine().writes.admission.gate.pacer.owed_ns(db.engine().context.now_ns());
-    assert_eq!(owed(), 0);
-    let mut refused = 0;
-    for _ in 0..20 {
-        // Not said beforehand, so it is paid and asked for a piece at a time.
-        let mut stream = db.put_stream(family, b"stream", WriteOptions::default().no_wait()).unwrap();
-        refused +=
-            usize::from((0..8).any(|_| stream.append(&[2; 5000]).is_err() || stream.append(&piece).is_err()));
-    }
-    assert_eq!((refused, owed()), (20, 0), "what is refused has paid for nothing");
-}
-
-/// The limits on a write of 100 bytes. They take its part of the credit.
-fn limits(db: &Db, family: &ColumnFamily) -> Vec<(u64, StallCause)> {
-    let families = std::slice::from_ref(&*family.0);
-    let limits = Payment::of_write(100, false).limits(&db.engine().writes.admission, families);
-    limits.iter().map(|limit| (limit.rate, limit.cause)).collect()
-}
-
-/// A stuck flush raises no event, and in simulation no time passes: the credit alone ends the verdict.
-#[test]
-fn a_stuck_flush_shows_before_the_memory_is_used_up() {
-    let sim = SimEnv::new(4);
-    let (db, a, _) = two(&sim);
-    let memory = &db.engine().space.memory;
-    memory.grew(1 << 20);
-    memory.froze(1 << 20);
-    let rate = || match limits(&db, &a)[..] {
-        [(rate, StallCause::Memory)] => rate,
-        ref others => panic!("memory is the limit: {others:?}"),
-    };
-    let first = rate();
-    let max = db.engine().context.memtables_bytes_max;
-    let mut last = first;
-    while memory.used() + 100 < max {
-        memory.grew(100);
-        last = rate();
-    }
-    assert!(last < first / 3, "{first} bytes per second at first, {last} at the end");
-}
-
-/// The write before the last flush leaves a credit: the flush voids it.
-#[test]
-fn a_verdict_of_before_a_flush_does_not_hold_after_it() {
-    let sim = SimEnv::new(5);
-    let (db, a, _) = two(&sim);
-    deepen(&db, &a, 2);
-    assert_eq!(limits(&db, &a), [], "level 0 is below its slowdown");
-    deepen(&db, &a, 3);
-    assert!(matches!(limits(&db, &a)[..], [(_, StallCause::L0)]), "and now it is above");
-}
-
-/// The volume gets smaller: a credit from before does not admit writes as if it were large.
-#[test]
-fn a_lower_limit_voids_the_credit() {
-    let sim = SimEnv::new(6);
-    let (db, a, _) = two(&sim);
-    // Of a small store the volume is no limit.
-    for n in 0..40u8 {
-        db.put_cf(&a, &[n], &vec![n; 1 << 20]).unwrap();
-    }
-    while db.run_background_step() {}
-    assert_eq!(limits(&db, &a), [], "there is no limit");
-    let used_bytes = db.engine().space.used_bytes();
-    sim.set_capacity(Some(used_bytes + (1 << 20)));
-    db.engine().space.volume_is_full();
-    db.engine().tree.refresh_space();
-    let after = limits(&db, &a);
-    assert!(matches!(after[..], [(_, StallCause::Space)]), "there is hardly any room: {after:?}");
 }

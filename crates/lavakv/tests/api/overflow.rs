@@ -1,12 +1,10 @@
 //! Logs of many busy families, replayed with little memory.
 
-use crate::context::options::{Durability, WriteOptions};
-use crate::{ColumnFamily, Db, Options, WriteBatch};
-use io::sim::{CrashKind, OpKind, Policy, SimEnv};
+use crate::common::DIR;
+use lavastore_lavakv::sim::{CrashKind, OpKind, Policy, SimEnv};
+use lavastore_lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
 
-const DIR: &str = "/store";
-
-/// With which the store is written: nothing is flushed.
+/// Options of a store that flushes nothing.
 fn roomy() -> Options {
     Options { memtable_bytes: 16 << 20, memory_bytes: 64 << 20, ..Options::default() }.expert(|expert| {
         expert.log_group_bytes = 1 << 20;
@@ -14,7 +12,7 @@ fn roomy() -> Options {
     })
 }
 
-/// With which it is opened.
+/// Options of the opening, with little memory.
 fn narrow(memory_bytes: usize) -> Options {
     Options { memtable_bytes: memory_bytes / 4, memory_bytes, ..roomy() }
 }
@@ -27,7 +25,7 @@ fn value(batch: usize) -> Vec<u8> {
     batch.to_le_bytes().repeat(25)
 }
 
-/// A store that is killed with so many batches in its log, each over a family and its neighbour, which are any of so many.
+/// Kills a store with so many batches in its log, each over a family and its neighbor.
 fn killed(seed: u64, families: usize, batches: usize) -> SimEnv {
     let sim = SimEnv::new(seed);
     let db = Db::open_in(sim.env(), DIR, roomy()).unwrap();
@@ -46,7 +44,7 @@ fn killed(seed: u64, families: usize, batches: usize) -> SimEnv {
     after
 }
 
-/// How many batches are there: all up to one, each whole.
+/// Counts the batches in the store, which are all up to one, each whole.
 fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
     let made: Vec<ColumnFamily> = (0..families).map(|nth| family(db, nth)).collect();
     let has = |nth: usize, of: usize| {
@@ -65,7 +63,7 @@ fn whole_batches(db: &Db, families: usize, batches: usize) -> usize {
     end
 }
 
-/// Some 10 MB of log in 2 MB of memory: tables are of a size that follows from memory and families, and few.
+/// Some 10 MB of log in 2 MB of memory make few tables, whose size follows from memory and families.
 #[test]
 fn many_busy_families_make_few_tables_and_fewer_rounds() {
     let (families, batches) = (100, 20_000);
@@ -80,14 +78,13 @@ fn many_busy_families_make_few_tables_and_fewer_rounds() {
     assert!((10..60).contains(&rounds), "{rounds} syncs of the directory");
     assert_eq!(whole_batches(&db, families, batches), batches);
     let used = db.space().unwrap().memtable_bytes;
-    // What is in the last lot is counted when that is in.
+    // The last lot is counted once it is inserted.
     let (half, lot) = (options.memory_bytes as u64 / 2, options.memory_bytes as u64 / 64);
     assert!(used <= half + 2 * lot, "{used} bytes in memory");
-    assert!(used > 0, "what is in memory when the log ends stays there");
+    assert!(used > 0, "memtables at the end of the log stay in memory");
 }
 
-/// Whatever is lost while it is opened, of what no sync had made durable as well: no batch is there by half, and those that were there
-/// after a whole opening are there after the next one.
+/// Kills and losses of power during the opening, also with unsynced writes lost: no batch is there by half, and a kill loses none.
 #[test]
 fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
     let (families, batches) = (40, 3000);
@@ -119,7 +116,7 @@ fn an_opening_that_is_cut_off_anywhere_leaves_whole_batches() {
 
 /// A thousand families with a record each are no reason to flush.
 #[test]
-fn what_fits_into_memory_is_not_flushed() {
+fn a_log_that_fits_into_memory_is_not_flushed() {
     let (families, batches) = (1000, 1000);
     let sim = killed(3, families, batches);
     let db = Db::open_in(sim.env(), DIR, narrow(16 << 20)).unwrap();
