@@ -107,7 +107,7 @@ fn run_all(cli: &Cli, root: &Path, canaries: &[Canary], chosen: &[&Canary]) -> E
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// The canaries to run: all, one by name, or every n-th (`--part K/N`).
+/// The canaries to run: all, one by name, or a part (`--part K/N`). A part has canaries that need the same builds.
 fn chosen<'c>(cli: &Cli, canaries: &'c [Canary]) -> Result<Vec<&'c Canary>, String> {
     if let Some(name) = &cli.only {
         let is_named = |canary: &&Canary| canary.patch.name == *name || canary.patch.is_for(name);
@@ -118,7 +118,15 @@ fn chosen<'c>(cli: &Cli, canaries: &'c [Canary]) -> Result<Vec<&'c Canary>, Stri
     let numbers = part.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     let (k, n): (usize, usize) =
         numbers.filter(|(_, n)| *n > 0).ok_or("--part takes K/N, as in 3/10".to_owned())?;
-    Ok(canaries.iter().enumerate().filter(|(i, _)| i % n == k % n).map(|(_, c)| c).collect())
+    let mut by_build: Vec<&Canary> = canaries.iter().collect();
+    by_build.sort_by_key(|canary| (canary.build, canary.patch.by.build_name(), &canary.patch.name));
+    Ok(by_build[part_of(by_build.len(), k, n)].to_vec())
+}
+
+/// The `k`-th of `n` parts of a list. Every element is in one part.
+fn part_of(len: usize, k: usize, n: usize) -> std::ops::Range<usize> {
+    let k = k % n;
+    len * k / n..len * (k + 1) / n
 }
 
 /// The patched copies of this run.
@@ -145,10 +153,7 @@ impl Builds<'_> {
             self.copies.insert(number, copy);
         }
         let copy = self.copies.get(&number).ok_or("there is no copy")?;
-        let what = match &canary.patch.by {
-            Catcher::Row { .. } => "rows".to_owned(),
-            Catcher::Test { package, target, .. } => format!("{package} {target}"),
-        };
+        let what = canary.patch.by.build_name();
         if !self.built.contains(&(number, what.clone())) {
             copy.build(&canary.patch.by).map_err(|why| format!("the copy does not build:\n{why}"))?;
             self.built.push((number, what));

@@ -120,7 +120,7 @@ struct Cli {
     /// With `canary`: only the canary of this name, or those of this row or package.
     #[arg(long)]
     only: Option<String>,
-    /// With `canary`: every N-th, from the K-th on, as in `3/10`.
+    /// With `canary`: the K-th of N parts, as in `3/10`; those of a part need few builds.
     #[arg(long)]
     part: Option<String>,
     /// With `canary`: search each bug from seed 1 on, not from the stored seed.

@@ -12,6 +12,16 @@ pub(super) enum Catcher {
     Test { package: String, target: String, name: String },
 }
 
+impl Catcher {
+    /// What is built for it.
+    pub(super) fn build_name(&self) -> String {
+        match self {
+            Catcher::Row { .. } => "rows".to_owned(),
+            Catcher::Test { package, target, .. } => format!("{package} {target}"),
+        }
+    }
+}
+
 /// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {

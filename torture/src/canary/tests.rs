@@ -132,3 +132,11 @@ fn a_crate_without_the_switch_asks_the_environment() {
     assert!(of("crates/wal/src/wal.rs", "io.workspace = true\n").unwrap().contains("LAVASTORE_CANARY"));
     assert_eq!(of("crates/base/src/key.rs", "").unwrap(), "crate::seeded::is(\"bug\")");
 }
+
+#[test]
+fn every_canary_is_in_one_part() {
+    for (len, n) in [(120, 20), (7, 3), (2, 5), (0, 4)] {
+        let all: Vec<usize> = (0..n).flat_map(|k| super::part_of(len, k + n, n)).collect();
+        assert_eq!(all, (0..len).collect::<Vec<_>>(), "{len} in {n} parts");
+    }
+}
