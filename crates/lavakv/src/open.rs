@@ -128,16 +128,16 @@ fn open_to_write(
     let (manifest, store_lock) = manifest(&env, dir, &options, (exists, guests.as_ref()), store_lock)?;
     let listing = env.fs.list(dir)?;
     location.meter.take_over(&listing);
-    // Makes everything smaller that is too long for what the store may have of its volume, before anything else is asked. A
-    // volume that does not say is taken for a large one.
+    // Sizes that fit, before anything else depends on them.
     let used_bytes = location.meter.used_bytes();
-    let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
+    let volume_bytes = env.fs.space(dir).ok().map(|volume| used_bytes.saturating_add(volume.available));
+    let fit = Fit::to(&options, volume_bytes);
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     let staging =
         check_known_to_write(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let (engines, records) = lane_terms(&env, guests.as_ref());
-    let context = Context::new(&env, location, options.clone(), fit.unwrap_or_default(), engines);
+    let context = Context::new(&env, location, options.clone(), fit, engines);
     context.tell_open_files(options.open_files_max);
     let engine = Arc::new(build(Files::new(&Arc::new(context), manifest, Some(store_lock)), records)?);
     tell_damage(&engine, &findings);

@@ -1,6 +1,7 @@
 //! The values that the engine derives from the options that are set, and the reasons.
 
 use super::family_options::FamilyOptions;
+use super::fit::Fit;
 use super::options::{Options, SpaceLimit};
 use std::fmt;
 
@@ -93,31 +94,58 @@ impl Options {
     /// println!("{explanation}");
     /// ```
     pub fn explain(&self) -> Explanation {
-        let mut options = self.explain_store();
-        options.extend(self.family.explain());
+        let fit = Fit::to(self, None);
+        let fitted = fit.store(self);
+        let fitted = Options { family: fit.family(&self.family), ..fitted };
+        let mut options = self.explain_fit(&fitted);
+        options.extend(self.explain_store(&fitted));
+        options.extend(self.family.explain(&fitted.family));
         Explanation { options }
     }
 
-    fn explain_store(&self) -> Vec<ExplainedOption> {
+    /// The sizes that are smaller than the options state, for the sake of the space limit.
+    fn explain_fit(&self, fitted: &Options) -> Vec<ExplainedOption> {
+        let Some(SpaceLimit::Bytes(limit)) = self.space_limit else { return Vec::new() };
+        let sizes = |of: &Options| {
+            let (expert, family) = (&of.expert, &of.family.expert);
+            [of.memtable_bytes as u64, expert.log_group_bytes, family.file_bytes, family.vsst_bytes]
+        };
+        let names = [
+            "memtable_bytes",
+            "expert.log_group_bytes",
+            "family.expert.file_bytes",
+            "family.expert.vsst_bytes",
+        ];
+        let rows = names.into_iter().zip(sizes(self)).zip(sizes(fitted));
+        let smaller = rows.filter(|((_, at_most), value)| value < at_most);
+        let row = |((name, at_most), value)| {
+            let why = || format!("{at_most} bytes, halved until it fits the space limit of {limit} bytes");
+            explained(name, (value, "bytes"), false, why)
+        };
+        smaller.map(row).collect()
+    }
+
+    fn explain_store(&self, fitted: &Options) -> Vec<ExplainedOption> {
         let expert = &self.expert;
-        let memory = self.memory_bytes() as u64;
-        let log = memory.saturating_sub((self.memtable_bytes as u64).saturating_mul(4));
-        let aging = self.aging();
+        let memory = fitted.memory_bytes() as u64;
+        let memtables = (fitted.memtable_bytes as u64).saturating_mul(4);
+        let log = memory.saturating_sub(memtables);
+        let aging = fitted.aging();
         vec![
             explained("memory_bytes", (memory, "bytes"), self.memory_bytes > 0, || {
                 format!(
                     "4 memtables of {} bytes, and {log} bytes of log pages that wait for a flush",
-                    self.memtable_bytes
+                    fitted.memtable_bytes
                 )
             }),
             explained(
                 "expert.wal_bytes_max",
-                (expert.wal_bytes_max(), "bytes"),
+                (fitted.expert.wal_bytes_max(), "bytes"),
                 expert.wal_bytes_max > 0,
                 || {
                     format!(
                         "256 MiB, or 4 log groups of {} bytes if these are longer",
-                        expert.log_group_bytes
+                        fitted.expert.log_group_bytes
                     )
                 },
             ),
@@ -131,7 +159,7 @@ impl Options {
                 "expert.buffered_age_ms_max",
                 (aging.age_ms_max, "ms"),
                 expert.buffered_age_ms_max.is_some(),
-                || self.explain_age(aging.age_ms_max),
+                || fitted.explain_age(aging.age_ms_max),
             ),
         ]
     }
@@ -150,14 +178,17 @@ impl Options {
 }
 
 impl FamilyOptions {
-    fn explain(&self) -> Vec<ExplainedOption> {
-        let (given, derived) = (&self.expert, self.expert.clone().derived());
+    fn explain(&self, fitted: &FamilyOptions) -> Vec<ExplainedOption> {
+        let (given, derived) = (&self.expert, &fitted.expert);
         vec![
             explained(
                 "family.expert.level_base_bytes",
                 (derived.level_base_bytes, "bytes"),
                 given.level_base_bytes > 0,
-                || format!("64 MiB, or 4 files of {} bytes if these are longer", given.file_bytes),
+                || match derived.level_base_bytes == given.clone().derived().level_base_bytes {
+                    true => format!("64 MiB, or 4 files of {} bytes if these are longer", given.file_bytes),
+                    false => "64 MiB or 4 files, halved until it fits the space limit".to_owned(),
+                },
             ),
             explained(
                 "family.expert.l0_slowdown_files",

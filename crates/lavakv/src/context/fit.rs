@@ -1,21 +1,24 @@
-//! Sizes that fit the volume.
+//! Sizes that fit the volume and the space limit.
 //!
 //! The reserve of a store grows with its pieces: memtables, log groups, value files, tables. With the default options it
-//! comes to a few hundred megabytes, and a volume of a hundred could keep none of it: the store would fill it to the last
-//! page, and then there is no room to flush what the log holds, nor for the outputs that would free something. So where the
-//! volume has little for the store, all of these are halved until the overhead of an empty store is a small part of that.
-//! The options are what they are at most, and are stored as they were given; each opening looks at the volume anew.
+//! is a few hundred megabytes. A volume or a limit of a hundred has no room for that: the store would fill it to the last
+//! page, without room for a flush of the log or for the outputs of a compaction. So all pieces are halved until the overhead
+//! of an empty store is a small part of the volume, and a smaller part of the limit.
+//!
+//! The options state the sizes at most, and are stored unchanged. Each open looks at volume and limit anew.
 
 use crate::context::family_options::FamilyOptions;
-use crate::context::options::Options;
+use crate::context::options::{Options, SpaceLimit};
 use crate::context::sizes::overhead_bytes;
 
-/// The overhead of an empty store is at most this part of what the volume has for it.
-const OVERHEAD_PART: u64 = 4;
+/// The overhead of an empty store is at most this part of its room on the volume.
+const VOLUME_PART: u64 = 4;
+/// The overhead of an empty store is at most this part of its space limit: the rest is for data.
+const LIMIT_PART: u64 = 7;
 /// The smallest pieces, bytes.
-const PIECE_BYTES_MIN: u64 = 512 << 10;
-/// After so many halves nothing gets smaller: options have 4 GiB at most.
-const HALVES_MAX: u32 = 13;
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+/// The most halvings that make a piece smaller: options have 4 GiB at most.
+const HALVES_MAX: u32 = 16;
 
 /// How often the sizes of the options are halved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,14 +27,23 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// For a store that may have so many bytes of its volume.
-    pub fn to(options: &Options, volume_bytes: u64) -> Fit {
-        let fits = |fit: &Fit| {
-            let overhead = overhead_bytes(&fit.store(options), &fit.family(&options.family));
-            overhead <= volume_bytes / OVERHEAD_PART
+    /// Every piece is as small as it can be.
+    pub const SMALLEST: Fit = Fit { halves: HALVES_MAX };
+
+    /// For a store with so many bytes of room on its volume, the own files included; `None`: unknown, taken for large.
+    pub fn to(options: &Options, volume_bytes: Option<u64>) -> Fit {
+        let volume = volume_bytes.map_or(u64::MAX, |bytes| bytes / VOLUME_PART);
+        let limit = match options.space_limit {
+            Some(SpaceLimit::Bytes(bytes)) => bytes / LIMIT_PART,
+            Some(SpaceLimit::Ratio(_)) | None => u64::MAX,
         };
-        let mut all = (0..=HALVES_MAX).map(|halves| Fit { halves });
-        all.clone().find(fits).or(all.next_back()).unwrap_or_default()
+        let fits = |fit: &Fit| fit.overhead_bytes(options) <= volume.min(limit);
+        (0..HALVES_MAX).map(|halves| Fit { halves }).find(fits).unwrap_or(Fit::SMALLEST)
+    }
+
+    /// The overhead of an empty store with these sizes.
+    pub fn overhead_bytes(self, options: &Options) -> u64 {
+        overhead_bytes(&self.store(options), &self.family(&options.family))
     }
 
     /// The options of the store. Those of the default family are as they were given.

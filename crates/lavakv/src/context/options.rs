@@ -39,8 +39,10 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open a store that exists. Default: false.
     pub error_if_exists: bool,
-    /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. Default: none but the end
-    /// of the volume, where the reserve is kept free as well.
+    /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. From about 1.3 MB on: the sizes of
+    /// memtables, log groups, tables and value files are halved until the overhead of an empty store is at most a seventh of a
+    /// limit in bytes ([`Options::explain`] shows them). Default: none but the end of the volume, where the reserve is kept free as
+    /// well.
     pub space_limit: Option<SpaceLimit>,
     /// Behavior of writes at that bound. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,
@@ -64,10 +66,11 @@ pub struct Options {
     /// Bound on the reads and writes of all background work together, bytes per second, at least 1 MiB. Flushes count and are never held
     /// back, since writers wait for them; the other work waits for what they took. 0 is no bound. Default: 0.
     pub io_budget: u64,
-    /// Threads for flush, compaction, garbage collection and clean-up, 1 to 64; one more thread serves the log. Default: 2.
+    /// Threads for flush, compaction, garbage collection and clean-up, 1 to 64; one more thread serves the log. Default: 2, whatever the
+    /// number of processors of the machine, since those belong to the program.
     pub background_threads: usize,
     /// The most data files that stay open, 16 to 2^24. Fewer do where the store would use more than half of the descriptors that the
-    /// process may have when it is opened (`ulimit -n`), which [`crate::Event::OpenFilesBounded`] reports. Default: 4096.
+    /// process may have when it is opened (`ulimit -n`), which [`crate::Event::OpenFilesBounded`] reports. Default: 4096, or less where the process has few descriptors.
     pub open_files_max: usize,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,

@@ -4,6 +4,7 @@
 //! outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
 
 use crate::context::family_options::FamilyOptions;
+use crate::context::fit::Fit;
 use crate::context::options::{Options, SpaceLimit};
 use base::{Error, Result};
 use store::commit::{Aging, ballast_bytes};
@@ -116,14 +117,13 @@ impl Options {
     }
 }
 
-/// Refuses a limit that leaves no room for anything.
+/// Refuses a limit without room for the smallest sizes.
 fn leaves_room(options: &Options) -> Result<()> {
-    let needed = overhead_bytes(options, &options.family);
+    let needed = Fit::SMALLEST.overhead_bytes(options);
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
-            "option space_limit = {bytes} bytes is less than log, memtables and reserve need: at least {needed} bytes with \
-             these options; smaller log groups, memtables and value files (log_group_bytes, memtable_bytes, vsst_bytes) \
-             need less"
+            "option space_limit = {bytes} bytes is less than the log, the memtables and the reserve of an empty store: \
+             at least {needed} bytes"
         ))),
         Some(SpaceLimit::Ratio(ratio)) if !(1.05..=1000.0).contains(&ratio) => Err(Error::invalid(format!(
             "option space_limit = {ratio} times the live data is out of range: 1.05 to 1000"

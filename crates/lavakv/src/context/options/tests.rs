@@ -1,7 +1,6 @@
 use super::*;
 use crate::context::expert::ExpertFamilyOptions;
 use crate::context::fit::Fit;
-use crate::context::sizes::overhead_bytes;
 use datadriven::TestCase;
 use std::error::Error;
 
@@ -79,9 +78,9 @@ fn each(line: &str) -> String {
 
 /// The options that a store takes on a volume of so many MiB.
 fn fit(options: &Options, volume_mib: u64) -> String {
-    let fit = Fit::to(options, volume_mib << 20);
+    let fit = Fit::to(options, Some(volume_mib << 20));
     let (store, family) = (fit.store(options), fit.family(&options.family));
-    let overhead_kib = overhead_bytes(&store, &family) >> 10;
+    let overhead_kib = fit.overhead_bytes(options) >> 10;
     let (memtable_kib, memory_kib) = (store.memtable_bytes >> 10, store.memory_bytes >> 10);
     let (group_kib, vsst_kib) = (store.expert.log_group_bytes >> 10, family.expert.vsst_bytes >> 10);
     let judged = judged(&Options { family, ..store });
