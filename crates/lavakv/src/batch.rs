@@ -52,8 +52,10 @@ pub struct WriteBatch {
     longest_value: usize,
     /// Some key is empty, which not every format allows.
     has_empty_key: bool,
-    /// Some change is no deletion.
-    has_data: bool,
+    /// Number of deletes.
+    deletes: u32,
+    /// Bytes of keys and values of the other changes.
+    data_bytes: usize,
 }
 
 impl WriteBatch {
@@ -116,7 +118,7 @@ impl WriteBatch {
         self.body.clear();
         self.families.clear();
         (self.count, self.error, self.longest_value) = (0, None, 0);
-        (self.has_empty_key, self.has_data) = (false, false);
+        (self.has_empty_key, self.deletes, self.data_bytes) = (false, 0, 0);
     }
 
     /// Number of changes.
@@ -153,7 +155,10 @@ impl WriteBatch {
         change.encode_into(&mut self.body);
         self.longest_value = self.longest_value.max(value.len());
         self.has_empty_key |= change.has_empty_key();
-        self.has_data |= !change.is_delete();
+        match change.is_delete() {
+            true => self.deletes += 1,
+            false => self.data_bytes += key.len() + value.len(),
+        }
         if !self.families.contains(&family) {
             self.families.push(family);
         }
@@ -189,9 +194,14 @@ impl WriteBatch {
         self.has_empty_key
     }
 
-    /// True if the batch holds deletions only.
-    pub(crate) fn is_delete_only(&self) -> bool {
-        !self.has_data
+    /// Number of deletes.
+    pub(crate) fn deletes(&self) -> u32 {
+        self.deletes
+    }
+
+    /// Bytes of keys and values of the changes that are no deletes.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.data_bytes
     }
 
     /// No value of the batch is longer.

@@ -273,7 +273,7 @@ impl Db {
         let (engine, times) = (self.engine(), &self.engine().context.times);
         let timing = match &payload.body {
             Body::Batch(_) => &times.write_batch,
-            Body::One(..) if payload.is_delete_only => &times.delete,
+            Body::One(..) if payload.is_delete_only() => &times.delete,
             Body::One(..) => &times.put,
         };
         // A durable write waits for the device, so each is timed.

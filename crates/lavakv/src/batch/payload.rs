@@ -18,8 +18,10 @@ pub(crate) struct Payload<'a> {
     pub count: u32,
     /// The estimated growth of the memtables, bytes.
     pub weight: usize,
-    /// It holds deletions only.
-    pub is_delete_only: bool,
+    /// Number of deletes.
+    pub deletes: u32,
+    /// Bytes of keys and values of the other changes.
+    pub data_bytes: usize,
     pub has_empty_key: bool,
 }
 
@@ -39,9 +41,15 @@ impl<'a> Payload<'a> {
             pieces: frame.around(&change),
             count: 1,
             weight: change.key.len() + change.value.len() + ENTRY_BYTES,
-            is_delete_only: change.is_delete(),
+            deletes: u32::from(change.is_delete()),
+            data_bytes: if change.is_delete() { 0 } else { change.key.len() + change.value.len() },
             has_empty_key: change.has_empty_key(),
         }
+    }
+
+    /// True if it holds deletes only.
+    pub fn is_delete_only(&self) -> bool {
+        self.deletes == self.count
     }
 
     /// The same for a test, with a frame that lives as long as the process.
@@ -57,7 +65,8 @@ impl<'a> Payload<'a> {
             pieces: [batch.body(), &[], &[], &[]],
             count: batch.len() as u32,
             weight: batch.byte_len() + ENTRY_BYTES * batch.len(),
-            is_delete_only: batch.is_delete_only(),
+            deletes: batch.deletes(),
+            data_bytes: batch.data_bytes(),
             has_empty_key: batch.has_empty_key(),
         }
     }

@@ -44,6 +44,16 @@ pub(crate) struct VersionSummary {
     pub collected_bytes: u64,
     /// What the family adds to the pressures.
     pub pressure: Pressure,
+    /// Bytes of an entry with its value, in the mean of all tables; 0 without tables.
+    pub entry_bytes: u64,
+}
+
+/// Bytes of an entry with its value, in the mean.
+fn entry_bytes(version: &Version) -> u64 {
+    let sums = || version.levels.iter().map(version::Level::sums);
+    let bytes: u128 = sums().map(|sums| sums.bytes + sums.stored_bytes).sum();
+    let entries: u128 = sums().map(|sums| sums.entries).sum();
+    u64::try_from(bytes.checked_div(entries).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 impl VersionSummary {
@@ -74,6 +84,7 @@ impl VersionSummary {
             file_bytes,
             collected_bytes: collected_bytes(ledger.longest_copied_bytes(), file_bytes),
             pressure: Pressure::new(&levels, options.expert.level_multiplier, exposed, live, ratio),
+            entry_bytes: entry_bytes(version),
         }
     }
 

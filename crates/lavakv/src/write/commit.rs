@@ -338,7 +338,7 @@ impl<'a> WriteOp<'a> {
                 }
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
-                    writes.provide_group(writer, len, payload.is_delete_only, &mut state.resort)?;
+                    writes.provide_group(writer, len, payload.is_delete_only(), &mut state.resort)?;
                 }
                 Err(e) if e.is_refusal() || e.kind() == ErrorKind::TooLarge => {
                     return Err(Unlogged::Certain(e));

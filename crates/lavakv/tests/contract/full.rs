@@ -4,7 +4,7 @@ use crate::common::*;
 use crate::limits::least_limit;
 use crate::overwrites::{Filled, bytes, kept, limited, occupied};
 use lavastore_lavakv::{
-    Db, Durability, ErrorKind, FamilyOptions, Options, SpaceLimit,
+    Db, Durability, ErrorKind, FamilyOptions, Options, SpaceLimit, WriteBatch,
     io::{DirEntry, Rng},
     sim::{CrashKind, SimEnv},
 };
@@ -338,4 +338,60 @@ fn the_file_of_metrics_keeps_the_limit() {
     turn(&s);
     assert!(s.sim.peak() <= limit, "{} of {limit} bytes", s.sim.peak());
     s.check(options);
+}
+
+/// The sizes of the default options are derived from the limit, so that the rest is for data.
+#[test]
+fn most_of_a_limit_is_usable_with_the_default_options() {
+    for (mib, len, least_percent) in [(4, 1000, 50), (8, 4000, 65), (64, 1000, 85), (64, 16_000, 85)] {
+        let limit = mib << 20;
+        let options = Options { space_limit: Some(SpaceLimit::Bytes(limit)), ..Options::default() };
+        let mut s = Filled::new(mib, options.clone(), limit);
+        let n = fill_up(&mut s, 0, len);
+        let percent = n * len as u64 * 100 / limit;
+        assert!(percent >= least_percent, "{mib} MiB, {len} B: {percent} %, {}", s.db.describe());
+        (0..n / 4).for_each(|k| s.delete(k));
+        assert!(fill_up(&mut s, n, len) > n / 8, "{mib} MiB, {len} B: {}", s.db.describe());
+        s.check(options);
+    }
+}
+
+/// A queue with a counter in one batch, on a store that is full.
+#[test]
+fn a_batch_that_frees_more_than_it_takes_is_admitted_at_the_limit() {
+    for (seed, len, min_blob_size) in [(1, 3000, 512), (2, 300, 512), (3, 3000, 0)] {
+        let limit = 3 << 20;
+        let mut options = limited(limit);
+        options.family = FamilyOptions { min_blob_size, ..options.family };
+        let mut s = Filled::new(seed, options.clone(), limit);
+        let n = fill_up(&mut s, 0, len);
+        let pop = |s: &mut Filled, first: u64, counter: &[u8]| {
+            let mut batch = WriteBatch::new();
+            batch.put(b"counter", counter);
+            (first..first + 3).for_each(|k| batch.delete(&key(k)));
+            let done = s.db.write(&batch);
+            kept(&s.sim, limit);
+            done
+        };
+        for first in (0..n - 3).step_by(3) {
+            let done = pop(&mut s, first, b"12345678");
+            done.unwrap_or_else(|e| panic!("seed {seed}, {first} of {n}: {e}\n{}", s.db.describe()));
+            (first..first + 3).for_each(|k| drop(s.model.remove(&key(k))));
+            s.model.insert(b"counter".to_vec(), b"12345678".to_vec());
+        }
+        // Deletes of missing keys free nothing, so such batches may be refused: deletes alone are admitted all the same.
+        let from = 500_000;
+        let m = fill_up(&mut s, from, len);
+        for round in 0..4 * m {
+            if pop(&mut s, 700_000 + 3 * round, &bytes(round, 0, 100)).is_ok() {
+                s.model.insert(b"counter".to_vec(), bytes(round, 0, 100));
+            }
+        }
+        (from..from + m).for_each(|k| s.delete(k));
+        // More data than it frees is refused.
+        let m = fill_up(&mut s, from, len);
+        let e = pop(&mut s, from, &bytes(0, 0, 20_000)).expect_err("it takes more than it frees");
+        assert!(m > 0 && e.kind() == ErrorKind::NoSpace, "{e}");
+        s.check(options);
+    }
 }

@@ -249,10 +249,11 @@ impl SpaceBudget {
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }
     }
 
-    /// True if there is room for a write of so many bytes that only deletes.
-    pub fn has_room_for_delete(&self, bytes: u64) -> bool {
+    /// True if there is room for a write of so many bytes that frees more than it takes. It may use one part in `parts` of the reserve
+    /// for such writes.
+    pub fn has_room_in_reserve(&self, bytes: u64, parts: u64) -> bool {
         let log = self.claims.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
-        let own = log + self.terms.sizes.delete_bytes();
+        let own = (log + self.terms.sizes.delete_bytes()) / parts.max(1);
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes()
     }

@@ -74,15 +74,26 @@ pub(crate) enum Need {
 pub(crate) struct Ask {
     /// Bytes it will occupy.
     pub bytes: u64,
-    /// True for a write of deletes alone.
-    pub frees: bool,
+    /// Its share of the reserve of deletes.
+    pub share: ReserveShare,
+}
+
+/// The part of the reserve of deletes that a write may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReserveShare {
+    /// It takes space.
+    None,
+    /// By estimate it frees more than it takes.
+    Half,
+    /// It deletes only.
+    All,
 }
 
 impl Ask {
     /// A write of `weight` bytes.
-    pub fn of_write(weight: usize, frees: bool) -> Ask {
+    pub fn of_write(weight: usize, share: ReserveShare) -> Ask {
         let bytes = weight as u64;
-        Ask { bytes: bytes + bytes / 8, frees }
+        Ask { bytes: bytes + bytes / 8, share }
     }
 }
 

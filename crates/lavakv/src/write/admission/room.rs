@@ -77,7 +77,7 @@ impl Admission {
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
         let is_scarce = self.space.is_limited() || self.log.spares().ballast_is_short();
-        if is_scarce && let Some(need) = self.find_space(writer, payload, tried)? {
+        if is_scarce && let Some(need) = self.find_space(writer, payload, families, tried)? {
             return Ok(Some(need));
         }
         self.context.health.check()?;
@@ -146,7 +146,7 @@ impl Admission {
         largest.iter().for_each(|family| self.memtables.freeze(writer, family));
         if !fits && (memory.backlog() > 0 || largest.is_some()) {
             if self.is_refused()
-                && payload.is_delete_only
+                && payload.is_delete_only()
                 && self.log.spares().ballast_is_short()
                 && !tried.retried
             {
@@ -156,7 +156,7 @@ impl Admission {
             }
             if self.is_refused() {
                 // Deletes make room, so they may use a quarter more memory.
-                if payload.is_delete_only && memory.used() + weight <= max + max / 4 {
+                if payload.is_delete_only() && memory.used() + weight <= max + max / 4 {
                     self.leave_queue(writer, tried);
                     return Ok(None);
                 }

@@ -1,16 +1,36 @@
 //! Admission where space is limited, and the condition to wait for.
 
 use super::Admission;
-use super::need::{Ask, Need};
+use super::need::{Ask, Need, ReserveShare};
 use super::patience::Patience;
 use super::room::Tried;
 use crate::batch::payload::Payload;
 use crate::context::options::SpacePolicy;
+use crate::tree::family::Family;
 use crate::write::memtables::Writer;
 use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
 
 /// A wait is looked at again after so long, whatever happens.
 const SLICE_NS: u64 = 50_000_000;
+
+/// The share of the reserve that a write may use. The estimate: each delete frees a mean entry of the family whose entries are the
+/// shortest. Deletes of missing keys free less, and so do overwrites that are not flushed. So the other half of the reserve stays
+/// for deletes alone, which must always be admitted.
+fn share_of(payload: &Payload<'_>, families: &[Arc<Family>]) -> ReserveShare {
+    if payload.is_delete_only() {
+        return ReserveShare::All;
+    }
+    if payload.deletes == 0 {
+        return ReserveShare::None;
+    }
+    let entry_bytes = families.iter().map(|family| family.look(|seen| seen.summary.entry_bytes)).min();
+    let freed_bytes = u64::from(payload.deletes).saturating_mul(entry_bytes.unwrap_or(0));
+    match freed_bytes > payload.data_bytes as u64 {
+        true => ReserveShare::Half,
+        false => ReserveShare::None,
+    }
+}
 
 impl Admission {
     /// Finds space for a write where it is scarce.
@@ -18,9 +38,10 @@ impl Admission {
         &self,
         writer: &mut Writer,
         payload: &Payload<'_>,
+        families: &[Arc<Family>],
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
-        let ask = Ask::of_write(payload.weight, payload.is_delete_only);
+        let ask = Ask::of_write(payload.weight, share_of(payload, families));
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *tried.since_ns.get_or_insert_with(|| self.context.now_ns());
         self.admit(writer, ask, since_ns)
@@ -28,12 +49,13 @@ impl Admission {
 
     /// True if there is room for it.
     pub fn has_room(&self, ask: Ask) -> bool {
-        if !ask.frees && self.log.spares().ballast_is_short() {
+        if ask.share == ReserveShare::None && self.log.spares().ballast_is_short() {
             return false;
         }
-        match ask.frees {
-            true => self.space.has_room_for_delete(ask.bytes),
-            false => self.space.has_room_for_write(ask.bytes),
+        match ask.share {
+            ReserveShare::All => self.space.has_room_in_reserve(ask.bytes, 1),
+            ReserveShare::Half => self.space.has_room_in_reserve(ask.bytes, 2),
+            ReserveShare::None => self.space.has_room_for_write(ask.bytes),
         }
     }
 
@@ -111,7 +133,7 @@ impl Admission {
 
     /// Waits until a file of a large value may take `bytes` more, outside the writer's lock.
     pub fn admit_segment(&self, bytes: u64, patience: &mut Patience) -> Result<()> {
-        let ask = Ask { bytes: bytes + bytes / 64 + io::PAGE as u64, frees: false };
+        let ask = Ask { bytes: bytes + bytes / 64 + io::PAGE as u64, share: ReserveShare::None };
         if self.has_room(ask) {
             return Ok(());
         }

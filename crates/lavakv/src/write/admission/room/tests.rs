@@ -5,7 +5,7 @@ use crate::batch::Change;
 use crate::batch::payload::Payload;
 use crate::context::sizes::tests::SUMS;
 use crate::tree::family::tests::STEPS;
-use crate::write::admission::need::Ask;
+use crate::write::admission::need::{Ask, ReserveShare};
 use crate::{Db, FamilyOptions, Options, SpaceLimit, WriteOptions};
 use base::ValueKind;
 use io::sim::SimEnv;
@@ -103,9 +103,9 @@ fn at_the_limit_no_family_is_asked_under_the_lock_of_writers() {
         db.create_column_family(&format!("{i}"), options.family.clone()).unwrap();
     }
     let writes = &db.engine().writes;
-    for frees in [false, true] {
+    for share in [ReserveShare::None, ReserveShare::Half, ReserveShare::All] {
         let (asked, summed, now_ns) = (STEPS.get(), SUMS.get(), db.engine().context.now_ns());
-        let ask = Ask { bytes: 1 << 40, frees };
+        let ask = Ask { bytes: 1 << 40, share };
         // Refused, or told to wait for what jobs may free.
         let admitted = writes.admission.admit(&mut writes.memtables.lock(), ask, now_ns);
         assert!(!matches!(admitted, Ok(None)), "there is no such room");
