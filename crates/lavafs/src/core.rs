@@ -244,7 +244,7 @@ impl Core {
         self.note_claim(op);
         self.position += 1;
         if let Some(live) = self.live_of(op)
-            && let Some(node) = self.meta.node(live.ino)
+            && let Some(node) = self.meta.nodes().get(live.ino)
         {
             live.set_extents(node.extents.as_slice());
         }
@@ -267,7 +267,7 @@ impl Core {
 
     fn note_claim(&mut self, op: &Op) {
         if let Op::Claim { ino, .. } = op
-            && let Some(node) = self.meta.node(*ino)
+            && let Some(node) = self.meta.nodes().get(*ino)
         {
             let on = roles_of(self.meta.geometry().is_two(), node.extents.as_slice());
             self.claims = self.claims.and(on);
@@ -291,7 +291,8 @@ impl Core {
         if let Some(live) = self.live(ino) {
             return Ok(live);
         }
-        let node = self.meta.node(ino).ok_or_else(|| Error::not_found(format!("there is no file {ino}")))?;
+        let node =
+            self.meta.nodes().get(ino).ok_or_else(|| Error::not_found(format!("there is no file {ino}")))?;
         let live = Arc::new(Live::new(ino, node.extents.as_slice(), node.size, node.readable()));
         self.open.insert(ino, Arc::downgrade(&live));
         if self.open.len() > 64 && self.open.len().is_power_of_two() {
@@ -302,7 +303,7 @@ impl Core {
 
     /// Bytes of a file as processes see them.
     pub(crate) fn size_of(&self, ino: Ino) -> u64 {
-        let recorded = self.meta.node(ino).map_or(0, |n| n.size);
+        let recorded = self.meta.nodes().get(ino).map_or(0, |n| n.size);
         self.live(ino).map_or(recorded, |live| live.size())
     }
 

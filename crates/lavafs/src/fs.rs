@@ -102,11 +102,15 @@ impl LavaFs {
     pub fn directories(&self, dir: &Path) -> Result<Vec<String>> {
         let core = lock(&self.volume.core);
         let whole = dir_of(dir)?;
-        if !core.meta.has_dir(&whole) {
+        if !core.meta.directories().has(&whole) {
             return Err(not_found(dir));
         }
-        let inside =
-            core.meta.dirs().filter_map(|d| crate::meta::parent(d)).filter(|(above, _)| *above == whole);
+        let inside = core
+            .meta
+            .directories()
+            .paths()
+            .filter_map(|d| crate::meta::parent(d))
+            .filter(|(above, _)| *above == whole);
         Ok(inside.map(|(_, name)| name.to_owned()).collect())
     }
 
@@ -183,7 +187,7 @@ impl LavaFs {
 
     fn add_file(&self, core: &mut Core, new: NewFile<'_>) -> Result<(Ino, u64)> {
         let NewFile { dir, name, size, closed, extents } = new;
-        let ino = core.meta.next_ino();
+        let ino = core.meta.nodes().next_ino();
         self.volume.queue(core, &Op::File(FileRecord { ino, size, closed, extents }))?;
         let link = Op::Link { dir: dir.to_owned(), name: name.to_owned(), ino };
         Ok((ino, self.volume.queue(core, &link)?))
@@ -219,7 +223,7 @@ impl LavaFs {
             .map_err(|e| e.at_file(path));
         let mut core = lock(&self.volume.core);
         let made = zeroed.and_then(|()| vacant(&core)).and_then(|()| {
-            if core.meta.look_up(&dir, &name).is_some() {
+            if core.meta.directories().look_up(&dir, &name).is_some() {
                 let old = Op::Unlink { dir: dir.clone(), name: name.clone() };
                 self.volume.queue(&mut core, &old)?;
             }
@@ -249,7 +253,7 @@ impl LavaFs {
                 Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
                 Err(e) => return Err(e),
             };
-            let fits = core.meta.node(ino).is_some_and(|n| {
+            let fits = core.meta.nodes().get(ino).is_some_and(|n| {
                 n.closed && n.size == len && layout::allocated_of(n.extents.as_slice()) == blocks_for(len)
             });
             if !fits {
@@ -309,9 +313,9 @@ fn check_pages(path: &Path, len: u64) -> Result<()> {
 /// The file of a path.
 fn find(core: &Core, path: &Path) -> Result<Ino> {
     let (dir, name) = file_of(path)?;
-    match core.meta.look_up(&dir, &name) {
+    match core.meta.directories().look_up(&dir, &name) {
         Some(ino) => Ok(ino),
-        None if core.meta.has_dir(&joined(&dir, &name)) => Err(wrong("it is a directory", path)),
+        None if core.meta.directories().has(&joined(&dir, &name)) => Err(wrong("it is a directory", path)),
         None => Err(not_found(path)),
     }
 }
@@ -319,10 +323,11 @@ fn find(core: &Core, path: &Path) -> Result<Ino> {
 /// Refuses a path at which nothing can be made.
 fn check_vacant(core: &Core, path: &Path) -> Result<()> {
     let (dir, name) = file_of(path)?;
-    if !core.meta.has_dir(&dir) {
+    if !core.meta.directories().has(&dir) {
         return Err(not_found(path));
     }
-    let taken = core.meta.look_up(&dir, &name).is_some() || core.meta.has_dir(&joined(&dir, &name));
+    let taken = core.meta.directories().look_up(&dir, &name).is_some()
+        || core.meta.directories().has(&joined(&dir, &name));
     if taken { Err(exists(path)) } else { Ok(()) }
 }
 
@@ -407,7 +412,7 @@ impl FileSystem for LavaFs {
         let ((from_dir, from_name), (to_dir, to_name)) = (file_of(from)?, file_of(to)?);
         let mut core = lock(&self.volume.core);
         let (source, target) = (joined(&from_dir, &from_name), joined(&to_dir, &to_name));
-        if core.meta.has_dir(&source) {
+        if core.meta.directories().has(&source) {
             check_vacant(&core, to)?;
             if source == target || target.starts_with(&format!("{source}/")) {
                 return Err(wrong("a directory cannot be moved into itself", to));
@@ -462,7 +467,7 @@ impl FileSystem for LavaFs {
             core = lock(&self.volume.core);
         }
         let ino = find(&core, path)?;
-        let extents = core.meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
+        let extents = core.meta.nodes().get(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
         let first = offset.div_ceil(BLOCK);
         let end = (offset.saturating_add(len) / BLOCK).min(layout::blocks_of(&extents));
         if first >= end {
@@ -481,7 +486,7 @@ impl FileSystem for LavaFs {
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
         self.process.check()?;
         let whole = dir_of(dir)?;
-        let names = lock(&self.volume.core).meta.names(&whole).ok_or_else(|| not_found(dir))?;
+        let names = lock(&self.volume.core).meta.directories().names(&whole).ok_or_else(|| not_found(dir))?;
         let (mut names, mut all) = (names.iter().peekable(), Vec::with_capacity(names.len()));
         while names.peek().is_some() {
             let core = lock(&self.volume.core);
@@ -494,11 +499,11 @@ impl FileSystem for LavaFs {
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.process.check()?;
         let core = lock(&self.volume.core);
-        if core.meta.has_dir(&dir_of(path)?) {
+        if core.meta.directories().has(&dir_of(path)?) {
             return Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true, identity: None });
         }
         let ino = find(&core, path)?;
-        let links = core.meta.node(ino).map_or(0, |n| u64::from(n.links));
+        let links = core.meta.nodes().get(ino).map_or(0, |n| u64::from(n.links));
         Ok(Metadata {
             len: core.size_of(ino),
             allocated: allocated(&core, ino),
@@ -511,7 +516,7 @@ impl FileSystem for LavaFs {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
         self.process.check()?;
         let whole = dir_of(dir)?;
-        if lock(&self.volume.core).meta.has_dir(&whole) {
+        if lock(&self.volume.core).meta.directories().has(&whole) {
             return Ok(());
         }
         self.volume.check_writable(dir)?;
@@ -519,10 +524,12 @@ impl FileSystem for LavaFs {
         let mut core = lock(&self.volume.core);
         let ends = whole.match_indices('/').map(|(at, _)| at).chain(std::iter::once(whole.len()));
         for above in ends.filter_map(|end| whole.get(..end)) {
-            if core.meta.has_dir(above) {
+            if core.meta.directories().has(above) {
                 continue;
             }
-            if crate::meta::parent(above).is_some_and(|(dir, name)| core.meta.look_up(dir, name).is_some()) {
+            if crate::meta::parent(above)
+                .is_some_and(|(dir, name)| core.meta.directories().look_up(dir, name).is_some())
+            {
                 return Err(exists(dir));
             }
             self.volume.queue(&mut core, &Op::MakeDir { dir: above.to_owned() })?;
@@ -535,10 +542,10 @@ impl FileSystem for LavaFs {
         self.volume.check_writable(dir)?;
         let name = dir_of(dir)?;
         let mut core = lock(&self.volume.core);
-        if !core.meta.has_dir(&name) {
+        if !core.meta.directories().has(&name) {
             return Err(not_found(dir));
         }
-        if name.is_empty() || !core.meta.is_empty_dir(&name) {
+        if name.is_empty() || !core.meta.directories().is_empty(&name) {
             return Err(wrong("the directory is not empty", dir));
         }
         self.volume.queue(&mut core, &Op::RemoveDir { dir: name })?;
@@ -547,7 +554,7 @@ impl FileSystem for LavaFs {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.process.check()?;
-        if !lock(&self.volume.core).meta.has_dir(&dir_of(dir)?) {
+        if !lock(&self.volume.core).meta.directories().has(&dir_of(dir)?) {
             return Err(not_found(dir));
         }
         self.volume.check_writable(dir)?;
@@ -592,7 +599,7 @@ impl FileSystem for LavaFs {
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.process.check()?;
         let core = lock(&self.volume.core);
-        if !core.meta.has_dir(&dir_of(dir)?) {
+        if !core.meta.directories().has(&dir_of(dir)?) {
             return Err(not_found(dir));
         }
         let total = core.meta.volume_blocks() * BLOCK;
@@ -608,12 +615,12 @@ impl FileSystem for LavaFs {
 
 /// `None` if the file is gone.
 fn entry_of(core: &Core, name: &str, ino: Ino) -> Option<DirEntry> {
-    core.meta.node(ino)?;
+    core.meta.nodes().get(ino)?;
     Some(DirEntry { name: name.to_owned(), len: core.size_of(ino), allocated: allocated(core, ino) })
 }
 
 fn allocated(core: &Core, ino: Ino) -> u64 {
-    core.meta.node(ino).map_or(0, |n| layout::allocated_of(n.extents.as_slice()) * BLOCK)
+    core.meta.nodes().get(ino).map_or(0, |n| layout::allocated_of(n.extents.as_slice()) * BLOCK)
 }
 
 #[cfg(test)]

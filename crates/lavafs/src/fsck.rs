@@ -196,9 +196,9 @@ fn check(env: &Env, device: &dyn BlockDevice, ground: Option<&Ground>, repair: b
 impl Report {
     fn count(&mut self, meta: &Meta, replayed: &Replayed) {
         self.transactions = replayed.transactions;
-        self.files = meta.file_count();
-        self.dirs = meta.dirs().count() as u64;
-        self.file_bytes = meta.file_blocks() * BLOCK;
+        self.files = meta.nodes().count();
+        self.dirs = meta.directories().paths().count() as u64;
+        self.file_bytes = meta.nodes().blocks() * BLOCK;
         self.journal_bytes = crate::layout::blocks_of(&replayed.journal()) * BLOCK;
         let free = free_map(meta, &replayed.journal()).map_or(0, |free| free.blocks());
         self.free_bytes = free * BLOCK;
@@ -238,10 +238,10 @@ fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report)
             journal.push(part);
         }
     }
-    let mut inos: Vec<Ino> = meta.nodes().map(|(ino, _)| ino).collect();
+    let mut inos: Vec<Ino> = meta.nodes().iter().map(|(ino, _)| ino).collect();
     inos.sort_unstable();
     for ino in inos {
-        let extents = meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
+        let extents = meta.nodes().get(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
         let mut taken = Vec::new();
         let clash = extents.into_iter().filter(|e| !e.is_hole()).find(|&e| {
             let claimed = free.claim(e);
@@ -267,7 +267,8 @@ fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report)
 
 /// Finds files without names, and names them in the root.
 fn name_all(meta: &mut Meta, report: &mut Report) -> bool {
-    let mut nameless: Vec<Ino> = meta.nodes().filter(|(_, n)| n.links == 0).map(|(ino, _)| ino).collect();
+    let mut nameless: Vec<Ino> =
+        meta.nodes().iter().filter(|(_, n)| n.links == 0).map(|(ino, _)| ino).collect();
     nameless.sort_unstable();
     for &ino in &nameless {
         let name = format!("lost-{ino}");

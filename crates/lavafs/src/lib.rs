@@ -28,7 +28,7 @@
 //! * [`superblock`]: two slots, which lead to a dump of the metadata ([`layout`] says where things are).
 //! * [`transaction`], [`op`]: what the journal is written in. `replay` reads it, `journal` writes it, `compaction`
 //!   replaces it by a dump while it grows on.
-//! * `meta` (names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
+//! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
 //!   journal, and the blocks that wait to be free again).
 //! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: what they share. [`mod@mount`], [`mod@format`],
 //!   [`mod@fsck`], `grow`.

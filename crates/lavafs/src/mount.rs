@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeSpace> {
     let mut free = FreeSpace::all_of(meta.geometry());
     let mut sound = true;
-    let of_files = meta.nodes().flat_map(|(_, node)| node.extents.as_slice());
+    let of_files = meta.nodes().iter().flat_map(|(_, node)| node.extents.as_slice());
     for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
         sound &= free.claim(extent);
         if !sound {

@@ -323,7 +323,7 @@ impl Replayed {
         }
         for op in ops {
             if let Op::Claim { ino, size, from, .. } = op
-                && let Some(node) = self.meta.node(*ino)
+                && let Some(node) = self.meta.nodes().get(*ino)
             {
                 // Whole blocks, as far as the file has them; `pieces` ends where they do.
                 let begin = from / BLOCK * BLOCK;
@@ -343,7 +343,7 @@ impl Replayed {
         }
         for op in ops {
             if let Op::Claim { ino, size, from, hash } = op
-                && let Some(node) = meta.node(*ino)
+                && let Some(node) = meta.nodes().get(*ino)
                 && !holds(device, node, (*from, *size), *hash)?
             {
                 return Ok(false);

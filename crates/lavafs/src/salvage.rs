@@ -154,7 +154,7 @@ impl Salvaged {
             Op::File(file) => self.expel_owners(&mut replayed.meta, &file.extents, Some(file.ino)),
             Op::Extend { ino, extents } => self.expel_owners(&mut replayed.meta, extents, Some(*ino)),
             Op::Claim { ino, size, from, hash } if !is_durable => {
-                let node = replayed.meta.node(*ino);
+                let node = replayed.meta.nodes().get(*ino);
                 let is_true = node.map_or(Ok(true), |node| holds(device, node, (*from, *size), *hash))?;
                 if !is_true {
                     return Ok(());
@@ -176,6 +176,7 @@ impl Salvaged {
         };
         let owners: Vec<Ino> = meta
             .nodes()
+            .iter()
             .filter(|(ino, _)| Some(*ino) != but)
             .filter(|(_, node)| {
                 node.extents.as_slice().iter().any(|own| extents.iter().any(|e| meets(own, e)))
@@ -183,7 +184,7 @@ impl Salvaged {
             .map(|(ino, _)| ino)
             .collect();
         for ino in owners {
-            let names = meta.names_of(ino).join(", ");
+            let names = meta.directories().paths_of(ino).join(", ");
             self.consequences.push(format!(
                 "file {ino} ({names}) was removed by a lost transaction, and its blocks are another's: it is gone"
             ));

@@ -69,7 +69,7 @@ impl DeviceStatistics {
         let core = lock(&volume.core);
         let (geometry, reserve) = (core.meta.geometry(), core.reserve());
         let mut file_blocks = [0; 2];
-        let of_files = core.meta.nodes().flat_map(|(_, node)| node.extents.as_slice());
+        let of_files = core.meta.nodes().iter().flat_map(|(_, node)| node.extents.as_slice());
         for &extent in of_files.filter(|e: &&Extent| !e.is_hole()) {
             file_blocks[role_of(geometry.is_two(), extent) as usize] += u64::from(extent.blocks);
         }
@@ -99,9 +99,9 @@ impl Statistics {
             free_bytes: core.free.blocks() * BLOCK,
             available_bytes: core.available() * BLOCK,
             freeing_bytes: core.freeing_blocks() * BLOCK,
-            file_bytes: core.meta.file_blocks() * BLOCK,
+            file_bytes: core.meta.nodes().blocks() * BLOCK,
             journal_bytes: journal_blocks * BLOCK,
-            files: core.meta.file_count(),
+            files: core.meta.nodes().count(),
             free_runs: core.free.runs() as u64,
             longest_free_run_bytes: u64::from(core.free.longest()) * BLOCK,
             data_bytes_written: read(&counters.data_bytes),

@@ -50,10 +50,17 @@ fn names_lead_to_files_until_the_last_is_gone() {
     let e = [Extent::new(40, 4)];
     let mut m = meta(&[file(1, 5000, &e), make_dir("d"), link("", "a", 1), link("d", "b", 1)]);
     check_dump(&m);
-    assert_eq!((m.look_up("", "a"), m.look_up("d", "b"), m.node(1).unwrap().links), (Some(1), Some(1), 2));
+    assert_eq!(
+        (
+            m.directories().look_up("", "a"),
+            m.directories().look_up("d", "b"),
+            m.nodes().get(1).unwrap().links
+        ),
+        (Some(1), Some(1), 2)
+    );
     assert_eq!(m.apply(&unlink("", "a")).unwrap(), Freed::default());
     assert_eq!(m.apply(&unlink("d", "b")).unwrap(), Freed { extents: e.to_vec(), gone: Some(1) });
-    assert_eq!((m.file_blocks(), m.file_count(), m.next_ino()), (0, 0, 2));
+    assert_eq!((m.nodes().blocks(), m.nodes().count(), m.nodes().next_ino()), (0, 0, 2));
     check_dump(&m);
 }
 
@@ -62,9 +69,9 @@ fn a_rename_replaces_and_frees() {
     let (a, b) = ([Extent::new(40, 4)], [Extent::new(50, 4)]);
     let mut m = meta(&[file(1, 1, &a), file(2, 1, &b), link("", "a", 1), link("", "b", 2), link("", "c", 1)]);
     assert_eq!(m.apply(&rename(("", "a"), ("", "c"))).unwrap(), Freed::default());
-    assert_eq!(m.look_up("", "a"), Some(1), "two names of one file stay");
+    assert_eq!(m.directories().look_up("", "a"), Some(1), "two names of one file stay");
     assert_eq!(m.apply(&rename(("", "a"), ("", "b"))).unwrap().gone, Some(2));
-    assert_eq!((m.look_up("", "a"), m.look_up("", "b")), (None, Some(1)));
+    assert_eq!((m.directories().look_up("", "a"), m.directories().look_up("", "b")), (None, Some(1)));
     check_dump(&m);
 }
 
@@ -75,7 +82,10 @@ fn directories_are_prefixes() {
     assert!(m.apply(&make_dir("c/d")).is_err(), "no parent");
     assert!(m.apply(&Op::RenameDir { from: "a".into(), to: "a/c".into() }).is_err(), "into itself");
     m.apply(&Op::RenameDir { from: "a".into(), to: "c".into() }).unwrap();
-    assert_eq!((m.look_up("c/b", "x"), m.has_dir("a/b"), m.has_dir("ab")), (Some(1), false, true));
+    assert_eq!(
+        (m.directories().look_up("c/b", "x"), m.directories().has("a/b"), m.directories().has("ab")),
+        (Some(1), false, true)
+    );
     check_dump(&m);
     assert!(m.apply(&link("", "ab", 1)).is_err(), "a directory has that name");
     assert!(m.apply(&make_dir("c/b/x")).is_err(), "a file has that name");
@@ -88,19 +98,19 @@ fn blocks_are_added_trimmed_and_punched() {
     let mut m = meta(&[file(1, 0, &[]), link("", "a", 1)]);
     m.apply(&Op::Extend { ino: 1, extents: vec![Extent::new(40, 4)] }).unwrap();
     m.apply(&Op::Extend { ino: 1, extents: vec![Extent::new(44, 4), Extent::new(60, 2)] }).unwrap();
-    assert_eq!(m.node(1).unwrap().extents.as_slice(), [Extent::new(40, 8), Extent::new(60, 2)]);
+    assert_eq!(m.nodes().get(1).unwrap().extents.as_slice(), [Extent::new(40, 8), Extent::new(60, 2)]);
     m.apply(&Op::Size { ino: 1, size: 5 * 4096 + 1, closed: false }).unwrap();
-    assert_eq!(m.node(1).unwrap().readable(), 10 * 4096);
+    assert_eq!(m.nodes().get(1).unwrap().readable(), 10 * 4096);
     check_dump(&m);
     assert!(m.apply(&Op::Trim { ino: 1, blocks: 5 }).is_err(), "below the size");
     assert_eq!(m.apply(&Op::Trim { ino: 1, blocks: 9 }).unwrap().extents, [Extent::new(61, 1)]);
     assert_eq!(m.apply(&Op::Punch { ino: 1, block: 1, blocks: 3 }).unwrap().extents, [Extent::new(41, 3)]);
     assert_eq!(m.apply(&Op::Punch { ino: 1, block: 0, blocks: 3 }).unwrap().extents, [Extent::new(40, 1)]);
     assert_eq!(
-        m.node(1).unwrap().extents.as_slice(),
+        m.nodes().get(1).unwrap().extents.as_slice(),
         [Extent::hole(4), Extent::new(44, 4), Extent::new(60, 1)]
     );
-    assert_eq!(m.file_blocks(), 5);
+    assert_eq!(m.nodes().blocks(), 5);
     assert!(m.apply(&Op::Punch { ino: 1, block: 8, blocks: 2 }).is_err());
     check_dump(&m);
 }

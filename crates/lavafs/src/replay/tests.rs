@@ -108,7 +108,7 @@ fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
         // Two threads: one is about to commit its claim when the other removes the file.
         let volume = fs.volume();
         let mut core = lock(&volume.core);
-        let ino = core.meta.look_up("", "a").unwrap();
+        let ino = core.meta.directories().look_up("", "a").unwrap();
         let claim = Op::Claim { ino, size: old.len() as u64, from: 0, hash: key_hash(&old) };
         volume.queue(&mut core, &claim).unwrap();
         volume.queue(&mut core, &Op::Unlink { dir: String::new(), name: "a".into() }).unwrap();
@@ -210,7 +210,7 @@ fn a_switch_has_no_claim() {
     file.sync(SyncKind::Full).unwrap();
     {
         let mut core = lock(&fs.volume().core);
-        let ino = core.meta.look_up("", "a").unwrap();
+        let ino = core.meta.directories().look_up("", "a").unwrap();
         let hash = key_hash(&[1; 904]);
         core.queue(&Op::Claim { ino, size: 5_000, from: 4_096, hash }).unwrap();
     }
