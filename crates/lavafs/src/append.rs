@@ -164,7 +164,7 @@ impl LavaAppendFile {
                 Error::invalid("blocks of a file that is still written were punched out of it")
             })?;
             match alone {
-                true => self.volume.poisoned_by(self.volume.device.write_durable(now, offset))?,
+                true => self.volume.durability.poisoned_by(self.volume.device.write_durable(now, offset))?,
                 false => self.volume.device.write_at(now, offset)?,
             }
         }
@@ -229,7 +229,7 @@ impl LavaAppendFile {
     fn needs_journal(&self, kind: SyncKind) -> bool {
         kind == SyncKind::Full
             || blocks_for(self.len()) > self.allocated
-            || !self.volume.is_durable(self.position)
+            || !self.volume.durability.is_durable(self.position)
     }
 
     /// Writes the buffer, and makes it durable together with its size.
@@ -321,7 +321,7 @@ impl AppendFile for LavaAppendFile {
             }
             f.sync_data()?;
             // When the journal must be written anyway, the size costs nothing.
-            if kind == SyncKind::Full || !f.volume.is_durable(f.position) {
+            if kind == SyncKind::Full || !f.volume.durability.is_durable(f.position) {
                 f.record_size(false)?;
                 f.volume.commit(f.position)?;
             }
@@ -333,7 +333,7 @@ impl AppendFile for LavaAppendFile {
 impl Drop for LavaAppendFile {
     fn drop(&mut self) {
         // Whatever failed, all bytes before `on_device` were written; if it was a sync, the volume is not sound.
-        if self.volume.check_sound().is_ok() {
+        if self.volume.durability.check_sound().is_ok() {
             // Nobody waits for this to be durable: after a failure, or a crash, the file is one that was not closed.
             let _ = self.close();
         }

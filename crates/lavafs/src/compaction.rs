@@ -14,7 +14,7 @@
 //! 2. *Dump.* The copy is written to blocks of its own, ending in a jump to the transaction after the switch. Commits
 //!    go on meanwhile, behind the switch, where the old journal leads as well: a crash now finds them there.
 //!    They are not held up: a thread that compacts writes a bit and then leaves the device to others for longer than that
-//!    took ([`crate::volume`]).
+//!    took ([`crate::upkeep`]).
 //! 3. *Superblock.* The device is synced, and both slots are made to lead to the dump. Before the first of them is
 //!    written a crash finds the old journal, afterwards the new one; both lead to the same transactions.
 //! 4. *Free.* Only now the old blocks are given back.
@@ -159,19 +159,19 @@ impl Compaction {
     /// # Errors
     /// Those of the device, which have poisoned the volume.
     pub(crate) fn step(&mut self, volume: &Volume) -> Result<()> {
-        volume.check_sound()?;
+        volume.durability.check_sound()?;
         self.0 = match std::mem::take(&mut self.0) {
             Phase::Idle => match begin(volume) {
                 Ok(dump) => Phase::Dumping(dump),
                 Err(e) if crate::core::is_no_space(&e) => return Ok(()),
-                Err(e) => return volume.poisoned_by(Err(e)),
+                Err(e) => return volume.durability.poisoned_by(Err(e)),
             },
-            Phase::Dumping(mut dump) => match volume.poisoned_by(dump.write_some(volume))? {
+            Phase::Dumping(mut dump) => match volume.durability.poisoned_by(dump.write_some(volume))? {
                 true => Phase::Replacing(dump),
                 false => Phase::Dumping(dump),
             },
             Phase::Replacing(dump) => {
-                volume.poisoned_by(dump.replace(volume))?;
+                volume.durability.poisoned_by(dump.replace(volume))?;
                 Phase::Idle
             }
         };
@@ -205,7 +205,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
     };
     let mut since_ns = volume.env.clock.now_ns();
     let parts = dump_parts(&meta.expect("a switch copies the metadata"), || {
-        volume.rest(since_ns);
+        volume.upkeep.rest(&volume.env, since_ns);
         since_ns = volume.env.clock.now_ns();
     });
     let needed = crate::core::dump_blocks(parts.iter().map(|p| p.len() as u64).sum()) + 2;

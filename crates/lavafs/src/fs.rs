@@ -127,7 +127,7 @@ impl LavaFs {
     /// # Errors
     /// Those of the device, which have poisoned the volume.
     pub fn compact_journal(&self) -> Result<()> {
-        self.volume.compact()
+        self.volume.upkeep.compact(&self.volume)
     }
 
     /// Takes in what the device (of two: the speed device) has become longer by: all of it, or as much that the volume has `len` bytes. Files go on meanwhile. How many bytes
@@ -282,7 +282,7 @@ impl LavaFs {
         if let Some(extent) = live.extents().first().filter(|e| !e.is_hole()) {
             let written = self.volume.device.write_durable(block.as_slice(), extent.offset());
             self.volume.forget_pages(live, 0, BLOCK);
-            self.volume.poisoned_by(written)?;
+            self.volume.durability.poisoned_by(written)?;
             let mut core = lock(&self.volume.core);
             let op = Op::Size { ino: live.ino, size: line.len() as u64, closed: true };
             self.volume.queue(&mut core, &op)?;

@@ -38,8 +38,8 @@ pub(crate) fn grow(volume: &Volume, role: Role, len: Option<u64>) -> Result<u64>
     let next = grown(&superblock, role, blocks);
     let last = AlignedBuf::zeroed(BLOCK as usize);
     let at = (blocks - 1) * BLOCK;
-    volume.poisoned_by(device.write_durable(last.as_slice(), at))?;
-    volume.poisoned_by(superblock::write(&*volume.device, &next))?;
+    volume.durability.poisoned_by(device.write_durable(last.as_slice(), at))?;
+    volume.durability.poisoned_by(superblock::write(&*volume.device, &next))?;
     *superblock = next;
     lock(&volume.core).grow(role, blocks);
     Ok(blocks * BLOCK)

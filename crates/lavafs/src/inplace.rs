@@ -112,7 +112,8 @@ impl InPlaceFile for LavaInPlaceFile {
 
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check(data.len(), offset);
-        let durable = |d: &[u8], at| self.volume.poisoned_by(self.volume.device.write_durable(d, at));
+        let durable =
+            |d: &[u8], at| self.volume.durability.poisoned_by(self.volume.device.write_durable(d, at));
         self.guarded(|| self.each_run(data.as_slice(), offset, durable)).map_err(|e| e.at_offset(offset))
     }
 

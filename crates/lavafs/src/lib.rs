@@ -30,7 +30,8 @@
 //!   replaces it by a dump while it grows on.
 //! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
 //!   journal, and the blocks that wait to be free again).
-//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: what they share. [`mod@mount`], [`mod@format`],
+//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: what they share, with `durability` (what is durable, and the
+//!   poison of a failed device) and `upkeep` (compaction and discards in the background). [`mod@mount`], [`mod@format`],
 //!   [`mod@fsck`], `grow`.
 //!
 //! `docs/format/lavafs.md` has the byte maps and the argument why a crash loses nothing that was promised. The nearest
@@ -51,6 +52,7 @@ mod compaction;
 mod core;
 mod devices;
 mod discard;
+mod durability;
 pub mod format;
 mod fs;
 pub mod fsck;
@@ -72,6 +74,7 @@ mod space;
 mod stats;
 pub mod superblock;
 pub mod transaction;
+mod upkeep;
 mod volume;
 
 pub use devices::Devices;

@@ -106,7 +106,7 @@ impl Statistics {
             longest_free_run_bytes: u64::from(core.free.longest()) * BLOCK,
             data_bytes_written: read(&counters.data_bytes),
             bytes_read: read(&counters.read_bytes),
-            data_syncs: read(&counters.data_syncs),
+            data_syncs: volume.durability.data_syncs(),
             journal_commits: read(&counters.journal_commits),
             journal_transactions: transactions,
             journal_bytes_written: blocks_written * BLOCK,

@@ -1,16 +1,15 @@
 //! A mounted volume: what all its files share.
 //!
-//! Locks, in the order in which they may be taken (see `base::sync::rank`): `compaction`, `superblock`, `journal`, `core`, then the
-//! state of one open file.
+//! Two parts own state of their own: [`Durability`] knows what is durable and whether the devices can be trusted, and [`Upkeep`]
+//! compacts the journal and discards free blocks in the background. The volume itself commits operations and gives blocks to files.
 //!
-//! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, nobody knows what the
-//! device holds. The first such error is kept, and from then on nothing is acknowledged: everything that would change
-//! the volume or make it durable fails with `Poisoned`. Reads go on. The remedy is to mount again.
+//! Locks, in the order in which they may be taken (see `base::sync::rank`): the two of the upkeep, `superblock`, `journal`, `core`,
+//! then the state of one open file.
 
-use crate::compaction::Compaction;
 use crate::core::{Core, Live, is_no_space};
 use crate::devices::Ground;
-use crate::geometry::{Role, Roles};
+use crate::durability::Durability;
+use crate::geometry::Role;
 use crate::journal::Journal;
 use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
@@ -18,20 +17,13 @@ use crate::pages::PageCache;
 use crate::placement;
 use crate::space::Wish;
 use crate::superblock::{self, Superblock};
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Mutex, OnceLock, lock, rank, statistic, try_lock};
+use crate::upkeep::Upkeep;
+use base::sync::atomic::Ordering;
+use base::sync::{Mutex, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Env, Placement, ThreadHandle};
+use io::{Env, Placement};
 use std::path::Path;
 use std::sync::Arc;
-
-/// After a step of a compaction the thread that made it is idle for so many times as long as the step took: the device, and
-/// the processor, are there for those who wait for them.
-const REST: u64 = 4;
-/// But no longer than this: a step may have waited itself.
-const REST_MAX_NS: u64 = 5_000_000;
-/// The longest sleep of the thread when only discards are wanted, which are not due: who unmounts waits for it.
-const DISCARD_SLEEP_MAX_NS: u64 = 50_000_000;
 
 /// How a volume is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +71,6 @@ impl MountOptions {
 pub(crate) struct Counters {
     pub data_bytes: statistic::AtomicU64,
     pub read_bytes: statistic::AtomicU64,
-    pub data_syncs: statistic::AtomicU64,
     pub journal_commits: statistic::AtomicU64,
     pub compactions: statistic::AtomicU64,
     pub dump_bytes: statistic::AtomicU64,
@@ -99,41 +90,6 @@ pub(crate) struct Identity {
     pub claims: bool,
 }
 
-/// How far what is in line is safe, and whether it can be trusted any more.
-#[derive(Debug, Default)]
-struct Durable {
-    /// Operations up to here are durable.
-    position: AtomicU64,
-    /// The first failure after which nobody knows what the device holds.
-    poison: OnceLock<Error>,
-}
-
-/// Compaction of the journal, and who does it.
-struct Upkeep {
-    /// The compaction under way, one at a time; held during each of its steps.
-    compaction: Mutex<Compaction, rank::FsCompaction>,
-    /// Blocks of journal since the dump, for those who do not hold its lock.
-    since_dump: AtomicU64,
-    /// A thread compacts, or is about to.
-    has_thread: AtomicBool,
-    /// How many wait for the compaction.
-    waiting: AtomicU64,
-    /// The thread of the last compaction, to be joined.
-    thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
-}
-
-impl Upkeep {
-    fn new(since_dump: u64) -> Upkeep {
-        Upkeep {
-            compaction: Mutex::new(Compaction::default()),
-            since_dump: AtomicU64::new(since_dump),
-            has_thread: AtomicBool::new(false),
-            waiting: AtomicU64::new(0),
-            thread: Mutex::new(None),
-        }
-    }
-}
-
 /// See the module.
 pub(crate) struct Volume {
     pub device: Ground,
@@ -149,8 +105,8 @@ pub(crate) struct Volume {
     /// Blocks of files in memory, if that was asked for.
     pub pages: Option<PageCache>,
     pub counters: Counters,
-    durable: Durable,
-    upkeep: Upkeep,
+    pub durability: Durability,
+    pub upkeep: Upkeep,
 }
 
 impl std::fmt::Debug for Volume {
@@ -181,13 +137,11 @@ impl Volume {
             core: Mutex::new(core),
             superblock: Mutex::new(superblock),
             counters: Counters::default(),
-            durable: Durable::default(),
+            durability: Durability::default(),
             upkeep: Upkeep::new(journal.since_dump()),
             journal: Mutex::new(journal),
         })
     }
-
-    // Poison.
 
     /// Refuses what may not be done any more, or not at all.
     pub(crate) fn check_writable(&self, path: &Path) -> Result<()> {
@@ -195,46 +149,12 @@ impl Volume {
             let why = "the volume is mounted for reading only";
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(path));
         }
-        self.check_sound().map_err(|e| e.at_file(path))
-    }
-
-    pub(crate) fn check_sound(&self) -> Result<()> {
-        match self.durable.poison.get() {
-            None => Ok(()),
-            Some(first) => Err(first.clone().with_kind(ErrorKind::Poisoned).context(
-                "an earlier write or sync of the device failed, so what it holds is unknown; mount it again",
-            )),
-        }
-    }
-
-    /// Remembers a failure after which nothing may be acknowledged, and says so: whoever hears of no space, or of what passes by itself,
-    /// takes it that nothing happened, and tries again.
-    pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|e| {
-            let failed = match e.kind() == ErrorKind::NoSpace || e.is_passing() {
-                true => {
-                    let why = "a write or sync of the device failed, so what it holds is unknown; mount the volume again";
-                    Error::new(ErrorKind::Io, why).caused_by(e)
-                }
-                false => e,
-            };
-            self.durable.poison.get_or_init(|| failed.clone());
-            failed
-        })
+        self.durability.check_sound().map_err(|e| e.at_file(path))
     }
 
     /// Makes all data written so far to the devices of a file durable.
     pub(crate) fn sync_devices_of(&self, extents: &[Extent]) -> Result<()> {
-        self.sync_devices(self.device.roles_of(extents))
-    }
-
-    pub(crate) fn sync_devices(&self, roles: Roles) -> Result<()> {
-        self.check_sound()?;
-        if roles.is_empty() {
-            return Ok(());
-        }
-        count(&self.counters.data_syncs, 1);
-        self.poisoned_by(self.device.sync_of(roles))
+        self.durability.sync(&self.device, self.device.roles_of(extents))
     }
 
     /// Bytes of a file were written.
@@ -249,27 +169,22 @@ impl Volume {
 
     /// Puts an operation in line; its position.
     pub(crate) fn queue(&self, core: &mut Core, op: &Op) -> Result<u64> {
-        self.check_sound()?;
+        self.durability.check_sound()?;
         core.queue(op)
-    }
-
-    /// True if operations up to `position` are durable.
-    pub(crate) fn is_durable(&self, position: u64) -> bool {
-        self.durable.position.load(Ordering::Acquire) >= position
     }
 
     /// Makes operations up to `position` durable, together with everything else in line.
     pub(crate) fn commit(self: &Arc<Self>, position: u64) -> Result<()> {
-        self.check_sound()?;
-        if self.is_durable(position) {
+        self.durability.check_sound()?;
+        if self.durability.is_durable(position) {
             return Ok(());
         }
         self.with_room(|journal| {
-            if self.is_durable(position) {
+            if self.durability.is_durable(position) {
                 return Ok(());
             }
             // Whoever held the lock may have failed.
-            self.check_sound()?;
+            self.durability.check_sound()?;
             self.commit_locked(journal, true)
         })?;
         self.after_commit()
@@ -281,7 +196,7 @@ impl Volume {
             Err(e) if is_no_space(&e) => {}
             done => return done,
         }
-        self.compact_now()?;
+        self.upkeep.compact_now(self)?;
         commit(&mut lock(&self.journal))
     }
 
@@ -290,12 +205,12 @@ impl Volume {
         let committed = match result {
             // Refused before anything was written.
             Err(e) if is_no_space(&e) => return Err(e),
-            result => self.poisoned_by(result)?,
+            result => self.durability.poisoned_by(result)?,
         };
         count(&self.counters.journal_commits, 1);
-        self.upkeep.since_dump.store(journal.since_dump(), Ordering::Relaxed);
+        self.upkeep.note_journal(journal);
         if committed.durable {
-            self.durable.position.fetch_max(committed.position, Ordering::AcqRel);
+            self.durability.reach(committed.position);
         }
         Ok(())
     }
@@ -305,8 +220,8 @@ impl Volume {
         let position = lock(&self.core).position;
         // Also what was written without being made durable, before this mount or in it.
         self.with_room(|journal| {
-            self.check_sound()?;
-            match self.is_durable(position) && journal.durable() == journal.sequence() {
+            self.durability.check_sound()?;
+            match self.durability.is_durable(position) && journal.durable() == journal.sequence() {
                 true => Ok(()),
                 false => self.commit_locked(journal, true),
             }
@@ -320,7 +235,7 @@ impl Volume {
             return Ok(());
         }
         self.with_room(|journal| {
-            self.check_sound()?;
+            self.durability.check_sound()?;
             self.commit_locked(journal, false)
         })?;
         self.after_commit()
@@ -329,16 +244,16 @@ impl Volume {
     fn after_commit(self: &Arc<Self>) -> Result<()> {
         self.reap()?;
         if self.env.is_simulated() {
-            return self.compact_step();
+            return self.upkeep.step(self);
         }
-        self.start_compaction();
+        self.upkeep.start(self);
         Ok(())
     }
 
     /// Gives blocks back that nothing holds any more.
     pub(crate) fn reap(&self) -> Result<()> {
-        let position = self.durable.position.load(Ordering::Acquire);
-        self.poisoned_by(lock(&self.core).reap(position))
+        let position = self.durability.position();
+        self.durability.poisoned_by(lock(&self.core).reap(position))
     }
 
     // Room.
@@ -422,15 +337,15 @@ impl Volume {
         if !self.journal_has_reserve() {
             return Ok(None);
         }
-        self.compact_now()?;
+        self.upkeep.compact_now(self)?;
         Ok(taken(self))
     }
 
     /// True if blocks that files do not get are in the journal, where a compaction would set them free: as long as they are, what is
     /// removed fills up the reserve, and nobody can use it. One that would set free too little is not worth a dump.
     fn journal_has_reserve(&self) -> bool {
-        let is_under_way = !lock(&self.upkeep.compaction).is_idle();
-        let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
+        let is_under_way = self.upkeep.is_compacting();
+        let since_dump = self.upkeep.since_dump();
         let core = lock(&self.core);
         let is_long = since_dump >= u64::from(core.journal_blocks) / 2;
         core.free.blocks() < core.reserve() && (is_under_way || is_long)
@@ -468,161 +383,15 @@ impl Volume {
         }
     }
 
-    // Upkeep.
-
-    /// True if the journal has grown so long that it should be compacted.
-    pub(crate) fn wants_compaction(&self) -> bool {
-        let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
-        let core = lock(&self.core);
-        let blocks = core.meta.volume_blocks();
-        let at = (self.options.compact_journal_at / BLOCK).min(blocks / 8).max(2);
-        let dump = crate::core::dump_blocks(core.meta.dump_len());
-        since_dump >= at.max(2 * dump)
-            || (core.journal_is_short() && since_dump >= u64::from(core.journal_blocks) / 2)
-    }
-
-    /// One step of the upkeep: of the compaction under way, or of one that is due, or a discard.
-    pub(crate) fn compact_step(&self) -> Result<()> {
-        let mut compaction = lock(&self.upkeep.compaction);
-        if compaction.is_idle() && !self.wants_compaction() {
-            drop(compaction);
-            return self.discard_step();
-        }
-        self.step(&mut compaction)
-    }
-
-    fn step(&self, compaction: &mut Compaction) -> Result<()> {
-        compaction.step(self)?;
-        self.upkeep.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// A compaction from beginning to end, at the pace of those in the background; if one is under way, the rest of it.
-    pub(crate) fn compact(&self) -> Result<()> {
-        self.check_sound()?;
-        let step = || {
-            let mut compaction = lock(&self.upkeep.compaction);
-            self.step(&mut compaction)?;
-            Ok(compaction.is_idle())
-        };
-        while !self.rested(step)? {}
-        Ok(())
-    }
-
-    /// The same for somebody who waits for it.
-    fn compact_now(&self) -> Result<()> {
-        self.upkeep.waiting.fetch_add(1, Ordering::Relaxed);
-        let compacted = self.compact();
-        self.upkeep.waiting.fetch_sub(1, Ordering::Relaxed);
-        compacted
-    }
-
-    /// Takes a step in the background, and a rest.
-    fn rested<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        let start_ns = self.env.clock.now_ns();
-        let done = step()?;
-        self.rest(start_ns);
-        Ok(done)
-    }
-
-    /// Rests after work that began at `start_ns`, unless somebody waits for it.
-    pub(crate) fn rest(&self, start_ns: u64) {
-        if self.upkeep.waiting.load(Ordering::Relaxed) == 0 && !self.env.is_simulated() {
-            let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
-            self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
-        }
-    }
-
-    /// Tells the device of one run of free blocks, if that is due.
-    pub(crate) fn discard_step(&self) -> Result<()> {
-        let now_ns = self.env.clock.now_ns();
-        let Some(extent) = lock(&self.core).begin_discard(now_ns) else { return Ok(()) };
-        let told = self.device.discard(extent.offset(), extent.len());
-        let mut core = lock(&self.core);
-        core.end_discard(extent);
-        match told {
-            Ok(()) => count(&self.counters.discarded_bytes, extent.len()),
-            // A hint: a device that does not take it is not told again.
-            Err(_) => core.refuse_discards(self.device.role_of(extent)),
-        }
-        Ok(())
-    }
-
-    /// Starts a thread that compacts, if that is due and threads can be had.
-    fn start_compaction(self: &Arc<Self>) {
-        let Some(spawner) = self.env.spawner.clone() else { return };
-        if self.durable.poison.get().is_some()
-            || !self.wants_upkeep()
-            || self.upkeep.has_thread.swap(true, Ordering::AcqRel)
-        {
-            return;
-        }
-        let volume = self.clone();
-        let body = move || {
-            // A failure has poisoned the volume, and whoever writes next is told.
-            let mut result = volume.rested(|| volume.compact_step());
-            while result.is_ok() && volume.wants_upkeep() {
-                volume.wait_for_discard();
-                result = volume.rested(|| volume.compact_step());
-            }
-            volume.upkeep.has_thread.store(false, Ordering::Release);
-        };
-        let mut thread = lock(&self.upkeep.thread);
-        if let Some(ended) = thread.take() {
-            ended.join();
-        }
-        match spawner.spawn("lavafs-journal", io::Priority::Background, Box::new(body)) {
-            Ok(handle) => *thread = Some(handle),
-            // Without a thread the journal grows until one can be had.
-            Err(_) => self.upkeep.has_thread.store(false, Ordering::Release),
-        }
-    }
-
-    fn wants_upkeep(&self) -> bool {
-        // While a step is under way, its lock is held: then there is no need for another thread.
-        let idle = try_lock(&self.upkeep.compaction).is_none_or(|c| c.is_idle());
-        !idle || self.wants_compaction() || self.discard_wait_ns().is_some()
-    }
-
-    /// How long the device may not be told of the next free blocks; `None`: there are none, or somebody waits who unmounts and they are not due.
-    fn discard_wait_ns(&self) -> Option<u64> {
-        let core = lock(&self.core);
-        let discards = core.discards.as_ref().filter(|discards| !discards.is_empty())?;
-        let wait_ns = discards.wait_ns(self.env.clock.now_ns());
-        (wait_ns == 0 || self.upkeep.waiting.load(Ordering::Relaxed) == 0).then_some(wait_ns)
-    }
-
-    /// Sleeps while there is nothing to do but to tell of blocks, and it is too early for that.
-    fn wait_for_discard(&self) {
-        let is_idle =
-            try_lock(&self.upkeep.compaction).is_some_and(|c| c.is_idle()) && !self.wants_compaction();
-        if let (true, Some(wait_ns)) = (is_idle, self.discard_wait_ns()) {
-            self.env.clock.sleep_ns(wait_ns.min(DISCARD_SLEEP_MAX_NS));
-        }
-    }
-
-    /// Waits for the thread that compacts.
-    pub(crate) fn join(&self) {
-        let thread = lock(&self.upkeep.thread).take();
-        if let Some(thread) = thread {
-            thread.join();
-        }
-    }
-
     /// Makes everything durable, and says in the superblock how far the journal reaches.
     pub(crate) fn unmount(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
-        // From here on, for good.
-        self.upkeep.waiting.fetch_add(1, Ordering::Relaxed);
-        self.join();
-        if !lock(&self.upkeep.compaction).is_idle() {
-            self.compact()?;
-        }
+        self.upkeep.end(self)?;
         // As `commit_all`, but no upkeep is begun.
         self.with_room(|journal| {
-            self.check_sound()?;
+            self.durability.check_sound()?;
             self.commit_locked(journal, true)
         })?;
         self.note_reached()
@@ -637,7 +406,7 @@ impl Volume {
             return Ok(());
         }
         let next = Superblock { generation: superblock.generation + 1, reached, ..superblock.clone() };
-        self.poisoned_by(superblock::write(&*self.device, &next))?;
+        self.durability.poisoned_by(superblock::write(&*self.device, &next))?;
         *superblock = next;
         Ok(())
     }
