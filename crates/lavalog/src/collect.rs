@@ -347,7 +347,7 @@ impl Copy {
             })?;
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
-        let is_trimmed = collector.catalog.view().get(log).is_none_or(|log| log.trimmed_below() > 0);
+        let is_trimmed = collector.catalog.view().get(log).is_none_or(|log| log.live().trimmed_below() > 0);
         let company =
             Company::of(self.outputs.generation(), live, is_trimmed, collector.store.options.longest_group());
         let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
@@ -375,7 +375,8 @@ fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Mov
 /// The LSNs of a log that are alive in a source, which has those rows of it.
 pub(crate) fn alive(catalog: &Catalog, source: Source, rows: &LogRows) -> LsnSet {
     let logs = catalog.view();
-    let part = logs.get(rows.log).zip(rows.low()).and_then(|(log, low)| log.index().part_of(source, low));
+    let part =
+        logs.get(rows.log).zip(rows.low()).and_then(|(log, low)| log.live().index().part_of(source, low));
     part.map(|part| part.set().clone()).unwrap_or_default()
 }
 

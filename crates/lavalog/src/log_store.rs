@@ -636,7 +636,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn first_lsn(&self) -> Result<Option<Lsn>> {
-        Ok(self.here()?.catalog.view().log(self.id)?.first())
+        Ok(self.here()?.catalog.view().log(self.id)?.live().first())
     }
 
     /// The highest LSN that it has, or had when that was trimmed.
@@ -653,7 +653,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted.
     pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Result<Vec<(Lsn, Lsn)>> {
-        Ok(self.here()?.catalog.view().log(self.id)?.gaps(from, to, limit))
+        Ok(self.here()?.catalog.view().log(self.id)?.live().gaps(from, to, limit))
     }
 }
 

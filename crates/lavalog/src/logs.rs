@@ -16,9 +16,14 @@
 //! [`Logs::apply`] what is in groups that were not retained.
 
 mod ends;
+mod live;
 mod log;
+mod losses;
+mod truncations;
 
+pub use live::LiveRecords;
 pub use log::Log;
+pub use losses::LostRecords;
 
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn, Source};
@@ -247,7 +252,8 @@ impl Logs {
         if self.names.get(log.name()) == Some(&id) {
             self.names.remove(log.name());
         }
-        if log.clear(&mut self.ledger) {
+        // The same as a trim of everything.
+        if log.trim(Lsn::MAX, &mut self.ledger) {
             self.deleted.push(*log);
         }
     }
@@ -260,12 +266,12 @@ impl Logs {
     /// Takes some of it out. True if there is more.
     pub fn cut_some(&mut self) -> bool {
         if let Some(log) = self.deleted.last_mut() {
-            if !log.cut_some(&mut self.ledger) {
+            if !log.live_mut().cut_some(&mut self.ledger) {
                 self.deleted.pop();
             }
         } else if let Some(id) = self.to_cut.first().copied() {
             let log = self.logs.get_mut(&id);
-            if !log.is_some_and(|log| log.cut_some(&mut self.ledger)) {
+            if !log.is_some_and(|log| log.live_mut().cut_some(&mut self.ledger)) {
                 self.to_cut.remove(&id);
             }
         }
@@ -287,7 +293,7 @@ impl Logs {
     pub fn install(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, Option<Part>)>) {
         for (id, part) in logs {
             if let Some(log) = self.logs.get_mut(&id) {
-                log.install(ltn, part, &mut self.ledger);
+                log.live_mut().install(ltn, part, &mut self.ledger);
             }
         }
     }
@@ -302,7 +308,7 @@ impl Logs {
     pub fn take_in<'a>(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, &'a [Entry])>) -> bool {
         let mut is_whole = true;
         for (id, rows) in logs {
-            match self.logs.get_mut(&id).map(|log| log.take_in(ltn, rows)) {
+            match self.logs.get_mut(&id).map(|log| log.live_mut().take_in(ltn, rows)) {
                 Some(Some(true)) => self.in_group.entry(ltn).or_default().push(id),
                 Some(None) => is_whole = false,
                 Some(Some(false)) | None => {}
@@ -326,7 +332,7 @@ impl Logs {
     pub fn relocate(&mut self, logs: impl IntoIterator<Item = Moved>) {
         for Moved { log, from, to } in logs {
             if let Some(log) = self.logs.get_mut(&log) {
-                log.relocate(&from, to, &mut self.ledger);
+                log.live_mut().relocate(&from, to, &mut self.ledger);
             }
         }
     }
@@ -386,7 +392,7 @@ impl Logs {
         let next = if some.len() > limit { some.pop() } else { None };
         for id in some {
             let log = self.logs.get_mut(&id);
-            if log.is_none_or(|log| !log.forget_truncations(needed_from)) {
+            if log.is_none_or(|log| !log.live_mut().forget_truncations(needed_from)) {
                 self.truncated.remove(&id);
             }
         }

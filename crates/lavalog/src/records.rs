@@ -107,7 +107,7 @@ impl Records {
             let own = logs.log(log)?;
             match own.admit(lsn)? {
                 Some(found) => Ok(Some((found, logs.taken_in()))),
-                None => own.check_lost(lsn, lsn).map(|()| None),
+                None => own.lost().check(lsn, lsn).map(|()| None),
             }
         };
         let is_same = |(then, _): &(Found, u64), (now, _): &(Found, u64)| then == now;

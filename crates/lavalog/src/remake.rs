@@ -258,8 +258,9 @@ impl Reading {
     fn read_some(&mut self, remaker: &Remaker) -> Result<bool> {
         let (rows, seqs, source) = (&mut self.rows, &mut self.seqs, Source::Group(self.group.ltn));
         let mut failed = None;
-        let is_wanted =
-            |log, lsn| remaker.catalog.view().get(log).is_some_and(|log| log.index().is_in(source, lsn));
+        let is_wanted = |log, lsn| {
+            remaker.catalog.view().get(log).is_some_and(|log| log.live().index().is_in(source, lsn))
+        };
         let mut take = |batch: &LoggedBatch<'_>| {
             if batch.tenant == TENANT {
                 *seqs = Some((seqs.map_or(batch.first_seq, |(first, _)| first), batch.last_seq));

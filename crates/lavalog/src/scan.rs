@@ -44,7 +44,7 @@ pub struct Scan {
     last: Lsn,
     /// Records that were read and not handed out.
     ahead: VecDeque<Record>,
-    /// What [`Catalog::removals`] and [`crate::logs::Log::truncated`] were before these were looked for.
+    /// What [`Catalog::removals`] and [`crate::logs::LiveRecords::truncated`] were before these were looked for.
     before: (u64, u64),
     /// Bytes of them that are read the next time, and at most.
     ahead_bytes: (usize, usize),
@@ -159,7 +159,7 @@ impl Scan {
         if self.ahead.is_empty() || removals == self.before.0 {
             return;
         }
-        let truncated = self.core.catalog.view().get(self.log).map(|log| log.truncated());
+        let truncated = self.core.catalog.view().get(self.log).map(|log| log.live().truncated());
         match truncated.filter(|truncated| *truncated == self.before.1) {
             Some(_) => self.before.0 = removals,
             None => self.ahead.clear(),
@@ -252,7 +252,7 @@ impl Scan {
 struct Looked {
     /// One at least.
     spans: Vec<Span>,
-    /// What [`Logs::taken_in`] and [`crate::logs::Log::truncated`] were.
+    /// What [`Logs::taken_in`] and [`crate::logs::LiveRecords::truncated`] were.
     taken_in: u64,
     truncated: u64,
     /// [`Catalog::removals`] before the look-up: the index has these and no more.
@@ -267,20 +267,20 @@ impl Looked {
     fn up(core: &Core, logs: &Logs, (log, last): (LogId, Lsn), from: Lsn) -> Result<Option<Looked>> {
         let log = logs.log(log)?;
         // What is trimmed may be in the index still.
-        let from = from.max(log.trimmed_below());
-        let lost = log.first_lost(from).filter(|lost| *lost <= last);
+        let from = from.max(log.live().trimmed_below());
+        let lost = log.lost().first(from).filter(|lost| *lost <= last);
         if lost.is_some_and(|lost| lost <= from) {
-            return log.check_lost(from, last).map(|()| None);
+            return log.lost().check(from, last).map(|()| None);
         }
         // What may be lost is told when the scan comes there.
         let end = lost.map_or(last, |lost| lost - 1);
         let mut spans = Vec::new();
-        log.index().spans(log.id(), from, SPANS, &mut spans);
+        log.live().index().spans(log.id(), from, SPANS, &mut spans);
         spans.retain_mut(|span| {
             span.last = span.last.min(end);
             span.first <= end
         });
-        let (taken_in, truncated) = (logs.taken_in(), log.truncated());
+        let (taken_in, truncated) = (logs.taken_in(), log.live().truncated());
         let looked = Looked { spans, taken_in, truncated, removals: core.catalog.removals() };
         Ok(Some(looked).filter(|looked| !looked.spans.is_empty()))
     }

@@ -328,7 +328,7 @@ impl Writing {
             let rows: Vec<_> = {
                 let logs = self.sealer.catalog.view();
                 let Some(log) = logs.get(*log) else { continue };
-                log.index().recent_in(log.id(), self.group.ltn).collect()
+                log.live().index().recent_in(log.id(), self.group.ltn).collect()
             };
             rows.iter().try_for_each(|row| index.add(row))?;
         }

@@ -121,7 +121,7 @@ pub(crate) fn take(store: &Foundation, catalog: &Catalog) -> Result<Space> {
     out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
     out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };
     catalog.each_log(|log| {
-        let size = log.index().size();
+        let size = log.live().index().size();
         let (name, records, live_bytes) = (log.name().clone(), size.records, size.bytes);
         out.logs.push(LogSpace { name, records, live_bytes });
     });

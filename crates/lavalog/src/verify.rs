@@ -277,7 +277,7 @@ fn check_ledger(core: &Core, report: &mut VerifyReport) {
         let before = moment(core);
         let mut counted: HashMap<Source, Size> = HashMap::default();
         core.catalog.each_log(|log| {
-            log.index().sizes().for_each(|(source, size)| *counted.entry(source).or_default() += size);
+            log.live().index().sizes().for_each(|(source, size)| *counted.entry(source).or_default() += size);
         });
         let ledger: Vec<_> =
             core.catalog.view().ledger().iter().map(|(source, usage)| (source, usage.live)).collect();
@@ -326,7 +326,7 @@ fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)
     part_runs(core, source, &mut take);
     if let Source::Group(ltn) = source {
         core.catalog.each_log(|log| {
-            log.index().recent_in(log.id(), ltn).for_each(|row| take(log.id(), row.lsn, row.lsn));
+            log.live().index().recent_in(log.id(), ltn).for_each(|row| take(log.id(), row.lsn, row.lsn));
         });
     }
 }
@@ -334,7 +334,7 @@ fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)
 /// Those of them that are found by the rows of a file.
 fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     core.catalog.each_log(|log| {
-        for part in log.index().parts().filter(|part| part.source() == source) {
+        for part in log.live().index().parts().filter(|part| part.source() == source) {
             part.set().runs().for_each(|run| take(log.id(), run.first, run.last()));
         }
     });
@@ -344,7 +344,7 @@ fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn))
 fn lost_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
     if core.collector.is_damaged(source) {
         core.catalog.each_log(|log| {
-            log.lost_runs().into_iter().for_each(|(first, last)| take(log.id(), first, last))
+            log.lost().runs().into_iter().for_each(|(first, last)| take(log.id(), first, last))
         });
     }
 }

@@ -86,7 +86,7 @@ fn install(logs: &mut Logs, ltn: u64, seq: u64) {
     ids.sort_unstable();
     for id in ids {
         let (mut lsns, mut blocks) = (Builder::default(), Vec::new());
-        for (i, entry) in logs.get(id).unwrap().index().recent_in(id, ltn).enumerate() {
+        for (i, entry) in logs.get(id).unwrap().live().index().recent_in(id, ltn).enumerate() {
             lsns.push(entry.lsn, entry.len).unwrap();
             if i % 256 == 0 {
                 blocks.push(Block { first: entry.lsn, offset: 2000 * blocks.len() as u64, len: 1500 });

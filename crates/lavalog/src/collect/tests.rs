@@ -12,7 +12,7 @@ fn copies(store: &LogStore, log: &LogHandle) -> [u64; 8] {
     let (core, mut out) = (store.core(), [0; 8]);
     let state = core.store.manifest.state();
     let logs = core.catalog.view();
-    for part in logs.log(log.id()).unwrap().index().parts() {
+    for part in logs.log(log.id()).unwrap().live().index().parts() {
         let copied = match state.rows_of(part.source()).unwrap().role {
             Role::Cold { generation } => generation as usize,
             _ => 0,

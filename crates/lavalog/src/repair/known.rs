@@ -106,8 +106,10 @@ impl Known {
 
     /// True if the record of this sequence is what its log has under the LSN.
     pub fn is_alive(&self, log: LogId, lsn: Lsn, seq: SeqNo) -> bool {
-        let Some(own) = self.logs.get(log).filter(|own| lsn >= own.trimmed_below()) else { return false };
-        match own.index().get(log, lsn) {
+        let Some(own) = self.logs.get(log).filter(|own| lsn >= own.live().trimmed_below()) else {
+            return false;
+        };
+        match own.live().index().get(log, lsn) {
             Some(index::Found::Record(_, entry)) => entry.seq == seq,
             _ => false,
         }

@@ -135,7 +135,7 @@ impl Saving<'_> {
             let report = RepairedLog {
                 name,
                 name_is_lost: is_second || self.known.invented.contains(&log.id()),
-                trimmed_below: log.trimmed_below(),
+                trimmed_below: log.live().trimmed_below(),
                 ..RepairedLog::default()
             };
             self.logs.insert(log.id(), Saved { report, ..Saved::default() });
@@ -221,8 +221,8 @@ fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result
         into.core().catalog.reach_last(id, last);
     }
     let mut ops = Vec::new();
-    if log.trimmed_below() > 0 {
-        ops.push(Op::Trim { log: id, below: log.trimmed_below() });
+    if log.live().trimmed_below() > 0 {
+        ops.push(Op::Trim { log: id, below: log.live().trimmed_below() });
     }
     if let Some(bytes) = log.metadata() {
         ops.push(Op::SetMetadata { log: id, bytes });
@@ -236,9 +236,9 @@ fn make_log(into: &LogStore, log: &Log, last: Option<Lsn>, name: &str) -> Result
 /// What of a log is alive and was not found, and where it has no records although there may have been some.
 fn gaps(log: &Log, saved: &Runs, with_uncertain: bool) -> Vec<RepairGap> {
     let mut out: Vec<RepairGap> = Vec::new();
-    let floor = log.trimmed_below();
+    let floor = log.live().trimmed_below();
     let mut next = floor;
-    for (first, last) in log.index().runs_from(floor) {
+    for (first, last) in log.live().index().runs_from(floor) {
         let first = first.max(floor);
         if with_uncertain && next < first {
             out.push(RepairGap { first: next, last: first - 1, is_certain: false });

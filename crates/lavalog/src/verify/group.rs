@@ -232,7 +232,7 @@ impl GroupCheck {
     }
 
     fn read_alone(&mut self, core: &Core, log: LogId, lsn: Lsn, pages_are_bad: bool) {
-        let found = core.catalog.view().get(log).and_then(|own| own.index().get(log, lsn));
+        let found = core.catalog.view().get(log).and_then(|own| own.live().index().get(log, lsn));
         let row = match (found, &self.rows) {
             (Some(Found::Record(Source::Group(ltn), entry)), Rows::Memory) if ltn == self.ltn => entry,
             (Some(Found::Block(Source::Group(ltn), _)), Rows::File { .. }) if ltn == self.ltn => {
@@ -294,7 +294,7 @@ fn recent_lsns(core: &Core, ltn: u64) -> BTreeMap<LogId, LsnSet> {
         let mut set = Builder::default();
         if let Some(own) = core.catalog.view().get(log) {
             // They ascend, and have lengths that records can have.
-            own.index().recent_in(log, ltn).for_each(|row| drop(set.push(row.lsn, row.len)));
+            own.live().index().recent_in(log, ltn).for_each(|row| drop(set.push(row.lsn, row.len)));
         }
         out.insert(log, set.build());
     }
@@ -324,8 +324,11 @@ fn each_append(batch: &LoggedBatch<'_>, take: &mut dyn FnMut(&Entry) -> Result<(
 fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
     let (row, file) = match rows {
         Rows::Memory => {
-            let found =
-                core.catalog.view().get(entry.log).and_then(|log| log.index().get(entry.log, entry.lsn));
+            let found = core
+                .catalog
+                .view()
+                .get(entry.log)
+                .and_then(|log| log.live().index().get(entry.log, entry.lsn));
             match found {
                 Some(Found::Record(Source::Group(of), row)) if of == ltn => (Some(row), None),
                 _ => (None, None),

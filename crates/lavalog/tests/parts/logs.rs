@@ -36,7 +36,7 @@ impl Applied {
     }
 
     fn lsns(&self) -> Vec<u64> {
-        self.log().index().runs_from(0).flat_map(|(first, last)| first..=last).collect()
+        self.log().live().index().runs_from(0).flat_map(|(first, last)| first..=last).collect()
     }
 }
 

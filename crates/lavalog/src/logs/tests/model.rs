@@ -250,7 +250,7 @@ impl World {
         if let Some(id) = building.todo.pop() {
             if let Some(log) = self.logs.get(id) {
                 building.checkpoint.logs.push(log.save());
-                building.entries.extend(log.index().recent_in(id, building.ltn));
+                building.entries.extend(log.live().index().recent_in(id, building.ltn));
             }
             self.building = Some(building);
             return;
@@ -303,7 +303,7 @@ impl World {
         };
         if let Some(id) = collecting.todo.pop() {
             let mut of_log = Vec::new();
-            for part in self.logs.get(id).iter().flat_map(|log| log.index().parts()) {
+            for part in self.logs.get(id).iter().flat_map(|log| log.live().index().parts()) {
                 if collecting.inputs.contains(&part.source()) {
                     let (file, directory) = &self.files[&part.source()];
                     let blocks = &directory.log(id).unwrap().blocks;
@@ -393,7 +393,10 @@ impl World {
         for (id, wanted) in &self.model.clone() {
             let log = logs.named(wanted.name).unwrap();
             assert_eq!(log.id(), *id);
-            assert_eq!((log.trimmed_below(), log.first()), (wanted.trimmed_below, first(wanted)));
+            assert_eq!(
+                (log.live().trimmed_below(), log.live().first()),
+                (wanted.trimmed_below, first(wanted))
+            );
             // After a restart a log may have forgotten which of its records were trimmed.
             let is_forgotten = wanted.records.is_empty() && log.last() < wanted.last;
             assert!(
@@ -404,12 +407,12 @@ impl World {
             );
             assert_eq!(log.metadata().map_or(&[][..], |bytes| bytes), wanted.metadata);
             spans.clear();
-            log.index().spans(*id, wanted.trimmed_below, usize::MAX, &mut spans);
+            log.live().index().spans(*id, wanted.trimmed_below, usize::MAX, &mut spans);
             let found = self.resolve(*id, &spans, &mut live);
             assert_eq!(found, wanted.records);
             let low = self.rng.below(wanted.last.unwrap_or(0) + 10);
             let (high, limit) = (low + self.rng.below(200), 1 + self.rng.below(30) as usize);
-            assert_eq!(log.gaps(low, high, limit), gaps(wanted, low, high, limit));
+            assert_eq!(log.live().gaps(low, high, limit), gaps(wanted, low, high, limit));
             for lsn in [low, high] {
                 assert_eq!(log.find(lsn).is_ok(), wanted.records.contains_key(&lsn));
             }

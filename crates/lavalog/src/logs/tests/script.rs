@@ -193,7 +193,7 @@ impl Script {
             "gaps" => {
                 let limit = case.try_take_arg("limit")?.unwrap_or(9);
                 let (from, to) = (case.take_arg("from")?, case.take_arg("to")?);
-                runs(self.logs.log(case.take_arg("id")?)?.gaps(from, to, limit)) + "\n"
+                runs(self.logs.log(case.take_arg("id")?)?.live().gaps(from, to, limit)) + "\n"
             }
             "live" => {
                 let live = |source: String| {
@@ -204,7 +204,7 @@ impl Script {
             }
             "index" => {
                 let log = self.logs.log(case.take_arg("id")?)?;
-                format!("{}\n", runs(log.index().runs_from(0).take(1)))
+                format!("{}\n", runs(log.live().index().runs_from(0).take(1)))
             }
             "named" => {
                 let named = self.logs.named(&case.take_arg::<String>("name")?);
@@ -228,10 +228,10 @@ impl Script {
         let metadata = log.metadata().map(|bytes| format!("{:?}", String::from_utf8_lossy(bytes)));
         format!(
             "records {}; first {}, last {}; trimmed below {}\nmetadata {}; truncations {}\n",
-            runs(log.index().runs_from(0)),
-            shown(log.first()),
+            runs(log.live().index().runs_from(0)),
+            shown(log.live().first()),
             shown(log.last()),
-            log.trimmed_below(),
+            log.live().trimmed_below(),
             shown(metadata),
             if truncations.is_empty() { "none".into() } else { truncations.join(", ") },
         )
