@@ -73,7 +73,7 @@ impl Catalog {
         let mut out: Vec<LogId> = Vec::new();
         loop {
             let begun = out.len();
-            out.extend_from_slice(self.view().recent_in(ltn, begun, IDS_AT_ONCE));
+            out.extend_from_slice(self.view().groups().logs_in(ltn, begun, IDS_AT_ONCE));
             if out.len() == begun {
                 break;
             }
@@ -87,7 +87,7 @@ impl Catalog {
         let mut last: Option<Arc<str>> = None;
         loop {
             let (logs, mut next) = (self.view(), None);
-            for log in logs.list_after(last.as_deref()).take(IDS_AT_ONCE) {
+            for log in logs.registry().list_after(last.as_deref()).take(IDS_AT_ONCE) {
                 look(log);
                 next = Some(log.name());
             }

@@ -233,7 +233,7 @@ impl LogStore {
     /// # Errors
     /// `NotFound`.
     pub fn open_log(&self, name: &str) -> Result<LogHandle> {
-        let id = self.here()?.catalog.view().named(name)?.id();
+        let id = self.here()?.catalog.view().registry().named(name)?.id();
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -257,7 +257,7 @@ impl LogStore {
     /// # Errors
     /// `NotFound`; `NoSpace`; those of the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
-        let log = self.here()?.catalog.view().named(name)?.id();
+        let log = self.here()?.catalog.view().registry().named(name)?.id();
         self.here()?.writes.write(&[Op::Delete { log }], Durability::Durable)
     }
 
@@ -265,7 +265,7 @@ impl LogStore {
     pub fn list_logs(&self, from: &str, limit: usize) -> Vec<String> {
         let Ok(core) = self.here() else { return Vec::new() };
         let logs = core.catalog.view();
-        logs.list_from(from).take(limit).map(|log| log.name().to_string()).collect()
+        logs.registry().list_from(from).take(limit).map(|log| log.name().to_string()).collect()
     }
 
     /// Writes a batch, over whatever logs, whole or not at all.
@@ -308,7 +308,7 @@ impl LogStore {
         let wal = core.store.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
         let (logs, record_bytes, map_bytes) = {
             let logs = core.catalog.view();
-            (logs.len() as u64, logs.ledger().live().bytes, logs.map_bytes())
+            (logs.registry().len() as u64, logs.ledger().live().bytes, logs.map_bytes())
         };
         let mut index_bytes = map_bytes;
         core.catalog.each_log(|log| index_bytes += log.memory_bytes());

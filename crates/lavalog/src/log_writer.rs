@@ -27,7 +27,7 @@ use store::guest::Carried;
 enum Admitted {
     /// All of it may be written.
     Yes,
-    /// The LSN of this operation is taken, by what was found there, with [`Logs::taken_in`].
+    /// The LSN of this operation is taken, by what was found there, with [`crate::logs::GroupLogs::taken_in`].
     Taken(usize, (Found, u64)),
 }
 
@@ -44,7 +44,7 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
     let mut before: HashMap<LogId, Before> = HashMap::default();
     for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
         if let Op::Create { name, .. } = op {
-            logs.check_create(name)?;
+            logs.registry().check_create(name)?;
             continue;
         }
         let log = logs.log(op.log())?;
@@ -62,7 +62,7 @@ fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted
                 before.appended.insert(lsn);
                 if let Some(found) = found.filter(|_| before.truncated_after.is_none_or(|after| lsn <= after))
                 {
-                    return Ok(Admitted::Taken(i, (found, logs.taken_in())));
+                    return Ok(Admitted::Taken(i, (found, logs.groups().taken_in())));
                 }
             }
             Op::Trim { below, .. } => before.trimmed_below = before.trimmed_below.max(below),
@@ -146,7 +146,7 @@ impl LogWriter {
     /// The sequence of the next operation and the number of the next log, at one moment.
     pub fn next(&self) -> (SeqNo, LogId) {
         let order = lock(&self.order);
-        (order.next_seq, self.catalog.view().next_id())
+        (order.next_seq, self.catalog.view().registry().next_id())
     }
 
     /// Waits until all operations that are in the log are applied, and what they carry is noted.
@@ -198,8 +198,8 @@ impl LogWriter {
         let mut order = lock(&self.order);
         let log = {
             let logs = self.catalog.view();
-            logs.check_create(name)?;
-            logs.next_id()
+            logs.registry().check_create(name)?;
+            logs.registry().next_id()
         };
         Ok((self.append(&mut order, [Op::Create { log, name }].into_iter(), None, durability)?, log))
     }

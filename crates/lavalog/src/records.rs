@@ -106,7 +106,7 @@ impl Records {
         let look_up = |logs: &Logs| {
             let own = logs.log(log)?;
             match own.admit(lsn)? {
-                Some(found) => Ok(Some((found, logs.taken_in()))),
+                Some(found) => Ok(Some((found, logs.groups().taken_in()))),
                 None => own.lost().check(lsn, lsn).map(|()| None),
             }
         };
@@ -147,7 +147,7 @@ impl Records {
         Err(Error::new(ErrorKind::Busy, why))
     }
 
-    /// Where a record is, by what was found of it, and [`crate::logs::Logs::taken_in`] then.
+    /// Where a record is, by what was found of it, and [`crate::logs::GroupLogs::taken_in`] then.
     ///
     /// # Errors
     /// `NotFound` if it was moved meanwhile; those of reading.
@@ -208,7 +208,7 @@ impl Records {
         }
     }
 
-    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::Logs::taken_in`] when
+    /// Reads the rows of some consecutive records from the block that is said to have them. `taken_in`: [`crate::logs::GroupLogs::taken_in`] when
     /// the index said so. Of a group, a damaged block is read again once a job has rewritten it; without a job, the group itself is read.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl Records {
             }
             (rows, ..) => rows,
         };
-        let is_same = self.catalog.view().taken_in() == taken_in;
+        let is_same = self.catalog.view().groups().taken_in() == taken_in;
         if is_same {
             return rows;
         }

@@ -4,7 +4,7 @@
 //!   again (`open`). From there a new index file is written as soon as a job is free, so that the next open reads no group for it.
 //! * **While the store runs**, an index file that is gone or has no readable directory: whoever meets that says so and waits for a job (for a
 //!   bounded time), which reads the group. What is alive is known, so its rows are taken into memory again, log by log, and a new file is
-//!   written from there. Its blocks lie elsewhere: who has found a block before that asks the index again ([`crate::logs::Logs::taken_in`]).
+//!   written from there. Its blocks lie elsewhere: who has found a block before that asks the index again ([`crate::logs::GroupLogs::taken_in`]).
 //! * **While the store runs**, a block that cannot be read: whoever meets it waits as well, for a job that reads the file and, if it finds damage, the group. The directory says which records there were when the file was written, and of
 //!   several with one LSN that of the highest sequence was alive then, since it takes the place of the others. So the new file has
 //!   the same blocks in the same places, and all that leads into the old one leads into it: only the number and the uid differ.

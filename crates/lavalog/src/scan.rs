@@ -252,7 +252,7 @@ impl Scan {
 struct Looked {
     /// One at least.
     spans: Vec<Span>,
-    /// What [`Logs::taken_in`] and [`crate::logs::LiveRecords::truncated`] were.
+    /// What [`crate::logs::GroupLogs::taken_in`] and [`crate::logs::LiveRecords::truncated`] were.
     taken_in: u64,
     truncated: u64,
     /// [`Catalog::removals`] before the look-up: the index has these and no more.
@@ -280,7 +280,7 @@ impl Looked {
             span.last = span.last.min(end);
             span.first <= end
         });
-        let (taken_in, truncated) = (logs.taken_in(), log.live().truncated());
+        let (taken_in, truncated) = (logs.groups().taken_in(), log.live().truncated());
         let looked = Looked { spans, taken_in, truncated, removals: core.catalog.removals() };
         Ok(Some(looked).filter(|looked| !looked.spans.is_empty()))
     }

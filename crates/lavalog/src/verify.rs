@@ -67,7 +67,8 @@ pub(crate) struct Verify {
 
 /// Checks everything.
 pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
-    let mut report = VerifyReport { logs: core.catalog.view().len() as u64, ..VerifyReport::default() };
+    let mut report =
+        VerifyReport { logs: core.catalog.view().registry().len() as u64, ..VerifyReport::default() };
     for e in core.reader().iter().flat_map(|reader| &reader.damage) {
         report.damaged(e.clone(), Vec::new());
     }

@@ -82,7 +82,7 @@ fn measure(late_in: u64) -> (f64, f64) {
 
 fn install(logs: &mut Logs, ltn: u64, seq: u64) {
     let mut parts = Vec::new();
-    let mut ids = logs.recent_in(ltn, 0, usize::MAX).to_vec();
+    let mut ids = logs.groups().logs_in(ltn, 0, usize::MAX).to_vec();
     ids.sort_unstable();
     for id in ids {
         let (mut lsns, mut blocks) = (Builder::default(), Vec::new());

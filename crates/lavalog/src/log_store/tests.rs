@@ -194,7 +194,7 @@ impl Script {
                 shown(&e)
             }
             "look-up" => {
-                self.looked_up_at = core.catalog.view().taken_in();
+                self.looked_up_at = core.catalog.view().groups().taken_in();
                 String::new()
             }
             "take-in-rows" => {

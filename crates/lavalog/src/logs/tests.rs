@@ -4,6 +4,7 @@ use super::*;
 use crate::disk::directory::{Block, LogRows};
 use crate::index::Found;
 use crate::lsn_set::{Builder, Size};
+use base::HashMap;
 
 mod model;
 mod script;
@@ -11,13 +12,13 @@ mod script;
 /// The index file of a group comes, which has these parts.
 fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
     let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
-    let ids = logs.recent_in(ltn, 0, usize::MAX).to_vec();
+    let ids = logs.groups().logs_in(ltn, 0, usize::MAX).to_vec();
     ids.chunks(2).for_each(|some| {
         let some: Vec<_> = some.iter().map(|id| (*id, parts.remove(id))).collect();
         logs.install(ltn, some);
     });
     logs.installed(ltn);
-    assert_eq!((parts.len(), logs.recent_in(ltn, 0, 1).len()), (0, 0));
+    assert_eq!((parts.len(), logs.groups().logs_in(ltn, 0, 1).len()), (0, 0));
 }
 
 /// What a file with one block would say.

@@ -145,7 +145,7 @@ impl Known {
             return Ok(());
         }
         let mut name = format!("recovered-{id}");
-        while self.logs.named(&name).is_ok() {
+        while self.logs.registry().named(&name).is_ok() {
             name.push('-');
         }
         self.invented.insert(id);

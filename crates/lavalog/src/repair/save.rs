@@ -118,7 +118,7 @@ pub(super) fn save(
 impl Saving<'_> {
     /// The logs, without records.
     fn make_logs(&mut self) -> Result<()> {
-        let mut all: Vec<&Log> = self.known.logs.iter().collect();
+        let mut all: Vec<&Log> = self.known.logs.registry().iter().collect();
         all.sort_by_key(|log| std::cmp::Reverse(log.id()));
         let mut names: BTreeSet<String> = all.iter().map(|log| log.name().to_string()).collect();
         let mut taken: BTreeSet<&str> = BTreeSet::new();
@@ -146,8 +146,8 @@ impl Saving<'_> {
             make_log(into, log, self.known.last_of(log), &saved.report.name)?;
         }
         // A number is never given twice, not that of a log either that was deleted: there may be keys under it.
-        let next = self.known.logs.next_id();
-        if into.core().catalog.view().next_id() < next {
+        let next = self.known.logs.registry().next_id();
+        if into.core().catalog.view().registry().next_id() < next {
             let mut name = format!("deleted-{next}");
             while !names.insert(name.clone()) {
                 name.push('-');

@@ -14,7 +14,7 @@ use std::sync::Arc;
 fn check_ledger(core: &Core) {
     let logs = core.catalog.view();
     assert!(!logs.has_to_cut(), "all that was trimmed is taken out when the last trim has returned");
-    let records: u64 = logs.iter().map(|log| log.live().index().size().records).sum();
+    let records: u64 = logs.registry().iter().map(|log| log.live().index().size().records).sum();
     assert_eq!(logs.ledger().live().records, records);
     let sum: u64 = logs.ledger().iter().map(|(_, usage)| usage.live.records).sum();
     assert_eq!(sum, records);

@@ -13,7 +13,8 @@ use crate::disk::memory::{PATH, Stored, Written};
 use crate::entry::Lsn;
 use crate::index::Span;
 use crate::index_file::{IndexFile, IndexFileWriter, IndexHead};
-use base::Uid;
+use base::{ErrorKind, Uid};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const UID: Uid = Uid([7; 16]);
@@ -171,8 +172,8 @@ impl World {
         if self.rng.one_in(40) || self.model.is_empty() {
             let name = NAMES[self.rng.below(3) as usize];
             let is_free = self.model.values().all(|log| log.name != name);
-            assert_eq!(self.logs.check_create(name).is_ok(), is_free);
-            return is_free.then_some(Op::Create { log: self.logs.next_id(), name });
+            assert_eq!(self.logs.registry().check_create(name).is_ok(), is_free);
+            return is_free.then_some(Op::Create { log: self.logs.registry().next_id(), name });
         }
         let log = self.any_log()?;
         let (trimmed, last) = {
@@ -239,8 +240,8 @@ impl World {
         let Some(mut building) = self.building.take() else {
             let ltn = self.checkpoint.retained + 1;
             if ltn < self.ltn {
-                let next_id = self.logs.next_id();
-                let mut todo: Vec<LogId> = self.logs.iter().map(Log::id).collect();
+                let next_id = self.logs.registry().next_id();
+                let mut todo: Vec<LogId> = self.logs.registry().iter().map(Log::id).collect();
                 todo.sort_unstable_by(|a, b| b.cmp(a));
                 let checkpoint = Checkpoint { next_id, logs: Vec::new(), retained: ltn };
                 self.building = Some(Building { ltn, todo, entries: Vec::new(), checkpoint });
@@ -387,11 +388,14 @@ impl World {
 
     /// Holds logs against the model; `exactly`, if their replay was one that happens, and the highest LSNs are known.
     fn check(&mut self, logs: &Logs, exactly: bool) {
-        assert_eq!(logs.len(), self.model.len());
-        assert_eq!(logs.next_id(), self.history.iter().map(|(_, op, _)| op.log() + 1).max().unwrap_or(0));
+        assert_eq!(logs.registry().len(), self.model.len());
+        assert_eq!(
+            logs.registry().next_id(),
+            self.history.iter().map(|(_, op, _)| op.log() + 1).max().unwrap_or(0)
+        );
         let (mut live, mut spans) = (BTreeMap::<Source, Size>::new(), Vec::new());
         for (id, wanted) in &self.model.clone() {
-            let log = logs.named(wanted.name).unwrap();
+            let log = logs.registry().named(wanted.name).unwrap();
             assert_eq!(log.id(), *id);
             assert_eq!(
                 (log.live().trimmed_below(), log.live().first()),

@@ -162,9 +162,9 @@ impl Script {
     /// Begins anew with what a checkpoint has of the logs. Records are in files, or in groups to be replayed.
     fn reopen(&mut self) -> String {
         let mut again = Logs::new();
-        let saved: Vec<SavedLog> = self.logs.iter().map(Log::save).collect();
+        let saved: Vec<SavedLog> = self.logs.registry().iter().map(Log::save).collect();
         saved.into_iter().for_each(|log| again.restore(log).unwrap());
-        again.reach_id(self.logs.next_id());
+        again.reach_id(self.logs.registry().next_id());
         self.logs = again;
         String::new()
     }
@@ -184,8 +184,8 @@ impl Script {
             "logs" => {
                 let from: String = case.try_take_arg("from")?.unwrap_or_default();
                 let log = |log: &Log| format!("{} {}\n", log.id(), log.name());
-                let listed: String = self.logs.list_from(&from).map(log).collect();
-                format!("{listed}next id {}\n", self.logs.next_id())
+                let listed: String = self.logs.registry().list_from(&from).map(log).collect();
+                format!("{listed}next id {}\n", self.logs.registry().next_id())
             }
             "admit" => said(self.logs.log(case.take_arg("id")?)?.admit(case.take_arg("lsn")?)),
             "find" => said(self.logs.log(case.take_arg("id")?)?.find(case.take_arg("lsn")?).map(Some)),
@@ -207,13 +207,14 @@ impl Script {
                 format!("{}\n", runs(log.live().index().runs_from(0).take(1)))
             }
             "named" => {
-                let named = self.logs.named(&case.take_arg::<String>("name")?);
+                let named = self.logs.registry().named(&case.take_arg::<String>("name")?);
                 named.map_or_else(|e| format!("{e}\n"), |log| format!("log {}\n", log.id()))
             }
             "check-create" => {
                 let len: usize = case.try_take_arg("name-len")?.unwrap_or(0);
                 let name = case.try_take_arg("name")?.unwrap_or_else(|| "n".repeat(len));
                 self.logs
+                    .registry()
                     .check_create(&name)
                     .map_or_else(|e| format!("{e}\n"), |()| "it may be created\n".into())
             }
