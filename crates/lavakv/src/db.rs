@@ -617,7 +617,7 @@ impl Db {
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
     /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
-    /// damage is saved by [`Db::repair`].
+    /// damage is saved by the crate `repair`.
     pub fn damage(&self) -> Vec<Error> {
         self.here().map_or_else(|e| vec![e], |engine| engine.files.tables.quarantine.damage())
     }
