@@ -1,7 +1,7 @@
 //! Durability: up to which operation the journal is durable, and whether the devices can be trusted.
 //!
-//! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, nobody knows what the
-//! device holds. The first such error is kept, and from then on nothing is acknowledged: everything that would change
+//! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, the content of the device is
+//! unknown. The first such error is kept, and from then on nothing is acknowledged: everything that would change
 //! the volume or make it durable fails with `Poisoned`. Reads go on. The remedy is to mount again.
 
 use crate::devices::Ground;
@@ -15,7 +15,7 @@ use base::{Error, ErrorKind, Result};
 pub(crate) struct Durability {
     /// Operations up to here are durable.
     position: AtomicU64,
-    /// The first failure after which nobody knows what the device holds.
+    /// The first failure after which the content of the device is unknown.
     poison: OnceLock<Error>,
     /// Syncs of the data of files.
     data_syncs: statistic::AtomicU64,
@@ -37,8 +37,8 @@ impl Durability {
         self.poison.get().is_some()
     }
 
-    /// Remembers a failure after which nothing may be acknowledged, and says so: whoever hears of no space, or of what passes by itself,
-    /// takes it that nothing happened, and tries again.
+    /// Remembers a failure after which nothing may be acknowledged. Lack of space and a passing error become `Io`: a caller takes
+    /// these two for a refusal without effect, and tries again.
     pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| {
             let failed = match e.kind() == ErrorKind::NoSpace || e.is_passing() {

@@ -165,7 +165,7 @@ impl Upkeep {
         let volume = volume.clone();
         let body = move || {
             let upkeep = &volume.upkeep;
-            // A failure has poisoned the volume, and whoever writes next is told.
+            // A failure has poisoned the volume: the next write fails.
             let mut result = upkeep.rested(&volume.env, || upkeep.step(&volume));
             while result.is_ok() && upkeep.is_due(&volume) {
                 upkeep.wait_for_discard(&volume);
@@ -191,7 +191,8 @@ impl Upkeep {
         !idle || self.wants_compaction(volume) || self.discard_wait_ns(volume).is_some()
     }
 
-    /// How long the device may not be told of the next free blocks; `None`: there are none, or somebody waits who unmounts and they are not due.
+    /// How long the device may not be told of the next free blocks. `None` if there are none, or if they are not due while a caller
+    /// waits or unmounts.
     fn discard_wait_ns(&self, volume: &Volume) -> Option<u64> {
         let core = lock(&volume.core);
         let discards = core.discards.as_ref().filter(|discards| !discards.is_empty())?;

@@ -23,8 +23,8 @@ impl GroupLogs {
         logs.get(..limit).unwrap_or(logs)
     }
 
-    /// How often the rows of a group were taken into memory ([`super::Logs::took_in`]). Who has found the block of a record, and sees
-    /// another number after he has read it, may have read another file in the place of the one that was meant.
+    /// How often the rows of a group were taken into memory ([`super::Logs::took_in`]). A reader compares the number before its
+    /// look-up with that after its read of a block: if they differ, the block may be of another file in the place of the lost one.
     pub fn taken_in(&self) -> u64 {
         self.taken_in
     }

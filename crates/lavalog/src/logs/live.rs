@@ -1,12 +1,11 @@
 //! The live records of a log: the index, and the trim and the truncations that apply to it.
 //!
-//! A trim is a watermark that only rises: what is below it is gone, whenever it was appended and wherever it is copied to. It is
-//! remembered always; of truncations see [`truncations`](super::truncations).
+//! A trim is a watermark that only rises: the records below it are gone, whenever they were appended and wherever they are copied
+//! to. It is remembered always; of truncations see [`truncations`](super::truncations).
 //!
-//! A trim holds from the moment that it is applied, but what it takes is taken out of the index some at a time
-//! ([`LiveRecords::cut_some`]), because that may be a hundred thousand parts, and all others wait meanwhile. Until then the index has
-//! what nobody finds: who asks for a record is told of the trim first, and who asks for a range begins at it. What a truncation takes
-//! is out of the index at once, and out of the ledger some at a time.
+//! A trim holds from the moment that it is applied, but its records leave the index in pieces ([`LiveRecords::cut_some`]): they may
+//! be in a hundred thousand parts, and all other operations wait meanwhile. Until then no read finds them: a look-up compares its LSN
+//! with the trim first, and a range begins at the trim. The records of a truncation leave the index at once, and the ledger in pieces.
 //!
 //! Invariant: nothing in the index is below the trim, but for the parts whose files have nothing below `cut_from`, and recent
 //! records, as long as that is not [`DONE`].

@@ -1,8 +1,8 @@
 //! The truncations that a log remembers.
 //!
 //! A truncation has the sequence of its operation. It takes the records above its LSN that came before it; later records may have
-//! the same LSNs. It is remembered while a record may come up that it applies to: while the operations before it may be replayed, or
-//! are in a group that is kept, whose rows may have to be made again from it, or while a file has records that it took.
+//! the same LSNs. It is remembered while a record may come up that it applies to. That is so in three cases: the operations before
+//! it may be replayed; they are in a kept group, from which index rows may be made again; or a file has records that it took.
 //!
 //! Invariant: of two truncations the later one has the higher LSN. Otherwise the earlier one would say nothing more.
 
