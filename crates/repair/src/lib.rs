@@ -55,9 +55,9 @@ pub struct RepairOptions {
     pub without_speed: bool,
 }
 
-/// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
-/// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-/// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+/// Makes a new store in `into` of the undamaged parts of the store at `path`, and reports the losses. The damaged store is only
+/// read: it stays the same, byte for byte, and needs no write permission. `into` must be missing, empty, or the remains of an
+/// interrupted repair. Every open refuses it until the repair has returned.
 ///
 /// # Errors
 /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer

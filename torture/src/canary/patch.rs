@@ -13,7 +13,7 @@ pub(super) enum Catcher {
 }
 
 impl Catcher {
-    /// What is built for it.
+    /// The name of the build that it needs.
     pub(super) fn build_name(&self) -> String {
         match self {
             Catcher::Row { .. } => "rows".to_owned(),

@@ -39,10 +39,10 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open a store that exists. Default: false.
     pub error_if_exists: bool,
-    /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. From about 1.3 MB on: the sizes of
-    /// memtables, log groups, tables and value files are halved until the overhead of an empty store is at most a seventh of a
-    /// limit in bytes ([`Options::explain`] shows them). Default: none but the end of the volume, where the reserve is kept free as
-    /// well.
+    /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. A limit in bytes
+    /// may be as small as 1.3 MB: memtables, log groups, tables and value files become smaller with it, until the overhead of an
+    /// empty store is at most a seventh of it. [`Options::explain`] shows the sizes. Default: none but the end of the volume, where
+    /// the reserve is kept free as well.
     pub space_limit: Option<SpaceLimit>,
     /// Behavior of writes at that bound. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,

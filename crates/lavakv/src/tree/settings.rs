@@ -1,4 +1,4 @@
-//! What is derived of a family depends on: its options, the policy that they choose, and its tables that cannot be read.
+//! The inputs of a family's read state: its options, its compaction policy, and its tables that cannot be read.
 
 use crate::context::ablation::Ablation;
 use crate::context::family_options::FamilyOptions;
@@ -26,7 +26,7 @@ impl FitOptions {
     }
 }
 
-/// Of the store's options, what is the same for all families.
+/// The options of the store that all families share.
 #[derive(Debug)]
 struct OfStore {
     fit: Fit,

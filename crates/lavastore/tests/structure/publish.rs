@@ -70,7 +70,7 @@ fn needs(manifest: &str, names: &BTreeMap<String, String>) -> Vec<String> {
         head.ends_with("dependencies]")
     });
     let keys = sections.flat_map(|section| section.lines().skip(1));
-    // What a crate has by its path alone, for its tests, the registry does not look for.
+    // The registry does not look for a dependency by its path alone, which is for tests.
     let keys = keys.filter(|line| !line.contains("path = \"") || line.contains("version = \""));
     let keys = keys.filter_map(|line| line.split(['.', ' ', '=']).next());
     keys.filter_map(|key| names.get(key).cloned()).collect()
