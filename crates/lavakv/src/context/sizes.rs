@@ -118,7 +118,7 @@ impl Options {
 }
 
 /// Refuses a limit without room for the smallest sizes.
-fn leaves_room(options: &Options) -> Result<()> {
+pub(crate) fn leaves_room(options: &Options) -> Result<()> {
     let needed = Fit::SMALLEST.overhead_bytes(options);
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(

@@ -1,8 +1,13 @@
 //! Which limits there may be.
 
 use crate::common::*;
-use crate::overwrites::{bytes, family, kept, limited, occupied};
-use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
+use crate::overwrites::{Filled, bytes, family, kept, limited, occupied};
+use lavastore_lavakv::io::{Priority, Rng};
+use lavastore_lavakv::sim::{SimEnv, threads::Plan};
+use lavastore_lavakv::{Db, Env, ErrorKind, Options, SpaceLimit};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a store with these options must have at least, as the refusal of less says.
 pub fn least_limit(options: Options) -> u64 {
@@ -64,5 +69,111 @@ fn a_family_of_large_files_leaves_a_small_store_its_room() {
     for n in 0..40 {
         db.delete_cf(&large, &key(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
         kept(&sim, 1 << 20);
+    }
+}
+
+/// The limit of an open store falls and rises at random: its files keep to it or come down to it, and deletes are always admitted.
+#[test]
+fn a_limit_changes_while_the_store_is_open() {
+    for seed in 1..7 {
+        let mut s = Filled::new(seed, limited(4 << 20), 4 << 20);
+        let mut rng = Rng::new(seed);
+        let (mut admitted, mut refused) = (0, 0);
+        for round in 0..3000u64 {
+            if rng.one_in(150) {
+                let mib = [Some(1), Some(2), Some(4), Some(8), None][rng.below(5) as usize];
+                let limit = mib.map(|mib| SpaceLimit::Bytes(mib << 20));
+                s.db.set_space_limit(limit).unwrap();
+                // A store above a lower limit keeps its present size until it has come down.
+                let limit = mib.map_or(u64::MAX, |mib| mib << 20);
+                s.limit = most_after(&s.db, occupied(&s.sim), limit);
+            }
+            let k = rng.below(1500);
+            if rng.one_in(3) {
+                s.delete(k);
+            } else if s.put(k, bytes(k, round, 2500)) {
+                admitted += 1;
+            } else {
+                refused += 1;
+            }
+            s.steps(rng.below(4));
+        }
+        assert!(admitted > 500 && refused > 10, "seed {seed}: {admitted} puts admitted, {refused} refused");
+        // Down to a low limit: refused until enough is deleted, then admitted below it.
+        let low = 3 << 20;
+        s.db.set_space_limit(Some(SpaceLimit::Bytes(low))).unwrap();
+        (0..1500).for_each(|k| s.delete(k));
+        settle(&s.db);
+        kept(&s.sim, low);
+        s.limit = low;
+        assert!(s.put(1, bytes(1, 0, 2500)), "{}", s.refusal);
+        s.check(limited(low));
+    }
+}
+
+#[test]
+fn a_limit_out_of_range_leaves_the_old_one() {
+    let sim = SimEnv::new(1);
+    let db = Db::open_in(env(&sim), DIR, limited(2 << 20)).unwrap();
+    for limit in [SpaceLimit::Bytes(10_000), SpaceLimit::Ratio(1.0)] {
+        fails(db.set_space_limit(Some(limit)), ErrorKind::InvalidArgument);
+    }
+    assert_eq!(db.space().limit_bytes, 2 << 20);
+}
+
+/// The most that the files may occupy after a change of the limit: a store above it keeps its present claims until it has come down.
+fn most_after(db: &Db, occupied: u64, limit: u64) -> u64 {
+    let unflushed = 2 * db.space().memtable_bytes;
+    limit.max(occupied.saturating_add(db.space().reserve_bytes).saturating_add(unflushed))
+}
+
+fn occupied_in(env: &Env) -> u64 {
+    env.fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
+}
+
+/// Two writers, and a thread that changes the limit, under schedules.
+#[test]
+fn no_schedule_lets_a_writer_over_a_changed_limit() {
+    for seed in 0..40 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan::new(seed), move |env| {
+            let db = Arc::new(Db::open_in(env.clone(), DIR, limited(8 << 20)).unwrap());
+            let most = Arc::new(AtomicU64::new(8 << 20));
+            let spawn = |work: Box<dyn FnOnce() + Send>| {
+                env.spawner.as_ref().unwrap().spawn("foreground", Priority::Foreground, work).unwrap()
+            };
+            let writer = |n: u64| {
+                let (db, most, env) = (db.clone(), most.clone(), env.clone());
+                spawn(Box::new(move || {
+                    for round in 0..60 {
+                        let k = 2 * (round % 40) + n;
+                        match round % 3 {
+                            0 => db.delete(&key(k)).unwrap(),
+                            _ => match db.put(&key(k), &bytes(k, round, 14_000)) {
+                                Ok(()) => {}
+                                Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}"),
+                            },
+                        }
+                        let before = most.load(Ordering::SeqCst);
+                        let there = occupied_in(&env);
+                        assert!(
+                            there <= before || most.load(Ordering::SeqCst) != before,
+                            "{there} of {before}"
+                        );
+                    }
+                }))
+            };
+            let threads = [writer(0), writer(1)];
+            for mib in [2, 1, 4, 1, 8] {
+                // No check while it changes.
+                most.store(u64::MAX, Ordering::SeqCst);
+                db.set_space_limit(Some(SpaceLimit::Bytes(mib << 20))).unwrap();
+                most.store(most_after(&db, occupied_in(env), mib << 20), Ordering::SeqCst);
+            }
+            threads.into_iter().for_each(|thread| assert!(thread.join(), "a thread panicked"));
+        });
+        if let Err(stuck) = ran {
+            panic!("seed {seed}: {}", stuck.0);
+        }
     }
 }

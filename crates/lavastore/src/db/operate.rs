@@ -3,7 +3,7 @@
 use super::Db;
 use crate::{
     CacheStats, DamagedFile, EngineSpace, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result,
-    Space, Statistics, StoreFormat, VerifyReport,
+    Space, SpaceLimit, Statistics, StoreFormat, VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -24,6 +24,24 @@ impl Db {
     /// `NoSpace`; `ReadOnly`; the failure of a job.
     pub fn flush(&self) -> Result<()> {
         self.kv().flush()
+    }
+
+    /// Changes the space limit while the store is open; `None`: the end of the volume is the limit. A store above a lower limit admits
+    /// deletes only, until its background jobs have brought it below. Memtables and log groups keep their sizes until the next open,
+    /// which takes the limit of its own options.
+    ///
+    /// ```
+    /// # use lavastore::SpaceLimit;
+    /// # let db = lavastore::testing::store();
+    /// db.set_space_limit(Some(SpaceLimit::Bytes(8 << 30)))?;
+    /// db.set_space_limit(None)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log and still has no room for one.
+    pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
+        self.kv().set_space_limit(limit)
     }
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links. Of a store that is open with its

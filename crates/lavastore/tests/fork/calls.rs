@@ -71,6 +71,7 @@ fn db_calls(db: &Db, log: &Log, family: &Family) -> Tried {
     let mut logs = LogBatch::new();
     logs.append(log, 9, "record");
     refuse!(db.write(&batch), db.write_with_logs(&batch, &logs), db.sync(), db.flush(), db.catch_up());
+    refuse!(db.set_space_limit(None));
     refuse!(db.get("key"), db.get_range("key", 0, 1), db.get_stream("key"), db.multi_get(["key"]).remove(0));
     reader(db.reading(&Default::default()))?;
     for made in [db.iter(), db.range("a"..), db.prefix("a"), db.iter().within("b"..)] {

@@ -41,6 +41,7 @@ use super::ceiling::Ceiling;
 use super::claims::{Claims, Demands};
 use super::gauges::{Gauges, Memory};
 use super::grant::Grants;
+use super::own_limit::OwnLimit;
 use super::sizes::{Terms, manifest_bytes};
 use super::volume::VolumeFill;
 use crate::context::Context;
@@ -53,6 +54,7 @@ pub struct SpaceBudget {
     context: Arc<Context>,
     meter: Arc<Meter>,
     terms: Terms,
+    own: Arc<OwnLimit>,
     volume: VolumeFill,
     bounds: Arc<Bounds>,
     claims: Arc<Claims>,
@@ -72,14 +74,16 @@ impl SpaceBudget {
         let meter = context.volumes.directory().meter.clone();
         let (memory, gauges) = (Arc::<Memory>::default(), Arc::<Gauges>::default());
         let bounds = Arc::new(Bounds::none());
+        let own = Arc::new(OwnLimit::new(terms.limit));
         let claims = Arc::new(Claims::new(&meter, &memory, &gauges, terms.sizes));
         SpaceBudget {
             context: context.clone(),
             volume: VolumeFill::unknown(),
             grants: Grants::new(&claims, &bounds),
-            ceiling: Ceiling::new(&meter, terms.limit, &bounds),
+            ceiling: Ceiling::new(&meter, &own, &bounds),
             meter,
             terms,
+            own,
             bounds,
             claims,
             memory,
@@ -104,6 +108,15 @@ impl SpaceBudget {
         self.bounds.limit_bytes()
     }
 
+    /// Changes the limit. It holds from the next [`SpaceBudget::refresh`] on. A store above a lower limit takes deletes, and comes down
+    /// to it by its jobs.
+    pub fn set_own_limit(&self, limit: Option<SpaceLimit>) {
+        self.own.set(limit);
+        if !matches!(limit, Some(SpaceLimit::Bytes(_))) {
+            self.ceiling.let_files_in();
+        }
+    }
+
     /// Takes note of a version that was installed, and of files that were removed: sets limit, reserve and ceiling anew,
     /// and asks the volume how full it is, unless it was asked a moment ago. `demands` is asked only where the answer matters, and told at how many bytes the manifest is rolled from now on.
     pub fn refresh(&self, demands: impl FnOnce(u64) -> Demands) {
@@ -114,7 +127,7 @@ impl SpaceBudget {
         if !self.gauges.serves() {
             return;
         }
-        let Some(limit) = self.terms.limit else {
+        let Some(limit) = self.own.get() else {
             return self.follow_volume(volume_limit, demands);
         };
         let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
@@ -171,7 +184,7 @@ impl SpaceBudget {
         if !self.is_limited() || !self.volume.is_old(self.context.now_ns()) {
             return false;
         }
-        let own = match self.terms.limit {
+        let own = match self.own.get() {
             Some(SpaceLimit::Bytes(bytes)) => bytes,
             _ => u64::MAX,
         };
@@ -189,7 +202,7 @@ impl SpaceBudget {
     /// True if somebody set a limit. There may be one without that: the end of the volume.
     #[inline]
     pub fn has_own_limit(&self) -> bool {
-        self.terms.limit.is_some()
+        self.own.get().is_some()
     }
 
     /// What the memtables will be as tables, bytes.
@@ -243,7 +256,7 @@ impl SpaceBudget {
     /// True if there is room for a write of so many bytes.
     pub fn has_room_for_write(&self, bytes: u64) -> bool {
         // What is new is live: a ratio rises with it.
-        let rises = matches!(self.terms.limit, Some(SpaceLimit::Ratio(_)));
+        let rises = matches!(self.own.get(), Some(SpaceLimit::Ratio(_)));
         let limit = self.limit_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }

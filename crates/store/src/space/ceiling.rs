@@ -4,6 +4,7 @@
 
 use super::SpaceLimit;
 use super::bounds::Bounds;
+use super::own_limit::OwnLimit;
 use super::sizes::EDITS_BYTES;
 use crate::volumes::Meter;
 use std::sync::Arc;
@@ -12,8 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Ceiling {
     meter: Arc<Meter>,
-    /// The limit that the caller of the open set.
-    own: Option<SpaceLimit>,
+    own: Arc<OwnLimit>,
     bounds: Arc<Bounds>,
 }
 
@@ -23,14 +23,14 @@ fn without_edits(ceiling: u64) -> u64 {
 }
 
 impl Ceiling {
-    pub(super) fn new(meter: &Arc<Meter>, own: Option<SpaceLimit>, bounds: &Arc<Bounds>) -> Ceiling {
-        Ceiling { meter: meter.clone(), own, bounds: bounds.clone() }
+    pub(super) fn new(meter: &Arc<Meter>, own: &Arc<OwnLimit>, bounds: &Arc<Bounds>) -> Ceiling {
+        Ceiling { meter: meter.clone(), own: own.clone(), bounds: bounds.clone() }
     }
 
     /// The ceiling of a store that does not keep to its limit strictly. Only a limit in bytes bounds the files.
     pub(super) fn follow(&self, ceiling: u64) {
         // The live data, which a ratio multiplies, is an estimate. A volume has a ceiling of its own.
-        self.meter.set_ceiling(match self.own {
+        self.meter.set_ceiling(match self.own.get() {
             Some(SpaceLimit::Bytes(own)) => without_edits(ceiling.max(own)),
             _ => u64::MAX,
         });
@@ -46,7 +46,7 @@ impl Ceiling {
 
     /// The same before a log begins. `unmade_bytes`: files that it will create and that are never refused (those of open pages).
     pub fn bound_files_beside(&self, unmade_bytes: u64) {
-        let Some(SpaceLimit::Bytes(own)) = self.own else { return };
+        let Some(SpaceLimit::Bytes(own)) = self.own.get() else { return };
         let below = without_edits(own.min(self.bounds.limit_bytes())).saturating_sub(unmade_bytes);
         let most = self.meter.ceiling().min(self.meter.used_bytes());
         self.meter.set_ceiling(below.max(most));
@@ -55,7 +55,7 @@ impl Ceiling {
     /// The ceiling while recovered memtables are flushed. Their writes were admitted when they were logged, so no file is refused.
     /// Beside a guest, whose trims may have taken that room since, a store below its limit stays below it.
     pub fn bound_recovery(&self, beside_guest: bool) {
-        match self.own {
+        match self.own.get() {
             Some(SpaceLimit::Bytes(own)) if beside_guest && self.meter.used_bytes() <= own => {
                 self.bound_files()
             }
@@ -80,7 +80,7 @@ impl Ceiling {
     /// The ceiling for the next process; `None`: the stored one, `told`, still holds. At least a limit in bytes; `u64::MAX` without
     /// such a limit.
     pub fn to_tell(&self, told: u64) -> Option<u64> {
-        let ceiling = match self.own {
+        let ceiling = match self.own.get() {
             Some(SpaceLimit::Bytes(own)) => self.bounds.ceiling_bytes().max(own),
             _ => u64::MAX,
         };
@@ -90,6 +90,6 @@ impl Ceiling {
     /// True while the ceiling is above the limit in bytes.
     pub fn is_above_limit(&self) -> bool {
         let ceiling = self.bounds.ceiling_bytes();
-        matches!(self.own, Some(SpaceLimit::Bytes(own)) if ceiling > own)
+        matches!(self.own.get(), Some(SpaceLimit::Bytes(own)) if ceiling > own)
     }
 }
