@@ -231,6 +231,7 @@ pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
 pub(crate) fn is_tight(options: &Options) -> bool {
     match options.space_limit {
         None => false,
+        Some(SpaceLimit::VolumePercent(_)) => true,
         Some(SpaceLimit::Bytes(bytes)) => bytes < ROOMY_BYTES,
         Some(SpaceLimit::Ratio(ratio)) => ratio < ROOMY_RATIO,
     }

@@ -130,8 +130,9 @@ fn open_to_write(
     location.meter.take_over(&listing);
     // Sizes that fit, before anything else depends on them.
     let used_bytes = location.meter.used_bytes();
-    let volume_bytes = env.fs.space(dir).ok().map(|volume| used_bytes.saturating_add(volume.available));
-    let fit = Fit::to(&options, volume_bytes);
+    let volume = env.fs.space(dir).ok();
+    let room_bytes = volume.map(|volume| used_bytes.saturating_add(volume.available));
+    let fit = Fit::to(&options, (room_bytes, volume.map(|volume| volume.total)));
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     let staging =
         check_known_to_write(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;

@@ -31,7 +31,16 @@ pub use volume::ASK_NS;
 pub enum SpaceLimit {
     /// So many bytes.
     Bytes(u64),
+    /// This part of the volume of the store, in percent, 1 to 100. It follows a volume that grows.
+    VolumePercent(u8),
     /// So many times the live data: what tables and the values they refer to occupy, less the estimate of hidden garbage.
     /// Log, memtables and reserve are granted to a small store all the same.
     Ratio(f64),
+}
+
+impl SpaceLimit {
+    /// Percent of the bytes of a volume.
+    pub fn percent_of(percent: u8, total: u64) -> u64 {
+        (u128::from(total) * u128::from(percent) / 100) as u64
+    }
 }

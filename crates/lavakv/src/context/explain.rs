@@ -94,7 +94,7 @@ impl Options {
     /// println!("{explanation}");
     /// ```
     pub fn explain(&self) -> Explanation {
-        let fit = Fit::to(self, None);
+        let fit = Fit::to(self, (None, None));
         let fitted = fit.store(self);
         let fitted = Options { family: fit.family(&self.family), ..fitted };
         let mut options = self.explain_fit(&fitted);

@@ -30,11 +30,15 @@ impl Fit {
     /// Every piece is as small as it can be.
     pub const SMALLEST: Fit = Fit { halves: HALVES_MAX };
 
-    /// For a store with so many bytes of room on its volume, the own files included; `None`: unknown, taken for large.
-    pub fn to(options: &Options, volume_bytes: Option<u64>) -> Fit {
+    /// For a store with so many bytes of room on its volume, the own files included, and a volume of so many bytes; `None`: unknown,
+    /// taken for large.
+    pub fn to(options: &Options, (volume_bytes, total_bytes): (Option<u64>, Option<u64>)) -> Fit {
         let volume = volume_bytes.map_or(u64::MAX, |bytes| bytes / VOLUME_PART);
         let limit = match options.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => bytes / LIMIT_PART,
+            Some(SpaceLimit::VolumePercent(percent)) => {
+                total_bytes.map_or(u64::MAX, |total| SpaceLimit::percent_of(percent, total) / LIMIT_PART)
+            }
             Some(SpaceLimit::Ratio(_)) | None => u64::MAX,
         };
         let fits = |fit: &Fit| fit.overhead_bytes(options) <= volume.min(limit);

@@ -44,7 +44,7 @@ impl Options {
         let has_memory = self.memory_bytes() >= self.memtable_bytes.saturating_mul(2).saturating_add(ring);
         let has_space = match self.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => ring as u64 <= bytes / WAITING_PART,
-            Some(SpaceLimit::Ratio(_)) | None => true,
+            Some(SpaceLimit::Ratio(_) | SpaceLimit::VolumePercent(_)) | None => true,
         };
         aging(if has_memory && has_space { BUFFERED_AGE_MS } else { 0 })
     }
@@ -125,6 +125,9 @@ pub(crate) fn leaves_room(options: &Options) -> Result<()> {
             "option space_limit = {bytes} bytes is less than the log, the memtables and the reserve of an empty store: \
              at least {needed} bytes"
         ))),
+        Some(SpaceLimit::VolumePercent(percent)) if !(1..=100).contains(&percent) => Err(Error::invalid(
+            format!("option space_limit = {percent} percent of the volume is out of range: 1 to 100"),
+        )),
         Some(SpaceLimit::Ratio(ratio)) if !(1.05..=1000.0).contains(&ratio) => Err(Error::invalid(format!(
             "option space_limit = {ratio} times the live data is out of range: 1.05 to 1000"
         ))),

@@ -118,13 +118,13 @@ fn a_limit_out_of_range_leaves_the_old_one() {
     for limit in [SpaceLimit::Bytes(10_000), SpaceLimit::Ratio(1.0)] {
         fails(db.set_space_limit(Some(limit)), ErrorKind::InvalidArgument);
     }
-    assert_eq!(db.space().limit_bytes, 2 << 20);
+    assert_eq!(db.space().unwrap().limit_bytes, 2 << 20);
 }
 
 /// The most that the files may occupy after a change of the limit: a store above it keeps its present claims until it has come down.
 fn most_after(db: &Db, occupied: u64, limit: u64) -> u64 {
-    let unflushed = 2 * db.space().memtable_bytes;
-    limit.max(occupied.saturating_add(db.space().reserve_bytes).saturating_add(unflushed))
+    let unflushed = 2 * db.space().unwrap().memtable_bytes;
+    limit.max(occupied.saturating_add(db.space().unwrap().reserve_bytes).saturating_add(unflushed))
 }
 
 fn occupied_in(env: &Env) -> u64 {
@@ -175,5 +175,40 @@ fn no_schedule_lets_a_writer_over_a_changed_limit() {
         if let Err(stuck) = ran {
             panic!("seed {seed}: {}", stuck.0);
         }
+    }
+}
+
+/// A limit in percent of the volume is kept, and follows a volume that grows.
+#[test]
+fn a_limit_in_percent_follows_the_volume() {
+    let sim = SimEnv::new(1);
+    sim.set_capacity(Some(8 << 20));
+    let options = Options { space_limit: Some(SpaceLimit::VolumePercent(50)), ..limited(0) };
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+    let fill = |from: u64, limit: u64| {
+        for n in from..from + 10_000 {
+            match db.put(&key(n), &bytes(n, 0, 2500)) {
+                Ok(()) => kept(&sim, limit),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                    return n;
+                }
+            }
+            db.run_background_step();
+        }
+        panic!("it never filled up");
+    };
+    let first = fill(0, 4 << 20);
+    assert!(first * 2500 > 2 << 20, "{first} entries in half of the volume");
+    assert_eq!(db.space().unwrap().limit_bytes, 4 << 20);
+    sim.set_capacity(Some(16 << 20));
+    sim.advance_ns(1_000_000_000);
+    db.delete(&key(0)).unwrap();
+    settle(&db);
+    let second = fill(first, 8 << 20);
+    assert!((second - first) * 2500 > 2 << 20, "{second} entries after {first}");
+    for percent in [0, 101] {
+        let options = Options { space_limit: Some(SpaceLimit::VolumePercent(percent)), ..options.clone() };
+        fails(Db::open_in(env(&sim), "/other", options), ErrorKind::InvalidArgument);
     }
 }

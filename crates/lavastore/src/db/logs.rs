@@ -57,8 +57,8 @@ impl Db {
     ) -> Result<Db> {
         let limit = match options.space_limit {
             Some(SpaceLimit::Bytes(bytes)) => Some(bytes),
-            // It grows with the data.
-            Some(SpaceLimit::Ratio(_)) | None => None,
+            // They grow with the data or the volume.
+            Some(SpaceLimit::Ratio(_) | SpaceLimit::VolumePercent(_)) | None => None,
         };
         let mut guest = lavalog::Beside::new(logs)?.below(limit);
         let kv = lavakv::beside::open_with_records(env.clone(), path.as_ref(), options.clone(), &mut guest)?;

@@ -55,7 +55,7 @@ pub struct SpaceBudget {
     meter: Arc<Meter>,
     terms: Terms,
     own: Arc<OwnLimit>,
-    volume: VolumeFill,
+    volume: Arc<VolumeFill>,
     bounds: Arc<Bounds>,
     claims: Arc<Claims>,
     /// What jobs may write.
@@ -74,11 +74,12 @@ impl SpaceBudget {
         let meter = context.volumes.directory().meter.clone();
         let (memory, gauges) = (Arc::<Memory>::default(), Arc::<Gauges>::default());
         let bounds = Arc::new(Bounds::none());
-        let own = Arc::new(OwnLimit::new(terms.limit));
+        let volume = Arc::new(VolumeFill::unknown());
+        let own = Arc::new(OwnLimit::new(terms.limit, &volume));
         let claims = Arc::new(Claims::new(&meter, &memory, &gauges, terms.sizes));
         SpaceBudget {
             context: context.clone(),
-            volume: VolumeFill::unknown(),
+            volume,
             grants: Grants::new(&claims, &bounds),
             ceiling: Ceiling::new(&meter, &own, &bounds),
             meter,
@@ -112,7 +113,7 @@ impl SpaceBudget {
     /// to it by its jobs.
     pub fn set_own_limit(&self, limit: Option<SpaceLimit>) {
         self.own.set(limit);
-        if !matches!(limit, Some(SpaceLimit::Bytes(_))) {
+        if self.own.bytes().is_none() {
             self.ceiling.let_files_in();
         }
     }
@@ -130,11 +131,11 @@ impl SpaceBudget {
         let Some(limit) = self.own.get() else {
             return self.follow_volume(volume_limit, demands);
         };
-        let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
+        let size = self.own.bytes().unwrap_or(self.meter.used_bytes());
         let state = demands(manifest_bytes(size.min(volume_limit)));
         self.claims.take_in(&state);
         let own = match limit {
-            SpaceLimit::Bytes(bytes) => bytes,
+            SpaceLimit::Bytes(_) | SpaceLimit::VolumePercent(_) => self.own.bytes().unwrap_or(u64::MAX),
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
                 // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
@@ -184,11 +185,7 @@ impl SpaceBudget {
         if !self.is_limited() || !self.volume.is_old(self.context.now_ns()) {
             return false;
         }
-        let own = match self.own.get() {
-            Some(SpaceLimit::Bytes(bytes)) => bytes,
-            _ => u64::MAX,
-        };
-        let most = || self.volume.limit_bytes().min(own);
+        let most = || self.volume.limit_bytes().min(self.own.bytes().unwrap_or(u64::MAX));
         let before = most();
         self.volume.ask(&self.context, self.meter.used_bytes());
         most() != before

@@ -2,7 +2,6 @@
 //!
 //! Writes of the manifest are never refused. So the last bytes below a limit are kept for them.
 
-use super::SpaceLimit;
 use super::bounds::Bounds;
 use super::own_limit::OwnLimit;
 use super::sizes::EDITS_BYTES;
@@ -30,10 +29,7 @@ impl Ceiling {
     /// The ceiling of a store that does not keep to its limit strictly. Only a limit in bytes bounds the files.
     pub(super) fn follow(&self, ceiling: u64) {
         // The live data, which a ratio multiplies, is an estimate. A volume has a ceiling of its own.
-        self.meter.set_ceiling(match self.own.get() {
-            Some(SpaceLimit::Bytes(own)) => without_edits(ceiling.max(own)),
-            _ => u64::MAX,
-        });
+        self.meter.set_ceiling(self.own.bytes().map_or(u64::MAX, |own| without_edits(ceiling.max(own))));
     }
 
     /// The ceiling of a store that keeps to its limit strictly ([`super::Terms::is_strict`]), and of any store while its logs begin.
@@ -46,7 +42,7 @@ impl Ceiling {
 
     /// The same before a log begins. `unmade_bytes`: files that it will create and that are never refused (those of open pages).
     pub fn bound_files_beside(&self, unmade_bytes: u64) {
-        let Some(SpaceLimit::Bytes(own)) = self.own.get() else { return };
+        let Some(own) = self.own.bytes() else { return };
         let below = without_edits(own.min(self.bounds.limit_bytes())).saturating_sub(unmade_bytes);
         let most = self.meter.ceiling().min(self.meter.used_bytes());
         self.meter.set_ceiling(below.max(most));
@@ -55,10 +51,8 @@ impl Ceiling {
     /// The ceiling while recovered memtables are flushed. Their writes were admitted when they were logged, so no file is refused.
     /// Beside a guest, whose trims may have taken that room since, a store below its limit stays below it.
     pub fn bound_recovery(&self, beside_guest: bool) {
-        match self.own.get() {
-            Some(SpaceLimit::Bytes(own)) if beside_guest && self.meter.used_bytes() <= own => {
-                self.bound_files()
-            }
+        match self.own.bytes() {
+            Some(own) if beside_guest && self.meter.used_bytes() <= own => self.bound_files(),
             _ => self.let_files_in(),
         }
     }
@@ -80,16 +74,13 @@ impl Ceiling {
     /// The ceiling for the next process; `None`: the stored one, `told`, still holds. At least a limit in bytes; `u64::MAX` without
     /// such a limit.
     pub fn to_tell(&self, told: u64) -> Option<u64> {
-        let ceiling = match self.own.get() {
-            Some(SpaceLimit::Bytes(own)) => self.bounds.ceiling_bytes().max(own),
-            _ => u64::MAX,
-        };
+        let ceiling = self.own.bytes().map_or(u64::MAX, |own| self.bounds.ceiling_bytes().max(own));
         (ceiling != told).then_some(ceiling)
     }
 
     /// True while the ceiling is above the limit in bytes.
     pub fn is_above_limit(&self) -> bool {
         let ceiling = self.bounds.ceiling_bytes();
-        matches!(self.own.get(), Some(SpaceLimit::Bytes(own)) if ceiling > own)
+        self.own.bytes().is_some_and(|own| ceiling > own)
     }
 }

@@ -78,7 +78,7 @@ fn each(line: &str) -> String {
 
 /// The options that a store takes on a volume of so many MiB.
 fn fit(options: &Options, volume_mib: u64) -> String {
-    let fit = Fit::to(options, Some(volume_mib << 20));
+    let fit = Fit::to(options, (Some(volume_mib << 20), None));
     let (store, family) = (fit.store(options), fit.family(&options.family));
     let overhead_kib = fit.overhead_bytes(options) >> 10;
     let (memtable_kib, memory_kib) = (store.memtable_bytes >> 10, store.memory_bytes >> 10);
