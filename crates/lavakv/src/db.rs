@@ -1,6 +1,7 @@
 //! The public handle of a store.
 
 mod calls;
+mod limit;
 mod reading;
 mod refusals;
 
@@ -12,8 +13,7 @@ use crate::batch::frame::Frame;
 use crate::batch::payload::{Body, Payload};
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::context::event::DamagedFile;
-use crate::context::options::{Options, SpaceLimit, WriteOptions};
-use crate::context::sizes::leaves_room;
+use crate::context::options::{Options, WriteOptions};
 use crate::context::{family_options::FamilyOptions, stats::Statistics};
 use crate::engine::Engine;
 use crate::large::segments::threshold;
@@ -470,24 +470,6 @@ impl Db {
         families::check_name(name)?;
         families::check(&self.engine().context.options, name, &options)?;
         families::create(self.served()?, name, options).map(|family| ColumnFamily(Owned::new(family)))
-    }
-
-    /// Changes the space limit of the open store; `None`: the end of the volume is the limit. See
-    /// [`Options::space_limit`](field@crate::Options::space_limit). A store above a lower limit admits deletes only, until its jobs have
-    /// brought it below. Memtables and log groups keep their sizes until the next open, which takes the limit of its own options.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a limit out of range; `ReadOnly`; `NoSpace` if the store has no log and still has no room for one.
-    pub fn set_space_limit(&self, limit: Option<SpaceLimit>) -> Result<()> {
-        let engine = self.here()?;
-        leaves_room(&Options { space_limit: limit, ..engine.context.options.clone() })?;
-        // First: a store that was opened without room begins its log below the new limit.
-        engine.space.set_own_limit(limit);
-        let jobs = self.served()?;
-        jobs.tree.refresh_space();
-        jobs.context.signals.notify_work();
-        jobs.context.signals.notify_progress();
-        Ok(())
     }
 
     /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
