@@ -120,7 +120,7 @@ fn the_process_that_has_the_store_is_watched() {
         for part in [
             "operations",
             "  put ",
-            "  log_sync ",
+            "  log_append ",
             "waits of writers",
             "over the budget",
             "level 0",
