@@ -78,6 +78,11 @@ fn explained(
     ExplainedOption { name, value, unit, source, reason }
 }
 
+/// The reason of a size that is smaller than its option states.
+fn halved(at_most: u64) -> String {
+    format!("{at_most} bytes, halved until the store fits its space limit")
+}
+
 impl Options {
     /// Tells the values of all options that the engine derives unless they are set, and the reason of each. The options
     /// alone decide: on a small volume a store may have smaller sizes (see [`Options`]), and
@@ -105,7 +110,6 @@ impl Options {
 
     /// The sizes that are smaller than the options state, for the sake of the space limit.
     fn explain_fit(&self, fitted: &Options) -> Vec<ExplainedOption> {
-        let Some(SpaceLimit::Bytes(limit)) = self.space_limit else { return Vec::new() };
         let sizes = |of: &Options| {
             let (expert, family) = (&of.expert, &of.family.expert);
             [of.memtable_bytes as u64, expert.log_group_bytes, family.file_bytes, family.vsst_bytes]
@@ -118,10 +122,7 @@ impl Options {
         ];
         let rows = names.into_iter().zip(sizes(self)).zip(sizes(fitted));
         let smaller = rows.filter(|((_, at_most), value)| value < at_most);
-        let row = |((name, at_most), value)| {
-            let why = || format!("{at_most} bytes, halved until it fits the space limit of {limit} bytes");
-            explained(name, (value, "bytes"), false, why)
-        };
+        let row = |((name, at_most), value)| explained(name, (value, "bytes"), false, || halved(at_most));
         smaller.map(row).collect()
     }
 
@@ -132,11 +133,14 @@ impl Options {
         let log = memory.saturating_sub(memtables);
         let aging = fitted.aging();
         vec![
-            explained("memory_bytes", (memory, "bytes"), self.memory_bytes > 0, || {
-                format!(
-                    "4 memtables of {} bytes, and {log} bytes of log pages that wait for a flush",
-                    fitted.memtable_bytes
-                )
+            explained("memory_bytes", (memory, "bytes"), self.memory_bytes as u64 == memory, || {
+                match self.memory_bytes {
+                    0 => format!(
+                        "4 memtables of {} bytes, and {log} bytes of log pages that wait for a flush",
+                        fitted.memtable_bytes
+                    ),
+                    at_most => halved(at_most as u64),
+                }
             }),
             explained(
                 "expert.wal_bytes_max",
@@ -184,10 +188,10 @@ impl FamilyOptions {
             explained(
                 "family.expert.level_base_bytes",
                 (derived.level_base_bytes, "bytes"),
-                given.level_base_bytes > 0,
-                || match derived.level_base_bytes == given.clone().derived().level_base_bytes {
-                    true => format!("64 MiB, or 4 files of {} bytes if these are longer", given.file_bytes),
-                    false => "64 MiB or 4 files, halved until it fits the space limit".to_owned(),
+                given.level_base_bytes == derived.level_base_bytes,
+                || match given.clone().derived().level_base_bytes {
+                    at_most if at_most != derived.level_base_bytes => halved(at_most),
+                    _ => format!("64 MiB, or 4 files of {} bytes if these are longer", given.file_bytes),
                 },
             ),
             explained(
