@@ -1,23 +1,22 @@
-//! Repair: a new store of everything that is undamaged in a damaged one.
+//! Repair: a new store from the undamaged parts of a damaged one.
 //!
-//! 1. [`scan`] looks at every file of the directory: which it is, by what it says of itself, and whether it can be opened.
-//! 2. [`judge`] decides which tables count. With a manifest that is whole, those it names. Without, all that no other file
-//!    proves to be superseded: tables keep their sequences, so that the newest entry of a key wins wherever it lies.
-//! 3. [`rebuild`] merges the tables of each family, fetches the values, and puts the newest version of each key into a new
-//!    store, in key order, past the log: what flush makes of that is already sorted. Then it replays the log over it, batch
-//!    after batch, both lanes of it ([`lanes`]).
+//! 1. `scan` lists every file of the directory with its kind, as its contents state it, and opens it.
+//! 2. `judge` chooses the tables. With a whole manifest these are the tables that it names; without, all tables that no other
+//!    file proves to be superseded. Tables keep their sequences, so the newest entry of a key wins in any table.
+//! 3. `rebuild` merges the tables of each family, fetches the values, and writes the newest version of each key into a new store:
+//!    in key order and past the log, so that flushes write sorted tables. Then it replays both lanes of the log (`lanes`).
 //!
-//! A store that has logs as well is repaired together with them: their engine is LavaKV's guest in this, too ([`store::repair::GuestRepair`]). Both go by
-//! the same manifest, or by none; both halves go into one new store; and it is no store before both are durable.
+//! The logs of a store are repaired in the same call: their engine is LavaKV's guest ([`store::repair::GuestRepair`]). Both engines go
+//! by the same manifest, or by none, and both write into one new store. It stays marked as unfinished until both are durable.
 //!
-//! What cannot be read is stepped over and told in the [`report`]: what is lost, by file, offset and range of keys, and
-//! where something older may stand in its place.
+//! Unreadable parts are skipped and reported (`report`): the losses by file, offset and range of keys, and the keys whose value may be
+//! an older one.
 //!
-//! The original is opened for reading only, under its lock where it has one. A repair needs no write permission there, and
-//! leaves every byte as it was. Everything is rewritten, nothing linked: the two stores share no file.
+//! The damaged store is opened for reading only, under its lock if it has one. Its bytes stay the same, and no write permission is
+//! needed. All data is rewritten, so the two stores share no file.
 //!
 //! Memory: the properties and range tombstones of all tables, about 150 bytes for each page of the log, one block of each sorted
-//! run, and what the new store is allowed.
+//! run, and the memory of the new store.
 
 mod copies;
 mod files;

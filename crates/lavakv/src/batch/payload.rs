@@ -53,7 +53,7 @@ impl<'a> Payload<'a> {
     }
 
     /// The same for a test, with a frame that lives as long as the process.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub fn of_test(family: &'a Arc<Family>, change: Change<'a>) -> Payload<'a> {
         Payload::one(family, change, Box::leak(Box::new(Frame::of(&change))))
     }
