@@ -3,7 +3,7 @@
 //! The reserve of a store grows with its pieces: memtables, log groups, value files, tables. With the default options it
 //! is a few hundred megabytes. A volume or a limit of a hundred has no room for that: the store would fill it to the last
 //! page, without room for a flush of the log or for the outputs of a compaction. So all pieces are halved until the overhead
-//! of an empty store is a small part of the volume, and a smaller part of the limit.
+//! of an empty store is a small part of both.
 //!
 //! The options state the sizes at most, and are stored unchanged. Each open looks at volume and limit anew.
 
@@ -11,10 +11,9 @@ use crate::context::family_options::FamilyOptions;
 use crate::context::options::{Options, SpaceLimit};
 use crate::context::sizes::overhead_bytes;
 
-/// The overhead of an empty store is at most this part of its room on the volume.
-const VOLUME_PART: u64 = 4;
-/// The overhead of an empty store is at most this part of its space limit: the rest is for data.
-const LIMIT_PART: u64 = 7;
+/// The overhead of an empty store is at most this part of its room on the volume, and of its space limit. About half of the
+/// overhead is the reserve, which no data takes.
+const OVERHEAD_PART: u64 = 4;
 /// The smallest pieces, bytes.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 /// The most halvings that make a piece smaller: options have 4 GiB at most.
@@ -33,15 +32,15 @@ impl Fit {
     /// For a store with so many bytes of room on its volume, the own files included, and a volume of so many bytes; `None`: unknown,
     /// taken for large.
     pub fn to(options: &Options, (volume_bytes, total_bytes): (Option<u64>, Option<u64>)) -> Fit {
-        let volume = volume_bytes.map_or(u64::MAX, |bytes| bytes / VOLUME_PART);
+        let volume = volume_bytes.unwrap_or(u64::MAX);
         let limit = match options.space_limit {
-            Some(SpaceLimit::Bytes(bytes)) => bytes / LIMIT_PART,
+            Some(SpaceLimit::Bytes(bytes)) => bytes,
             Some(SpaceLimit::VolumePercent(percent)) => {
-                total_bytes.map_or(u64::MAX, |total| SpaceLimit::percent_of(percent, total) / LIMIT_PART)
+                total_bytes.map_or(u64::MAX, |total| SpaceLimit::percent_of(percent, total))
             }
             Some(SpaceLimit::Ratio(_)) | None => u64::MAX,
         };
-        let fits = |fit: &Fit| fit.overhead_bytes(options) <= volume.min(limit);
+        let fits = |fit: &Fit| fit.overhead_bytes(options) <= volume.min(limit) / OVERHEAD_PART;
         (0..HALVES_MAX).map(|halves| Fit { halves }).find(fits).unwrap_or(Fit::SMALLEST)
     }
 

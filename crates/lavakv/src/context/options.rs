@@ -41,7 +41,7 @@ pub struct Options {
     pub error_if_exists: bool,
     /// Bound on the bytes of the store's files, log and reserve included; kept at every moment. A limit in bytes
     /// may be as small as 1.3 MB: memtables, log groups, tables and value files become smaller with it, until the overhead of an
-    /// empty store is at most a seventh of it. [`Options::explain`] shows the sizes. Default: none but the end of the volume, where
+    /// empty store is at most a quarter of it. [`Options::explain`] shows the sizes. Default: none but the end of the volume, where
     /// the reserve is kept free as well.
     pub space_limit: Option<SpaceLimit>,
     /// Behavior of writes at that bound. Default: [`SpacePolicy::NoSpace`].
