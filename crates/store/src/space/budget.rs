@@ -46,6 +46,7 @@ use super::sizes::{Terms, manifest_bytes};
 use super::volume::VolumeFill;
 use crate::context::Context;
 use crate::volumes::Meter;
+use base::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::Arc;
 
 /// What the store occupies and may occupy, and what running jobs were granted of it.
@@ -113,6 +114,7 @@ impl SpaceBudget {
     /// to it by its jobs.
     pub fn set_own_limit(&self, limit: Option<SpaceLimit>) {
         self.own.set(limit);
+        fence(SeqCst);
         if self.own.bytes().is_none() {
             self.ceiling.let_files_in();
         }
@@ -120,7 +122,21 @@ impl SpaceBudget {
 
     /// Takes note of a version that was installed, and of files that were removed: sets limit, reserve and ceiling anew,
     /// and asks the volume how full it is, unless it was asked a moment ago. `demands` is asked only where the answer matters, and told at how many bytes the manifest is rolled from now on.
-    pub fn refresh(&self, demands: impl FnOnce(u64) -> Demands) {
+    ///
+    /// Threads refresh beside each other. One that began with a limit that has changed since may bring the old bounds back, so it
+    /// begins again. The fences make it see a change whose own refresh came before its bounds.
+    pub fn refresh(&self, demands: impl Fn(u64) -> Demands) {
+        loop {
+            let own = self.own.get();
+            self.refresh_with(own, &demands);
+            fence(SeqCst);
+            if self.own.get() == own {
+                return;
+            }
+        }
+    }
+
+    fn refresh_with(&self, own: Option<SpaceLimit>, demands: impl Fn(u64) -> Demands) {
         self.volume.ask(&self.context, self.meter.used_bytes());
         let volume_limit = self.volume.limit_bytes();
         // What recovery flushes was admitted when it was logged, and the log is there until the end of it: so long there is no
@@ -128,7 +144,7 @@ impl SpaceBudget {
         if !self.gauges.serves() {
             return;
         }
-        let Some(limit) = self.own.get() else {
+        let Some(limit) = own else {
             return self.follow_volume(volume_limit, demands);
         };
         let size = self.own.bytes().unwrap_or(self.meter.used_bytes());
@@ -154,7 +170,7 @@ impl SpaceBudget {
 
     /// Without a limit of its own a store has that of the volume, as soon as it comes near: a volume that is full to the
     /// last page takes neither deletes nor outputs of jobs, and nothing would ever make room again.
-    fn follow_volume(&self, volume_limit: u64, demands: impl FnOnce(u64) -> Demands) {
+    fn follow_volume(&self, volume_limit: u64, demands: impl Fn(u64) -> Demands) {
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
         let overhead = self.terms.overhead_bytes;
         // No reserve is larger than what is there. It is summed only where it may matter.

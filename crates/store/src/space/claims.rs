@@ -28,7 +28,7 @@ struct Sums {
 }
 
 /// The demands of all families on the space, as sums.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
     /// The widest compaction and one output of a collection, without the unflushed bytes.
     pub pool_bytes: u64,

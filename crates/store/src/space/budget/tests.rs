@@ -150,3 +150,18 @@ fn scripts() {
         file.run(|case| script.run(case));
     });
 }
+
+/// The limit changes while a refresh is on its way with the old one: the new limit holds after both.
+#[test]
+fn a_refresh_that_began_before_a_change_does_not_bring_the_old_limit_back() {
+    let Script { sim: _sim, space, .. } = Script::new(64 * KIB, None, None);
+    space.set_own_limit(Some(SpaceLimit::Ratio(2.0)));
+    space.refresh(|_| {
+        if space.own.get() == Some(SpaceLimit::Ratio(2.0)) {
+            space.set_own_limit(Some(SpaceLimit::Bytes(2 << 20)));
+            space.refresh(|_| Demands::default());
+        }
+        Demands::default()
+    });
+    assert_eq!(space.limit_bytes(), 2 << 20);
+}
