@@ -30,7 +30,7 @@
 //!   replaces it by a dump while it grows on.
 //! * `meta` (`directories` and `nodes`: names and files, in maps of `chunks`), `alloc` (free blocks), `discard` (those that the device is told of), `core` (both under one lock, with the operations that wait for the
 //!   journal, and the blocks that wait to be free again).
-//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: what they share, with `durability` (what is durable, and the
+//! * `append`, `inplace`, `read`, [`LavaFs`]: the files. `volume`: their common state, with `durability` (the durable position, and the
 //!   poison of a failed device) and `upkeep` (compaction and discards in the background). [`mod@mount`], [`mod@format`],
 //!   [`mod@fsck`], `grow`.
 //!

@@ -1,6 +1,6 @@
 //! A mounted volume: what all its files share.
 //!
-//! Two parts own state of their own: [`Durability`] knows what is durable and whether the devices can be trusted, and [`Upkeep`]
+//! Two parts own state of their own: [`Durability`] has the durable position and the poison of a failed device, and [`Upkeep`]
 //! compacts the journal and discards free blocks in the background. The volume itself commits operations and gives blocks to files.
 //!
 //! Locks, in the order in which they may be taken (see `base::sync::rank`): the two of the upkeep, `superblock`, `journal`, `core`,

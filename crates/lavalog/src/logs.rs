@@ -12,9 +12,9 @@
 //! it leads to goes before the last has changed. A trim, truncation or deletion of a log that has many files holds at once, and what it takes is taken
 //! out of the index in pieces as well ([`Logs::cut_some`]).
 //!
-//! The parts of the state: [`Registry`] has the logs by number and by name, [`GroupLogs`] the logs with recent records in each group,
-//! `Cuts` the logs that were trimmed, truncated or deleted and have something in the index still, and [`Ledger`] how much of each
-//! file is alive. `Logs` performs the operations and the changes of files that concern several of them.
+//! The parts of the state: [`Registry`] has the logs by number and by name, [`GroupLogs`] the logs with recent records in each group.
+//! `Cuts` has the trimmed, truncated and deleted logs whose dead records are still in the index. [`Ledger`] has the live bytes of each
+//! file. `Logs` performs the operations and the changes of files that concern several of them.
 //!
 //! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
 //! [`Logs::apply`] what is in groups that were not retained.

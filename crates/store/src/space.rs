@@ -1,7 +1,7 @@
 //! The space contract: how much a store occupies, and how much it may.
 //!
-//! * `budget`: the contract; what may be written now. `own_limit`: the caller's limit. `bounds`: limit and ceiling. `claims`: what is used or
-//!   claimed.
+//! * `budget`: the contract; what may be written now. `own_limit`: the caller's limit. `bounds`: limit and ceiling. `claims`: used and claimed
+//!   bytes.
 //! * `ceiling`: the most that files may occupy. `grant`: what jobs may write. `volume`: how full the volume is.
 //! * `gauges`: what the users of the space say of themselves.
 //! * `sizes`: how long the pieces are that a store has however little data is in it.

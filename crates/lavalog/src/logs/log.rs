@@ -169,7 +169,7 @@ impl Log {
         self.ends.reach(Some(last));
     }
 
-    /// A file cannot be read, nobody knows what of this log was in it: what is not found up to the present end is lost, not absent.
+    /// A file with unknown records of this log cannot be read: a record up to the present end that is not found is lost, not absent.
     pub(super) fn set_lost(&mut self, why: &Arc<Error>) {
         self.ends.lose();
         self.losses.set(self.ends.last(), why);

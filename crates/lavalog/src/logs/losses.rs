@@ -8,7 +8,7 @@ use crate::entry::Lsn;
 use base::{Error, Result};
 use std::sync::Arc;
 
-/// What a log has lost: nothing, or what the index does not know up to an LSN, and why.
+/// The losses of a log: none, or all records up to an LSN that the index does not have, with the reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses(Option<(Lsn, Arc<Error>)>);
 
