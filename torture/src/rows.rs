@@ -4,7 +4,7 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     age, block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
-    machine, model, reclaim, refused_step, repair, requests, sched, threads, two_disks, upgrade,
+    machine, model, quiet, reclaim, refused_step, repair, requests, sched, threads, two_disks, upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -31,6 +31,30 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 5_000,
         alone: false,
         case: reclaim::case,
+    },
+    Row {
+        name: "quiet",
+        about: "a store without writes frees what was deleted and what dropped snapshots kept, and then does nothing any more",
+        unit: Unit::Cases,
+        ci: 150,
+        alone: false,
+        case: quiet::case,
+    },
+    Row {
+        name: "quiet-on-lavafs",
+        about: "the row quiet, on LavaFS",
+        unit: Unit::Cases,
+        ci: 30,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| quiet::case(context, seed)),
+    },
+    Row {
+        name: "quiet-on-two-disks",
+        about: "the row quiet, with the log and a level on a disk of their own",
+        unit: Unit::Cases,
+        ci: 30,
+        alone: false,
+        case: |context, seed| machine::on_two_disks(|| quiet::case(context, seed)),
     },
     Row {
         name: "crash",

@@ -50,7 +50,9 @@ pub use ::io::{Access, Env};
 pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
 pub use admin::compact::{CompactProgress, CompactRequest};
 pub use admin::dump;
-pub use admin::space_report::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use admin::space_report::{
+    FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, RestReport, RestState, Space,
+};
 pub use base::histogram::Distribution;
 #[doc(hidden)]
 pub use base::process;

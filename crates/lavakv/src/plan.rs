@@ -17,6 +17,7 @@ pub(crate) mod pointer;
 pub(crate) mod quiet;
 mod relocation;
 pub(crate) mod requests;
+pub(crate) mod rest;
 pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod slots;

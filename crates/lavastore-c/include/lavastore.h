@@ -95,6 +95,8 @@ void lava_options_space_limit_bytes(lava_options *options, uint64_t bytes);
 void lava_options_stall_budget_us(lava_options *options, uint64_t us);
 /* Background reads and writes, bytes a second. 0: no budget. */
 void lava_options_io_budget(lava_options *options, uint64_t bytes_per_s);
+/* Deleted data leaves the disk while nobody writes, without a call. Default: true. */
+void lava_options_rest(lava_options *options, bool rest);
 /* Values from so many bytes on are kept apart from their keys. */
 void lava_options_min_blob_bytes(lava_options *options, uint64_t bytes);
 /* Short chains of compactions, for bounded latencies and least space. */

@@ -80,6 +80,12 @@ pub unsafe extern "C" fn lava_options_io_budget(options: *mut LavaOptions, bytes
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_rest(options: *mut LavaOptions, rest: bool) {
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.rest = rest) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_min_blob_bytes(options: *mut LavaOptions, bytes: u64) {
     // SAFETY: the rules of the header.
     unsafe { set(options, |options| options.family.min_blob_size = size(bytes)) }

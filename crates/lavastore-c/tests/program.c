@@ -65,6 +65,7 @@ static lava_options *options(void) {
     lava_options_space_limit_bytes(options, 1ull << 30);
     lava_options_stall_budget_us(options, 10000);
     lava_options_io_budget(options, 0);
+    lava_options_rest(options, true);
     lava_options_min_blob_bytes(options, 1 << 10);
     lava_options_policy_vlsm(options, true);
     lava_options_policy_vlsm(options, false);

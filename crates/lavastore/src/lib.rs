@@ -362,7 +362,7 @@ pub use lavakv::Value;
 pub use lavakv::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 
 /// ```
-/// use lavastore::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+/// use lavastore::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, RestReport, RestState, Space};
 /// # let db = lavastore::testing::store();
 /// let report = db.snapshot_named("nightly report");
 /// db.put("key", "value")?;
@@ -371,13 +371,17 @@ pub use lavakv::{DamagedFile, Event, EventListener, SpeedMove, StallCause};
 ///     let FamilySpace { name, .. } = family;
 ///     println!("{name}");
 /// }
+/// // What is deleted now leaves the disk when this snapshot is gone.
+/// let RestReport { state, .. } = space.rest;
+/// println!("rest: {}", state.name());
+/// assert_ne!(state, RestState::AtRest);
 /// let holder: &Holder = &space.holders[0];
 /// assert!(holder.kind == HolderKind::Snapshot && holder.name == "nightly report");
 /// # let _: Option<(LevelSpace, LogHolder)> = None;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[doc(inline)]
-pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, RestReport, RestState, Space};
 
 /// ```
 /// use lavastore::{Db, Options, SpeedSpace, testing::SimEnv};

@@ -14,6 +14,7 @@
 //! * [`vlsm`]: the same with narrow compactions and short chains of them.
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
+//! * [`rest`]: what a store at rest compacts so that nothing deleted is left.
 //! * [`relocation`]: values back into the order of their keys.
 //! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden, with [`met`]:
 //!   what tables meet below them.
@@ -35,6 +36,7 @@ pub mod named;
 pub mod pieces;
 pub mod quiet;
 pub mod relocation;
+pub mod rest;
 pub mod set_aside;
 mod sink;
 pub mod vlsm;
@@ -51,6 +53,7 @@ pub use manual::{ManualRange, ManualStep};
 pub use met::Met;
 pub use named::{Policies, PolicyChoice, TreeOptions};
 pub use relocation::{Relocation, RelocationOptions, RelocationStep};
+pub use rest::RestRequest;
 pub use set_aside::SetAside;
 pub use vlsm::parameters::{OverlapOf, Vlsm, VlsmOptions};
 

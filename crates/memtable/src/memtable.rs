@@ -8,7 +8,7 @@ use crate::range_tombstones::RangeTombstones;
 use crate::skiplist::{Cursor, Held, NodeRef, SkipList, Target};
 use base::key::pack_trailer;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::sync::model::atomic::{AtomicU64, Ordering::Relaxed};
+use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use base::{InternalIterator, Result, SeqNo, ValueKind};
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct MemTable {
     /// `u64::MAX` while the table is empty.
     min_seq: AtomicU64,
     max_seq: AtomicU64,
+    /// Some entry is a point tombstone.
+    has_deletions: AtomicBool,
     /// Of its bytes so many were told by [`MemTable::take_grown`].
     told_bytes: AtomicU64,
 }
@@ -104,6 +106,7 @@ impl MemTable {
             range_tombstones: RangeTombstones::default(),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
+            has_deletions: AtomicBool::new(false),
             told_bytes: AtomicU64::new(0),
         }
     }
@@ -128,6 +131,9 @@ impl MemTable {
         if is_range {
             let tombstone = RangeTombstone { start: user_key.to_vec(), end: value.to_vec(), seq };
             self.range_tombstones.push(tombstone);
+        }
+        if matches!(kind, K::Deletion | K::SingleDeletion) {
+            self.has_deletions.store(true, Relaxed);
         }
         // Sequences mostly rise: the minimum is written once.
         if self.min_seq.load(Relaxed) > seq {
@@ -167,6 +173,21 @@ impl MemTable {
     /// True if there are range tombstones; costs one load.
     pub fn has_range_tombstones(&self) -> bool {
         self.range_tombstones.len() > 0
+    }
+
+    /// True if there are tombstones, of points or ranges.
+    ///
+    /// ```
+    /// use base::ValueKind;
+    /// use lavastore_memtable::MemTable;
+    /// let table = MemTable::new(1);
+    /// table.insert(7, ValueKind::Value, b"key", b"value");
+    /// assert!(!table.has_tombstones());
+    /// table.insert(8, ValueKind::Deletion, b"key", b"");
+    /// assert!(table.has_tombstones());
+    /// ```
+    pub fn has_tombstones(&self) -> bool {
+        self.has_deletions.load(Relaxed) || self.has_range_tombstones()
     }
 
     /// The newest range tombstone visible at `snapshot` that covers `user_key`: entries of the key with a lower

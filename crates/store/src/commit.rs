@@ -163,8 +163,14 @@ impl Log {
         let preparation =
             Arc::new(Preparation::new(base.clone(), files.clone(), spares.clone(), stored.clone()));
         let reader = Arc::new(LaneReader::new(base.clone(), stored.clone(), floors.clone()));
-        let upkeep =
-            Upkeep::new(base.clone(), files.clone(), stored.clone(), floors.clone(), preparation.clone());
+        let upkeep = Upkeep::new(
+            base.clone(),
+            files.clone(),
+            spares.clone(),
+            stored.clone(),
+            floors.clone(),
+            preparation.clone(),
+        );
         let recovery = LogRecovery::new(
             base.clone(),
             files.clone(),

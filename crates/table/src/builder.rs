@@ -11,7 +11,7 @@ use crate::footer::{FOOTER_LEN, Footer};
 use crate::frame::BlockHandle;
 use crate::options::{TableIdentity, TableOptions};
 use crate::prefix::shared_len;
-use crate::properties::Properties;
+use crate::properties::{Properties, Retained};
 use crate::reference::Reference;
 use crate::reference_block::ReferenceBlockBuilder;
 use crate::sections::{self, Section};
@@ -110,6 +110,11 @@ impl KsstBuilder {
     /// Records when the table is written (properties only).
     pub fn set_created(&mut self, unix_seconds: u64) {
         self.properties.created_unix_seconds = unix_seconds;
+    }
+
+    /// Records which versions in the table only snapshots read (properties only).
+    pub fn set_retained(&mut self, retained: Vec<Retained>) {
+        self.properties.retained = retained;
     }
 
     /// Appends an entry. Encoded internal keys must ascend strictly. An entry of kind `Reference` has an encoded

@@ -85,6 +85,13 @@ fn head(table: &Ksst, dependencies: &[Dependency], out: &mut String) -> fmt::Res
             d.blob_id, d.count, d.raw_bytes, d.stored_bytes
         )?;
     }
+    for r in &p.retained {
+        writeln!(
+            out,
+            "keeps for snapshots {}..={}: table bytes {} record bytes {}",
+            r.first, r.last, r.table_bytes, r.record_bytes
+        )?;
+    }
     for s in &table.sections {
         let name = match s.tag {
             sections::PROPERTIES => "properties",

@@ -59,7 +59,7 @@ pub use builder::{FinishedTable, KsstBuilder};
 pub use file::Role;
 pub use iterator::KsstIter;
 pub use options::{IterOptions, Place, ReadCounters, StoreNotes, TableIdentity, TableOptions};
-pub use properties::Properties;
+pub use properties::{Properties, Retained};
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;

@@ -8,6 +8,34 @@ use crate::options::TableIdentity;
 use base::codec::Reader;
 use base::{Compression, Dependency, Result, SeqNo};
 
+/// Versions in a table that only snapshots read: newer versions or tombstones hide them from all other readers.
+///
+/// ```
+/// use lavastore_table::Retained;
+/// let retained = Retained { first: 10, last: 30, ..Retained::default() };
+/// assert!(retained.is_read_at(&[5, 20]));
+/// assert!(!retained.is_read_at(&[5, 40]));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Sequence of the oldest snapshot that reads them.
+    pub first: SeqNo,
+    /// Sequence of the newest.
+    pub last: SeqNo,
+    /// Bytes of their keys and inline values.
+    pub table_bytes: u64,
+    /// Bytes of the records that they reference.
+    pub record_bytes: u64,
+}
+
+impl Retained {
+    /// True if one of these snapshots, in ascending order, reads them.
+    pub fn is_read_at(&self, snapshots: &[SeqNo]) -> bool {
+        let from = snapshots.partition_point(|&seq| seq < self.first);
+        snapshots.get(from).is_some_and(|&seq| seq <= self.last)
+    }
+}
+
 /// What a table says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -55,6 +83,8 @@ pub struct Properties {
     pub filter_bytes: u64,
     /// The codecs that occur in the file: bit `n` for the codec with number `n`.
     pub codecs: u64,
+    /// Versions that the writer kept for snapshots.
+    pub retained: Vec<Retained>,
 }
 
 impl Properties {
@@ -104,6 +134,11 @@ impl Properties {
             [step, d.count, d.raw_bytes, d.stored_bytes]
         });
         fields.varints(36, dependencies);
+        if !self.retained.is_empty() {
+            let retained =
+                self.retained.iter().flat_map(|r| [r.first, r.last, r.table_bytes, r.record_bytes]);
+            fields.varints(37, retained);
+        }
         fields.finish()
     }
 
@@ -128,6 +163,7 @@ impl Properties {
                 30 => p.largest = field.rest().to_vec(),
                 36 if !with_dependencies => {}
                 36 => p.dependencies = decode_dependencies(field)?,
+                37 => p.retained = decode_retained(field)?,
                 _ => {
                     if let Some((_, number)) = p.numbers().into_iter().find(|(t, _)| *t == tag) {
                         *number = field.varint()?;
@@ -155,6 +191,19 @@ fn decode_dependencies(field: &mut Reader<'_>) -> Result<Vec<Dependency>> {
     Ok(all)
 }
 
+fn decode_retained(field: &mut Reader<'_>) -> Result<Vec<Retained>> {
+    let mut all = Vec::new();
+    while !field.is_empty() {
+        all.push(Retained {
+            first: field.varint()?,
+            last: field.varint()?,
+            table_bytes: field.varint()?,
+            record_bytes: field.varint()?,
+        });
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +226,10 @@ mod tests {
         p.identity.store.log_floor = 12;
         p.identity.store.gone = vec![1, 2, 900];
         p.smallest = b"a".to_vec();
+        p.retained = vec![
+            Retained { first: 1, last: 2, table_bytes: 3, record_bytes: 4 },
+            Retained { first: 5, last: u64::MAX, table_bytes: 0, record_bytes: 6 },
+        ];
         p.dependencies = vec![
             Dependency { blob_id: 5, count: 1, raw_bytes: 2, stored_bytes: 3 },
             Dependency { blob_id: u64::MAX, count: 4, raw_bytes: 5, stored_bytes: 6 },

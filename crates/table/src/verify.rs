@@ -227,6 +227,7 @@ impl Ksst {
         counted.identity = stated.identity.clone();
         counted.created_unix_seconds = stated.created_unix_seconds;
         counted.codecs = stated.codecs;
+        counted.retained = stated.retained.clone();
         if stated == counted {
             return Ok(());
         }

@@ -6,7 +6,9 @@ use super::inspect::ReportArgs;
 use crate::formats::escape;
 use crate::{Result, output};
 use bench::report::{counted, human_bytes, human_count};
-use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space, SpeedSpace};
+use lavastore::{
+    Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, RestReport, RestState, Space, SpeedSpace,
+};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -138,10 +140,20 @@ pub fn space_json(space: &Space) -> Value {
         ("speed", speed_json(space.speed.as_ref())),
         ("limit_bytes", space.limit_bytes.into()),
         ("reserve_bytes", space.reserve_bytes.into()),
+        ("rest", unless_read_only(space, rest_json(&space.rest))),
         ("families", families.into()),
     ];
     all.extend(more.map(|(name, value)| (name.to_owned(), value)));
     all.into()
+}
+
+fn rest_json(rest: &RestReport) -> Value {
+    json!({
+        "state": rest.state.name(),
+        "written_bytes": rest.written_bytes,
+        "rewritten_bytes": rest.rewritten_bytes,
+        "rewritten_per_written": rest.rewritten_per_written(),
+    })
 }
 
 fn unless_read_only(space: &Space, value: Value) -> Value {
@@ -235,6 +247,7 @@ pub fn space_text(space: &Space, screen: output::Screen) -> String {
     let (memory, available) = (human_bytes(space.memtable_bytes), human_bytes(space.available_bytes));
     let _ = writeln!(text, "\nin memtables {memory}; free on the volume {available}");
     text.push_str(&speed_text(space.speed.as_ref()));
+    text.push_str(&rest_text(space));
     text.push_str(&holders_text(space));
     text
 }
@@ -246,6 +259,21 @@ fn index_text(space: &Space) -> String {
             "index space amplification {ratio:.3}: compensated bytes of all levels to those of the last\n"
         ),
     }
+}
+
+/// Whether deleted data leaves a store without writes.
+fn rest_text(space: &Space) -> String {
+    let state = match space.rest.state {
+        _ if space.is_read_only => return String::new(),
+        RestState::Awake => "the store was written or opened some seconds ago",
+        RestState::AtRest => "deleted data leaves the disk",
+        RestState::Off => "off, by the option `rest`",
+        RestState::Snapshot => "waits for snapshots to be dropped",
+        RestState::Backup => "waits for a checkpoint, or for the end of a pause of collection",
+    };
+    let ratio = space.rest.rewritten_per_written();
+    let ratio = ratio.map_or(String::new(), |ratio| format!("; {ratio:.2} bytes rewritten per byte written"));
+    format!("rest: {state}{ratio}\n")
 }
 
 /// Who keeps the log long.

@@ -7,7 +7,7 @@
 use crate::admin::flush::flush;
 use crate::admin::wait::wait_for_jobs;
 use crate::tree::family::Family;
-use crate::work::jobs::{self, Jobs, Manual};
+use crate::work::jobs::{self, Jobs, Manual, retained};
 use base::{Error, ErrorKind, Result};
 use lsm::policy::ManualRange;
 use std::sync::Arc;
@@ -44,6 +44,7 @@ pub(crate) fn compact_range(
     tell: &mut dyn FnMut(&CompactProgress),
 ) -> Result<()> {
     flush(jobs)?;
+    retained::read_all(jobs, family);
     let range = ManualRange::new(start, end);
     let mut range = if request.rewrite { range.rewriting() } else { range };
     let mut told = None;

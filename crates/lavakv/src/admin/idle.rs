@@ -17,7 +17,7 @@ pub(crate) fn wait_idle(jobs: &Arc<Jobs>, timeout: Duration) -> bool {
     let clock = &jobs.context.env.clock;
     let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
     loop {
-        jobs.quiet.declare(jobs.tree.snapshots.visible(), jobs.context.env.clock.now_ns());
+        jobs.quiet.declare(jobs.tree.snapshots.visible());
         if is_idle(jobs) {
             if jobs.log.get().is_none()
                 || jobs.context.health.is_poisoned()

@@ -7,7 +7,7 @@
 
 mod histograms;
 
-use crate::admin::space_report::{FamilySpace, Holder, LevelSpace, Space};
+use crate::admin::space_report::{FamilySpace, Holder, LevelSpace, RestReport, Space};
 use crate::context::stats::Statistics;
 use crate::work::jobs::Jobs;
 use base::Result;
@@ -145,6 +145,7 @@ fn put_space(page: &mut Page, space: &Space) {
         speed_levels_milli: _,
         limit_bytes,
         reserve_bytes,
+        rest,
         families: _,
     } = space;
     page.gauge("space_total_bytes", "Bytes on disk, all parts.", Count(*total_bytes));
@@ -168,12 +169,22 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
     put_limit(page, *limit_bytes, *reserve_bytes);
-    let help = "Bytes of tables and value files that are set aside because they cannot be read.";
-    page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));
-    page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
+    put_volume(page, *damaged_bytes, *available_bytes);
     put_speed(page, speed.as_ref());
+    put_rest(page, *rest);
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
+}
+
+fn put_volume(page: &mut Page, damaged_bytes: u64, available_bytes: u64) {
+    let help = "Bytes of tables and value files that are set aside because they cannot be read.";
+    page.gauge("space_damaged_bytes", help, Value::Count(damaged_bytes));
+    page.gauge("volume_available_bytes", "Bytes still free on the volume.", Value::Count(available_bytes));
+}
+
+fn put_rest(page: &mut Page, rest: RestReport) {
+    let help = "1 with the state of rest work: awake, at_rest, off, or what suspends it.";
+    page.gauges("rest", help, [(vec![("state", rest.state.name())], Value::Count(1))]);
 }
 
 fn put_limit(page: &mut Page, limit_bytes: u64, reserve_bytes: u64) {

@@ -17,8 +17,10 @@ use wal::{Lane, PriorGroup};
 
 mod hidden;
 mod holders;
+mod rest;
 
 pub use holders::{Holder, HolderKind, LogHolder};
+pub use rest::{RestReport, RestState};
 
 /// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for
 /// the files of the store (allocated, not logical, bytes).
@@ -90,6 +92,8 @@ pub struct Space {
     pub limit_bytes: u64,
     /// Bytes below the limit that writes may not take, so that flush, compaction, collection and deletes can go on.
     pub reserve_bytes: u64,
+    /// Whether deleted data leaves a store without writes, and the reason why not.
+    pub rest: RestReport,
     /// What each column family has, in order of creation.
     pub families: Vec<FamilySpace>,
 }
@@ -309,6 +313,7 @@ pub(crate) fn known_space(jobs: &Jobs) -> Result<Space> {
     out.speed_levels_milli = is_placing.then(|| jobs.tree.speed.pointer(&jobs.context.options));
     out.limit_bytes = if jobs.space.is_limited() { jobs.space.limit_bytes() } else { 0 };
     out.reserve_bytes = jobs.space.reserve_bytes();
+    out.rest = RestReport::of(jobs);
     debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
     Ok(out)
 }

@@ -3,8 +3,9 @@
 use super::answer::{Compact, Notes};
 use super::collection;
 use super::facts::{Facts, FamilyFacts};
+use super::rest::Rest;
 use super::room::fits;
-use lsm::policy::{Compaction, Need};
+use lsm::policy::{Compaction, CompactionPolicy, Need, RestRequest};
 use std::sync::{Arc, Weak};
 use version::Version;
 
@@ -66,11 +67,14 @@ fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))
 }
 
-/// What pays while nobody writes. A version in which nothing does is not looked at again.
+/// What pays while nobody writes, and then what frees what was deleted. A version in which nothing does is not looked at again.
 fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
-    if !facts.options().expert.ablation.quiet_compaction || !facts.is_quiet() {
+    let is_on = facts.options().expert.ablation.quiet_compaction && facts.is_quiet();
+    let rest = facts.rest();
+    if !is_on || matches!(rest, Rest::Suspended(_)) {
         return None;
     }
+    let mut is_over = rest == Rest::On;
     for family in facts.families() {
         let (id, version) = (family.family.id, &family.read_state.version);
         let known = facts.in_progress().learned.at_rest.get(&id);
@@ -79,15 +83,33 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
         }
         let Some(policy) = &family.policy else { continue };
         let busy = facts.in_progress().of(id);
-        match policy.quiet(&family.of_tree(busy)) {
+        let tree = family.of_tree(busy);
+        match policy.quiet(&tree).or_else(|| at_rest(facts, policy.as_ref(), &tree)) {
             Some(compaction) if fits(facts, family, &compaction) => return Some((family, compaction)),
-            Some(_) => {}
+            Some(_) => is_over = false,
             // What is in the way of a compaction now may be out of it without a new version.
-            None if busy.is_empty() => notes.at_rest.push((id, Arc::downgrade(version))),
-            None => {}
+            None if busy.is_empty() && rest == Rest::On && facts.knows_retained(id) => {
+                notes.at_rest.push((id, Arc::downgrade(version)))
+            }
+            None => is_over = false,
         }
     }
+    notes.rest_ends_at = (is_over && !notes.at_rest.is_empty()).then(|| facts.written_bytes());
     None
+}
+
+/// What frees what was deleted, as far as its bytes are allowed.
+fn at_rest(
+    facts: &dyn Facts,
+    policy: &dyn CompactionPolicy,
+    tree: &lsm::policy::Facts<'_>,
+) -> Option<Compaction> {
+    if facts.rest() != Rest::On {
+        return None;
+    }
+    let account = &facts.in_progress().learned.rest;
+    let rewrite_bytes_max = account.left_bytes(facts.written_bytes(), facts.used_bytes());
+    policy.rest(tree, &RestRequest { rewrite_bytes_max, has_released: &|table| facts.has_released(table) })
 }
 
 /// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
@@ -105,7 +127,5 @@ fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: boo
     // As long as collection makes room, a compaction must do so at no higher price.
     let collected = in_progress.running.collections > 0 || collection::is_wanted(facts);
     let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
-    let retained = &in_progress.learned.retained;
-    let released = |file: u64| retained.get(&file).is_some_and(|snapshots| facts.are_let_go(snapshots));
-    policy.for_space(&tree, need, &released).filter(fitting)
+    policy.for_space(&tree, need, &|table| facts.has_released(table)).filter(fitting)
 }

@@ -4,6 +4,7 @@
 //! decision at hand needs. Each is the same however often it is asked while a decision is made.
 
 use super::in_progress::InProgressSet;
+use super::rest::Rest;
 use crate::context::family_options::FamilyOptions;
 use crate::context::options::Options;
 use crate::tree::family::{Family, ReadState};
@@ -11,6 +12,7 @@ use crate::tree::flushable::Flushable;
 use base::SeqNo;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
 use std::sync::Arc;
+use version::FamilyId;
 use version::names::FileKind;
 
 /// A family at one moment.
@@ -84,8 +86,16 @@ pub(crate) trait Facts {
     fn fill_percent(&self) -> u64;
     /// There are snapshots.
     fn has_snapshots(&self) -> bool;
-    /// True if none of these snapshots is needed any more.
-    fn are_let_go(&self, snapshots: &[SeqNo]) -> bool;
+    /// True if the table has versions that were kept for snapshots, and no snapshot reads them any more.
+    fn has_released(&self, table: u64) -> bool;
+    /// True if it is known which tables of the family have versions that were kept for snapshots.
+    fn knows_retained(&self, family: FamilyId) -> bool;
+    /// True if some memtable that is not frozen has tombstones.
+    fn has_tombstones_in_memory(&self) -> bool;
+    /// Bytes of keys and values that were written since the open.
+    fn written_bytes(&self) -> u64;
+    /// Whether the store is at rest.
+    fn rest(&self) -> Rest;
     /// A table of this name is not the store's any more, and is still there for who reads it.
     fn is_leaving(&self, table: FileKind) -> bool;
     /// The garbage in this vSST stays where it is.

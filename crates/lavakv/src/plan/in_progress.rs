@@ -7,8 +7,9 @@ use super::answer::Purpose;
 use super::log_load::LogLoad;
 use super::placement::Moving;
 use super::requests::Requests;
+use super::rest::Account;
 use super::scrub::Turn;
-use base::{HashMap, SeqNo};
+use base::HashMap;
 use lsm::policy::{Compaction, InProgress, Reason, Relocation};
 use std::sync::{Arc, Weak};
 use store::run::{Job, JobClass};
@@ -81,8 +82,8 @@ pub(crate) struct Learned {
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them: not tried again before it sees
     /// more.
     pub abandoned: HashMap<u64, u64>,
-    /// Tables in which a compaction may have kept entries for snapshots, with their sequences.
-    pub retained: HashMap<u64, Vec<SeqNo>>,
+    /// What rest work may still rewrite.
+    pub rest: Account,
     /// Which tables are to be on which of two disks.
     pub moving: Moving,
     /// Files of values that are to go down from the speed disk, the oldest first, as they were noted.
@@ -198,7 +199,6 @@ impl InProgressSet {
     pub fn ended(&mut self, job: u64, compaction: &Compaction) {
         self.in_pieces.retain(|of| of.job != job);
         self.give_back(compaction);
-        compaction.input_files().for_each(|(_, f)| drop(self.learned.retained.remove(&f.number)));
         self.running.compactions -= 1;
         self.running.manual -= usize::from(is_asked_for(compaction.reason));
         self.running.relocation &= compaction.reason != Reason::Relocation;

@@ -8,6 +8,7 @@ use super::answer::{Collection, Compact, Flushed, Notes, Purpose};
 use super::facts::{Facts, FamilyFacts};
 use super::moves;
 use super::placement::Wanted;
+use super::rest::Rest;
 use super::slots::{Slots, all_but_one};
 use super::{collection, compaction, relocation};
 use crate::tree::family::Family;
@@ -33,6 +34,10 @@ pub(crate) enum Plan {
     Move(Arc<Family>, Arc<FileMeta>, Wanted),
     /// Samples of keys are read, to estimate what tables of this family hide.
     Survey(Arc<Family>),
+    /// Memtables with tombstones are frozen, since the store is at rest.
+    FreezeTombstones,
+    /// Properties of tables of this family are read, since the store is at rest.
+    ReadRetained(Arc<Family>),
     /// A pass of the scrub.
     Scrub,
 }
@@ -44,6 +49,9 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
         let flushed = flush(facts);
         if !flushed.is_empty() {
             return Some(Plan::Flush(flushed));
+        }
+        if facts.rest() == Rest::On && facts.has_tombstones_in_memory() {
+            return Some(Plan::FreezeTombstones);
         }
     }
     if JobClass::Cleanup < below
@@ -58,6 +66,13 @@ pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Opt
         && let Some(family) = facts.to_survey()
     {
         return Some(Plan::Survey(family));
+    }
+    if JobClass::Compaction < below
+        && !running.survey
+        && facts.rest() == Rest::On
+        && let Some(unread) = facts.families().iter().find(|of| !facts.knows_retained(of.family.id))
+    {
+        return Some(Plan::ReadRetained(unread.family.clone()));
     }
     if let Some(plan) = within_slots(facts, below, notes) {
         return Some(plan);

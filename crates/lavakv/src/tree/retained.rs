@@ -2,50 +2,73 @@
 //!
 //! A version that a newer one hides, or a range tombstone, is written all the same if a snapshot still sees it. Only
 //! the job that meets both knows that, so it is counted here, on the way into the table: all versions of a user key come
-//! one after the other, newest first, into the same file. The counts are kept in memory, by table: snapshots do not
-//! outlive the process, and neither need the counts. While no snapshot is held nothing is counted, and nothing costs
-//! anything.
+//! one after the other, newest first, into the same file. The counts are in memory, by table, and in the properties of the
+//! table, where a later process finds them: snapshots end with the process, what was kept for them does not. Tables from
+//! before the process are read when the store is at rest (`work::jobs::retained`), and before a `compact_range`. While no
+//! snapshot is held nothing is counted, and nothing costs anything.
 //!
 //! A count says between which of the job's snapshots a version lies. Whoever of them is still held holds it; if nobody is,
 //! it is hidden garbage, which the next compaction drops.
 
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use base::sync::{Mutex, lock, rank};
-use base::{HashMap, Result, SeqNo, ValueKind, key};
+use base::{HashMap, HashSet, Result, SeqNo, ValueKind, key};
 use lsm::OutputTable;
 use std::sync::Arc;
-use table::{FinishedTable, KsstBuilder, Reference};
+use table::{FinishedTable, KsstBuilder, Reference, Retained};
+use version::FamilyId;
 
-/// Versions in one table that the same snapshots see, and that are hidden from everybody else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Retained {
-    /// The oldest snapshot that sees them.
-    pub first: SeqNo,
-    /// The newest.
-    pub last: SeqNo,
-    /// Bytes of their keys and of values that lie with them.
-    pub table_bytes: u64,
-    /// Bytes of the records that they reference.
-    pub record_bytes: u64,
-}
+/// Groups of versions that a table records.
+const GROUPS_MAX: usize = 256;
 
 /// The counts of all tables that have any.
 #[derive(Debug, Default)]
-pub(crate) struct RetainedVersions(Mutex<HashMap<u64, Vec<Retained>>, rank::RetainedVersions>);
+pub(crate) struct RetainedVersions(Mutex<Counts, rank::RetainedVersions>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_table: HashMap<u64, Vec<Retained>>,
+    /// Families of which the tables from before the process were read.
+    read: HashSet<FamilyId>,
+}
 
 impl RetainedVersions {
+    /// Notes the counts of a table.
+    pub fn note(&self, table: u64, retained: Vec<Retained>) {
+        if !retained.is_empty() {
+            lock(&self.0).by_table.insert(table, retained);
+        }
+    }
+
     /// The table is gone.
     pub fn forget(&self, table: u64) {
-        lock(&self.0).remove(&table);
+        lock(&self.0).by_table.remove(&table);
     }
 
     /// The counts of those tables.
     pub fn of(&self, tables: impl Iterator<Item = u64>) -> Vec<Retained> {
-        let all = lock(&self.0);
-        if all.is_empty() {
+        let by_table = &lock(&self.0).by_table;
+        if by_table.is_empty() {
             return Vec::new();
         }
-        tables.filter_map(|table| all.get(&table)).flatten().copied().collect()
+        tables.filter_map(|table| by_table.get(&table)).flatten().copied().collect()
+    }
+
+    /// True if the table has versions that none of these snapshots, in ascending order, reads.
+    pub fn has_released(&self, table: u64, snapshots: &[SeqNo]) -> bool {
+        let counts = lock(&self.0);
+        let retained = counts.by_table.get(&table);
+        retained.is_some_and(|all| all.iter().any(|group| !group.is_read_at(snapshots)))
+    }
+
+    /// True if the counts of all tables of the family are known.
+    pub fn is_read(&self, family: FamilyId) -> bool {
+        lock(&self.0).read.contains(&family)
+    }
+
+    /// Notes that the counts of all tables of the family are known.
+    pub fn set_read(&self, family: FamilyId) {
+        lock(&self.0).read.insert(family);
     }
 }
 
@@ -90,6 +113,21 @@ impl Counting {
         let seeing = seeing.get(..seeing.partition_point(|&at| !covered(at)))?;
         Some((*seeing.first()?, *seeing.last()?))
     }
+}
+
+/// The groups that a table records: the last one stands for all that are too many.
+fn bounded(mut groups: Vec<Retained>) -> Vec<Retained> {
+    while groups.len() > GROUPS_MAX
+        && let (Some(more), Some(last)) = (groups.pop(), groups.last_mut())
+    {
+        *last = Retained {
+            first: last.first.min(more.first),
+            last: last.last.max(more.last),
+            table_bytes: last.table_bytes.saturating_add(more.table_bytes),
+            record_bytes: last.record_bytes.saturating_add(more.record_bytes),
+        };
+    }
+    groups
 }
 
 /// A table being written, and counted.
@@ -159,12 +197,11 @@ impl OutputTable for CountedTable {
         self.table.raw_bytes()
     }
 
-    fn finish(self) -> Result<FinishedTable> {
+    fn finish(mut self) -> Result<FinishedTable> {
+        self.table.set_retained(bounded(self.kept.clone()));
         let finished = self.table.finish()?;
-        if let Some(counting) = self.counting
-            && !self.kept.is_empty()
-        {
-            lock(&counting.all.0).insert(self.number, self.kept);
+        if let Some(counting) = self.counting {
+            counting.all.note(self.number, self.kept);
         }
         Ok(finished)
     }

@@ -73,12 +73,6 @@ impl Snapshots {
         list
     }
 
-    /// True if one of these snapshots is not held any more.
-    pub fn let_go_of(&self, sequences: &[SeqNo]) -> bool {
-        let held = self.held();
-        sequences.iter().any(|s| !held.contains_key(s))
-    }
-
     /// True if any is held that does not see the last write.
     pub fn is_any(&self) -> bool {
         self.for_job().len() > 1

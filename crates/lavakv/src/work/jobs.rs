@@ -14,6 +14,8 @@ pub(crate) mod log;
 pub(crate) mod metrics_file;
 pub(crate) mod moves;
 pub(crate) mod relocation;
+pub(crate) mod rest;
+pub(crate) mod retained;
 pub(crate) mod scrub;
 pub(crate) mod seen;
 pub(crate) mod separate;
@@ -31,12 +33,13 @@ use crate::plan::gc_pace::GcPace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::{Plan, next};
 use crate::plan::quiet::Quiet;
+use crate::plan::rest::{Rest, Suspension};
 use crate::plan::room::output_bytes;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use crate::write::WritePath;
 use base::sync::{Mutex, lock, rank};
-use base::{Error, Result};
+use base::{Error, Result, SeqNo};
 use lsm::policy::{Compaction, Facts, ManualRange, ManualStep};
 use seen::Seen;
 use std::sync::Arc;
@@ -84,6 +87,26 @@ impl Jobs {
     /// True if there were no writes for a while: see [`Quiet::is_quiet`].
     pub fn is_quiet(&self) -> bool {
         self.quiet.is_quiet(self.tree.snapshots.visible(), self.context.now_ns())
+    }
+
+    /// Whether the store is at rest.
+    pub fn rest(&self) -> Rest {
+        if !self.context.options.rest {
+            Rest::Suspended(Suspension::Option)
+        } else if !self.quiet.is_at_rest(self.tree.snapshots.visible(), self.context.now_ns()) {
+            Rest::Awake
+        } else if self.tree.snapshots.is_any() {
+            Rest::Suspended(Suspension::Snapshot)
+        } else if self.drain.gc_is_paused() || self.tree.together.flush_ceiling() < SeqNo::MAX {
+            Rest::Suspended(Suspension::Backup)
+        } else {
+            Rest::On
+        }
+    }
+
+    /// True if the store is at rest, and no caller waits for the end of that.
+    pub fn works_at_rest(&self) -> bool {
+        self.rest() == Rest::On && !self.quiet.is_awaited()
     }
 }
 
@@ -152,6 +175,8 @@ fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, plan: Plan) -> Option<Claime
         Plan::Collect(collection) => gc::claim(jobs, set, *collection),
         Plan::Move(family, table, wanted) => Some(moves::claim(jobs, set, (family, table, wanted))),
         Plan::Survey(family) => Some(survey::claim(jobs, set, family)),
+        Plan::FreezeTombstones => Some(rest::claim(jobs, set)),
+        Plan::ReadRetained(family) => Some(retained::claim(jobs, set, family)),
         Plan::Scrub => Some(scrub::claim(jobs, set)),
     }
 }
@@ -161,6 +186,9 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
     let learned = &mut set.learned;
     learned.gc_slots = notes.gc_slots.unwrap_or(learned.gc_slots);
     learned.log_load = notes.log_load.unwrap_or(learned.log_load);
+    if let Some(written_bytes) = notes.rest_ends_at {
+        learned.rest.end(written_bytes);
+    }
     learned.at_rest.extend(notes.at_rest);
     learned.exposes_none.extend(notes.exposes_none);
     for (family, walk) in notes.walks {
@@ -216,7 +244,9 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     let Some(policy) = family.policy() else { return Manual::Over };
     let (version, set_aside) = (family.read_state().version.clone(), family.settings.tables_set_aside());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
-    match policy.manual(&facts, range) {
+    let snapshots = jobs.tree.snapshots.for_job();
+    let has_released = |table| jobs.tree.kept.has_released(table, &snapshots);
+    match policy.manual(&facts, range, &has_released) {
         ManualStep::Done => Manual::Over,
         ManualStep::Wait => Manual::Waits,
         ManualStep::Start(compaction) => {

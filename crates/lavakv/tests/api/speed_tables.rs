@@ -49,7 +49,7 @@ fn a_level_is_on_the_disk_that_the_option_says() {
     // In the order of keys, where compactions would only move tables.
     fill(&db, &mut model, 0..3000, 0);
     fill(&db, &mut model, 500..1500, 1);
-    settle(&db);
+    while db.run_background_step() {}
     let levels: Vec<usize> =
         db.space().unwrap().families[0].levels.iter().map(|level| level.files as usize).collect();
     assert_eq!(tables(&sim.env(), SPEED).len(), levels[0], "{levels:?}");

@@ -8,4 +8,5 @@ mod full;
 mod levels_bound;
 mod limits;
 mod overwrites;
+mod rest;
 mod threads;

@@ -26,6 +26,8 @@ pub enum Reason {
     Rewrite,
     /// Nobody writes, and it frees more than it writes.
     Quiet,
+    /// Nobody writes, and it frees what was deleted.
+    Rest,
     /// Values are to lie in the order of their keys again.
     Relocation,
     /// Room is short, and it may free some.

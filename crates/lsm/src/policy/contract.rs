@@ -17,8 +17,9 @@ use super::for_space::Need;
 use super::manual::{ManualRange, ManualStep};
 use super::met::Met;
 use super::relocation::{Relocation, RelocationStep};
+use super::rest::RestRequest;
 use super::set_aside::SetAside;
-use super::{exposing, for_space, quiet};
+use super::{exposing, for_space, quiet, rest};
 use crate::OutputCutter;
 use std::fmt::Debug;
 use version::{FileMeta, Version};
@@ -119,9 +120,20 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         quiet::pick(facts, &*self.moves(facts))
     }
 
-    /// The next step of a `compact_range`.
-    fn manual(&self, facts: &Facts<'_>, walk: &mut ManualRange) -> ManualStep {
-        walk.step(facts, &*self.moves(facts))
+    /// The next compaction of a store at rest that frees what was deleted, also where it writes more than it frees.
+    fn rest(&self, facts: &Facts<'_>, request: &RestRequest<'_>) -> Option<Compaction> {
+        rest::pick(facts, &*self.moves(facts), request)
+    }
+
+    /// The next step of a `compact_range`. `has_released`: true for the number of a table with versions that were kept for snapshots,
+    /// and that no snapshot reads any more.
+    fn manual(
+        &self,
+        facts: &Facts<'_>,
+        walk: &mut ManualRange,
+        has_released: &dyn Fn(u64) -> bool,
+    ) -> ManualStep {
+        walk.step(facts, &*self.moves(facts), has_released)
     }
 
     /// The next step of a walk that puts values back into the order of their keys.

@@ -2,7 +2,8 @@
 //!
 //! The walk keeps no files between steps, only how far it has come, so automatic compactions may go on beside it. A
 //! file that moves ahead of the walk is compacted again with the level it has reached; data written after the walk
-//! began is not chased. At the bottom only files with tombstones are rewritten, since nothing else is to be gained.
+//! began is not chased. At the bottom only files with tombstones, or with versions that were kept for snapshots, are
+//! rewritten, since nothing else is to be gained.
 //! What a table that cannot be read keeps where it is ([`super::set_aside`]) is passed over.
 //!
 //! A walk that **rewrites** ([`ManualRange::rewriting`]) goes on at the bottom, where it has every table of the range written anew, one at a
@@ -109,7 +110,12 @@ impl ManualRange {
     }
 
     /// What to do next, given how things are now.
-    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> ManualStep {
+    pub fn step(
+        &mut self,
+        facts: &Facts<'_>,
+        moves: &dyn Moves,
+        has_released: &dyn Fn(u64) -> bool,
+    ) -> ManualStep {
         let version = facts.version;
         let newest = version.levels.iter().flatten().map(|f| f.seq_range().1).max().unwrap_or(MAX_SEQ);
         let seq_max = *self.seq_max.get_or_insert(newest);
@@ -128,7 +134,7 @@ impl ManualRange {
                 }
                 continue;
             }
-            match self.next_file(version, bottom) {
+            match self.next_file(version, bottom, has_released) {
                 Some(i) if facts.is_barred(self.level, i, self.level < bottom) => {
                     self.done_to = version.files(self.level).get(i).map(|f| f.largest.clone());
                 }
@@ -154,12 +160,20 @@ impl ManualRange {
     }
 
     /// The next file of the level to be compacted.
-    fn next_file(&self, version: &Version, bottom: usize) -> Option<usize> {
+    fn next_file(
+        &self,
+        version: &Version,
+        bottom: usize,
+        has_released: &dyn Fn(u64) -> bool,
+    ) -> Option<usize> {
         let range = version.overlap_range(self.level, self.low.as_deref(), self.high.as_deref());
         let files = version.files(self.level);
         range.into_iter().find(|&i| {
-            let has_tombstones = files[i].tombstones > 0 || files[i].range_tombstones > 0;
-            !self.is_done(&files[i]) && (self.level < bottom || self.rewrites || has_tombstones)
+            let gains = || {
+                let file = &files[i];
+                file.tombstones > 0 || file.range_tombstones > 0 || has_released(file.number)
+            };
+            !self.is_done(&files[i]) && (self.level < bottom || self.rewrites || gains())
         })
     }
 }

@@ -391,7 +391,7 @@ fn deletes_sink_with(policy: impl Shape) {
 
 fn run_manual<P: Shape>(store: &mut Store<P>, manual: &mut ManualRange) {
     for _ in 0..2000 {
-        match store.policy.manual(&store.facts(), manual) {
+        match store.policy.manual(&store.facts(), manual, &|_| false) {
             ManualStep::Start(c) => store.start(*c),
             ManualStep::Wait => assert!(!store.running.is_empty(), "waits for nothing"),
             ManualStep::Done => {
@@ -672,7 +672,8 @@ fn compact_range_ends_where_tombstones_stay() {
     let version = Version::with_files(0, vec![vec![], vec![], vec![stubborn(1), stubborn(2), stubborn(3)]]);
     let mut manual = ManualRange::new(None, Some(&user_key(25)));
     let mut seen = Vec::new();
-    let mut step = || free(&version, |facts| options(FileChoice::default()).manual(facts, &mut manual));
+    let mut step =
+        || free(&version, |facts| options(FileChoice::default()).manual(facts, &mut manual, &|_| false));
     while let ManualStep::Start(c) = step() {
         assert_eq!((c.level, c.output_level), (2, 2));
         seen.extend(c.input_files().map(|(_, f)| f.number));
@@ -689,7 +690,9 @@ fn compact_range_that_rewrites_takes_each_table_once() {
     let of = |tables: Vec<Arc<FileMeta>>| Version::with_files(0, vec![vec![], vec![], tables]);
     let policy = options(FileChoice::default());
     let mut walk = ManualRange::new(None, Some(&user_key(25))).rewriting();
-    let mut step = |version: &Version| match free(version, |facts| policy.manual(facts, &mut walk)) {
+    let mut step = |version: &Version| match free(version, |facts| {
+        policy.manual(facts, &mut walk, &|_| false)
+    }) {
         ManualStep::Start(c) => {
             assert_eq!((c.level, c.output_level, c.reason), (2, 2, Reason::Rewrite));
             let numbers = c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>();

@@ -1,5 +1,7 @@
-//! When the log has been idle for long enough that its durable end is worth a page of its own: after that a damaged page at
-//! its end is told from a torn one.
+//! When the log has been idle for long enough that its durable end is worth a page of its own, and for so long that it
+//! keeps no free files.
+//!
+//! After the durable end is confirmed, a damaged page at the end of the log is told from a torn one.
 
 use base::sync::{Mutex, lock, rank};
 use wal::WalStats;
@@ -7,6 +9,8 @@ use wal::WalStats;
 /// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
 const IDLE_DURABLE_NS: u64 = 10_000_000;
 const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
+/// How long the log must be idle before its free files are removed: making them again costs a device write of their length.
+const IDLE_FREE_NS: u64 = 10_000_000_000;
 
 /// What the log looked like when it was last looked at.
 #[derive(Debug, Default)]
@@ -37,6 +41,11 @@ impl Idle {
         let durable = asked_for(stats) > idle.confirmed_durable_writes;
         let wait_ns = if durable { IDLE_DURABLE_NS } else { IDLE_BUFFERED_NS };
         stats.batches > idle.confirmed_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
+    }
+
+    /// True if the log has been idle for so long that it keeps no free files. To be asked after [`Idle::is_idle`].
+    pub fn is_at_rest(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(lock(&self.0).since_ns) >= IDLE_FREE_NS
     }
 
     /// True if the log will want its watermark persisted once it has been idle for long enough.

@@ -414,7 +414,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Takes all free files: a closed store has no need of them.
+    /// Takes all free files: a log that is idle or closed has no need of them.
     pub(super) fn take_all(&self) -> Vec<GroupFile> {
         std::mem::take(&mut self.change().free)
     }

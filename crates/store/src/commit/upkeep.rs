@@ -1,13 +1,14 @@
 //! Work on the log in the background: what is most urgent, and doing it.
 //!
 //! Pages are written out and made durable, groups are prepared and released, the ring is made longer, and the durable end of an idle log
-//! is confirmed. What a flush overtakes is never written: see `super::overtaken`.
+//! is confirmed. A log that has been idle for some time keeps no free files. What a flush overtakes is never written: see `super::overtaken`.
 
 use super::files::GroupFiles;
 use super::floors::Floors;
 use super::foundation::Foundation;
 use super::idle::Idle;
 use super::preparation::Preparation;
+use super::spares::Spares;
 use super::staging_len;
 use super::stored::StoredGroups;
 use crate::manifest::Record;
@@ -31,6 +32,8 @@ pub enum Task {
     Sync,
     /// Leave a page that says that all before it is durable.
     Confirm,
+    /// Remove files that wait to be used again.
+    RemoveFree,
 }
 
 /// See the module.
@@ -38,6 +41,7 @@ pub enum Task {
 pub struct Upkeep {
     base: Arc<Foundation>,
     files: Arc<GroupFiles>,
+    spares: Arc<Spares>,
     stored: Arc<StoredGroups>,
     floors: Arc<Floors>,
     preparation: Arc<Preparation>,
@@ -52,6 +56,7 @@ impl Upkeep {
     pub(super) fn new(
         base: Arc<Foundation>,
         files: Arc<GroupFiles>,
+        spares: Arc<Spares>,
         stored: Arc<StoredGroups>,
         floors: Arc<Floors>,
         preparation: Arc<Preparation>,
@@ -59,6 +64,7 @@ impl Upkeep {
         Upkeep {
             base,
             files,
+            spares,
             stored,
             floors,
             preparation,
@@ -110,7 +116,8 @@ impl Upkeep {
         } else if self.idle.is_idle(&wal.stats(), self.base.context.now_ns()) {
             Some(Task::Confirm)
         } else {
-            None
+            let now_ns = self.base.context.now_ns();
+            (self.idle.is_at_rest(now_ns) && self.spares.has_fitting(0)).then_some(Task::RemoveFree)
         }
     }
 
@@ -136,6 +143,7 @@ impl Upkeep {
             Task::Release => self.release(|| ()),
             Task::Sync => self.base.wal().syncer().sync_wanted(),
             Task::Confirm => self.persist_watermark(),
+            Task::RemoveFree => self.spares.remove(self.spares.take_all()),
         }
     }
 

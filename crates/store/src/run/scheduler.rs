@@ -121,6 +121,10 @@ pub trait Job: Send {
     fn inputs(&self) -> Vec<u64> {
         Vec::new()
     }
+    /// True if it takes at most half of the device: a store without writes is in no hurry.
+    fn rests(&self) -> bool {
+        false
+    }
     /// Called once before the job is given up, after an error or at shutdown: removes what it created. What it claimed is given
     /// back when it is dropped.
     fn abandon(&mut self);
@@ -319,13 +323,21 @@ impl Driver for Scheduler {
 fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
     let class = job.class();
     let wait_ns = if class.keeps_to_budget() { context.pace().budget.wait_ns(context.now_ns()) } else { 0 };
+    let rests = job.rests();
     if wait_ns > 0 {
-        return Ok(Progress::Wait(wait_ns));
+        return Ok(Progress::Wait(if rests { wait_ns.saturating_mul(2) } else { wait_ns }));
     }
+    let begun_ns = context.now_ns();
     let _during = during(class.traffic());
     let stepped = job.step();
     context.signals.state_changed();
-    stepped
+    match stepped {
+        // As long as it has worked. Where there is a budget it waits twice as long for that.
+        Ok(Progress::More) if rests && context.pace().budget.get() == 0 => {
+            Ok(Progress::Wait(context.now_ns().saturating_sub(begun_ns)))
+        }
+        stepped => stepped,
+    }
 }
 
 /// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.

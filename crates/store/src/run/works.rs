@@ -97,6 +97,10 @@ impl Job for GuestJob {
         self.job.inputs()
     }
 
+    fn rests(&self) -> bool {
+        self.job.rests()
+    }
+
     fn abandon(&mut self) {
         self.job.abandon();
     }

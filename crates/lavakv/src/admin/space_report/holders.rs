@@ -13,10 +13,10 @@ use super::hidden::Hidden;
 use crate::files::log::TENANT;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reader;
-use crate::tree::retained::Retained;
 use crate::work::jobs::Jobs;
 use base::{HashMap, HashSet, SeqNo};
 use std::sync::Arc;
+use table::Retained;
 use wal::PriorGroup;
 
 /// What kind of reader holds space.

@@ -138,6 +138,7 @@ fn every_option_is_listed_on_its_page() {
         durability,
         stall_budget,
         io_budget,
+        rest,
         background_threads,
         open_files_max,
         access,

@@ -6,6 +6,7 @@ use crate::context::options::Options;
 use crate::plan::answer::Purpose;
 use crate::plan::facts::{FamilyFacts, Frozen};
 use crate::plan::in_progress::{InPieces, InProgressSet};
+use crate::plan::rest::Suspension;
 use crate::plan::scrub::SCRUB_PAUSE_NS;
 use crate::tree::family::Family;
 use base::{Uid, ValueKind, key};
@@ -35,6 +36,11 @@ struct MadeUp {
     fill_percent: u64,
     log_taken_ns: u64,
     hurried: bool,
+    rest: Rest,
+    tombstones_in_memory: bool,
+    /// A family of which it is not known what was kept for snapshots.
+    retained_unknown: Option<u32>,
+    written_bytes: u64,
 }
 
 impl Facts for MadeUp {
@@ -96,8 +102,20 @@ impl Facts for MadeUp {
     fn has_snapshots(&self) -> bool {
         false
     }
-    fn are_let_go(&self, _snapshots: &[SeqNo]) -> bool {
-        true
+    fn has_released(&self, _table: u64) -> bool {
+        false
+    }
+    fn knows_retained(&self, family: u32) -> bool {
+        self.retained_unknown != Some(family)
+    }
+    fn has_tombstones_in_memory(&self) -> bool {
+        self.tombstones_in_memory
+    }
+    fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+    fn rest(&self) -> Rest {
+        self.rest
     }
     fn is_leaving(&self, _table: version::names::FileKind) -> bool {
         false
@@ -116,6 +134,8 @@ struct MadeUpFamily {
     live: Option<u64>,
     /// Bytes that each table of level 0 references of it: what they hide in the last level.
     hidden: u64,
+    /// Point tombstones of each table.
+    tombstones: u64,
     volume: Volume,
     table_len: u64,
     file_bytes: Option<u64>,
@@ -132,6 +152,7 @@ impl MadeUpFamily {
             level_0: 0,
             live: None,
             hidden: 0,
+            tombstones: 0,
             volume,
             table_len: 1 << 20,
             file_bytes: None,
@@ -142,6 +163,7 @@ impl MadeUpFamily {
                 "level-0" => out.level_0 = number,
                 "live-kib" => out.live = Some(number << 10),
                 "hidden-kib" => out.hidden = number << 10,
+                "tombstones" => out.tombstones = number,
                 "table-kib" => out.table_len = number << 10,
                 "file-kib" => out.file_bytes = Some(number << 10),
                 "on-fast-tier" => out.volume = Volume::SPEED,
@@ -156,7 +178,12 @@ impl MadeUpFamily {
         let (raw_bytes, stored_bytes) = (referenced_bytes, referenced_bytes);
         let dependency = Dependency { blob_id: 100, count: referenced_bytes / 1000, raw_bytes, stored_bytes };
         let uses = if referenced_bytes > 0 { vec![dependency] } else { Vec::new() };
-        FileMeta { len: self.table_len, raw_bytes: self.table_len + raw_bytes, ..table(number, uses) }
+        FileMeta {
+            len: self.table_len,
+            raw_bytes: self.table_len + raw_bytes,
+            tombstones: self.tombstones,
+            ..table(number, uses)
+        }
     }
 
     fn facts(&self, store: &Options) -> FamilyFacts {
@@ -254,6 +281,10 @@ fn empty(threads: usize) -> MadeUp {
         fill_percent: 0,
         log_taken_ns: 0,
         hurried: false,
+        rest: Rest::Awake,
+        tombstones_in_memory: false,
+        retained_unknown: None,
+        written_bytes: 0,
     }
 }
 
@@ -266,6 +297,14 @@ fn class_of(name: &str) -> JobClass {
 fn purpose_of(name: &str) -> Purpose {
     let all = [Purpose::Garbage, Purpose::UrgentGarbage, Purpose::SpeedDisk];
     all.into_iter().find(|p| format!("{p:?}") == name).unwrap_or_else(|| panic!("no purpose is {name}"))
+}
+
+fn rest_of(name: &str) -> Rest {
+    use Suspension::*;
+    let suspended = [Option, Snapshot, Backup].map(Rest::Suspended);
+    let all = [Rest::Awake, Rest::On].into_iter().chain(suspended);
+    let is_of = |rest: &Rest| format!("{rest:?}").trim_end_matches(')').ends_with(name);
+    all.into_iter().find(is_of).unwrap_or_else(|| panic!("no rest is {name}"))
 }
 
 /// A plan in words.
@@ -295,6 +334,8 @@ fn said(plan: Option<Plan>) -> String {
         }
         Some(Plan::Move(_, table, _)) => format!("move table {}", table.number),
         Some(Plan::Survey(family)) => format!("survey family {}", family.id),
+        Some(Plan::FreezeTombstones) => "freeze tombstones".into(),
+        Some(Plan::ReadRetained(family)) => format!("read what is retained in family {}", family.id),
         Some(Plan::Scrub) => "scrub".into(),
     }
 }
@@ -321,6 +362,7 @@ impl Script {
             "set" => String::new(),
             "frozen" => self.freeze(&input),
             "next" => self.next(case)?,
+            "account" => self.account(case)?,
             "begin-relocation" => self.begin_relocation(case)?,
             _ => self.change(case)?,
         };
@@ -341,6 +383,16 @@ impl Script {
         };
         self.facts.options = self.facts.options.clone().expert(expert);
         Ok(())
+    }
+
+    /// What rest work has rewritten, and when the last rest ended.
+    fn account(&mut self, case: &mut TestCase) -> Outcome<String> {
+        let account = &mut self.facts.in_progress.learned.rest;
+        if let Some(mib) = case.try_take_arg::<u64>("rested-at-mib")? {
+            account.end(mib << 20);
+        }
+        account.spend(case.try_take_arg::<u64>("spend-mib")?.unwrap_or(0) << 20, 1 << 30);
+        Ok(String::new())
     }
 
     fn families(&mut self, input: &str) -> String {
@@ -369,6 +421,16 @@ impl Script {
             facts.room = (room.len() == 2).then(|| (room[0] << 20, room[1] << 20));
         }
         facts.quiet = case.try_take_arg("quiet")?.unwrap_or(facts.quiet);
+        if let Some(rest) = case.try_take_arg::<String>("rest")? {
+            facts.rest = rest_of(&rest);
+        }
+        facts.tombstones_in_memory =
+            case.try_take_arg("tombstones-in-memory")?.unwrap_or(facts.tombstones_in_memory);
+        if let Some(family) = case.try_take_arg("retained-unknown")? {
+            facts.retained_unknown = (family > 0).then_some(family);
+        }
+        facts.written_bytes =
+            case.try_take_arg("written-mib")?.map_or(facts.written_bytes, |mib: u64| mib << 20);
         facts.gc_paused = case.try_take_arg("gc-paused")?.unwrap_or(facts.gc_paused);
         facts.hurried = case.try_take_arg("writers-wait")?.unwrap_or(facts.hurried);
         facts.fill_percent = case.try_take_arg("fill-percent")?.unwrap_or(facts.fill_percent);

@@ -18,7 +18,7 @@ use crate::plan::in_progress::{InPieces, InProgressSet};
 use crate::plan::room::output_bytes;
 use crate::tree::disk;
 use crate::tree::family::Family;
-use crate::tree::install::{Installed, Part};
+use crate::tree::install::Part;
 use crate::tree::output::file_meta;
 use base::sync::lock;
 use base::{HashSet, Result};
@@ -157,6 +157,9 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         compaction.trivial_move = false;
     }
     set.begins(compaction.reason);
+    if compaction.reason == Reason::Rest && !compaction.trivial_move {
+        set.learned.rest.spend(compaction.input_bytes(), jobs.space.used_bytes());
+    }
     let number = set.job_number();
     let output_bytes = output_bytes(&compaction, options.expert.vsst_bytes, jobs.tree.snapshots.is_any());
     let grant = jobs.space.grants.grant(output_bytes);
@@ -291,22 +294,11 @@ impl Whole {
         if self.compaction.reason == Reason::Relocation {
             jobs.context.stats.relocation_bytes_written.add(value_bytes);
         }
-        if self.install(files, vssts, created)? == Installed::Whole {
-            let kept = merged.iter().filter(|piece| !piece.kept_for.is_empty());
-            let kept =
-                kept.flat_map(|piece| piece.outputs.iter().map(|o| (o.number, piece.kept_for.clone())));
-            lock(&jobs.in_progress).learned.retained.extend(kept);
-        }
-        Ok(())
+        self.install(files, vssts, created)
     }
 
     /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
-    fn install(
-        &self,
-        mut outputs: Vec<FileMeta>,
-        vssts: Vec<VsstMeta>,
-        created: &[Created],
-    ) -> Result<Installed> {
+    fn install(&self, mut outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>, created: &[Created]) -> Result<()> {
         let sums = Record::references(self.family.id, &mut outputs, self.lists.iter().map(Vec::as_slice));
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
@@ -319,9 +311,9 @@ impl Whole {
             Some(self.records(state, &outputs, &vssts).into_iter().chain(sums.clone()).collect())
         };
         let published = || self.claim.grant().into_iter().for_each(Grant::installed);
-        let installed = self.jobs.tree.install(vec![part], records, published)?;
+        self.jobs.tree.install(vec![part], records, published)?;
         self.book(output_bytes);
-        Ok(installed[0])
+        Ok(())
     }
 
     fn records(&self, state: &State, outputs: &[FileMeta], vssts: &[VsstMeta]) -> Vec<Record> {
@@ -359,6 +351,9 @@ impl Whole {
         jobs.context.stats.compactions.add(1);
         jobs.context.stats.compaction_spills.add(u64::from(spills || is_poor));
         jobs.context.stats.compaction_poor_spills.add(u64::from(is_poor));
+        if matches!(c.reason, Reason::Quiet | Reason::Rest) && !c.trivial_move {
+            jobs.context.stats.rest_bytes_written.add(output_bytes);
+        }
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
         jobs.context.stats.compaction_exposures.add(u64::from(c.reason == Reason::Exposes));
         jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
@@ -444,6 +439,11 @@ impl Job for CompactionJob {
 
     fn inputs(&self) -> Vec<u64> {
         self.whole.inputs.clone()
+    }
+
+    fn rests(&self) -> bool {
+        let is_of_rest = matches!(self.whole.compaction.reason, Reason::Quiet | Reason::Rest);
+        is_of_rest && self.whole.jobs.works_at_rest()
     }
 
     fn abandon(&mut self) {

@@ -43,6 +43,8 @@ pub(crate) struct GcJob {
     files: VsstFiles,
     start_ns: u64,
     purpose: Purpose,
+    /// A caller asked for it.
+    is_asked: bool,
     /// Dropped last.
     claim: Claim,
 }
@@ -56,7 +58,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
     let input_numbers: Vec<u64> = gc.numbers().collect();
     let goes_down = purpose == Purpose::SpeedDisk;
     set.collects(family.id, &input_numbers, purpose);
-    let number = set.job_number();
+    let (number, is_asked) = (set.job_number(), !set.gc_requests.is_empty());
     let (id, held) = (family.id, input_numbers.clone());
     let claim = Claim::new(jobs, move |set| set.collected(id, &held, purpose)).with(pins, Some(grant));
     let jobs = jobs.clone();
@@ -78,6 +80,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
             files,
             start_ns: jobs.context.now_ns(),
             purpose,
+            is_asked,
             family,
             jobs,
             claim,
@@ -186,6 +189,10 @@ impl Job for GcJob {
             Purpose::Garbage => JobClass::Gc,
             Purpose::SpeedDisk => JobClass::Move,
         }
+    }
+
+    fn rests(&self) -> bool {
+        !self.is_asked && self.purpose == Purpose::Garbage && self.jobs.works_at_rest()
     }
 
     fn step(&mut self) -> Result<Progress> {

@@ -4,11 +4,13 @@ use super::{Jobs, cleanup, disks, survey};
 use crate::context::options::Options;
 use crate::plan::facts::{Facts, FamilyFacts, Frozen};
 use crate::plan::in_progress::InProgressSet;
+use crate::plan::rest::Rest;
 use crate::tree::family::Family;
 use crate::tree::flushable::flushable;
 use base::SeqNo;
 use std::cell::OnceCell;
 use std::sync::Arc;
+use version::FamilyId;
 use version::names::FileKind;
 
 /// What is asked while one decision is made, under the lock of what is in progress.
@@ -17,11 +19,21 @@ pub(crate) struct Seen<'a> {
     in_progress: &'a InProgressSet,
     families: OnceCell<Vec<FamilyFacts>>,
     quiet: OnceCell<bool>,
+    rest: OnceCell<Rest>,
+    /// Those that a job must keep readable.
+    snapshots: OnceCell<Vec<SeqNo>>,
 }
 
 impl<'a> Seen<'a> {
     pub fn new(jobs: &'a Jobs, in_progress: &'a InProgressSet) -> Self {
-        Seen { jobs, in_progress, families: OnceCell::new(), quiet: OnceCell::new() }
+        Seen {
+            jobs,
+            in_progress,
+            families: OnceCell::new(),
+            quiet: OnceCell::new(),
+            rest: OnceCell::new(),
+            snapshots: OnceCell::new(),
+        }
     }
 
     /// True if no memtable waits to be flushed, or for somebody to let it be flushed.
@@ -113,8 +125,25 @@ impl Facts for Seen<'_> {
         self.jobs.tree.snapshots.is_any()
     }
 
-    fn are_let_go(&self, snapshots: &[SeqNo]) -> bool {
-        self.jobs.tree.snapshots.let_go_of(snapshots)
+    fn has_released(&self, table: u64) -> bool {
+        let snapshots = self.snapshots.get_or_init(|| self.jobs.tree.snapshots.for_job());
+        self.jobs.tree.kept.has_released(table, snapshots)
+    }
+
+    fn knows_retained(&self, family: FamilyId) -> bool {
+        self.jobs.tree.kept.is_read(family)
+    }
+
+    fn has_tombstones_in_memory(&self) -> bool {
+        self.families().iter().any(|family| family.read_state.active.has_tombstones())
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.jobs.context.stats.user_bytes_written.get()
+    }
+
+    fn rest(&self) -> Rest {
+        *self.rest.get_or_init(|| self.jobs.rest())
     }
 
     fn is_leaving(&self, table: FileKind) -> bool {

@@ -7,7 +7,7 @@ use crate::tree::retained::{CountedTable, Counting};
 use crate::work::jobs::hot_cold::Drops;
 use crate::work::jobs::relocation::Relocator;
 use crate::work::jobs::separate::Separation;
-use base::{Result, SeqNo};
+use base::Result;
 use lsm::below::DeeperLevels;
 use lsm::policy::Reason;
 use lsm::{
@@ -26,8 +26,6 @@ pub(super) struct Running {
     merge: MergeJob<CountedTable>,
     /// Set if there were snapshots when it began.
     counting: Option<Arc<Counting>>,
-    /// The snapshots that it keeps entries for.
-    kept_for: Vec<SeqNo>,
     separation: Separation,
     drops: Option<Drops>,
     cutter: Box<dyn OutputCutter + Send>,
@@ -42,7 +40,6 @@ impl Running {
         let (jobs, compaction) = (&whole.jobs, &whole.compaction);
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = jobs.tree.snapshots.for_job();
-        let kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
         let tables: Arc<dyn TableSource> = jobs.files.tables.clone();
         let mut sources = Sources::new(Visibility::Snapshots(snapshots.clone()), tables, options);
         let levels: Vec<(usize, Level)> =
@@ -74,7 +71,6 @@ impl Running {
             separation: separation.with_relocator(relocator).rewriting(compaction.reason == Reason::Rewrite),
             merge: MergeJob::new(MergingIterator::over(sources.cursors), &sources.tombstones, merge_options),
             counting,
-            kept_for,
             cutter: whole.policy.cutter(compaction, &whole.version),
             below: DeeperLevels::new(&whole.version, compaction.output_level),
             written_bytes: 0,
@@ -110,7 +106,7 @@ impl Running {
         for (file, error) in self.separation.take_damaged() {
             jobs.tree.set_aside(file, &error);
         }
-        Ok(Some(Merged { outputs, vssts, kept_for: std::mem::take(&mut self.kept_for) }))
+        Ok(Some(Merged { outputs, vssts }))
     }
 
     /// Every file made so far.

@@ -11,7 +11,6 @@
 //!
 //! Invariants: a piece is at work in one job; no piece begins after one was left; what is installed is all of them, in the order of keys.
 
-use base::SeqNo;
 use base::sync::{Mutex, lock, rank};
 use lsm::MergeOutput;
 use std::path::PathBuf;
@@ -35,8 +34,6 @@ pub(super) struct Piece {
 pub(super) struct Merged {
     pub outputs: Vec<MergeOutput<FinishedTable>>,
     pub vssts: Vec<VsstMeta>,
-    /// The snapshots that it has kept entries for.
-    pub kept_for: Vec<SeqNo>,
 }
 
 /// What is left to do when a piece has ended.

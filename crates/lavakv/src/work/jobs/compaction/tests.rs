@@ -133,12 +133,25 @@ fn run(seed: u64, seen: &mut Seen) {
         }
     }
     while db.run_background_step() {}
+    let there = contents(&db, ReadOptions::default());
+    for (k, v) in &there {
+        if model.get(k) != Some(v) {
+            eprintln!("there {:?} {:?}", String::from_utf8_lossy(k), model.get(k).map(|m| m[0]));
+        }
+    }
+    for (k, v) in &model {
+        if there.get(k) != Some(v) {
+            eprintln!("lost {:?} {:?}", String::from_utf8_lossy(k), v[0]);
+        }
+    }
+    eprintln!("{}", db.describe());
     assert!(contents(&db, ReadOptions::default()) == model, "seed {seed}");
     if let Some((snapshot, then)) = held {
         let options = ReadOptions { snapshot: Some(snapshot), ..Default::default() };
         assert!(contents(&db, options) == then, "seed {seed}: of the snapshot");
     }
-    assert!(db.verify().unwrap().errors.is_empty(), "seed {seed}");
+    let errors = db.verify().unwrap().errors;
+    assert!(errors.is_empty(), "seed {seed}: {errors:?}");
     let stats = db.stats();
     assert!(stats.compaction_pieces >= stats.compactions - stats.compaction_moves);
     seen.pieces += stats.compaction_pieces + stats.compaction_moves - stats.compactions;

@@ -2,6 +2,10 @@ use super::*;
 use base::HashMap;
 use io::Rng;
 
+fn vsst(number: u64) -> VsstMeta {
+    VsstMeta { number, ..VsstMeta::default() }
+}
+
 fn file(number: u64) -> Created {
     (number, PathBuf::from(format!("{number}")))
 }
@@ -22,7 +26,7 @@ fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
     let mut last = None;
     for (n, piece) in begun.into_iter().enumerate().rev() {
         assert!(last.is_none());
-        let merged = Merged { kept_for: vec![n as u64], ..Merged::default() };
+        let merged = Merged { vssts: vec![vsst(n as u64)], ..Merged::default() };
         last = match pieces.end(piece, merged, vec![file(n as u64)]) {
             Ended::All(merged, created) => Some((merged, created)),
             Ended::More => None,
@@ -30,7 +34,7 @@ fn pieces_cover_all_keys_and_the_last_one_gets_everything_in_order() {
         };
     }
     let (merged, created) = last.expect("the last piece has ended");
-    assert_eq!(merged.iter().map(|of| of.kept_for[0]).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(merged.iter().map(|of| of.vssts[0].number).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(created, [file(0), file(1), file(2)]);
     assert!(pieces.leave(None).is_empty(), "what was made belongs to who ended it");
 }

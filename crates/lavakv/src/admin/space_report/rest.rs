@@ -1,0 +1,66 @@
+//! Rest in the ledger: whether a store without writes frees what was deleted, or the reason why not.
+
+use crate::plan::rest::{Rest, Suspension};
+use crate::work::jobs::Jobs;
+
+/// Whether a store is at rest: see [`crate::Options::rest`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestState {
+    /// It was written some seconds ago, or is open for reading only.
+    #[default]
+    Awake,
+    /// It frees what was deleted, or has freed it.
+    AtRest,
+    /// Rest work is switched off.
+    Off,
+    /// Rest work waits until all snapshots are dropped that are older than the last write.
+    Snapshot,
+    /// Rest work waits for the end of a checkpoint, or of a [`crate::GcPause`].
+    Backup,
+}
+
+impl RestState {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RestState::Awake => "awake",
+            RestState::AtRest => "at_rest",
+            RestState::Off => "off",
+            RestState::Snapshot => "snapshot",
+            RestState::Backup => "backup",
+        }
+    }
+}
+
+/// Rest work of a store since its open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestReport {
+    /// Whether it is at rest.
+    pub state: RestState,
+    /// Bytes of keys and values that were written.
+    pub written_bytes: u64,
+    /// Bytes of tables that were rewritten while nobody wrote.
+    pub rewritten_bytes: u64,
+}
+
+impl RestReport {
+    pub(super) fn of(jobs: &Jobs) -> RestReport {
+        let state = match jobs.rest() {
+            _ if jobs.files.manifest.is_read_only() => RestState::Awake,
+            Rest::Awake => RestState::Awake,
+            Rest::On => RestState::AtRest,
+            Rest::Suspended(Suspension::Option) => RestState::Off,
+            Rest::Suspended(Suspension::Snapshot) => RestState::Snapshot,
+            Rest::Suspended(Suspension::Backup) => RestState::Backup,
+        };
+        let stats = &jobs.context.stats;
+        let (written_bytes, rewritten_bytes) =
+            (stats.user_bytes_written.get(), stats.rest_bytes_written.get());
+        RestReport { state, written_bytes, rewritten_bytes }
+    }
+
+    /// Bytes that were rewritten for each byte written; `None`: nothing was written.
+    pub fn rewritten_per_written(&self) -> Option<f64> {
+        (self.written_bytes > 0).then(|| self.rewritten_bytes as f64 / self.written_bytes as f64)
+    }
+}

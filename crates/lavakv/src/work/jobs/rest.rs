@@ -1,0 +1,44 @@
+//! The flush of tombstones in a store at rest: until it, they free nothing.
+//!
+//! The job freezes the memtables that have any; what is frozen is flushed as ever.
+
+use super::claim::Claim;
+use super::{Claimed, Jobs};
+use crate::plan::in_progress::InProgressSet;
+use base::Result;
+use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
+
+/// See the module.
+pub(crate) struct FreezeJob {
+    jobs: Arc<Jobs>,
+    /// Dropped last.
+    _claim: Claim,
+}
+
+/// Claims the freezing, as a part of the next flush.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+    set.running.flush = true;
+    let claim = Claim::new(jobs, |set| set.running.flush = false);
+    let jobs = jobs.clone();
+    Box::new(|| Box::new(FreezeJob { jobs, _claim: claim }))
+}
+
+impl Job for FreezeJob {
+    fn class(&self) -> JobClass {
+        JobClass::Flush
+    }
+
+    fn step(&mut self) -> Result<Progress> {
+        let memtables = &self.jobs.writes.memtables;
+        let mut writer = memtables.lock();
+        let has_tombstones =
+            |family: &Arc<crate::tree::family::Family>| family.look(|seen| seen.active.has_tombstones());
+        let families: Vec<_> =
+            writer.changed.values().filter(|family| has_tombstones(family)).cloned().collect();
+        families.iter().for_each(|family| memtables.freeze(&mut writer, family));
+        Ok(Progress::Done)
+    }
+
+    fn abandon(&mut self) {}
+}

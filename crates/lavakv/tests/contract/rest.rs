@@ -1,0 +1,119 @@
+//! A store without writes gives back what was deleted, without a call, also after a reopen.
+
+use crate::common::*;
+use crate::overwrites::{bytes, occupied};
+use lavastore_lavakv::{Db, Options, sim::SimEnv};
+
+/// Files of an empty store: a group of the log with its reserve and ring, manifest and copies.
+const EMPTY: u64 = 1 << 20;
+
+/// Values of 2,500 bytes lie apart from the keys, or with them.
+fn options(separated: bool) -> Options {
+    let mut options = small();
+    options.family.min_blob_size = if separated { 512 } else { 16 << 10 };
+    options.family = options.family.expert(|expert| {
+        expert.file_bytes = 128 << 10;
+        expert.level_base_bytes = 256 << 10;
+    });
+    options.expert(|expert| expert.log_group_bytes = 256 << 10)
+}
+
+/// Nothing is written for so long, simulated seconds.
+fn leave_alone(sim: &SimEnv, db: &Db, seconds: u64) {
+    let clock = env(sim).clock;
+    let end_ns = clock.now_ns() + seconds * 1_000_000_000;
+    while clock.now_ns() < end_ns {
+        if !db.run_background_step() {
+            clock.sleep_ns(100_000_000);
+        }
+    }
+}
+
+fn put_all(db: &Db, keys: std::ops::Range<u64>, round: u64) {
+    keys.for_each(|k| db.put(&key(k), &bytes(k, round, 2500)).unwrap());
+}
+
+/// Checks that the store has no more than what is live, with a tenth.
+#[track_caller]
+fn is_small(sim: &SimEnv, db: &Db, live_keys: u64) {
+    let (there, live) = (occupied(sim), live_keys * 2540);
+    assert!(
+        there < live + live / 10 + EMPTY,
+        "{there} bytes for {live}\n{}\n{:?}",
+        db.describe(),
+        db.space()
+    );
+    ledger_adds_up(db, there);
+}
+
+#[test]
+fn deletes_without_a_later_write_free_their_room() {
+    for separated in [true, false] {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
+        put_all(&db, 0..4000, 0);
+        settle(&db);
+        (0..4000).filter(|k| k % 5 < 3).for_each(|k| db.delete(&key(k)).unwrap());
+        assert!(occupied(&sim) > 4000 * 2500);
+        leave_alone(&sim, &db, 70);
+        is_small(&sim, &db, 1600);
+        assert_eq!(contents(&db).len(), 1600);
+        let written = db.stats().compaction_bytes_written;
+        leave_alone(&sim, &db, 600);
+        assert_eq!(db.stats().compaction_bytes_written, written, "rest work ends");
+    }
+}
+
+#[test]
+fn deletes_before_a_reopen_free_their_room_after_it() {
+    for separated in [true, false] {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
+        put_all(&db, 0..4000, 0);
+        settle(&db);
+        db.delete_range(&key(0), &key(3000)).unwrap();
+        db.close().unwrap();
+        let db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
+        leave_alone(&sim, &db, 70);
+        is_small(&sim, &db, 1000);
+    }
+}
+
+/// Versions that a snapshot kept in the last level, which is gone; `reopened`: with its process.
+fn kept_for_a_snapshot(separated: bool, reopened: bool, by_hand: bool) {
+    let sim = SimEnv::new(1);
+    let mut db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
+    put_all(&db, 0..1500, 0);
+    let snapshot = db.snapshot_named("report");
+    (1..4).for_each(|round| put_all(&db, 0..1500, round));
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    leave_alone(&sim, &db, 70);
+    assert!(occupied(&sim) > 2 * 1500 * 2500, "the snapshot keeps what it reads");
+    drop(snapshot);
+    if reopened {
+        db.close().unwrap();
+        db = Db::open_in(env(&sim), DIR, options(separated)).unwrap();
+    }
+    if by_hand {
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        settle(&db);
+    }
+    leave_alone(&sim, &db, 70);
+    is_small(&sim, &db, 1500);
+}
+
+#[test]
+fn versions_of_a_dropped_snapshot_free_their_room() {
+    for separated in [true, false] {
+        kept_for_a_snapshot(separated, false, false);
+        kept_for_a_snapshot(separated, true, false);
+    }
+}
+
+#[test]
+fn a_compaction_of_a_range_frees_versions_of_a_dropped_snapshot() {
+    for separated in [true, false] {
+        kept_for_a_snapshot(separated, true, true);
+    }
+}

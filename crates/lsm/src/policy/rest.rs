@@ -1,0 +1,102 @@
+//! What a store at rest compacts so that nothing deleted is left: tombstones, and versions kept for snapshots that are gone.
+//!
+//! Unlike the compactions of [`super::quiet`], these may write more than they free. The engine says how many bytes they may
+//! rewrite. In this order:
+//!
+//! 1. Level 0 goes down, if it has tombstones or such versions, or if all tables are there.
+//! 2. Of the tables of the levels between, the one that frees most for what is written goes down.
+//! 3. Tables of the deepest level with many tombstones or such versions are written anew in place.
+//!
+//! **End.** A compaction of the first two kinds brings its entries to a deeper level. One of the third leaves no tombstone
+//! and no such version behind, since no snapshot is open.
+
+use super::compaction::{Compaction, Reason};
+use super::facts::{Facts, Moves};
+use super::gain::Gain;
+use version::FileMeta;
+
+/// In the deepest level a table is rewritten for its tombstones if one of so many entries is one: nothing is below it that they hide.
+const ENTRIES_PER_TOMBSTONE: u64 = 8;
+
+/// In the deepest level so many tables are rewritten together at most.
+const NEIGHBORS_MAX: usize = 4;
+
+/// What rest work is to do, and how much of it.
+pub struct RestRequest<'a> {
+    /// Bytes that a compaction may write if it does not free more.
+    pub rewrite_bytes_max: u64,
+    /// True for the number of a table with versions that were kept for snapshots, and that no snapshot reads any more.
+    pub has_released: &'a dyn Fn(u64) -> bool,
+}
+
+/// See the module.
+pub fn pick(facts: &Facts<'_>, moves: &dyn Moves, request: &RestRequest<'_>) -> Option<Compaction> {
+    let bottom = facts.version.deepest_level()?;
+    let affordable = |c: &Compaction| written_bytes(facts, c) <= request.rewrite_bytes_max;
+    level_0(facts, moves, request, bottom)
+        .into_iter()
+        .chain(between(facts, moves, request, bottom))
+        .chain(in_place(facts, moves, request, bottom))
+        .find(affordable)
+}
+
+fn written_bytes(facts: &Facts<'_>, compaction: &Compaction) -> u64 {
+    match compaction.level == compaction.output_level {
+        true => compaction.input_bytes(),
+        false => Gain::of(facts.version, compaction).written as u64,
+    }
+}
+
+fn frees(file: &FileMeta, request: &RestRequest<'_>) -> bool {
+    file.tombstones > 0 || file.range_tombstones > 0 || (request.has_released)(file.number)
+}
+
+fn level_0(
+    facts: &Facts<'_>,
+    moves: &dyn Moves,
+    request: &RestRequest<'_>,
+    bottom: usize,
+) -> Option<Compaction> {
+    let files = facts.version.files(0);
+    let is_wanted = files.iter().any(|f| frees(f, request)) || bottom == 0 && files.len() > 1;
+    let oldest = files.iter().rev().find(|f| facts.is_free(f) && !moves.stays(f)).filter(|_| is_wanted)?;
+    moves.level_0(oldest, Reason::Rest, u64::MAX)
+}
+
+/// The best compaction first.
+fn between<'a>(
+    facts: &'a Facts<'_>,
+    moves: &'a dyn Moves,
+    request: &'a RestRequest<'_>,
+    bottom: usize,
+) -> impl Iterator<Item = Compaction> + 'a {
+    let down = move |level: usize| {
+        let files = facts.version.files(level);
+        let wanted = move |i: &usize| facts.is_free(&files[*i]) && frees(&files[*i], request);
+        (0..files.len()).filter(wanted).filter_map(move |i| moves.down(level, i, Reason::Rest))
+    };
+    let judged = (1..bottom).flat_map(down).map(|c| (Gain::of(facts.version, &c).ratio(), c));
+    judged.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, compaction)| compaction).into_iter()
+}
+
+fn in_place<'a>(
+    facts: &'a Facts<'_>,
+    moves: &'a dyn Moves,
+    request: &'a RestRequest<'_>,
+    bottom: usize,
+) -> impl Iterator<Item = Compaction> + 'a {
+    let files = if bottom > 0 { facts.version.files(bottom) } else { &[] };
+    let is_wanted = |f: &FileMeta| {
+        let tombstones = f.tombstones.saturating_add(f.range_tombstones);
+        tombstones > 0 && tombstones.saturating_mul(ENTRIES_PER_TOMBSTONE) >= f.entries
+            || (request.has_released)(f.number)
+    };
+    let runs = files.chunk_by(move |a, b| is_wanted(a) && is_wanted(b)).filter(move |run| is_wanted(&run[0]));
+    // Neighbours together: what is left of each may be short.
+    let few =
+        runs.flat_map(|run| run.chunks(NEIGHBORS_MAX)).filter(|few| few.iter().all(|f| facts.is_free(f)));
+    few.filter_map(move |few| moves.in_place(bottom, few.to_vec(), Reason::Rest, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,372 @@
+//! Row `quiet`: a store without writes frees what was deleted, without a call, and then does nothing any more.
+//!
+//! A run of puts, overwrites, deletes and range deletes over several families, with snapshots that are dropped at its end,
+//! and perhaps a reopen. Then nothing is called while simulated time passes. Each value carries a mark of its own, so that the
+//! files themselves say what is left. At rest:
+//!
+//! * no table has a value that was deleted, and none that was kept for a snapshot which is gone;
+//! * of the records of value files, these are no larger a part than `gc_ratio_percent`;
+//! * the log has no free files;
+//! * no more was rewritten than the account allows: a byte for each byte that was written, freed, or there at the open;
+//! * the ledger is what the directory occupies, and reads return the model;
+//! * in two more minutes not a byte of the disk changes.
+//!
+//! As long as a snapshot is open that reads what was deleted, nothing is freed, and the ledger names it as the reason.
+
+use crate::case::{Context, Outcome};
+use crate::check::{Check, Doing, ensure};
+use crate::crash::check_verify;
+use crate::machine::{self, DIR};
+use crate::plan::pick;
+use crate::tally;
+use base::{HashMap, HashSet};
+use io::{Access, Rng};
+use lavastore::testing::SimEnv;
+use lavastore::{
+    Compression, Db, Family, FamilyOptions, Options, PolicyChoice, RestState, Snapshot, VlsmOptions,
+};
+use std::collections::BTreeMap;
+
+/// When rest begins, and how long it may take at most for stores of this size, seconds.
+const REST_S: u64 = 60;
+/// In which it does nothing any more.
+const STILL_S: u64 = 120;
+const STEP_NS: u64 = 100_000_000;
+/// The first bytes of a mark.
+const MAGIC: [u8; 3] = [0xf7, 0x1e, 0xc5];
+
+/// The number of a value, which its mark tells.
+type Mark = u64;
+
+fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
+    let mut value = MAGIC.to_vec();
+    value.extend_from_slice(&mark.to_le_bytes());
+    value.extend((0..len.saturating_sub(value.len())).map(|i| (i as u8) & 0x7f));
+    value
+}
+
+/// What became of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Live,
+    /// A newer value of its key hides it, and no compaction may have met both.
+    Overwritten,
+    /// It must leave: it was deleted, or compactions kept it for a snapshot that is gone.
+    Dead,
+}
+
+struct Quiet {
+    sim: SimEnv,
+    options: Options,
+    db: Option<Db>,
+    families: Vec<Family>,
+    model: Vec<BTreeMap<u64, Mark>>,
+    fates: HashMap<Mark, Fate>,
+    lens: (usize, usize),
+    /// The values that were deleted last, by family and key.
+    deleted: HashMap<(usize, u64), Mark>,
+    written: u64,
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x7175_6965_7400);
+    let options = options(&mut rng);
+    let mut quiet = Quiet::new(seed, options, &mut rng);
+    let ran = quiet.run(&mut rng);
+    let about = format!(
+        "values {:?}, blob {}, gc {} %, {}, reads {:?}",
+        quiet.lens,
+        quiet.options.family.min_blob_size,
+        quiet.options.family.expert.gc_ratio_percent,
+        quiet.options.family.policy.name,
+        quiet.written,
+    );
+    outcome.take(ran.map_err(|why| format!("{about}: {why}")));
+    outcome.note("bytes written", quiet.written);
+    outcome
+}
+
+fn options(rng: &mut Rng) -> Options {
+    let policy =
+        if rng.one_in(3) { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
+    let family = FamilyOptions {
+        compression: Compression::None,
+        min_blob_size: pick(rng, &[64, 512, 16 << 10]),
+        policy,
+        ..FamilyOptions::default()
+    };
+    let family = family.expert(|expert| {
+        expert.file_bytes = pick(rng, &[32 << 10, 128 << 10]);
+        expert.level_base_bytes = 4 * expert.file_bytes;
+        expert.vsst_bytes = pick(rng, &[32 << 10, 256 << 10]);
+        expert.gc_ratio_percent = pick(rng, &[5, 20, 30]);
+    });
+    let options = Options {
+        memtable_bytes: pick(rng, &[32 << 10, 128 << 10, 512 << 10]),
+        background_threads: pick(rng, &[1, 2, 4]),
+        io_budget: pick(rng, &[0, 0, 16 << 20]),
+        access: Access::Direct,
+        family,
+        ..Options::default()
+    };
+    let options = match machine::has_two_disks() {
+        true => Options { speed: Some(machine::SPEED_DIR.into()), ..options },
+        false => options,
+    };
+    options.expert(|expert| expert.log_group_bytes = 256 << 10)
+}
+
+impl Quiet {
+    fn new(seed: u64, options: Options, rng: &mut Rng) -> Quiet {
+        let lens = pick(rng, &[(20, 200), (400, 2_000), (20, 6_000)]);
+        let families = rng.range(1, 4) as usize;
+        Quiet {
+            sim: machine::new(seed),
+            options,
+            db: None,
+            families: Vec::new(),
+            model: vec![BTreeMap::new(); families],
+            fates: HashMap::default(),
+            lens,
+            deleted: HashMap::default(),
+            written: 0,
+        }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("the store is open")
+    }
+
+    fn open(&mut self) -> Check {
+        self.families.clear();
+        if let Some(db) = self.db.take() {
+            tally::add(&db);
+            db.close().doing(|| "close".into())?;
+        }
+        let db = Db::open_in(&machine::env(&self.sim)?, DIR, &self.options).doing(|| "open".into())?;
+        for nth in 0..self.model.len() {
+            let name = format!("family {nth}");
+            let family = match db.family_names().contains(&name) {
+                true => db.open_family(&name),
+                false => db.create_family(&name, &self.options.family),
+            };
+            self.families.push(family.doing(|| name)?);
+        }
+        self.db = Some(db);
+        Ok(())
+    }
+
+    fn run(&mut self, rng: &mut Rng) -> Check {
+        self.open()?;
+        // From 64 KB to 4 MB, each magnitude as often as any other.
+        let bytes = (64 << 10) << rng.below(7);
+        self.write(bytes, rng)?;
+        let snapshot = rng.one_in(2).then(|| self.db().snapshot_named("quiet"));
+        let seen = self.fates.clone();
+        self.write(bytes / pick(rng, &[1, 2, 4]), rng)?;
+        self.delete(rng)?;
+        if let Some(snapshot) = snapshot {
+            self.hold(snapshot, &seen, rng)?;
+        }
+        if rng.one_in(2) {
+            self.open()?;
+        }
+        let opened_with = self.used()?;
+        self.pass(REST_S + self.used()? / (1 << 20))?;
+        self.check(opened_with)?;
+        let state = self.sim.state_hash();
+        self.pass(STILL_S)?;
+        ensure!(self.sim.state_hash() == state, "rest work does not end: {}", self.db().describe());
+        // Scans ask for values to be put in order, so they come last.
+        self.check_contents()?;
+        check_verify(self.db())?;
+        tally::add(self.db());
+        Ok(())
+    }
+
+    /// Compactions keep what a snapshot reads. Then it is dropped.
+    fn hold(&mut self, snapshot: Snapshot, seen: &HashMap<Mark, Fate>, rng: &mut Rng) -> Check {
+        for family in &self.families {
+            family.compact_range(..).doing(|| "compact_range".into())?;
+        }
+        if rng.one_in(4) {
+            let before = self.db().stats().rest_bytes_written;
+            self.pass(REST_S)?;
+            let space = self.db().space().doing(|| "space".into())?;
+            let awake = self.written == 0;
+            ensure!(awake || space.rest.state == RestState::Snapshot, "a snapshot is open: {:?}", space.rest);
+            ensure!(self.db().stats().rest_bytes_written == before, "rest work beside a snapshot");
+        }
+        drop(snapshot);
+        // What compactions have met and kept must leave: all that the snapshot saw, and that is hidden.
+        for (mark, fate) in &mut self.fates {
+            if *fate == Fate::Overwritten && seen.get(mark) == Some(&Fate::Live) {
+                *fate = Fate::Dead;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: u64, rng: &mut Rng) -> Check {
+        let keys = (bytes / self.lens.1 as u64).max(8);
+        let mut left = bytes as i64;
+        while left > 0 {
+            let (nth, key) = (rng.below(self.model.len() as u64) as usize, rng.below(keys));
+            if rng.one_in(20) {
+                self.delete_one(nth, key)?;
+            }
+            let len = rng.range(self.lens.0 as u64, self.lens.1 as u64 + 1) as usize;
+            let mark = self.fates.len() as Mark;
+            self.families[nth].put(key_of(key), bytes_of(mark, len)).doing(|| "put".into())?;
+            self.fates.insert(mark, Fate::Live);
+            if let Some(older) = self.model[nth].insert(key, mark) {
+                self.fates.insert(older, Fate::Overwritten);
+            } else if let Some(older) = self.deleted.remove(&(nth, key)) {
+                // The tombstone may go before it meets the value.
+                self.fates.insert(older, Fate::Overwritten);
+            }
+            (left, self.written) = (left - len as i64, self.written + len as u64);
+            if rng.one_in(8) {
+                self.db().engine().run_background_step();
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a part of the keys, by points, ranges, or both.
+    fn delete(&mut self, rng: &mut Rng) -> Check {
+        let one_in = pick(rng, &[2, 3, 10]);
+        for nth in 0..self.model.len() {
+            let keys: Vec<u64> = self.model[nth].keys().copied().collect();
+            if rng.one_in(3) && keys.len() > 4 {
+                let from = keys[rng.below(keys.len() as u64 / 2) as usize];
+                let to = from + keys.len() as u64 / one_in;
+                self.families[nth].delete_range(key_of(from)..key_of(to)).doing(|| "delete_range".into())?;
+                (from..to).for_each(|key| self.forget(nth, key));
+                continue;
+            }
+            for key in keys {
+                if rng.one_in(one_in) {
+                    self.delete_one(nth, key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_one(&mut self, nth: usize, key: u64) -> Check {
+        self.families[nth].delete(key_of(key)).doing(|| "delete".into())?;
+        self.forget(nth, key);
+        Ok(())
+    }
+
+    fn forget(&mut self, nth: usize, key: u64) {
+        if let Some(mark) = self.model[nth].remove(&key) {
+            self.fates.insert(mark, Fate::Dead);
+            self.deleted.insert((nth, key), mark);
+        }
+    }
+
+    /// Nothing is called for so long, simulated seconds.
+    fn pass(&self, seconds: u64) -> Check {
+        let clock = machine::env(&self.sim)?.clock;
+        let end_ns = clock.now_ns() + seconds * 1_000_000_000;
+        while clock.now_ns() < end_ns {
+            if !self.db().engine().run_background_step() {
+                clock.sleep_ns(STEP_NS);
+            }
+        }
+        Ok(())
+    }
+
+    fn used(&self) -> Check<u64> {
+        Ok(self.listed()?.iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// The files of the store, with the bytes that they occupy.
+    fn listed(&self) -> Check<Vec<(String, u64)>> {
+        let listed = machine::env(&self.sim)?.fs.list(DIR.as_ref()).doing(|| "list".into())?;
+        Ok(listed.into_iter().map(|entry| (entry.name, entry.allocated)).collect())
+    }
+
+    fn check(&self, opened_with: u64) -> Check {
+        let db = self.db();
+        let space = db.space().doing(|| "space".into())?;
+        ensure!(space.rest.state == RestState::AtRest, "the state is {:?}", space.rest);
+        let listed: u64 = self.used()?;
+        ensure!(space.total_bytes == listed, "the ledger has {} B of {listed}", space.total_bytes);
+        let (stats, failed) = (db.stats(), db.stats().background_errors);
+        ensure!(failed == 0, "{failed} background jobs failed");
+        let freed = opened_with.saturating_sub(listed);
+        let allowed = stats.user_bytes_written + opened_with + freed;
+        ensure!(stats.rest_bytes_written <= allowed, "{} B rewritten of {allowed}", stats.rest_bytes_written);
+        self.check_files()
+    }
+
+    fn check_contents(&self) -> Check {
+        for (family, model) in self.families.iter().zip(&self.model) {
+            let mut found = family.iter();
+            for (key, mark) in model {
+                let (at, value) = found.next().ok_or("a key is missing")?.doing(|| "iterate".into())?;
+                let is_it = at.as_ref() == key_of(*key) && mark_in(&value) == Some(*mark);
+                ensure!(is_it, "key {key} of {} has another value", family.name());
+            }
+            for (key, mark) in model.iter().step_by(7) {
+                let got = family.get(key_of(*key)).doing(|| "get".into())?;
+                ensure!(got.is_some_and(|value| mark_in(&value) == Some(*mark)), "key {key} is not got");
+            }
+            ensure!(found.next().is_none(), "{} has more than the model", family.name());
+        }
+        Ok(())
+    }
+
+    /// What is left of values that are dead, by the files themselves.
+    fn check_files(&self) -> Check {
+        let env = machine::env(&self.sim)?;
+        let (mut dead_records, mut records) = (0, 0);
+        let mut free_log = Vec::new();
+        for (name, bytes) in self.listed()? {
+            if name.ends_with(".log") {
+                free_log.push((name, bytes));
+                continue;
+            }
+            let is_table = name.contains(".ksst");
+            if !is_table && !name.contains(".vsst") {
+                continue;
+            }
+            let file = env.fs.open(&std::path::Path::new(DIR).join(&name), Access::Buffered);
+            let file = file.doing(|| name.clone())?;
+            let mut content = vec![0; file.len().doing(|| name.clone())? as usize];
+            file.read_at(&mut content, 0).doing(|| name.clone())?;
+            let marks = marks_in(&content);
+            let dead = marks.iter().filter(|mark| self.fates.get(*mark) == Some(&Fate::Dead)).count();
+            if is_table {
+                ensure!(dead == 0, "{name} has {dead} of {} values that are dead", marks.len());
+            }
+            (dead_records, records) = (dead_records + dead, records + marks.len());
+        }
+        // Lengths differ, so that parts by count and by bytes do; and a file is collected as a whole.
+        let percent = self.options.family.expert.gc_ratio_percent as usize + 15;
+        let bound = records * percent / 100 + 64;
+        ensure!(dead_records <= bound, "{dead_records} of {records} records are of values that are dead");
+        ensure!(free_log.len() <= LOG_FILES_MAX, "the log has {free_log:?}");
+        Ok(())
+    }
+}
+
+/// Files of the log at rest: a group, the one that a reopened store has replayed, and the two files of the reserve.
+const LOG_FILES_MAX: usize = 6;
+
+fn key_of(key: u64) -> Vec<u8> {
+    format!("key{key:08}").into_bytes()
+}
+
+fn mark_in(value: &[u8]) -> Option<Mark> {
+    let mark = value.strip_prefix(&MAGIC)?.first_chunk::<8>()?;
+    Some(Mark::from_le_bytes(*mark))
+}
+
+fn marks_in(content: &[u8]) -> HashSet<Mark> {
+    content.windows(MAGIC.len() + 8).filter_map(mark_in).collect()
+}
