@@ -43,6 +43,7 @@ mod machine;
 mod model;
 mod place;
 mod plan;
+mod queue;
 mod quiet;
 mod reclaim;
 mod refused_step;

@@ -203,6 +203,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         172_778_570_764,
         "a flush chose among memtables while a checkpoint began, and took one of after it into its state",
     ),
+    (
+        "full",
+        230,
+        "a longer ring of log pages took the room that is kept for deletes, and deletes were refused",
+    ),
     ("full", 910_171, "a compaction on request that did not fit had a flush after it refused"),
     (
         "log-model",

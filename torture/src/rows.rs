@@ -4,7 +4,8 @@ use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
     age, block, crash, damaged_log, engines, flip, fork, forks, full, io_errors, kernel, kill, lavafs, logs,
-    machine, model, quiet, reclaim, refused_step, repair, requests, sched, threads, two_disks, upgrade,
+    machine, model, queue, quiet, reclaim, refused_step, repair, requests, sched, threads, two_disks,
+    upgrade,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -39,6 +40,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 150,
         alone: false,
         case: quiet::case,
+    },
+    Row {
+        name: "queue",
+        about: "keys put at one end and deleted at the other: reads pass few tombstones, by the compactions that they pay for or by rest",
+        unit: Unit::Cases,
+        ci: 60,
+        alone: false,
+        case: queue::case,
     },
     Row {
         name: "quiet-on-lavafs",

@@ -523,6 +523,8 @@ mod guide {
     mod durability {}
     #[doc = include_str!("../../../docs/guide/logs.md")]
     mod logs {}
+    #[doc = include_str!("../../../docs/guide/queues.md")]
+    mod queues {}
     #[doc = include_str!("../../../docs/guide/space-and-collection.md")]
     mod space_and_collection {}
     #[doc = include_str!("../../../docs/guide/testing-with-crashes.md")]

@@ -107,6 +107,8 @@ counters! {
     compaction_tables_poor,
     /// Bytes of tables that compactions wrote while nobody wrote to the store (`rest`), which are part of `compaction_bytes_written`.
     rest_bytes_written,
+    /// Compactions that no level asked for: iterators had passed many tombstones or old versions.
+    compaction_for_reads,
     /// Compactions that no level asked for: they exposed garbage where writers paid for such as was hidden (`exposing_first`).
     compaction_exposures,
     /// Compactions that put values back in the order of keys (relocation).

@@ -5,7 +5,7 @@ use super::collection;
 use super::facts::{Facts, FamilyFacts};
 use super::rest::Rest;
 use super::room::fits;
-use lsm::policy::{Compaction, CompactionPolicy, Need, RestRequest};
+use lsm::policy::{Compaction, CompactionPolicy, Need, Reason, RestRequest};
 use std::sync::{Arc, Weak};
 use version::Version;
 
@@ -74,7 +74,7 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
     if !is_on || matches!(rest, Rest::Suspended(_)) {
         return None;
     }
-    let mut is_over = rest == Rest::On;
+    let mut is_over = rest == Rest::On && is_flushed_of_tombstones(facts);
     for family in facts.families() {
         let (id, version) = (family.family.id, &family.read_state.version);
         let known = facts.in_progress().learned.at_rest.get(&id);
@@ -98,6 +98,17 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
     None
 }
 
+/// True if no tombstone is in a memtable, and no job runs that brings any to a table or away from one.
+fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
+    let running = &facts.in_progress().running;
+    let is_frozen = facts.families().iter().any(|family| !family.read_state.frozen.is_empty());
+    !running.flush
+        && !running.survey
+        && !running.rewrites()
+        && !is_frozen
+        && !facts.has_tombstones_in_memory()
+}
+
 /// What frees what was deleted, as far as its bytes are allowed.
 fn at_rest(
     facts: &dyn Facts,
@@ -108,8 +119,16 @@ fn at_rest(
         return None;
     }
     let account = &facts.in_progress().learned.rest;
+    let has_released = &|table| facts.has_released(table);
     let rewrite_bytes_max = account.left_bytes(facts.written_bytes(), facts.used_bytes());
-    policy.rest(tree, &RestRequest { rewrite_bytes_max, has_released: &|table| facts.has_released(table) })
+    policy.rest(tree, &RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released })
+}
+
+/// What spares iterators the entries that they have passed, as far as these have paid for it. A snapshot keeps what they pass.
+fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::Facts<'_>) -> Option<Compaction> {
+    let rewrite_bytes_max = family.family.demand.passed_bytes().filter(|_| !facts.has_snapshots())?;
+    let request = RestRequest { reason: Reason::Passed, rewrite_bytes_max, has_released: &|_| false };
+    family.policy.as_ref()?.rest(tree, &request)
 }
 
 /// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
@@ -121,6 +140,7 @@ fn find(facts: &dyn Facts, family: &FamilyFacts, notes: &mut Notes, only_l0: boo
     let tree = family.of_tree(in_progress.of(family.family.id));
     let wanted = if only_l0 { policy.l0(&tree) } else { policy.levels(&tree) }.filter(fitting);
     let wanted = wanted.or_else(|| if only_l0 { None } else { exposing_in(facts, family, notes) });
+    let wanted = wanted.or_else(|| if only_l0 { None } else { passed(facts, family, &tree).filter(fitting) });
     if wanted.is_some() || only_l0 || !facts.is_short_of_space() {
         return wanted;
     }

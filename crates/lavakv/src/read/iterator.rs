@@ -9,6 +9,7 @@ use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
 use crate::read::wanted::SeekReads;
 use crate::tree::Tree;
+use crate::tree::demand::Demand;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
@@ -34,6 +35,10 @@ pub struct DbIterator {
     seq: SeqNo,
     /// The last move went forward.
     forward: bool,
+    /// Is told of the entries that were passed.
+    demand: Arc<Demand>,
+    /// Those of which it was told.
+    told_hidden: u64,
     // Order of fields is order of dropping: the read state last but the tree, so that clean-up sees the read state gone.
     read_state: Option<Arc<ReadState>>,
     _snapshot: Option<Snapshot>,
@@ -83,6 +88,8 @@ impl DbIterator {
             family: family.id,
             seq,
             forward: true,
+            demand: family.demand.clone(),
+            told_hidden: 0,
             read_state: Some(read_state),
             _snapshot: options.snapshot,
             _reading: Owned::new(reading),
@@ -96,7 +103,15 @@ impl DbIterator {
         let begun = self.tree.context.times.seek.begin();
         let out = seek(self.inner());
         self.tree.context.times.seek.end(begun);
+        self.tell_hidden();
         out
+    }
+
+    /// Tells of the entries that were passed.
+    fn tell_hidden(&mut self) {
+        let hidden = self.hidden_entries();
+        self.demand.passed(hidden.saturating_sub(self.told_hidden));
+        self.told_hidden = hidden;
     }
 
     fn step_by(&mut self, forward: bool, step: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
@@ -211,6 +226,12 @@ impl DbIterator {
         }
     }
 
+    /// Entries that its moves have passed and not shown: tombstones, what they hide, and old versions. Large numbers explain slow
+    /// scans.
+    pub fn hidden_entries(&self) -> u64 {
+        self.inner.as_ref().map_or(0, Prefetch::hidden_entries)
+    }
+
     /// The entries from here on (from the first key, if it stands nowhere), copied out.
     pub fn entries(self) -> Entries {
         Entries { started: self.valid(), iterator: self, failed: false }
@@ -286,6 +307,7 @@ impl Drop for DbIterator {
             std::mem::forget((self.inner.take(), self.read_state.take(), self.tree.clone()));
             return;
         }
+        self.tell_hidden();
         self.inner = None;
         self.read_state = None;
         self.tree.was_let_go();

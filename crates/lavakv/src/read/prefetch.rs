@@ -233,6 +233,11 @@ impl<I: InternalIterator> Prefetch<I> {
         }
     }
 
+    /// Entries that were passed and not shown.
+    pub fn hidden_entries(&self) -> u64 {
+        self.inner.hidden_entries()
+    }
+
     /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.seek_by(Direction::Forward, VisibleIterator::seek_to_first)

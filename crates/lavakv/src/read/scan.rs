@@ -131,7 +131,11 @@ impl PendingScan {
                 self.tree.context.stats.scan_waits.add(1);
                 Progress::Wants(self.take_wanted())
             }
-            Ok(true) => Progress::Done(Ok(std::mem::take(&mut self.page))),
+            Ok(true) => {
+                let hidden = self.view.as_ref().map_or(0, |view| view.entries.hidden_entries());
+                self.family.demand.passed(hidden);
+                Progress::Done(Ok(std::mem::take(&mut self.page)))
+            }
             Err(Stopped::Failed(e)) => Progress::Done(Err(e)),
         }
     }

@@ -1,4 +1,5 @@
-//! What scans of a family lose because its values do not lie side by side, and what of it writers would undo.
+//! What reads of a family lose: scans because its values do not lie side by side, and what of it writers would undo; iterators because
+//! they pass tombstones and old versions.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
@@ -7,6 +8,12 @@ use base::sync::statistic::{AtomicU64, Ordering};
 const WRITTEN_FACTOR: u64 = 2;
 /// A walk beside writers leaves this part of what scans lost beyond them: it goes on until they have undone so much.
 const LEFT_PART: u64 = 2;
+/// An entry that an iterator passes costs it as much time as so many bytes of a compaction.
+const PASSED_ENTRY_BYTES: u64 = 64;
+/// Fewer bytes are worth no compaction.
+const PASSED_BYTES_MIN: u64 = 64 << 10;
+/// More are not kept for later.
+const PASSED_BYTES_MAX: u64 = 1 << 30;
 /// As much as there can be of anything here; sums stay below.
 const ALL: u64 = u64::MAX / 2;
 
@@ -20,6 +27,8 @@ pub(crate) struct Demand {
     beyond_writes: AtomicU64,
     /// Bytes of values that no walk took since they were written. All of them at first: nobody knows.
     disordered: AtomicU64,
+    /// Bytes of compactions that entries passed by iterators would have paid for.
+    passed: AtomicU64,
 }
 
 /// What a walk is begun for.
@@ -35,7 +44,7 @@ pub(crate) struct Spent {
 
 impl Default for Demand {
     fn default() -> Self {
-        Demand { lost: 0.into(), beyond_writes: 0.into(), disordered: ALL.into() }
+        Demand { lost: 0.into(), beyond_writes: 0.into(), disordered: ALL.into(), passed: 0.into() }
     }
 }
 
@@ -47,6 +56,24 @@ impl Demand {
             self.lost.fetch_add(bytes, Ordering::Relaxed);
             self.beyond_writes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// An iterator passed so many entries that it did not show: tombstones, what they hide, and old versions.
+    pub fn passed(&self, entries: u64) {
+        if entries > 0 {
+            let bytes = entries.saturating_mul(PASSED_ENTRY_BYTES);
+            change(&self.passed, |passed| passed.saturating_add(bytes).min(PASSED_BYTES_MAX));
+        }
+    }
+
+    /// Bytes that a compaction may rewrite so that iterators pass fewer entries. `None`: too few to be worth one.
+    pub fn passed_bytes(&self) -> Option<u64> {
+        Some(self.passed.load(Ordering::Relaxed)).filter(|bytes| *bytes >= PASSED_BYTES_MIN)
+    }
+
+    /// Such a compaction of so many bytes was begun.
+    pub fn spend_passed(&self, bytes: u64) {
+        change(&self.passed, |passed| passed.saturating_sub(bytes));
     }
 
     /// So many bytes of values were flushed.

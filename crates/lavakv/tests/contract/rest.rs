@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::overwrites::{bytes, occupied};
-use lavastore_lavakv::{Db, Options, sim::SimEnv};
+use lavastore_lavakv::{Db, Options, ReadOptions, sim::SimEnv};
 
 /// Files of an empty store: a group of the log with its reserve and ring, manifest and copies.
 const EMPTY: u64 = 1 << 20;
@@ -116,4 +116,49 @@ fn a_compaction_of_a_range_frees_versions_of_a_dropped_snapshot() {
     for separated in [true, false] {
         kept_for_a_snapshot(separated, true, true);
     }
+}
+
+/// A queue: keys at the end, deletes at the front. `depth`: entries in it when it is read.
+fn drained_queue(sim: &SimEnv, depth: u64) -> Db {
+    let db = Db::open_in(env(sim), DIR, options(true)).unwrap();
+    (0..4000 + depth).for_each(|k| db.put(&key(k), &value(k, 0)).unwrap());
+    (0..4000).for_each(|k| db.delete(&key(k)).unwrap());
+    db.flush().unwrap();
+    while db.run_background_step() {}
+    db
+}
+
+/// Entries that a read of the first key passes.
+fn passed_by_first(db: &Db) -> u64 {
+    let mut iter = db.iter(ReadOptions::default()).unwrap();
+    iter.seek_to_first().unwrap();
+    assert_eq!(iter.key(), key(4000));
+    iter.hidden_entries()
+}
+
+/// Reads that pass tombstones make compactions remove them, also in a store that is written all the time.
+#[test]
+fn tombstones_that_reads_pass_are_compacted() {
+    let sim = SimEnv::new(1);
+    let db = drained_queue(&sim, 1);
+    let first = passed_by_first(&db);
+    assert!(first > 1000, "{first} entries passed\n{}", db.describe());
+    for round in 0..200 {
+        db.put(b"z", &round.to_string().into_bytes()).unwrap();
+        passed_by_first(&db);
+        while db.run_background_step() {}
+    }
+    assert!(db.stats().compaction_for_reads > 0);
+    let last = passed_by_first(&db);
+    assert!(last * 20 < first, "{last} entries passed of {first}\n{}", db.describe());
+}
+
+/// A tree with tables in level 0 alone is compacted while nobody reads or writes.
+#[test]
+fn level_0_of_an_idle_store_goes_down() {
+    let sim = SimEnv::new(1);
+    let db = drained_queue(&sim, 1);
+    leave_alone(&sim, &db, 70);
+    assert_eq!(db.stats().compaction_for_reads, 0);
+    assert_eq!(passed_by_first(&db), 0, "{}", db.describe());
 }

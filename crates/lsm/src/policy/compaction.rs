@@ -28,6 +28,8 @@ pub enum Reason {
     Quiet,
     /// Nobody writes, and it frees what was deleted.
     Rest,
+    /// Iterators pass many tombstones or old versions.
+    Passed,
     /// Values are to lie in the order of their keys again.
     Relocation,
     /// Room is short, and it may free some.

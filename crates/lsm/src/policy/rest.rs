@@ -1,7 +1,7 @@
-//! What a store at rest compacts so that nothing deleted is left: tombstones, and versions kept for snapshots that are gone.
+//! What is compacted so that nothing deleted is left: tombstones, and versions kept for snapshots that are gone.
 //!
-//! Unlike the compactions of [`super::quiet`], these may write more than they free. The engine says how many bytes they may
-//! rewrite. In this order:
+//! The engine asks for it in a store at rest, and where iterators pass many tombstones. Unlike the compactions of
+//! [`super::quiet`], these may write more than they free. The engine says how many bytes they may rewrite. In this order:
 //!
 //! 1. Level 0 goes down, if it has tombstones or such versions, or if all tables are there.
 //! 2. Of the tables of the levels between, the one that frees most for what is written goes down.
@@ -21,8 +21,10 @@ const ENTRIES_PER_TOMBSTONE: u64 = 8;
 /// In the deepest level so many tables are rewritten together at most.
 const NEIGHBORS_MAX: usize = 4;
 
-/// What rest work is to do, and how much of it.
+/// What is to be freed, and how much may be written for it.
 pub struct RestRequest<'a> {
+    /// [`Reason::Rest`] or [`Reason::Passed`].
+    pub reason: Reason,
     /// Bytes that a compaction may write if it does not free more.
     pub rewrite_bytes_max: u64,
     /// True for the number of a table with versions that were kept for snapshots, and that no snapshot reads any more.
@@ -60,7 +62,7 @@ fn level_0(
     let files = facts.version.files(0);
     let is_wanted = files.iter().any(|f| frees(f, request)) || bottom == 0 && files.len() > 1;
     let oldest = files.iter().rev().find(|f| facts.is_free(f) && !moves.stays(f)).filter(|_| is_wanted)?;
-    moves.level_0(oldest, Reason::Rest, u64::MAX)
+    moves.level_0(oldest, request.reason, u64::MAX)
 }
 
 /// The best compaction first.
@@ -73,7 +75,7 @@ fn between<'a>(
     let down = move |level: usize| {
         let files = facts.version.files(level);
         let wanted = move |i: &usize| facts.is_free(&files[*i]) && frees(&files[*i], request);
-        (0..files.len()).filter(wanted).filter_map(move |i| moves.down(level, i, Reason::Rest))
+        (0..files.len()).filter(wanted).filter_map(move |i| moves.down(level, i, request.reason))
     };
     let judged = (1..bottom).flat_map(down).map(|c| (Gain::of(facts.version, &c).ratio(), c));
     judged.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, compaction)| compaction).into_iter()
@@ -95,7 +97,7 @@ fn in_place<'a>(
     // Neighbours together: what is left of each may be short.
     let few =
         runs.flat_map(|run| run.chunks(NEIGHBORS_MAX)).filter(|few| few.iter().all(|f| facts.is_free(f)));
-    few.filter_map(move |few| moves.in_place(bottom, few.to_vec(), Reason::Rest, Vec::new()))
+    few.filter_map(move |few| moves.in_place(bottom, few.to_vec(), request.reason, Vec::new()))
 }
 
 #[cfg(test)]

@@ -202,8 +202,8 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Bytes of the ring that groups of the present length ask for. Where nothing waits in it that is buffered, or where a longer one would take what the
-    /// jobs need that make room, no more than if pages were written at once.
+    /// Bytes of the ring that groups of the present length ask for. Where nothing waits in it that is buffered, or where a longer one would take of what is
+    /// kept for deletes and for the jobs that make room, no more than if pages were written at once.
     fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.base.wal(), self.files.len());
         let whole = self.base.terms.aging.ring_len(group_len, self.base.terms.group_bytes);
@@ -211,7 +211,7 @@ impl Upkeep {
         let useful = usize::try_from(useful).unwrap_or(usize::MAX).saturating_mul(io::PAGE);
         let wanted = whole.min(useful).max(short);
         let more = wanted.saturating_sub(wal.content().staging_len().max(short)) as u64;
-        if more == 0 || self.base.space.grants.fits_file(more) { wanted } else { short }
+        if more == 0 || self.base.space.has_room_left(more) { wanted } else { short }
     }
 
     /// A flush may have overtaken pages that would be written otherwise: that is found out first.

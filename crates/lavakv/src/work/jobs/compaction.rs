@@ -157,8 +157,11 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         compaction.trivial_move = false;
     }
     set.begins(compaction.reason);
-    if compaction.reason == Reason::Rest && !compaction.trivial_move {
-        set.learned.rest.spend(compaction.input_bytes(), jobs.space.used_bytes());
+    let rewritten_bytes = if compaction.trivial_move { 0 } else { compaction.input_bytes() };
+    match compaction.reason {
+        Reason::Rest => set.learned.rest.spend(rewritten_bytes, jobs.space.used_bytes()),
+        Reason::Passed => family.demand.spend_passed(compaction.input_bytes()),
+        _ => {}
     }
     let number = set.job_number();
     let output_bytes = output_bytes(&compaction, options.expert.vsst_bytes, jobs.tree.snapshots.is_any());
@@ -356,6 +359,7 @@ impl Whole {
         }
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
         jobs.context.stats.compaction_exposures.add(u64::from(c.reason == Reason::Exposes));
+        jobs.context.stats.compaction_for_reads.add(u64::from(c.reason == Reason::Passed));
         jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();

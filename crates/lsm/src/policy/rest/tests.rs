@@ -15,7 +15,7 @@ fn picked(
     let (set_aside, busy) = (SetAside::default(), InProgress::default());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: &busy };
     let has_released = |number| released.contains(&number);
-    let request = RestRequest { rewrite_bytes_max, has_released: &has_released };
+    let request = RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released: &has_released };
     Leveled::default().rest(&facts, &request).map(|c| {
         assert_eq!(c.reason, Reason::Rest);
         let first = c.input_files().next().map_or(0, |(_, f)| f.number);

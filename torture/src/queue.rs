@@ -1,0 +1,176 @@
+//! Row `queue`: keys that are put at one end and deleted at the other, which leave tombstones where the next read begins.
+//!
+//! A queue in key order is filled, drained and read at its first or last key, beside writes to another range. Every read is compared
+//! with a model. Then either reads go on: they pay for compactions, after which they pass few entries, however many were deleted. Or
+//! the store is left alone: after that a read passes next to none.
+
+use crate::case::{Context, Outcome};
+use crate::check::{Check, Doing, ensure};
+use crate::crash::check_verify;
+use crate::machine::{self, DIR};
+use crate::plan::pick;
+use crate::tally;
+use io::Rng;
+use lavastore::testing::SimEnv;
+use lavastore::{Db, FamilyOptions, Options, PolicyChoice, VlsmOptions};
+use std::collections::VecDeque;
+
+/// Entries that the memtables of these options hold at most, and level 0 before it is compacted.
+const FEW: u64 = 1_500;
+/// Entries that are drained.
+const MANY: u64 = 6_000;
+/// What a read may pass in a store that was left alone.
+const NEXT_TO_NONE: u64 = 16;
+const REST_NS: u64 = 70_000_000_000;
+const STEP_NS: u64 = 100_000_000;
+/// Reads after which those that follow pass few entries.
+const READS: u64 = 400;
+
+struct Queue {
+    sim: SimEnv,
+    options: Options,
+    db: Option<Db>,
+    model: VecDeque<u64>,
+    next: u64,
+    /// It is read at its last key, and filled at its first.
+    backward: bool,
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x7175_6575_6500);
+    let policy =
+        if rng.one_in(3) { PolicyChoice::vlsm(&VlsmOptions::default()) } else { PolicyChoice::default() };
+    let family = FamilyOptions { policy, min_blob_size: 64, ..FamilyOptions::default() };
+    let family = family.expert(|expert| {
+        expert.file_bytes = pick(&mut rng, &[16 << 10, 64 << 10]);
+        expert.level_base_bytes = 4 * expert.file_bytes;
+        expert.gc_ratio_percent = 20;
+    });
+    let options = Options { memtable_bytes: 32 << 10, family, ..Options::default() }
+        .expert(|expert| expert.log_group_bytes = 128 << 10);
+    let (sim, backward) = (machine::new(seed), rng.one_in(2));
+    let mut queue = Queue { sim, options, db: None, model: VecDeque::new(), next: 0, backward };
+    let ran = queue.run(&mut rng);
+    outcome
+        .take(ran.map_err(|why| format!("backward {backward}, {}: {why}", queue.options.family.policy.name)));
+    outcome
+}
+
+impl Queue {
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("the store is open")
+    }
+
+    fn open(&mut self) -> Check {
+        if let Some(db) = self.db.take() {
+            tally::add(&db);
+            db.close().doing(|| "close".into())?;
+        }
+        let env = machine::env(&self.sim)?;
+        self.db = Some(Db::open_in(&env, DIR, &self.options).doing(|| "open".into())?);
+        Ok(())
+    }
+
+    /// The key of an element: ascending, or descending for a queue that is read at its last key.
+    fn key(&self, nth: u64) -> Vec<u8> {
+        let nth = if self.backward { u64::from(u32::MAX) - nth } else { nth };
+        format!("queue/{nth:012}").into_bytes()
+    }
+
+    fn push(&mut self, rng: &mut Rng) -> Check {
+        let len = rng.range(20, 120) as usize;
+        self.db().put(self.key(self.next), vec![b'q'; len]).doing(|| "put".into())?;
+        self.model.push_back(self.next);
+        self.next += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Check {
+        let Some(nth) = self.model.pop_front() else { return Ok(()) };
+        self.db().delete(self.key(nth)).doing(|| "delete".into())
+    }
+
+    /// Reads the element that is next, and returns how many entries that passed.
+    fn read(&self) -> Check<u64> {
+        let mut iter = self.db().engine().iter(Default::default()).doing(|| "iterate".into())?;
+        match self.backward {
+            true => iter.seek_for_prev(b"queue/~"),
+            false => iter.seek(b"queue/"),
+        }
+        .doing(|| "seek".into())?;
+        let found = Some(iter.key().to_vec()).filter(|key| key.starts_with(b"queue/"));
+        let expected = self.model.front().map(|nth| self.key(*nth));
+        ensure!(found == expected, "{found:?} was read for {expected:?}");
+        if let Some(nth) = self.model.front() {
+            let got = self.db().get(self.key(*nth)).doing(|| "get".into())?;
+            ensure!(got.is_some_and(|value| value.starts_with(b"q")), "{nth} is not got");
+        }
+        Ok(iter.hidden_entries())
+    }
+
+    fn steps(&self, count: u64) {
+        for _ in 0..count {
+            self.db().engine().run_background_step();
+        }
+    }
+
+    fn run(&mut self, rng: &mut Rng) -> Check {
+        self.open()?;
+        for key in 0..50 {
+            self.db().put(format!("before/{key}"), "b").doing(|| "put".into())?;
+            self.db().put(format!("zeta/{key}"), "z").doing(|| "put".into())?;
+        }
+        for _ in 0..MANY {
+            self.push(rng)?;
+            self.steps(rng.below(2));
+        }
+        for n in 0..MANY - rng.below(3) {
+            self.pop()?;
+            self.steps(rng.below(2));
+            if n % 1_000 == 0 {
+                self.read()?;
+            }
+        }
+        if rng.one_in(2) {
+            self.open()?;
+        }
+        if rng.one_in(2) {
+            self.read_on(rng)?
+        } else {
+            self.leave_alone()?
+        }
+        check_verify(self.db())?;
+        tally::add(self.db());
+        Ok(())
+    }
+
+    /// The queue is used: reads pay for compactions.
+    fn read_on(&mut self, rng: &mut Rng) -> Check {
+        for n in 0..2 * READS {
+            if rng.one_in(2) {
+                self.push(rng)?
+            } else {
+                self.pop()?
+            }
+            self.steps(20);
+            let passed = self.read()?;
+            ensure!(n < READS || passed <= FEW, "a read passes {passed} entries: {}", self.db().describe());
+        }
+        Ok(())
+    }
+
+    /// Nothing is called for a while.
+    fn leave_alone(&mut self) -> Check {
+        let clock = machine::env(&self.sim)?.clock;
+        let end_ns = clock.now_ns() + REST_NS;
+        while clock.now_ns() < end_ns {
+            if !self.db().engine().run_background_step() {
+                clock.sleep_ns(STEP_NS);
+            }
+        }
+        let passed = self.read()?;
+        ensure!(passed <= NEXT_TO_NONE, "a read passes {passed} entries: {}", self.db().describe());
+        Ok(())
+    }
+}
