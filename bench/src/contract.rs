@@ -1,6 +1,6 @@
 //! The space contract, seen from outside: does a store keep its limit, and what does that cost?
 //!
-//! Two stores, one after the other, of the same keys and values, their files looked at from outside all the time.
+//! Three stores, one after the other, of the same keys and values, their files looked at from outside all the time.
 //!
 //! * **At work.** The limit is what `--space-limit` says, 1.5 times the live data unless told otherwise. Values are
 //!   overwritten at random for `--seconds`, as fast as the store takes them. The same work is done without a limit first,
@@ -9,9 +9,12 @@
 //!   time: writes may make slow progress or fail with `NoSpace`. Then a third of the keys are deleted, which must always
 //!   succeed, writes must resume by themselves, and nothing may be lost ([`crate::full`]).
 //!
+//! * **Changed.** The limit falls and rises for a fifth of the time while keys are overwritten ([`crate::changed`]).
+//!
 //! With `--volume`, the same happens to two more stores on a volume that really fills up ([`crate::volume`]).
 
 use crate::args::{BenchArgs, Workload};
+use crate::changed::Changed;
 use crate::engine::Opener;
 use crate::full::Full;
 use crate::host::{StopOnDrop, alone};
@@ -62,6 +65,8 @@ pub struct Report {
     pub resumed: bool,
     /// All that was seen of it.
     pub full: Full,
+    /// What was seen of the store whose limit changed; `None`: the engine cannot change it.
+    pub changed: Option<Changed>,
     /// The stores on the volume, without a limit and with one that it cannot hold; none without `--volume`.
     pub volume: Vec<OnVolume>,
     /// The options of the run.
@@ -71,7 +76,11 @@ pub struct Report {
 impl Report {
     /// True if nothing happened that must not.
     pub fn is_kept(&self) -> bool {
-        self.limit_breaches == 0 && self.full.is_kept() && self.volume.iter().all(|on| on.full.is_kept())
+        let changed = self.changed.as_ref().is_none_or(Changed::is_kept);
+        self.limit_breaches == 0
+            && self.full.is_kept()
+            && changed
+            && self.volume.iter().all(|on| on.full.is_kept())
     }
 
     /// For people.
@@ -91,6 +100,7 @@ impl Report {
             mb(self.full_limit_bytes),
             self.full.text(),
         );
+        self.changed.iter().for_each(|changed| text.push_str(&changed.text()));
         self.volume.iter().for_each(|on| text.push_str(&on.text()));
         let (breaches, looks) = (self.limit_breaches, self.limit_samples);
         text + &format!("above a limit  {breaches} of {looks} looks\n")
@@ -128,6 +138,8 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     let kept = limited.limit.as_ref().ok_or("a run with a limit tells how it was kept")?;
     let fill_seconds = args.seconds.unwrap_or(SECONDS) / UNLIMITED_PART;
     let (full, watch) = alone(&dir.join("full"), |dir| full_at(&args, opener, dir, fill_seconds))?;
+    let changed = |dir: &Path| Changed::run(&args, opener, dir, kept.limit_bytes, fill_seconds);
+    let changed = alone(&dir.join("changed"), changed)?;
     // How many keys a volume gets is its own affair, unless the user said it.
     let own = BenchArgs { value_size: value_size(told), ..told.clone() };
     let volume =
@@ -145,6 +157,7 @@ pub fn contract(told: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
         enospc: full.enospc,
         resumed: full.resumed,
         full,
+        changed,
         volume: volume.unwrap_or_default(),
         options: args.resolved(),
     })

@@ -313,6 +313,12 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Changes the limit of the space while the store is open. Returns the most that its files may occupy from now on: more than
+    /// the limit if they occupy more already. `None`: it cannot do that.
+    fn change_space_limit(&self, _limit_bytes: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The space that the files of the store in `dir` have.
     fn allocated(&self, dir: &Path) -> Space {
         space::allocated(dir)

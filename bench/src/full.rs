@@ -100,8 +100,7 @@ impl Full {
     pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path, seconds: f64) -> Result<Full> {
         let settings = EngineSettings::of(args)?;
         let space = Space::new(args);
-        let acknowledged = vec![None; args.keys() as usize];
-        let mut model = Model { full: Full::default(), space: &space, acknowledged };
+        let mut model = Model::new(args, &space);
         let engine = opener.open(dir, &settings)?;
         let phases = model.phases(args, engine.as_ref(), seconds);
         let closed = engine.close();
@@ -112,15 +111,19 @@ impl Full {
     }
 }
 
-/// A store that is full, and what must be in it.
-struct Model<'a> {
-    full: Full,
+/// A store near a limit, and what must be in it.
+pub(crate) struct Model<'a> {
+    pub full: Full,
     space: &'a Space,
     /// Of each key the checksum of its value; nothing if it must not be there.
     acknowledged: Vec<Option<u64>>,
 }
 
-impl Model<'_> {
+impl<'a> Model<'a> {
+    pub fn new(args: &BenchArgs, space: &'a Space) -> Model<'a> {
+        Model { full: Full::default(), space, acknowledged: vec![None; args.keys() as usize] }
+    }
+
     fn phases(&mut self, args: &BenchArgs, engine: &dyn Engine, seconds: f64) -> Result<()> {
         let mut load = Stream::new(self.space, Role::Load, Kind::Put, args.keys(), 0, 1);
         while load.advance() {
@@ -149,27 +152,34 @@ impl Model<'_> {
     /// Deletes a part of the keys; false if some were not taken in all the time there is.
     fn delete(&mut self, engine: &dyn Engine) -> Result<bool> {
         let end_ns = now_ns() + RESUME_NS;
-        let mut key = Vec::new();
         for index in (0..self.acknowledged.len()).step_by(DELETE_EVERY) {
-            self.space.keys.write(index as u64, &mut key);
-            let mut refused = false;
-            loop {
-                let begin_ns = now_ns();
-                let outcome = engine.delete(&key);
-                self.full.longest_delete_ms = self.full.longest_delete_ms.max(millis(now_ns() - begin_ns));
-                if is_taken(outcome)? {
-                    break;
-                }
-                self.full.deletes_refused += u64::from(!refused);
-                refused = true;
-                if now_ns() >= end_ns {
-                    return Ok(false);
-                }
-                wait_until(now_ns() + RETRY_NS);
+            if !self.delete_key(engine, index, end_ns)? {
+                return Ok(false);
             }
-            self.acknowledged[index] = None;
-            self.full.deletes += 1;
         }
+        Ok(true)
+    }
+
+    /// Deletes a key, and tries again until `end_ns` while that is refused; false if it was not taken.
+    pub fn delete_key(&mut self, engine: &dyn Engine, index: usize, end_ns: u64) -> Result<bool> {
+        let (mut key, mut refused) = (Vec::new(), false);
+        self.space.keys.write(index as u64, &mut key);
+        loop {
+            let begin_ns = now_ns();
+            let outcome = engine.delete(&key);
+            self.full.longest_delete_ms = self.full.longest_delete_ms.max(millis(now_ns() - begin_ns));
+            if is_taken(outcome)? {
+                break;
+            }
+            self.full.deletes_refused += u64::from(!refused);
+            refused = true;
+            if now_ns() >= end_ns {
+                return Ok(false);
+            }
+            wait_until(now_ns() + RETRY_NS);
+        }
+        self.acknowledged[index] = None;
+        self.full.deletes += 1;
         Ok(true)
     }
 
@@ -187,7 +197,7 @@ impl Model<'_> {
         Ok(in_a_row >= RESUMED_WRITES)
     }
 
-    fn reopened(&mut self, opener: &dyn Opener, dir: &Path, settings: &EngineSettings) -> Result<()> {
+    pub fn reopened(&mut self, opener: &dyn Opener, dir: &Path, settings: &EngineSettings) -> Result<()> {
         let engine = opener.open(dir, settings)?;
         let outcome = self.read_all(engine.as_ref()).and_then(|()| engine.files_damaged());
         self.full.files_damaged = *outcome.as_ref().unwrap_or(&0);
@@ -196,7 +206,7 @@ impl Model<'_> {
     }
 
     /// One write; false if it found no room.
-    fn put(&mut self, engine: &dyn Engine, stream: &Stream) -> Result<bool> {
+    pub fn put(&mut self, engine: &dyn Engine, stream: &Stream) -> Result<bool> {
         let begin_ns = now_ns();
         let outcome = engine.put(&stream.key, &stream.value);
         self.full.longest_wait_ms = self.full.longest_wait_ms.max(millis(now_ns() - begin_ns));
@@ -211,7 +221,7 @@ impl Model<'_> {
     }
 
     /// Reads every key.
-    fn read_all(&mut self, engine: &dyn Engine) -> Result<()> {
+    pub fn read_all(&mut self, engine: &dyn Engine) -> Result<()> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for (index, expected) in self.acknowledged.iter().enumerate() {
             self.space.keys.write(index as u64, &mut key);

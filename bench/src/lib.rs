@@ -25,6 +25,7 @@
 
 pub mod ablation;
 pub mod args;
+pub mod changed;
 pub mod contract;
 pub mod costs;
 pub mod distribution;

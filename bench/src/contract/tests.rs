@@ -4,7 +4,7 @@ use crate::full::Full;
 use lavastore::ErrorKind;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ type Values = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 /// A store in memory that takes a quarter more than its data, and keeps to its limit.
 struct Bounded {
     values: Values,
-    limit_bytes: u64,
+    limit_bytes: AtomicU64,
     fault: Fault,
     full: AtomicBool,
 }
@@ -30,6 +30,8 @@ enum Fault {
     Poisoned,
     /// Once it was full it refuses deletes as well.
     KeepsAll,
+    /// It has no limit any more after the first change.
+    ForgetsLimit,
 }
 
 impl Bounded {
@@ -46,7 +48,8 @@ impl Engine for Bounded {
         if self.full.load(Ordering::Relaxed) && self.fault == Fault::Poisoned {
             return Err("poisoned".into());
         }
-        if !known && self.bytes() > self.limit_bytes {
+        let more = (key.len() + value.len()) as u64 * 5 / 4;
+        if !known && self.bytes() + more > self.limit_bytes.load(Ordering::Relaxed) {
             self.full.store(true, Ordering::Relaxed);
             return Err(lavastore::Error::new(ErrorKind::NoSpace, "the limit is reached").into());
         }
@@ -83,6 +86,14 @@ impl Engine for Bounded {
     fn keeps_space_limit(&self) -> bool {
         true
     }
+    fn change_space_limit(&self, limit_bytes: u64) -> Result<Option<u64>> {
+        let limit_of_now = if self.fault == Fault::ForgetsLimit { u64::MAX } else { limit_bytes };
+        self.limit_bytes.store(limit_of_now, Ordering::Relaxed);
+        Ok(Some(limit_bytes.max(self.bytes())))
+    }
+    fn allocated(&self, _dir: &Path) -> crate::space::Space {
+        crate::space::Space { bytes: self.bytes(), ..Default::default() }
+    }
     fn settings(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -109,6 +120,7 @@ impl Opener for Opens {
         let told = settings.space_limit_bytes.unwrap_or(u64::MAX);
         let volume = self.volume.as_ref().filter(|(parent, _)| dir.starts_with(parent));
         let limit_bytes = told.min(volume.map_or(u64::MAX, |(_, bytes)| *bytes));
+        let limit_bytes = limit_bytes.into();
         Ok(Box::new(Bounded { values, limit_bytes, fault: self.fault, full: AtomicBool::new(false) }))
     }
 }
@@ -132,6 +144,8 @@ fn a_full_store_refuses_and_resumes_after_deletes() {
     assert!(report.limit_samples > 0 && report.mb_per_s > 0.0 && report.unlimited_mb_per_s > 0.0);
     assert_eq!((report.full.deletes, report.full.reads, report.full.failure.as_deref()), (1000, 6000, None));
     assert!(report.is_kept() && report.volume.is_empty());
+    let changed = report.changed.as_ref().expect("its limit can be changed");
+    assert!(changed.changes > 3 && changed.calls.writes > 0, "{changed:?}");
     let text = report.text();
     assert!(text.contains("writes resumed") && text.contains("above a limit  0 of"), "{text}");
     assert!(!text.contains("NOT"), "{text}");
@@ -156,6 +170,21 @@ fn what_a_full_store_must_not_do_is_found() {
     assert_eq!((poisoned.reads, poisoned.reads_wrong), (3000, 0), "it is opened again all the same");
     let keeps = full_with(Fault::KeepsAll);
     assert_eq!((keeps.deletes_refused, keeps.deletes, keeps.is_kept()), (1, 1000, false));
+}
+
+#[test]
+fn a_store_that_grows_above_a_changed_limit_is_found() {
+    let changed_with = |fault, seconds| {
+        let opener = Opens { fault, ..Opens::default() };
+        let options = BenchArgs { space_limit: Some(SpaceLimit::Bytes(FULL_BYTES)), ..options() };
+        Changed::run(&options, &opener, Path::new("in memory"), FULL_BYTES, seconds).unwrap().unwrap()
+    };
+    let sound = changed_with(Fault::None, 2.0);
+    assert!(sound.is_kept() && sound.looks > 0 && sound.calls.deletes > 0, "{sound:?}");
+    let forgets = changed_with(Fault::ForgetsLimit, 2.0);
+    assert!(forgets.breaches > 0 && !forgets.is_kept(), "{forgets:?}");
+    let refuses = changed_with(Fault::KeepsAll, 0.5);
+    assert!(refuses.calls.deletes_refused > 0 && !refuses.is_kept(), "{refuses:?}");
 }
 
 #[test]
