@@ -128,6 +128,8 @@ impl Engine {
         crate::work::jobs::metrics_file::remove(&self.context);
         if health.check_sound().is_ok() {
             remove_what_readers_kept(self);
+            // No job will drop the groups that the last flush has let go of.
+            let _ = self.log.release(|| self.tree.log_floor());
         }
         let log_closed = self.log.end().and_then(|()| seal(self));
         // All that is durable was told so.

@@ -162,3 +162,34 @@ fn level_0_of_an_idle_store_goes_down() {
     assert_eq!(db.stats().compaction_for_reads, 0);
     assert_eq!(passed_by_first(&db), 0, "{}", db.describe());
 }
+
+/// Bytes that the files of the log occupy.
+fn log_bytes(sim: &SimEnv) -> u64 {
+    let listed = env(sim).fs.list(DIR.as_ref()).unwrap();
+    listed.iter().filter(|entry| entry.name.ends_with(".log")).map(|entry| entry.allocated).sum()
+}
+
+/// What is in no table stays in the log of a closed store, and nothing else.
+#[test]
+fn a_closed_store_has_no_room_in_its_log() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
+    let (sim, mut model) = (SimEnv::new(1), Model::new());
+    for round in 0..4 {
+        let db = Db::open_in(env(&sim), DIR, options(false)).unwrap();
+        assert_eq!(contents(&db), model);
+        fill(&db, &mut model, 0..3000, round);
+        db.flush().unwrap();
+        fill(&db, &mut model, 0..50, 10 + round);
+        let open = log_bytes(&sim);
+        db.close().unwrap();
+        // The reserve has three of the shortest groups, of 64 KiB each. The last group has 256 KiB, and is full by a part.
+        let closed = log_bytes(&sim);
+        assert!(closed < (3 << 16) + (160 << 10), "{closed} bytes of {open} in round {round}");
+        assert!(open > 2 * closed, "{closed} bytes of {open} in round {round}");
+    }
+    let db = Db::open_in(env(&sim), DIR, options(false)).unwrap();
+    assert_eq!(contents(&db), model);
+    assert!(db.verify().unwrap().errors.is_empty());
+}

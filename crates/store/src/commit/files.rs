@@ -26,6 +26,8 @@ pub struct GroupFile {
     pub uid: Uid,
     /// The file.
     pub file: Arc<dyn InPlaceFile>,
+    /// It has room for all of its pages, so it may be used again.
+    pub is_whole: bool,
 }
 
 /// See the module.

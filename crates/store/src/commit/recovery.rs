@@ -11,7 +11,7 @@ use super::spares::Need;
 use super::stored::StoredGroups;
 use super::{OnBatch, recorded, staging_len};
 use crate::manifest::{EngineId, EngineView, LogGroupMeta, Record, State};
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
 use io::InPlaceFile;
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +115,9 @@ impl LogRecovery {
             let file =
                 recorded::up_to(open(&self.base.context.path(&crate::names::log(meta.file)))?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
-            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
+            // The last group of a closed log gave the room behind its end back.
+            let is_whole = meta.sealed_end.is_none();
+            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone(), is_whole });
             let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;
             groups.push(LogGroup { ltn, uid, file, sealed_end, begin });
         }
@@ -215,7 +217,7 @@ impl LogRecovery {
     }
 
     /// Ends the log: everything is durable, and the manifest knows where it ends, so that the loss of its end is noticed;
-    /// groups that were prepared for writes to come are let go.
+    /// groups that were prepared for writes to come are let go, and so is the room behind the end.
     ///
     /// # Errors
     /// Those of the manifest and of the file system.
@@ -234,7 +236,24 @@ impl LogRecovery {
         let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
         records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
         self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
-        files.iter().try_for_each(|&number| self.base.store.remove(&crate::names::log(number)))
+        files.iter().try_for_each(|&number| self.base.store.remove(&crate::names::log(number)))?;
+        self.give_back_room_behind(ltn)
+    }
+
+    /// Gives the room behind the end of the last group back, which nobody reads. The edit that seals it is durable. A lane that keeps its groups
+    /// uses their files again, so they stay whole.
+    fn give_back_room_behind(&self, ltn: u64) -> Result<()> {
+        let Some(group) = self.files.file_of(ltn).filter(|_| !self.base.lane.retains()) else {
+            return Ok(());
+        };
+        let used = self.base.wal().content().end_offset();
+        let (fs, path) =
+            (&self.base.context.env.fs, self.base.context.path(&crate::names::log(group.number)));
+        match fs.punch_hole(&path, used, group.len.saturating_sub(used)) {
+            // It keeps what it has: the next open lets go of it.
+            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::NoSpace) => Ok(()),
+            punched => punched,
+        }
     }
 }
 

@@ -238,7 +238,7 @@ impl Spares {
         // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
         let file = self.base.context.env.fs.create_in_place_unzeroed(&path, len, self.base.terms.access)?;
         self.base.store.sync_dir()?;
-        Ok(GroupFile { number, len, uid: Uid::default(), file })
+        Ok(GroupFile { number, len, uid: Uid::default(), file, is_whole: true })
     }
 
     /// The longest file of a former group that fits.
@@ -351,7 +351,8 @@ impl Spares {
                 .open_in_place(&self.base.context.path(&entry.name), self.base.terms.access)
             {
                 Ok(file) => {
-                    self.change().ballast[part] = Some(GroupFile { number, len, uid: Uid::default(), file })
+                    let uid = Uid::default();
+                    self.change().ballast[part] = Some(GroupFile { number, len, uid, file, is_whole: true })
                 }
                 // It was used up by an earlier try.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -373,8 +374,8 @@ impl Spares {
         }
     }
 
-    /// Takes the files of dropped groups, to be used again; `len`: the length that groups have now. Returns those that are too many
-    /// or of another length.
+    /// Takes the files of dropped groups, to be used again; `len`: the length that groups have now. Returns those that are too many,
+    /// of another length, or without room for all of their pages.
     pub(super) fn recycle(&self, dropped: Vec<GroupFile>, len: u64) -> Vec<GroupFile> {
         let retains = self.base.lane.retains();
         let mut files = self.change();
@@ -385,7 +386,8 @@ impl Spares {
             false => usize::MAX,
         };
         files.free.extend(dropped);
-        let (mut fit, mut surplus): (Vec<_>, Vec<_>) = files.free.drain(..).partition(|f| f.len == len);
+        let (mut fit, mut surplus): (Vec<_>, Vec<_>) =
+            files.free.drain(..).partition(|f| f.len == len && f.is_whole);
         // How many are let go of at once says nothing of a lane whose groups go when they are garbage.
         let keep = if retains { bound } else { files.keep.max(1).min(bound) }.min(fit.len());
         surplus.extend(fit.drain(keep..));

@@ -253,7 +253,7 @@ impl StoredGroups {
         let done = |state: &mut Groups, front: &Vec<PriorGroup>| {
             state.passed.drain(..front.len());
             for group in front.iter().filter(|group| ltns.contains(&group.ltn)) {
-                let Some(GroupFile { number, len, uid, file }) = self.files.file_of(group.ltn) else {
+                let Some(GroupFile { number, len, uid, file, .. }) = self.files.file_of(group.ltn) else {
                     continue;
                 };
                 let (store, filled) = (self.base.manifest.store(), group.filled);
@@ -294,7 +294,7 @@ impl StoredGroups {
             // One that cannot be opened cannot be used again, nor may one that somebody else reads.
             let file = self.open.take(ltn).map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
             match file.filter(|_| !shared) {
-                Some(file) => reused.push(GroupFile { number, len, uid, file }),
+                Some(file) => reused.push(GroupFile { number, len, uid, file, is_whole: true }),
                 None => match self.base.store.remove(&names::log(number)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => outcome = outcome.and(Err(e)),
                     _ => {}

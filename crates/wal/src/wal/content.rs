@@ -154,6 +154,13 @@ impl Content {
         (end > active.first_lpn).then_some((active.prepared.ltn, end))
     }
 
+    /// Bytes of the file of the group that is written, up to the end of its last page.
+    pub fn end_offset(&self) -> u64 {
+        let tail = lock(&self.tail);
+        let active = &tail.groups.active;
+        tail.pages.end_lpn().saturating_sub(active.first_lpn) * self.lane.unit() as u64
+    }
+
     /// Bytes of the staging ring.
     pub fn staging_len(&self) -> usize {
         lock(&self.tail).slots.count() as usize * PAGE
