@@ -28,7 +28,8 @@ use xxhash_rust::xxh3::xxh3_64;
 const DELETE_EVERY: usize = 3;
 /// After deletes, writes have so long to resume; and deletes that are refused have so long to be taken.
 const RESUME_NS: u64 = 60_000_000_000;
-/// Writes have resumed when so many in a row were taken.
+/// Writes have resumed when so many in a row were taken, or half as many as keys were deleted: more than that a small store has no room
+/// for.
 const RESUMED_WRITES: u64 = 1000;
 /// After a write that found no room the next is tried so much later.
 const RETRY_NS: u64 = 10_000_000;
@@ -186,7 +187,8 @@ impl<'a> Model<'a> {
     /// True as soon as many writes in a row were taken.
     fn resumes(&mut self, engine: &dyn Engine, updates: &mut Stream) -> Result<bool> {
         let (end_ns, mut in_a_row) = (now_ns() + RESUME_NS, 0);
-        while in_a_row < RESUMED_WRITES && now_ns() < end_ns && updates.advance() {
+        let wanted = RESUMED_WRITES.min(self.full.deletes / 2);
+        while in_a_row < wanted && now_ns() < end_ns && updates.advance() {
             if self.put(engine, updates)? {
                 in_a_row += 1;
             } else {
@@ -194,7 +196,7 @@ impl<'a> Model<'a> {
                 wait_until(now_ns() + RETRY_NS);
             }
         }
-        Ok(in_a_row >= RESUMED_WRITES)
+        Ok(in_a_row >= wanted)
     }
 
     pub fn reopened(&mut self, opener: &dyn Opener, dir: &Path, settings: &EngineSettings) -> Result<()> {

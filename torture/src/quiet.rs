@@ -195,7 +195,11 @@ impl Quiet {
             self.pass(REST_S)?;
             let space = self.db().space().doing(|| "space".into())?;
             let awake = self.written == 0;
-            ensure!(awake || space.rest.state == RestState::Snapshot, "a snapshot is open: {:?}", space.rest);
+            ensure!(
+                awake || space.rest.state == RestState::SnapshotOpen,
+                "a snapshot is open: {:?}",
+                space.rest
+            );
             ensure!(self.db().stats().rest_bytes_written == before, "rest work beside a snapshot");
         }
         drop(snapshot);

@@ -267,9 +267,9 @@ fn rest_text(space: &Space) -> String {
         _ if space.is_read_only => return String::new(),
         RestState::Awake => "the store was written or opened some seconds ago",
         RestState::AtRest => "deleted data leaves the disk",
-        RestState::Off => "off, by the option `rest`",
-        RestState::Snapshot => "waits for snapshots to be dropped",
-        RestState::Backup => "waits for a checkpoint, or for the end of a pause of collection",
+        RestState::SwitchedOff => "off, by the option `rest`",
+        RestState::SnapshotOpen => "waits for snapshots to be dropped",
+        RestState::BackupRunning => "waits for a checkpoint, or for the end of a pause of collection",
     };
     let ratio = space.rest.rewritten_per_written();
     let ratio = ratio.map_or(String::new(), |ratio| format!("; {ratio:.2} bytes rewritten per byte written"));

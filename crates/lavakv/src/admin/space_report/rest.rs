@@ -12,11 +12,11 @@ pub enum RestState {
     /// It frees what was deleted, or has freed it.
     AtRest,
     /// Rest work is switched off.
-    Off,
+    SwitchedOff,
     /// Rest work waits until all snapshots are dropped that are older than the last write.
-    Snapshot,
+    SnapshotOpen,
     /// Rest work waits for the end of a checkpoint, or of a [`crate::GcPause`].
-    Backup,
+    BackupRunning,
 }
 
 impl RestState {
@@ -25,9 +25,9 @@ impl RestState {
         match self {
             RestState::Awake => "awake",
             RestState::AtRest => "at_rest",
-            RestState::Off => "off",
-            RestState::Snapshot => "snapshot",
-            RestState::Backup => "backup",
+            RestState::SwitchedOff => "off",
+            RestState::SnapshotOpen => "snapshot",
+            RestState::BackupRunning => "backup",
         }
     }
 }
@@ -49,9 +49,9 @@ impl RestReport {
             _ if jobs.files.manifest.is_read_only() => RestState::Awake,
             Rest::Awake => RestState::Awake,
             Rest::On => RestState::AtRest,
-            Rest::Suspended(Suspension::Option) => RestState::Off,
-            Rest::Suspended(Suspension::Snapshot) => RestState::Snapshot,
-            Rest::Suspended(Suspension::Backup) => RestState::Backup,
+            Rest::Suspended(Suspension::Option) => RestState::SwitchedOff,
+            Rest::Suspended(Suspension::Snapshot) => RestState::SnapshotOpen,
+            Rest::Suspended(Suspension::Backup) => RestState::BackupRunning,
         };
         let stats = &jobs.context.stats;
         let (written_bytes, rewritten_bytes) =
