@@ -26,8 +26,15 @@ pub struct GroupFile {
     pub uid: Uid,
     /// The file.
     pub file: Arc<dyn InPlaceFile>,
-    /// It has room for all of its pages, so it may be used again.
-    pub is_whole: bool,
+    /// Bytes that it occupies: fewer than `len` after a close gave the room behind the end of the log back.
+    pub room_bytes: u64,
+}
+
+impl GroupFile {
+    /// True if it has room for all of its pages, so that it may be used again.
+    pub(super) fn is_whole(&self) -> bool {
+        self.room_bytes >= self.len
+    }
 }
 
 /// See the module.
@@ -54,7 +61,7 @@ struct ReplayedFiles {
 
 impl ReplayedFiles {
     fn tell(&mut self, base: &Foundation) {
-        let bytes = self.live.values().map(|file| file.len).sum();
+        let bytes = self.live.values().map(|file| file.room_bytes).sum();
         self.told.tell(base, bytes);
     }
 }

@@ -112,12 +112,13 @@ impl LogRecovery {
         let (mut groups, state) = (Vec::new(), self.base.manifest.state());
         self.stored.adopt(state.log_groups.retained(self.base.lane));
         for meta in state.log_groups.chain(self.base.lane).filter(|g| !g.discarded) {
-            let file =
-                recorded::up_to(open(&self.base.context.path(&crate::names::log(meta.file)))?, meta.len);
+            let path = self.base.context.path(&crate::names::log(meta.file));
+            let file = recorded::up_to(open(&path)?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
             // The last group of a closed log gave the room behind its end back.
-            let is_whole = meta.sealed_end.is_none();
-            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone(), is_whole });
+            let occupied = || self.base.context.env.fs.metadata(&path).map(|found| found.allocated).ok();
+            let room_bytes = meta.sealed_end.and_then(|_| occupied()).unwrap_or(len).min(len);
+            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone(), room_bytes });
             let LogGroupMeta { ltn, uid, sealed_end, begin, .. } = *meta;
             groups.push(LogGroup { ltn, uid, file, sealed_end, begin });
         }

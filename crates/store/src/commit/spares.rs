@@ -238,7 +238,7 @@ impl Spares {
         // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
         let file = self.base.context.env.fs.create_in_place_unzeroed(&path, len, self.base.terms.access)?;
         self.base.store.sync_dir()?;
-        Ok(GroupFile { number, len, uid: Uid::default(), file, is_whole: true })
+        Ok(GroupFile { number, len, uid: Uid::default(), file, room_bytes: len })
     }
 
     /// The longest file of a former group that fits.
@@ -352,7 +352,7 @@ impl Spares {
             {
                 Ok(file) => {
                     let uid = Uid::default();
-                    self.change().ballast[part] = Some(GroupFile { number, len, uid, file, is_whole: true })
+                    self.change().ballast[part] = Some(GroupFile { number, len, uid, file, room_bytes: len })
                 }
                 // It was used up by an earlier try.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -387,7 +387,7 @@ impl Spares {
         };
         files.free.extend(dropped);
         let (mut fit, mut surplus): (Vec<_>, Vec<_>) =
-            files.free.drain(..).partition(|f| f.len == len && f.is_whole);
+            files.free.drain(..).partition(|f| f.len == len && f.is_whole());
         // How many are let go of at once says nothing of a lane whose groups go when they are garbage.
         let keep = if retains { bound } else { files.keep.max(1).min(bound) }.min(fit.len());
         surplus.extend(fit.drain(keep..));

@@ -294,7 +294,7 @@ impl StoredGroups {
             // One that cannot be opened cannot be used again, nor may one that somebody else reads.
             let file = self.open.take(ltn).map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
             match file.filter(|_| !shared) {
-                Some(file) => reused.push(GroupFile { number, len, uid, file, is_whole: true }),
+                Some(file) => reused.push(GroupFile { number, len, uid, file, room_bytes: len }),
                 None => match self.base.store.remove(&names::log(number)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => outcome = outcome.and(Err(e)),
                     _ => {}
