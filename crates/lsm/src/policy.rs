@@ -14,7 +14,7 @@
 //! * [`vlsm`]: the same with narrow compactions and short chains of them.
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
-//! * [`rest`]: what a store at rest compacts so that nothing deleted is left.
+//! * [`rest`]: compactions that free deleted data.
 //! * [`relocation`]: values back into the order of their keys.
 //! * [`for_space`]: picks where room is short; `gain`: what they bring. [`exposing`]: picks where much garbage is hidden, with [`met`]:
 //!   what tables meet below them.

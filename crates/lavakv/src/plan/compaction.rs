@@ -109,7 +109,7 @@ fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
         && !facts.has_tombstones_in_memory()
 }
 
-/// What frees what was deleted, as far as its bytes are allowed.
+/// A compaction that frees deleted data, within the account of rest work.
 fn at_rest(
     facts: &dyn Facts,
     policy: &dyn CompactionPolicy,
@@ -124,7 +124,7 @@ fn at_rest(
     policy.rest(tree, &RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released })
 }
 
-/// What spares iterators the entries that they have passed, as far as these have paid for it. A snapshot keeps what they pass.
+/// A compaction of tombstones that iterators have passed, within the bytes that these entries pay for. An open snapshot would keep them.
 fn passed(facts: &dyn Facts, family: &FamilyFacts, tree: &lsm::policy::Facts<'_>) -> Option<Compaction> {
     let rewrite_bytes_max = family.family.demand.passed_bytes().filter(|_| !facts.has_snapshots())?;
     let request = RestRequest { reason: Reason::Passed, rewrite_bytes_max, has_released: &|_| false };

@@ -82,7 +82,7 @@ pub(crate) struct Learned {
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them: not tried again before it sees
     /// more.
     pub abandoned: HashMap<u64, u64>,
-    /// What rest work may still rewrite.
+    /// The bytes that rest work may still rewrite.
     pub rest: Account,
     /// Which tables are to be on which of two disks.
     pub moving: Moving,

@@ -10,7 +10,7 @@
 //! The log removes its free files by itself (`store::commit::Upkeep`).
 //!
 //! **Account.** A compaction that frees more than it writes is always allowed. The others rewrite at most as many bytes as were
-//! written since the last rest ([`Account`]). No process knows what was written before it was started: its first rest may
+//! written since the last rest ([`Account`]). A process does not know the bytes written before its start: its first rest may
 //! rewrite as many bytes more as the store has. So work that brings little ends, and a store that is written and left alone in turns
 //! writes at most twice.
 //!
@@ -20,7 +20,7 @@
 //! **Rate.** It takes half of the time of the device, or half of `io_budget` ([`store::run::Job::rests`]), unless a caller waits
 //! for its end.
 //!
-//! **Suspension.** Work would be in vain while a snapshot reads what is deleted, and in the way of a backup. The ledger names the
+//! **Suspension.** Work would be in vain while a snapshot reads the deleted data, and in the way of a backup. The ledger names the
 //! reason.
 
 /// Why a store without writes does no rest work.

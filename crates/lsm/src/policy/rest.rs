@@ -1,10 +1,10 @@
-//! What is compacted so that nothing deleted is left: tombstones, and versions kept for snapshots that are gone.
+//! Compactions that free deleted data: tombstones with the entries below them, and versions kept for dropped snapshots.
 //!
 //! The engine asks for it in a store at rest, and where iterators pass many tombstones. Unlike the compactions of
 //! [`super::quiet`], these may write more than they free. The engine says how many bytes they may rewrite. In this order:
 //!
 //! 1. Level 0 goes down, if it has tombstones or such versions, or if all tables are there.
-//! 2. Of the tables of the levels between, the one that frees most for what is written goes down.
+//! 2. Of the tables of the levels between, the one with the highest ratio of freed to written bytes goes down.
 //! 3. Tables of the deepest level with many tombstones or such versions are written anew in place.
 //!
 //! **End.** A compaction of the first two kinds brings its entries to a deeper level. One of the third leaves no tombstone
@@ -21,7 +21,7 @@ const ENTRIES_PER_TOMBSTONE: u64 = 8;
 /// In the deepest level so many tables are rewritten together at most.
 const NEIGHBORS_MAX: usize = 4;
 
-/// What is to be freed, and how much may be written for it.
+/// The purpose of a compaction that frees deleted data, and its bound on written bytes.
 pub struct RestRequest<'a> {
     /// [`Reason::Rest`] or [`Reason::Passed`].
     pub reason: Reason,
@@ -94,7 +94,7 @@ fn in_place<'a>(
             || (request.has_released)(f.number)
     };
     let runs = files.chunk_by(move |a, b| is_wanted(a) && is_wanted(b)).filter(move |run| is_wanted(&run[0]));
-    // Neighbours together: what is left of each may be short.
+    // Neighbors together: the rest of each may be short.
     let few =
         runs.flat_map(|run| run.chunks(NEIGHBORS_MAX)).filter(|few| few.iter().all(|f| facts.is_free(f)));
     few.filter_map(move |few| moves.in_place(bottom, few.to_vec(), request.reason, Vec::new()))

@@ -241,7 +241,7 @@ impl LogRecovery {
         self.give_back_room_behind(ltn)
     }
 
-    /// Gives the room behind the end of the last group back, which nobody reads. The edit that seals it is durable. A lane that keeps its groups
+    /// Gives the room behind the end of the last group back; no reader goes there. The edit that seals it is durable. A lane that keeps its groups
     /// uses their files again, so they stay whole.
     fn give_back_room_behind(&self, ltn: u64) -> Result<()> {
         let Some(group) = self.files.file_of(ltn).filter(|_| !self.base.lane.retains()) else {

@@ -1,6 +1,6 @@
 //! The flush of tombstones in a store at rest: until it, they free nothing.
 //!
-//! The job freezes the memtables that have any; what is frozen is flushed as ever.
+//! The job freezes the memtables with tombstones; the next flush takes them.
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
