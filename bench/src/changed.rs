@@ -20,7 +20,7 @@ const PERCENTS: [u64; 8] = [100, 60, 150, 40, 100, 80, 200, 50];
 /// A refused delete is tried again for so long.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// What was seen of the store.
+/// Counts of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// Changes of the limit.

@@ -65,7 +65,7 @@ pub struct Report {
     pub resumed: bool,
     /// All that was seen of it.
     pub full: Full,
-    /// What was seen of the store whose limit changed; `None`: the engine cannot change it.
+    /// Counts of the store whose limit changed; `None`: the engine cannot change it.
     pub changed: Option<Changed>,
     /// The stores on the volume, without a limit and with one that it cannot hold; none without `--volume`.
     pub volume: Vec<OnVolume>,

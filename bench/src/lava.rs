@@ -298,7 +298,7 @@ impl Engine for LavaEngine {
     fn change_space_limit(&self, limit_bytes: u64) -> Result<Option<u64>> {
         self.db.set_space_limit(Some(lavastore::SpaceLimit::Bytes(limit_bytes)))?;
         let space = self.db.space()?;
-        // A store above its limit may occupy what it has and what it keeps in reserve; a memtable takes up to an eighth more as tables.
+        // A store above its limit may occupy its present files and its reserve; a memtable takes up to an eighth more as tables.
         let claimed =
             space.total_bytes + space.reserve_bytes + space.memtable_bytes + space.memtable_bytes / 8;
         let most = claimed + space.memtable_bytes;

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 const FEW: u64 = 1_500;
 /// Entries that are drained.
 const MANY: u64 = 6_000;
-/// What a read may pass in a store that was left alone.
+/// Entries that a read may pass in a store that was left alone.
 const NEXT_TO_NONE: u64 = 16;
 const REST_NS: u64 = 70_000_000_000;
 const STEP_NS: u64 = 100_000_000;

@@ -1,4 +1,4 @@
-//! Row `quiet`: a store without writes frees what was deleted, without a call, and then does nothing any more.
+//! Row `quiet`: a store without writes frees deleted data without a call, and then does nothing any more.
 //!
 //! A run of puts, overwrites, deletes and range deletes over several families, with snapshots that are dropped at its end,
 //! and perhaps a reopen. Then nothing is called while simulated time passes. Each value carries a mark of its own, so that the
@@ -45,7 +45,7 @@ fn bytes_of(mark: Mark, len: usize) -> Vec<u8> {
     value
 }
 
-/// What became of a value.
+/// The fate of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Live,
@@ -185,7 +185,7 @@ impl Quiet {
         Ok(())
     }
 
-    /// Compactions keep what a snapshot reads. Then it is dropped.
+    /// Compactions keep the versions of a snapshot. Then it is dropped.
     fn hold(&mut self, snapshot: Snapshot, seen: &HashMap<Mark, Fate>, rng: &mut Rng) -> Check {
         for family in &self.families {
             family.compact_range(..).doing(|| "compact_range".into())?;
@@ -325,7 +325,7 @@ impl Quiet {
         Ok(())
     }
 
-    /// What is left of values that are dead, by the files themselves.
+    /// Checks the files for dead values.
     fn check_files(&self) -> Check {
         let env = machine::env(&self.sim)?;
         let (mut dead_records, mut records) = (0, 0);

@@ -66,9 +66,9 @@ pub struct Options {
     /// Bound on the reads and writes of all background work together, bytes per second, at least 1 MiB. Flushes count and are never held
     /// back, since writers wait for them; the other work waits for what they took. 0 is no bound. Default: 0.
     pub io_budget: u64,
-    /// Work of a store without writes, after which nothing that was deleted is left on disk: some seconds after the last write it
+    /// Work of a store without writes, after which no deleted data is left on disk: some seconds after the last write it
     /// flushes and compacts tombstones, at half of [`Options::io_budget`] or of the device's time. It rewrites at most a byte for
-    /// each that was written since the last rest. `false`: what was deleted leaves with later writes, or with
+    /// each that was written since the last rest. `false`: deleted data leaves with later writes, or with
     /// [`crate::Db::compact_range`]. Default: true.
     pub rest: bool,
     /// Threads for flush, compaction, garbage collection and clean-up, 1 to 64; one more thread serves the log. Default: 2, whatever the

@@ -105,7 +105,7 @@ counters! {
     compaction_tables_good,
     /// Those that meet more.
     compaction_tables_poor,
-    /// Bytes of tables that compactions wrote while nobody wrote to the store (`rest`), which are part of `compaction_bytes_written`.
+    /// Bytes of tables that rest work has written (`rest`), a part of `compaction_bytes_written`.
     rest_bytes_written,
     /// Compactions that no level asked for: iterators had passed many tombstones or old versions.
     compaction_for_reads,

@@ -67,7 +67,8 @@ fn is_same(known: &Weak<Version>, version: &Arc<Version>) -> bool {
     std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))
 }
 
-/// What pays while nobody writes, and then what frees what was deleted. A version in which nothing does is not looked at again.
+/// A compaction of a store without writes: one that frees more than it writes, or else one that frees deleted data. A version without any is
+/// not looked at again.
 fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
     let is_on = facts.options().expert.ablation.quiet_compaction && facts.is_quiet();
     let rest = facts.rest();

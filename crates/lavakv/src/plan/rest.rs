@@ -1,10 +1,10 @@
-//! Rest: the work of a store without writes, after which nothing that was deleted is left on disk.
+//! Rest: the work of a store without writes, after which no deleted data is left on disk.
 //!
 //! A store is at rest some seconds after its last write ([`super::quiet`]). Then, in this order:
 //!
 //! 1. Memtables with tombstones are flushed.
 //! 2. The properties of tables from before the process are read, for the versions that were kept for snapshots.
-//! 3. Compactions bring tombstones and these versions to their end ([`lsm::policy::rest`]).
+//! 3. Compactions remove tombstones and these versions ([`lsm::policy::rest`]).
 //! 4. Collections free the values, as at any time.
 //!
 //! The log removes its free files by itself (`store::commit::Upkeep`).

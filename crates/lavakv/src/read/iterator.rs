@@ -35,9 +35,9 @@ pub struct DbIterator {
     seq: SeqNo,
     /// The last move went forward.
     forward: bool,
-    /// Is told of the entries that were passed.
+    /// Receives the count of passed entries.
     demand: Arc<Demand>,
-    /// Those of which it was told.
+    /// Passed entries that were reported.
     told_hidden: u64,
     // Order of fields is order of dropping: the read state last but the tree, so that clean-up sees the read state gone.
     read_state: Option<Arc<ReadState>>,
@@ -226,7 +226,7 @@ impl DbIterator {
         }
     }
 
-    /// Entries that its moves have passed and not shown: tombstones, what they hide, and old versions. Large numbers explain slow
+    /// Entries that its moves have passed and not shown: tombstones, entries below them, and old versions. Large numbers explain slow
     /// scans.
     pub fn hidden_entries(&self) -> u64 {
         self.inner.as_ref().map_or(0, Prefetch::hidden_entries)

@@ -1,5 +1,5 @@
-//! What reads of a family lose: scans because its values do not lie side by side, and what of it writers would undo; iterators because
-//! they pass tombstones and old versions.
+//! Costs of reads of a family that compactions could spare: requests of scans whose values do not lie side by side, less the part that
+//! writers would undo; and tombstones and old versions that iterators pass.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
@@ -58,7 +58,7 @@ impl Demand {
         }
     }
 
-    /// An iterator passed so many entries that it did not show: tombstones, what they hide, and old versions.
+    /// An iterator passed so many entries that it did not show: tombstones, entries below them, and old versions.
     pub fn passed(&self, entries: u64) {
         if entries > 0 {
             let bytes = entries.saturating_mul(PASSED_ENTRY_BYTES);

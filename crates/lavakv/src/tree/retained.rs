@@ -3,7 +3,7 @@
 //! A version that a newer one hides, or a range tombstone, is written all the same if a snapshot still sees it. Only
 //! the job that meets both knows that, so it is counted here, on the way into the table: all versions of a user key come
 //! one after the other, newest first, into the same file. The counts are in memory, by table, and in the properties of the
-//! table, where a later process finds them: snapshots end with the process, what was kept for them does not. Tables from
+//! table, where a later process finds them: snapshots end with the process, the versions kept for them do not. Tables from
 //! before the process are read when the store is at rest (`work::jobs::retained`), and before a `compact_range`. While no
 //! snapshot is held nothing is counted, and nothing costs anything.
 //!

@@ -1,4 +1,4 @@
-//! A store without writes gives back what was deleted, without a call, also after a reopen.
+//! A store without writes frees deleted data without a call, also after a reopen.
 
 use crate::common::*;
 use crate::overwrites::{bytes, occupied};
@@ -33,7 +33,7 @@ fn put_all(db: &Db, keys: std::ops::Range<u64>, round: u64) {
     keys.for_each(|k| db.put(&key(k), &bytes(k, round, 2500)).unwrap());
 }
 
-/// Checks that the store has no more than what is live, with a tenth.
+/// Checks that the store has at most a tenth more than its live data.
 #[track_caller]
 fn is_small(sim: &SimEnv, db: &Db, live_keys: u64) {
     let (there, live) = (occupied(sim), live_keys * 2540);
@@ -153,7 +153,7 @@ fn tombstones_that_reads_pass_are_compacted() {
     assert!(last * 20 < first, "{last} entries passed of {first}\n{}", db.describe());
 }
 
-/// A tree with tables in level 0 alone is compacted while nobody reads or writes.
+/// A tree with tables in level 0 alone is compacted without reads and writes.
 #[test]
 fn level_0_of_an_idle_store_goes_down() {
     let sim = SimEnv::new(1);
@@ -169,7 +169,7 @@ fn log_bytes(sim: &SimEnv) -> u64 {
     listed.iter().filter(|entry| entry.name.ends_with(".log")).map(|entry| entry.allocated).sum()
 }
 
-/// What is in no table stays in the log of a closed store, and nothing else.
+/// The log of a closed store keeps changes that are in no table, and nothing else.
 #[test]
 fn a_closed_store_has_no_room_in_its_log() {
     if skipped_on_lavafs(because::ROOM) {

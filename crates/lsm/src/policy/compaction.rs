@@ -26,7 +26,7 @@ pub enum Reason {
     Rewrite,
     /// Nobody writes, and it frees more than it writes.
     Quiet,
-    /// Nobody writes, and it frees what was deleted.
+    /// The store is at rest, and it frees deleted data.
     Rest,
     /// Iterators pass many tombstones or old versions.
     Passed,

@@ -120,7 +120,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
         quiet::pick(facts, &*self.moves(facts))
     }
 
-    /// The next compaction of a store at rest that frees what was deleted, also where it writes more than it frees.
+    /// The next compaction that frees deleted data, also where it writes more than it frees.
     fn rest(&self, facts: &Facts<'_>, request: &RestRequest<'_>) -> Option<Compaction> {
         rest::pick(facts, &*self.moves(facts), request)
     }

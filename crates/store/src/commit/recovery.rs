@@ -251,7 +251,7 @@ impl LogRecovery {
         let (fs, path) =
             (&self.base.context.env.fs, self.base.context.path(&crate::names::log(group.number)));
         match fs.punch_hole(&path, used, group.len.saturating_sub(used)) {
-            // It keeps what it has: the next open lets go of it.
+            // The file keeps its room: the next open lets go of it.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::NoSpace) => Ok(()),
             punched => punched,
         }

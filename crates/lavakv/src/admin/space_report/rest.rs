@@ -1,4 +1,4 @@
-//! Rest in the ledger: whether a store without writes frees what was deleted, or the reason why not.
+//! Rest in the ledger: whether a store without writes frees deleted data, or the reason against it.
 
 use crate::plan::rest::{Rest, Suspension};
 use crate::work::jobs::Jobs;
@@ -9,7 +9,7 @@ pub enum RestState {
     /// It was written some seconds ago, or is open for reading only.
     #[default]
     Awake,
-    /// It frees what was deleted, or has freed it.
+    /// It frees deleted data, or has freed it.
     AtRest,
     /// Rest work is switched off.
     SwitchedOff,
@@ -39,7 +39,7 @@ pub struct RestReport {
     pub state: RestState,
     /// Bytes of keys and values that were written.
     pub written_bytes: u64,
-    /// Bytes of tables that were rewritten while nobody wrote.
+    /// Bytes of tables that rest work has rewritten.
     pub rewritten_bytes: u64,
 }
 

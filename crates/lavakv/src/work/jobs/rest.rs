@@ -5,6 +5,7 @@
 use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::plan::in_progress::InProgressSet;
+use crate::tree::family::Family;
 use base::Result;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
@@ -32,8 +33,7 @@ impl Job for FreezeJob {
     fn step(&mut self) -> Result<Progress> {
         let memtables = &self.jobs.writes.memtables;
         let mut writer = memtables.lock();
-        let has_tombstones =
-            |family: &Arc<crate::tree::family::Family>| family.look(|seen| seen.active.has_tombstones());
+        let has_tombstones = |family: &Arc<Family>| family.look(|seen| seen.active.has_tombstones());
         let families: Vec<_> =
             writer.changed.values().filter(|family| has_tombstones(family)).cloned().collect();
         families.iter().for_each(|family| memtables.freeze(&mut writer, family));

@@ -1,4 +1,4 @@
-//! Which tables from before the process have versions that were kept for snapshots: read from their properties.
+//! Reads from the properties of tables from before the process, which of them have versions that were kept for snapshots.
 //!
 //! A store at rest reads them a table in a step; a `compact_range` reads those of its family at once. Tables whose
 //! entries have no sequences hold one version of each key. A table that cannot be read is left out: its reader reports the damage.

@@ -20,7 +20,7 @@ pub(crate) struct Seen<'a> {
     families: OnceCell<Vec<FamilyFacts>>,
     quiet: OnceCell<bool>,
     rest: OnceCell<Rest>,
-    /// Those that a job must keep readable.
+    /// Sequences that a job must keep readable.
     snapshots: OnceCell<Vec<SeqNo>>,
 }
 
