@@ -110,7 +110,10 @@ impl Store {
         let n = (len - at).min(block) as usize;
         let mut names = BTreeSet::from([name_of(&path)]);
         let (what, done) = match rng.below(10) {
-            0..=2 => ("a bit flipped", damage::flip_bit(sim, &path, rng.below(len), rng.next_u64() as u32)),
+            0..=2 => (
+                "a bit flipped",
+                damage::flip_bit(sim, &path, rng.below(len), rng.next_u64() as u32).map(drop),
+            ),
             3 => ("a block of zeros", damage::overwrite(sim, &path, at, &vec![0; n])),
             4 => {
                 let n = n.min(other_len as usize);

@@ -58,7 +58,9 @@ fn damage_it(sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
         }
         4 | 5 => {
             let at = rng.below(len.min(8 * 4096));
-            damage::flip_bit(sim, &path, at, rng.next_u64() as u32)?;
+            if !damage::flip_bit(sim, &path, at, rng.next_u64() as u32)? {
+                return Ok(None);
+            }
             format!("bit flipped at {at} of {path} ({len} B)")
         }
         6 => {

@@ -199,8 +199,8 @@ impl Store {
             }
             4 => {
                 let at = rng.below(len);
-                damage::flip_bit(sim, &path, at, rng.next_u64() as u32)?;
-                Some(format!("bit flipped at {at} of {path} ({len} B)"))
+                let flipped = damage::flip_bit(sim, &path, at, rng.next_u64() as u32)?;
+                flipped.then(|| format!("bit flipped at {at} of {path} ({len} B)"))
             }
             5 => {
                 let cut = if rng.one_in(3) { 0 } else { rng.below(len) };

@@ -60,14 +60,16 @@ fn runs(volume: &LavaFs, path: &str, offset: u64, len: u64) -> Check<Vec<(u64, u
     Ok(found)
 }
 
-/// Flips a bit of a file.
-pub(crate) fn flip_bit(sim: &SimEnv, path: &str, at: u64, bit: u32) -> Check {
+/// Flips a bit of a file. False: the file has a hole there, so no device holds the bit.
+pub(crate) fn flip_bit(sim: &SimEnv, path: &str, at: u64, bit: u32) -> Check<bool> {
     if !super::is_lavafs() {
-        return sim.flip_bit(path, at, bit).doing(|| "flip".into());
+        sim.flip_bit(path, at, bit).doing(|| "flip".into())?;
+        return Ok(true);
     }
     let runs = runs(&mounted_by_hand(sim, true)?, path, at, 1)?;
-    let (at, _) = *runs.first().ok_or("there is a hole")?;
-    flip_device(sim, at, bit)
+    let Some((at, _)) = runs.first() else { return Ok(false) };
+    flip_device(sim, *at, bit)?;
+    Ok(true)
 }
 
 /// Flips a bit of the volume.
