@@ -108,7 +108,7 @@ struct WantsHelp {
 
 /// True for what a `compact_range` does.
 fn is_asked_for(reason: Reason) -> bool {
-    matches!(reason, Reason::Manual | Reason::Rewrite)
+    matches!(reason, Reason::Manual | Reason::Rewrite | Reason::Cut)
 }
 
 /// What is in progress. See the module.

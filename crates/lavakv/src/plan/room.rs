@@ -17,9 +17,7 @@ pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapsho
     match compaction.trivial_move {
         true => 0,
         // Values are written with it, and may be longer than they were.
-        false if compaction.reason == Reason::Rewrite => {
-            compaction.input_files().fold(all, |sum: u64, (_, f)| sum.saturating_add(f.compensated()))
-        }
+        false if compaction.reason == Reason::Rewrite => all.saturating_add(compaction.compensated_bytes()),
         false if covered == 0 || has_snapshots => all,
         false => {
             let lower = || compaction.input_files().filter(|(level, _)| *level != compaction.level);

@@ -40,7 +40,7 @@ use crate::tree::family::Family;
 use crate::write::WritePath;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result, SeqNo};
-use lsm::policy::{Compaction, Facts, ManualRange, ManualStep};
+use lsm::policy::{Compaction, Facts, ManualRange, ManualStep, Reason};
 use seen::Seen;
 use std::sync::Arc;
 use store::run::{Duty, Job, JobClass, Work};
@@ -228,7 +228,8 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     if family.is_dropped() {
         return Manual::Over;
     }
-    let nobody = !set.running.rewrites();
+    let may_collect = || range.rewrites() && collection::is_wanted(&Seen::new(jobs, &set));
+    let nobody = !set.running.rewrites() && !may_collect();
     if let Some(compaction) = set.manual.take_if(|compaction| nobody && !fits(jobs, family, compaction)) {
         // The caller is told, and it is given up. Nobody else waits for it: writes and flushes have room of their own.
         set.give_back(&compaction);
@@ -246,17 +247,23 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
     let snapshots = jobs.tree.snapshots.for_job();
     let has_released = |table| jobs.tree.kept.has_released(table, &snapshots);
-    match policy.manual(&facts, range, &has_released) {
-        ManualStep::Done => Manual::Over,
-        ManualStep::Wait => Manual::Waits,
-        ManualStep::Start(compaction) => {
-            set.claim(&compaction);
-            set.manual = Some(*compaction);
-            drop(set);
-            jobs.context.signals.notify_work();
-            Manual::Waits
-        }
+    let compaction = match policy.manual(&facts, range, &has_released) {
+        ManualStep::Done => return Manual::Over,
+        ManualStep::Wait => return Manual::Waits,
+        ManualStep::Start(compaction) => *compaction,
+    };
+    let fits = fits(jobs, family, &compaction);
+    if !fits && !nobody && compaction.reason == Reason::Rewrite {
+        // There may be room for the whole table soon, and the walk takes it again.
+        return Manual::Waits;
     }
+    let cut = if fits { None } else { range.cut(&compaction, jobs.space.grants.job_bytes_max()) };
+    let compaction = cut.unwrap_or(compaction);
+    set.claim(&compaction);
+    set.manual = Some(compaction);
+    drop(set);
+    jobs.context.signals.notify_work();
+    Manual::Waits
 }
 
 /// True if so much garbage waits to be collected, and is being, that nobody should make more of it who need not: values that are written

@@ -9,4 +9,5 @@ mod levels_bound;
 mod limits;
 mod overwrites;
 mod rest;
+mod rewrite;
 mod threads;

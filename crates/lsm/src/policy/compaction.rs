@@ -24,6 +24,8 @@ pub enum Reason {
     Manual,
     /// Somebody asked for tables and values to be written anew, under the options of now.
     Rewrite,
+    /// A table is to be written anew, and its values are too long for the room: it is cut first.
+    Cut,
     /// Nobody writes, and it frees more than it writes.
     Quiet,
     /// The store is at rest, and it frees deleted data.
@@ -77,6 +79,16 @@ impl Compaction {
     /// Physical bytes of the inputs.
     pub fn input_bytes(&self) -> u64 {
         self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.len))
+    }
+
+    /// The values of the inputs with what else they stand for, bytes.
+    pub fn compensated_bytes(&self) -> u64 {
+        self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.compensated()))
+    }
+
+    /// The same inputs, cut into tables that stand for about so many bytes. Values stay where they are.
+    pub fn cut(self, bytes: u64) -> Compaction {
+        Compaction { reason: Reason::Cut, file_bytes: bytes, compensated: true, ..self }
     }
 
     /// The smallest and the largest user key of the inputs: the outputs lie between them.

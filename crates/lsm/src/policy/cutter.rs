@@ -3,7 +3,7 @@
 //! An output ends when it has reached the target size, or when it meets so much in the level below its own that
 //! compacting it there one day would be a wide job for little data. Both are asked only between user keys.
 
-use super::compaction::{Compaction, PHYSICAL_BYTES_GOOD};
+use super::compaction::{Compaction, PHYSICAL_BYTES_GOOD, Reason};
 use crate::{OutputCutter, OutputSize};
 use version::{Level, Version};
 
@@ -42,11 +42,14 @@ impl Cutter {
                 (false, true) => c.file_bytes,
                 (false, false) => 0,
             },
+            // Whoever cuts for want of room wants short tables.
             physical_bytes_min: match c.compensated {
+                true if c.reason == Reason::Cut => 0,
                 true => PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
                 false => c.file_bytes,
             },
             physical_bytes_good: match c.compensated {
+                true if c.reason == Reason::Cut => 0,
                 true => PHYSICAL_BYTES_GOOD.min(c.file_bytes / 4),
                 false => 0,
             },

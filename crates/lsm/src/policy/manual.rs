@@ -9,7 +9,7 @@
 //! A walk that **rewrites** ([`ManualRange::rewriting`]) goes on at the bottom, where it has every table of the range written anew, one at a
 //! time and in the order of keys, with the values that it references. All that was above lies there by then, so each is written once, under
 //! the options of now. How far that has come is a key ([`ManualRange::rewritten_to`]): another walk may begin there, and a table whose job came to nothing
-//! is taken again.
+//! is taken again. Where the values of a table do not fit into the room, the table is cut first ([`ManualRange::cut`]).
 
 use super::compaction::{Compaction, Reason};
 use super::facts::{Facts, Moves};
@@ -32,7 +32,14 @@ pub struct ManualRange {
     under_way: Option<(u64, Option<Vec<u8>>)>,
     /// Tables rewritten.
     rewritten: u64,
+    /// Cuts since the last table was rewritten.
+    cuts: u32,
 }
+
+/// So often in a row a table may be cut: each time it stands for half as much at most, or cannot be cut.
+const CUTS_MAX: u32 = 16;
+/// A table that stands for less is not cut.
+const CUT_BYTES_MIN: u64 = 64 << 10;
 
 /// What is next.
 #[derive(Clone, Debug)]
@@ -58,6 +65,7 @@ impl ManualRange {
             rewrites: false,
             under_way: None,
             rewritten: 0,
+            cuts: 0,
         }
     }
 
@@ -105,8 +113,22 @@ impl ManualRange {
         let Some((number, before)) = self.under_way.take() else { return };
         match version.files(self.level).iter().any(|f| f.number == number) {
             true => self.done_to = before,
-            false => self.rewritten += 1,
+            false => (self.rewritten, self.cuts) = (self.rewritten + 1, 0),
         }
+    }
+
+    /// Cuts the table that the last step is to rewrite, where there is room for outputs of so many bytes; the walk goes on with its
+    /// first part. `None`: it is short, or cannot be cut, and the walk is as it was.
+    pub fn cut(&mut self, compaction: &Compaction, room_bytes: u64) -> Option<Compaction> {
+        // What is written are the values and the keys, which may be as long.
+        let bytes = (room_bytes / 2).min(compaction.compensated_bytes() / 2);
+        let (low, high) = compaction.key_range();
+        if self.cuts == CUTS_MAX || bytes < CUT_BYTES_MIN || low == high {
+            return None;
+        }
+        let (_, before) = self.under_way.take_if(|_| compaction.reason == Reason::Rewrite)?;
+        (self.done_to, self.cuts) = (before, self.cuts + 1);
+        Some(compaction.clone().cut(bytes))
     }
 
     /// What to do next, given how things are now.

@@ -12,6 +12,7 @@ mod bytes;
 mod chain;
 mod choice;
 mod references;
+mod rewrite;
 mod set_aside;
 mod simulation;
 pub(super) mod tables;
@@ -681,34 +682,6 @@ fn compact_range_ends_where_tombstones_stay() {
     }
     assert_eq!(seen, vec![1, 2]);
     assert!(matches!(step(), ManualStep::Done));
-}
-
-/// A walk that rewrites takes each table of the last level once, and again if its job came to nothing.
-#[test]
-fn compact_range_that_rewrites_takes_each_table_once() {
-    let at = |n: u64, from: u32| file(n, from, from + 5, 1, 1000);
-    let of = |tables: Vec<Arc<FileMeta>>| Version::with_files(0, vec![vec![], vec![], tables]);
-    let policy = options(FileChoice::default());
-    let mut walk = ManualRange::new(None, Some(&user_key(25))).rewriting();
-    let mut step = |version: &Version| match free(version, |facts| {
-        policy.manual(facts, &mut walk, &|_| false)
-    }) {
-        ManualStep::Start(c) => {
-            assert_eq!((c.level, c.output_level, c.reason), (2, 2, Reason::Rewrite));
-            let numbers = c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>();
-            (numbers, walk.rewritten(), walk.to_rewrite(version).0, walk.rewritten_to().map(<[u8]>::to_vec))
-        }
-        ManualStep::Wait => panic!("nothing is in the way"),
-        ManualStep::Done => (Vec::new(), walk.rewritten(), walk.to_rewrite(version).0, None),
-    };
-    let before = of(vec![at(1, 10), at(2, 20), at(3, 30)]);
-    assert_eq!(step(&before), (vec![1], 0, 1, None));
-    assert_eq!(step(&before), (vec![1], 0, 1, None), "its job came to nothing");
-    let after = of(vec![at(4, 10), at(2, 20), at(3, 30)]);
-    assert_eq!(step(&after), (vec![2], 1, 0, Some(user_key(15).to_vec())));
-    let last = of(vec![at(4, 10), at(5, 20), at(3, 30)]);
-    let (none, rewritten, ..) = step(&last);
-    assert_eq!((none, rewritten), (Vec::new(), 2), "the third is not in the range");
 }
 
 /// Where room is short, everything goes to the deepest level, and then it is done.

@@ -30,7 +30,7 @@ mod queue;
 mod spill;
 pub mod targets;
 
-use super::compaction::Compaction;
+use super::compaction::{Compaction, Reason};
 use super::contract::{CompactionPolicy, L0Load};
 use super::cutter::Cutter;
 use super::facts::{Facts, Moves};
@@ -106,7 +106,7 @@ impl CompactionPolicy for Vlsm {
     }
 
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send> {
-        match Vlsm::ends_by_overlap(compaction, version) {
+        match compaction.reason != Reason::Cut && Vlsm::ends_by_overlap(compaction, version) {
             true => Box::new(OverlapCutter::new(self, compaction, version)),
             false => Box::new(Cutter::new(compaction, version)),
         }

@@ -1,0 +1,56 @@
+//! A full store is written anew, a part at a time.
+
+use crate::common::*;
+use crate::overwrites::bytes;
+use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::{CompactRequest, Db, Env, ErrorKind, Options, SpaceLimit};
+use std::path::Path;
+
+const LEN: usize = 1000;
+
+/// Fills a store of the default options to its limit, and rewrites all of it.
+fn rewrites(env: Env, dir: &Path, limit: u64) {
+    let options = Options { space_limit: Some(SpaceLimit::Bytes(limit)), ..Options::default() };
+    let db = Db::open_in(env.clone(), dir, options).unwrap();
+    let full = (0..).find(|&n| match db.put(&key(n), &bytes(n, 0, LEN)) {
+        Err(e) => {
+            assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+            true
+        }
+        Ok(()) => false,
+    });
+    let count = full.unwrap();
+    settle(&db);
+    let occupied = || env.fs.list(dir).unwrap().iter().map(|file| file.allocated).sum::<u64>();
+    let mut rewritten = 0;
+    let request = CompactRequest { rewrite: true };
+    let done = db.compact_range_with(db.default_column_family(), (None, None), request, &mut |progress| {
+        rewritten = progress.rewritten_tables;
+        assert!(occupied() <= limit, "{} of {limit}", occupied());
+    });
+    done.unwrap_or_else(|e| {
+        panic!("limit {limit}, {count} keys, {rewritten} tables: {e}\n{}", db.describe())
+    });
+    assert!(rewritten > 0);
+    settle(&db);
+    assert!(occupied() <= limit);
+    for n in 0..count {
+        assert_eq!(db.get(&key(n)).unwrap().as_deref(), Some(&bytes(n, 0, LEN)[..]), "key {n}");
+    }
+    // The store goes on: it is as full as before.
+    assert!(db.delete(&key(0)).is_ok());
+}
+
+#[test]
+fn a_store_full_to_8_mb_or_64_mb_is_written_anew() {
+    for limit in [8 << 20, 64 << 20] {
+        let sim = SimEnv::new(limit);
+        rewrites(env(&sim), Path::new(DIR), limit);
+    }
+}
+
+#[test]
+fn a_store_full_to_256_mb_is_written_anew() {
+    let tmp = TempDir::new("rewrite-256");
+    rewrites(Env::kernel(), &tmp.join("store"), 256 << 20);
+}
