@@ -91,6 +91,8 @@ void lava_options_memtable_bytes(lava_options *options, uint64_t bytes);
 void lava_options_background_threads(lava_options *options, uint32_t threads);
 /* The files of the store never occupy more. 0: as much as there is. */
 void lava_options_space_limit_bytes(lava_options *options, uint64_t bytes);
+/* The same in percent of the volume, 1 to 100. It follows a volume that grows. 0: as much as there is. */
+void lava_options_space_limit_percent(lava_options *options, uint8_t percent);
 /* No call waits longer than this for the engine, as long as the device can keep up. */
 void lava_options_stall_budget_us(lava_options *options, uint64_t us);
 /* Background reads and writes, bytes a second. 0: no budget. */
@@ -109,6 +111,14 @@ void lava_options_metrics_file(lava_options *options, const char *path);
 /* `options` or NULL: those of lava_options_new. */
 lava_status lava_open(const char *path, const lava_options *options, lava_db **db, lava_error **error);
 lava_status lava_open_read_only(const char *path, const lava_options *options, lava_db **db, lava_error **error);
+/* The present state of the store of a reader (lava_open_read_only), beside `db`, which stays as it is. Free both. */
+lava_status lava_catch_up(lava_db *db, lava_db **now, lava_error **error);
+/*
+ * Changes the limit while the store is open. 0: no limit. Above a lower limit the store admits deletes only, until its background work has
+ * brought it below; other writes get LAVA_NO_SPACE.
+ */
+lava_status lava_set_space_limit_bytes(lava_db *db, uint64_t bytes, lava_error **error);
+lava_status lava_set_space_limit_percent(lava_db *db, uint8_t percent, lava_error **error);
 /*
  * Frees `db` whatever it returns, makes durable what was buffered, and tells what of that failed. LAVA_BUSY: there are other handles of the store
  * (families, snapshots, iterators, queues); it closes when the last of them is freed.

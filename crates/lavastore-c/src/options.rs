@@ -68,6 +68,13 @@ pub unsafe extern "C" fn lava_options_space_limit_bytes(options: *mut LavaOption
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_options_space_limit_percent(options: *mut LavaOptions, percent: u8) {
+    let limit = (percent > 0).then_some(SpaceLimit::VolumePercent(percent));
+    // SAFETY: the rules of the header.
+    unsafe { set(options, |options| options.space_limit = limit) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lava_options_stall_budget_us(options: *mut LavaOptions, us: u64) {
     // SAFETY: the rules of the header.
     unsafe { set(options, |options| options.stall_budget = Duration::from_micros(us)) }

@@ -4,7 +4,7 @@ use crate::error::LavaError;
 use crate::ffi::{call, free, give, handle, path, place, text};
 use crate::options::LavaOptions;
 use crate::read::LavaValue;
-use lavastore::{Db, Family, Options, Result, StoreFormat};
+use lavastore::{Db, Family, Options, Result, SpaceLimit, StoreFormat};
 use std::ffi::c_char;
 use std::path::Path;
 
@@ -60,6 +60,44 @@ pub unsafe extern "C" fn lava_open_read_only(
 ) -> u32 {
     // SAFETY: the rules of the header.
     unsafe { call(error, || open(at, options, db, |at, options| Db::open_read_only(at, options))) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_catch_up(
+    db: *mut LavaDb,
+    now: *mut *mut LavaDb,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let catch_up = || {
+        // SAFETY: the rules of the header.
+        let (db, now) = unsafe { (handle(db)?, place(now)?) };
+        *now = give(LavaDb(db.0.catch_up()?));
+        Ok(())
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, catch_up) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_set_space_limit_bytes(
+    db: *mut LavaDb,
+    bytes: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let limit = (bytes > 0).then_some(SpaceLimit::Bytes(bytes));
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.set_space_limit(limit)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_set_space_limit_percent(
+    db: *mut LavaDb,
+    percent: u8,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let limit = (percent > 0).then_some(SpaceLimit::VolumePercent(percent));
+    // SAFETY: the rules of the header.
+    unsafe { call(error, || handle(db)?.0.set_space_limit(limit)) }
 }
 
 #[unsafe(no_mangle)]

@@ -62,6 +62,7 @@ static lava_options *options(void) {
     lava_options_cache_bytes(options, 4 << 20);
     lava_options_memtable_bytes(options, 1 << 20);
     lava_options_background_threads(options, 2);
+    lava_options_space_limit_percent(options, 90);
     lava_options_space_limit_bytes(options, 1ull << 30);
     lava_options_stall_budget_us(options, 10000);
     lava_options_io_budget(options, 0);
@@ -304,6 +305,40 @@ static void misuse(lava_db *db, const char *dir) {
     CHECK(lava_error_status(NULL) == LAVA_OK && lava_error_file(NULL) == NULL);
 }
 
+/* Beside a writer: the limit of the store changes, and a reader comes to its present state. */
+static void changes_while_open(lava_db *db, const char *dir) {
+    OK(lava_put(db, NULL, text("limit"), text("before"), LAVA_WRITE_DURABLE, error));
+    lava_db *reader = NULL, *now = NULL;
+    OK(lava_open_read_only(dir, NULL, &reader, error));
+    REFUSED(LAVA_INVALID_ARGUMENT, lava_set_space_limit_percent(db, 101, error));
+    REFUSED(LAVA_INVALID_ARGUMENT, lava_set_space_limit_bytes(db, 1, error));
+    REFUSED(LAVA_READ_ONLY, lava_set_space_limit_bytes(reader, 1ull << 30, error));
+    /* Not as much as the store has: deletes only. */
+    OK(lava_flush(db, error));
+    OK(lava_set_space_limit_bytes(db, 2ull << 20, error));
+    char long_value[4096];
+    memset(long_value, 'x', sizeof long_value);
+    lava_slice value = {long_value, sizeof long_value};
+    lava_status status = LAVA_OK;
+    for (int i = 0; i < 2000 && status == LAVA_OK; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "filler-%d", i);
+        status = lava_put(db, NULL, text(key), value, 0, NULL);
+    }
+    CHECK(status == LAVA_NO_SPACE);
+    OK(lava_delete(db, NULL, text("filler-0"), 0, error));
+    OK(lava_set_space_limit_percent(db, 90, error));
+    OK(lava_set_space_limit_bytes(db, 0, error));
+    OK(lava_put(db, NULL, text("limit"), text("after"), LAVA_WRITE_DURABLE, error));
+    OK(lava_catch_up(reader, &now, error));
+    CHECK(has(reader, NULL, NULL, "limit", "before") && has(now, NULL, NULL, "limit", "after"));
+    lava_db *none = NULL;
+    REFUSED(LAVA_INVALID_ARGUMENT, lava_catch_up(db, &none, error));
+    CHECK(none == NULL);
+    lava_db_free(now);
+    OK(lava_close(reader, error));
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2 && lava_abi() == LAVA_ABI);
     char dir[4096], copy[4096], missing[4096];
@@ -325,6 +360,7 @@ int main(int argc, char **argv) {
     requests_in_flight(db, moons);
     failures_in_a_queue(db);
     misuse(db, dir);
+    changes_while_open(db, dir);
     OK(lava_checkpoint(db, copy, error));
     /* A family that is left keeps it open. */
     REFUSED(LAVA_BUSY, lava_close(db, error));
