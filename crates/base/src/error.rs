@@ -52,6 +52,30 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    const ALL: [ErrorKind; 16] = [
+        ErrorKind::Corruption,
+        ErrorKind::Io,
+        ErrorKind::NoSpace,
+        ErrorKind::InvalidArgument,
+        ErrorKind::TooLarge,
+        ErrorKind::NotFound,
+        ErrorKind::AlreadyExists,
+        ErrorKind::Trimmed,
+        ErrorKind::Locked,
+        ErrorKind::Unsupported,
+        ErrorKind::ReadOnly,
+        ErrorKind::Busy,
+        ErrorKind::Closed,
+        ErrorKind::Poisoned,
+        ErrorKind::UserCallback,
+        ErrorKind::Forked,
+    ];
+
+    /// The kind with this name ([`ErrorKind::name`]).
+    pub fn named(name: &str) -> Option<ErrorKind> {
+        ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// A stable lower-case name, as printed and used in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -48,6 +48,7 @@ use store::context::closed;
 use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
 use store::guest::BatchSink;
+use store::run::Checkpointer;
 
 /// An open store. Cheap to clone, usable from any thread; the last clone closes it.
 ///
@@ -607,7 +608,7 @@ impl Db {
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        crate::admin::checkpoint::checkpoint(self.served()?, &self.engine().checkpointing, dir.as_ref())
+        self.engine().checkpoint(dir.as_ref())
     }
 
     /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged

@@ -20,10 +20,11 @@ use crate::write::WritePath;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
+use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
 use store::context::closed;
-use store::run::{Foreground, Scheduler};
+use store::run::{Checkpointer, Foreground, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
 
@@ -89,6 +90,14 @@ impl Engine {
         if self.log.get().is_some() { Ok(()) } else { self.begin_service() }
     }
 
+    /// Checkpoints that other processes request are made from now on, if the options say so.
+    pub fn serve_requests(self: &Arc<Self>) {
+        if self.context.options.expert.checkpoint_requests {
+            let checkpointer: Arc<dyn Checkpointer> = self.clone();
+            self.scheduler.serve_requests(Arc::downgrade(&checkpointer));
+        }
+    }
+
     #[cold]
     fn begin_service(&self) -> Result<()> {
         if self.files.manifest.is_read_only() {
@@ -139,6 +148,13 @@ impl Engine {
             Some(e) => Err(e),
             None => flushed.and(log_closed),
         }
+    }
+}
+
+impl Checkpointer for Engine {
+    fn checkpoint(&self, dir: &Path) -> Result<()> {
+        self.serve()?;
+        crate::admin::checkpoint::checkpoint(&self.jobs, &self.checkpointing, dir)
     }
 }
 

@@ -79,6 +79,7 @@ pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
 pub use store::engines::EngineSpace;
 pub use store::format::StoreFormat;
+pub use store::mailbox::{CheckpointRequest, request_checkpoint};
 pub use store::speed::SpeedSpace;
 pub use table::{Extent, Role, Want};
 pub use tree::family::ColumnFamily;

@@ -160,6 +160,7 @@ fn open_to_write(
         records::begin(&engine.log, &engine.files, &engine.scheduler, relieve(&engine), guest)?;
     }
     service::bound_old_log(&engine)?;
+    engine.serve_requests();
     engine.scheduler.start()?;
     Ok(engine)
 }

@@ -21,7 +21,7 @@ use store::files::unfinished::Mark;
 use store::format::StoreFormat;
 use store::guest::HostWrite;
 use store::pacing::PaceReport;
-use store::run::{Scheduler, Work};
+use store::run::{Checkpointer, Scheduler, Work};
 
 /// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
 /// recovery.
@@ -33,10 +33,23 @@ struct Inner {
     core: Arc<Core>,
     /// Of a store that this engine opened.
     scheduler: Option<Arc<Scheduler>>,
-    /// Held while the name of a checkpoint is made durable.
-    checkpointing: Mutex<(), rank::Checkpoint>,
+    checkpoints: Arc<Checkpoints>,
     /// Which store it is.
     id: [u8; 16],
+}
+
+/// Makes checkpoints, also for requests of other processes, which must not keep the store from being closed.
+#[derive(Debug)]
+struct Checkpoints {
+    core: Arc<Core>,
+    /// Held while the name of a checkpoint is made durable.
+    one_at_a_time: Mutex<(), rank::Checkpoint>,
+}
+
+impl Checkpointer for Checkpoints {
+    fn checkpoint(&self, dir: &Path) -> Result<()> {
+        crate::copy::checkpoint(&self.core, &self.one_at_a_time, dir)
+    }
 }
 
 impl Inner {
@@ -158,8 +171,13 @@ impl LogStore {
         let core = crate::open::open(env, dir, options, mark)?;
         let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
         let scheduler = Scheduler::new(core.context(), options.background_threads, work);
+        let store = Self::over(core, Some(scheduler.clone()));
+        if options.checkpoint_requests {
+            let checkpointer: Arc<dyn Checkpointer> = store.0.checkpoints.clone();
+            scheduler.serve_requests(Arc::downgrade(&checkpointer));
+        }
         scheduler.start()?;
-        Ok(Self::over(core, Some(scheduler)))
+        Ok(store)
     }
 
     /// Opens the store of logs in a directory for reading, also beside the process that writes it: what was acknowledged before the call is
@@ -188,7 +206,8 @@ impl LogStore {
 
     fn over(core: Arc<Core>, scheduler: Option<Arc<Scheduler>>) -> LogStore {
         let id = core.store.manifest.state().store.uid.0;
-        LogStore(Arc::new(Inner { core, scheduler, checkpointing: Mutex::new(()), id }))
+        let checkpoints = Arc::new(Checkpoints { core: core.clone(), one_at_a_time: Mutex::new(()) });
+        LogStore(Arc::new(Inner { core, scheduler, checkpoints, id }))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -382,7 +401,8 @@ impl LogStore {
     /// engine has something in the store, or opened it: then that engine makes the checkpoint, of both; `Corruption` if something is
     /// damaged that is to be copied; `NoSpace`; those of the file system.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
-        crate::copy::checkpoint(self.here()?, &self.0.checkpointing, dir)
+        self.check_process()?;
+        self.0.checkpoints.checkpoint(dir)
     }
 
     /// Closes the group that is written, so that it becomes storage as soon as somebody is free.

@@ -41,6 +41,9 @@ pub struct Options {
     pub speed: Option<PathBuf>,
     /// Bytes of memory for the newest records, so that who follows a log reads no device. Default 16 MiB; 0: none are kept.
     pub recent_bytes: usize,
+    /// Whether the store makes checkpoints that other processes request through its directory (`lava log checkpoint`). Any process that
+    /// may write the directory may request one. Beside keys the option of the store counts. Default: true.
+    pub checkpoint_requests: bool,
 }
 
 impl Default for Options {
@@ -58,6 +61,7 @@ impl Default for Options {
             loggers: Loggers::default(),
             speed: None,
             recent_bytes: 16 << 20,
+            checkpoint_requests: true,
         }
     }
 }

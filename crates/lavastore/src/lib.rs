@@ -414,6 +414,16 @@ pub use lavakv::EngineSpace;
 #[doc(inline)]
 pub use lavakv::StoreFormat;
 
+/// ```no_run
+/// use lavastore::{CheckpointRequest, Db, Env};
+/// use std::time::Duration;
+/// let tell = &mut |state: CheckpointRequest| println!("{state:?}");
+/// Db::request_checkpoint_in(&Env::kernel(), "/var/lib/orders", "/backup/monday", Duration::from_secs(15), tell)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::CheckpointRequest;
+
 /// ```
 /// use lavastore::{CacheStats, SegmentStats, Statistics};
 /// # let db = lavastore::testing::store();

@@ -8,6 +8,7 @@
 //!   another one opens.
 //! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
+//! * [`mailbox`]: requests of other processes to the one that has the store open.
 //! * [`descriptors`]: the share of the store of the descriptors of the process.
 //! * [`pacing`]: how much of the device background work may use.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
@@ -31,6 +32,7 @@ pub mod files;
 pub mod format;
 pub mod guest;
 pub mod idmap;
+pub mod mailbox;
 pub mod manifest;
 pub mod names;
 pub mod numbers;

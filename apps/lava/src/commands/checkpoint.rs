@@ -2,22 +2,31 @@
 //!
 //! A checkpoint shares files with the store, so it is on the same file system: for a store in a directory it is a directory, for
 //! one on a LavaFS volume another directory of that volume, `lavafs:PATH:/DIR`, which `--db` takes as well.
+//!
+//! Where another process has the store open, that process makes the checkpoint, by a request in the store's directory
+//! (docs/format/requests.md). A volume that another process has open takes no requests: its directories are that process's.
 
 use super::create::check_parent_of_copy;
 use super::place::{OnVolume, Place, on_volume};
 use super::{directory, open_in};
-use crate::{Result, output};
+use crate::status::{self, Status};
+use crate::{Error, Result, output, progress};
 use bench::host::now_ns;
 use clap::Args;
-use lavastore::Options;
+use lavastore::{CheckpointRequest, Db, Env, ErrorKind, Options};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Options of `checkpoint`.
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// The directory of the copy, which must not exist; for a store on a LavaFS volume lavafs:PATH:/DIR on the same volume
     pub target: PathBuf,
+    /// Where another process has the store open: the longest wait until that process takes the request
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    wait: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,28 +34,92 @@ pub struct CheckpointArgs {
 
 /// Makes a copy. It opens the store for writing, because tables are made of what is in memory first.
 pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
+    let open = |place| open_in(place, Options { create_if_missing: false, ..Options::default() });
+    take(db, args, open, |store, target| {
+        store.checkpoint(target)?;
+        Ok(store.close()?)
+    })
+}
+
+/// Makes a copy of a store that `open` opens, or has the process make it that has the store open.
+pub fn take<S>(
+    db: Option<PathBuf>,
+    args: &CheckpointArgs,
+    open: impl Fn(Place) -> Result<S>,
+    make: impl Fn(S, &Path) -> Result<()>,
+) -> Result<()> {
     let start_ns = now_ns();
     let db = directory(db)?;
     let target = target_beside(&db, &args.target)?;
-    let place = Place::to_write(&db)?;
-    check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
-    let store = open_in(place, Options { create_if_missing: false, ..Options::default() })?;
-    store.checkpoint(&target)?;
-    store.close()?;
-    made(args, start_ns)
+    let opened = || {
+        let place = Place::to_write(&db)?;
+        check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
+        open(place)
+    };
+    let is_requested = match opened() {
+        Ok(store) => make(store, &target).map(|()| false)?,
+        Err(e) if is_locked(&e) && on_volume(&db).is_some() => {
+            return Err(status::about(
+                "a process that has a volume open takes no requests for checkpoints of the stores on it; take the checkpoint in that process",
+                e,
+            ));
+        }
+        Err(e) if is_locked(&e) => match requested(&db, &target, args) {
+            // It ended meanwhile.
+            Err(e) if is_closed(&e) => make(opened()?, &target).map(|()| false)?,
+            requested => requested.map(|()| true)?,
+        },
+        Err(e) => return Err(e),
+    };
+    report(args, start_ns, is_requested)
 }
 
-/// Says that it was made, since it was begun at a time.
-pub fn made(args: &CheckpointArgs, start_ns: u64) -> Result<()> {
+fn is_locked(error: &Error) -> bool {
+    status::of(error.as_ref()) == Status::InUse
+}
+
+fn is_closed(error: &Error) -> bool {
+    error.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::Closed)
+}
+
+/// Has the process make the copy that has the store open.
+fn requested(db: &Path, target: &Path, args: &CheckpointArgs) -> Result<()> {
+    let target = absolute(target)?;
+    let is_taken = AtomicBool::new(false);
+    let text = |passed: Duration| {
+        let action = match is_taken.load(Ordering::Relaxed) {
+            true => "is made by the process that has the store open",
+            false => "waits for the process that has the store open",
+        };
+        format!("checkpoint: {action}, {} s", passed.as_secs())
+    };
+    let tell = &mut |state| is_taken.store(state == CheckpointRequest::Taken, Ordering::Relaxed);
+    let wait = Duration::from_secs(args.wait);
+    progress::shown(text, || Db::request_checkpoint_in(&Env::kernel(), db, &target, wait, tell))?;
+    Ok(())
+}
+
+/// The path of a directory that is to be made, as another process finds it.
+fn absolute(target: &Path) -> Result<PathBuf> {
+    let target = std::path::absolute(target)?;
+    match (target.parent(), target.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        _ => Ok(target),
+    }
+}
+
+fn report(args: &CheckpointArgs, start_ns: u64, is_requested: bool) -> Result<()> {
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let target = args.target.display().to_string();
-    output::report(args.json, &json!({ "target": target, "seconds": seconds }), || {
-        format!("checkpoint in {target}, made in {seconds:.2} s\n")
+    let made = json!({ "target": target, "seconds": seconds, "requested": is_requested });
+    output::report(args.json, &made, || {
+        let by = if is_requested { " by the process that has the store open" } else { "" };
+        format!("checkpoint in {target}, made in {seconds:.2} s{by}\n")
     })
 }
 
 /// The directory on the file system of the store.
-pub fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
+fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
     match (on_volume(db), on_volume(target)) {
         (None, None) => Ok(target.to_owned()),
         (Some(store), Some(OnVolume { path, dir: Some(dir) })) if is_same(store.path, path) => Ok(dir),

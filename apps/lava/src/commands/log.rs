@@ -3,8 +3,8 @@
 //! What only reads opens the store for reading, so it works while another process has it open, and sees what was acknowledged before. `tail -f`
 //! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
 
-use super::checkpoint::{CheckpointArgs, made, target_beside};
-use super::create::{CreateArgs, check_parent_of_copy, may_have_logs, tell_if_new};
+use super::checkpoint::{CheckpointArgs, take};
+use super::create::{CreateArgs, may_have_logs, tell_if_new};
 use super::fs::size;
 use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, parts, volume_of};
@@ -13,7 +13,6 @@ use crate::formats::lines::Lines;
 use crate::formats::{ReadError, escape, jsonl};
 use crate::status::{Status, failure, with_message};
 use crate::{Error, Result, interrupt, nearest, output, progress};
-use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::{Args, Subcommand};
 use lavastore::{
@@ -584,15 +583,15 @@ fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
 }
 
 fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
-    let start_ns = now_ns();
-    let db = directory(db)?;
-    let target = target_beside(&db, &args.target)?;
-    let place = Place::to_write(&db)?;
-    check_parent_of_copy(&Place { env: place.env.clone(), dir: target.clone() })?;
-    let store = open(&place, false)?;
-    store.checkpoint(&target)?;
-    store.close()?;
-    made(args, start_ns)
+    take(
+        db,
+        args,
+        |place| Ok(open(&place, false)?),
+        |store, target| {
+            store.checkpoint(target)?;
+            Ok(store.close()?)
+        },
+    )
 }
 
 fn verify_text(found: &LogVerifyReport) -> String {

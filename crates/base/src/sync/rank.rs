@@ -201,6 +201,8 @@ ranks! {
     GcPace,
     /// When the next slowed-down write may go on.
     Pacer,
+    /// Requests of other processes: those that were taken, and whether a thread serves them.
+    Requested,
     /// Scheduler: nothing; who sleeps does so under it, so that no wake-up is lost.
     Parked,
     /// Health: what poisoned the store.

@@ -54,6 +54,10 @@ pub struct ExpertOptions {
     /// data, bytes per second; at least 64 KiB. It reports damage as [`crate::Event`] and in [`crate::Db::damaged_files`]. Default: 0,
     /// no such reads.
     pub scrub_bytes_per_s: u64,
+    /// Whether the store makes checkpoints that other processes request through its directory (`lava checkpoint`). Any process that may
+    /// write the directory may request one, at any absolute path where this process may make a directory. The store looks for one
+    /// name at most once a second. Default: true.
+    pub checkpoint_requests: bool,
     /// Levels, from level 0 on, whose new tables are made on the second disk ([`crate::Options::speed`]), at most 7. The log comes
     /// first there: `wal_bytes_max` and a quarter more. Tables without room are made in the directory, and counted
     /// ([`crate::Statistics::speed_tables_elsewhere`]). A table stays on its disk until it is compacted. Default: 0, none.
@@ -102,6 +106,7 @@ impl Default for ExpertOptions {
             loggers: Loggers::default(),
             buffered_age_ms_max: None,
             scrub_bytes_per_s: 0,
+            checkpoint_requests: true,
             speed_levels: 0,
             speed_values_bytes_max: 0,
             speed_values_fresh: false,

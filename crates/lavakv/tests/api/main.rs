@@ -7,6 +7,7 @@ mod common;
 mod background;
 mod catching_up;
 mod checkpoint;
+mod checkpoint_requests;
 mod collect;
 mod compression;
 mod crashes;

@@ -2,8 +2,8 @@
 
 use super::Db;
 use crate::{
-    CacheStats, DamagedFile, EngineSpace, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result,
-    Space, SpaceLimit, Statistics, StoreFormat, VerifyReport,
+    CacheStats, CheckpointRequest, DamagedFile, EngineSpace, Env, Error, GcPause, GcPlan, GcProgress,
+    GcReport, GcRequest, Result, Space, SpaceLimit, Statistics, StoreFormat, VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -65,6 +65,60 @@ impl Db {
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
+    }
+
+    /// Has the process that has the store in `dir` open make a checkpoint in the directory `target`, and waits for it: as
+    /// [`Db::checkpoint`] there, of keys and logs. The process looks for requests once a second, unless its options say
+    /// otherwise ([`ExpertOptions::checkpoint_requests`](crate::ExpertOptions::checkpoint_requests)). `target` is absolute, in the
+    /// names of that process, which owns the copy. `take_within`: the longest wait until the process takes the request; the
+    /// checkpoint then takes as long as it takes.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-request-{}", std::process::id()));
+    /// # use lavastore::{Db, WriteOptions};
+    /// # use std::time::Duration;
+    /// let db = Db::open(dir.join("store"))?;
+    /// db.writing(&WriteOptions::durable()).put("key", "value")?;
+    /// // In another process:
+    /// Db::request_checkpoint(dir.join("store"), dir.join("monday"), Duration::from_secs(15))?;
+    /// assert!(Db::open(dir.join("monday"))?.get("key")?.is_some());
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::checkpoint`]; `InvalidArgument` for a relative target; `NotFound` without a store; `Locked` if no process takes
+    /// the request in time; `Closed` if no process has the store open, or that process ended before it answered.
+    pub fn request_checkpoint(
+        dir: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        take_within: Duration,
+    ) -> Result<()> {
+        Db::request_checkpoint_in(&Env::kernel(), dir, target, take_within, &mut |_| {})
+    }
+
+    /// As [`Db::request_checkpoint`], in an environment; `tell` gets the state of the request now and then, on the calling
+    /// thread.
+    ///
+    /// ```no_run
+    /// use lavastore::{Db, Env};
+    /// use std::time::Duration;
+    /// let tell = &mut |state| println!("{state:?}");
+    /// Db::request_checkpoint_in(&Env::kernel(), "/var/lib/orders", "/backup/monday", Duration::from_secs(15), tell)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::request_checkpoint`].
+    pub fn request_checkpoint_in(
+        env: &Env,
+        dir: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        take_within: Duration,
+        tell: &mut dyn FnMut(CheckpointRequest),
+    ) -> Result<()> {
+        lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not

@@ -298,6 +298,8 @@ const WITHOUT: &[&str] = &[
     "in_envs",
     "env",
     "give_back",
+    "request_checkpoint",
+    "request_checkpoint_in",
 ];
 
 #[test]

@@ -54,6 +54,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "pacing",
             "volumes",
             "context",
+            "mailbox",
             "run",
             "manifest",
             "files",

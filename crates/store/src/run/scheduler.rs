@@ -19,6 +19,7 @@
 //!   Whoever has to wait calls it ([`crate::context::Signals`]).
 
 use super::Works;
+use super::requested::{Checkpointer, Requested};
 use crate::context::{Context, Driver};
 use crate::pacing::{Traffic, during};
 use base::sync::{Mutex, OnceLock, lock, rank};
@@ -139,6 +140,10 @@ pub trait Work: Send + Sync {
     fn failed(&self, error: Error, inputs: &[u64]);
     /// True if a job runs or could start that may free space.
     fn can_free(&self) -> bool;
+    /// True if there is something to look for that nobody tells workers of, also beside long jobs.
+    fn is_due(&self) -> bool {
+        false
+    }
     /// Rises with every write: where somebody writes all the time nobody sleeps long.
     fn last_write(&self) -> u64;
 }
@@ -155,6 +160,7 @@ pub trait Foreground: Send + Sync {
 pub struct Scheduler {
     context: Arc<Context>,
     work: Arc<Works>,
+    requested: Arc<Requested>,
     /// How many do other work than the log's.
     thread_count: usize,
     /// The workers, while they are started or joined.
@@ -185,6 +191,7 @@ impl Scheduler {
         let scheduler = Arc::new(Scheduler {
             context: context.clone(),
             work: Arc::new(Works::of(work)),
+            requested: Arc::new(Requested::new(context)),
             thread_count,
             threads: Mutex::default(),
             simulated,
@@ -192,12 +199,18 @@ impl Scheduler {
         });
         let driver: Arc<dyn Driver> = scheduler.clone();
         context.signals.set_driver(Arc::downgrade(&driver));
+        scheduler.work.serve(scheduler.requested.clone());
         scheduler
     }
 
     /// A guest on the store has work as well. To be called once, before there are workers.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.work.join(guest);
+    }
+
+    /// Checkpoints that other processes request are made by this engine. Without it they are not served. Once.
+    pub fn serve_requests(&self, checkpointer: Weak<dyn Checkpointer>) {
+        self.requested.serve_by(checkpointer);
     }
 
     /// Who does what callers do not wait for. Once.
@@ -295,6 +308,7 @@ impl Scheduler {
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             thread.join();
         }
+        self.requested.stop();
         let jobs = std::mem::take(&mut lock(&self.simulated).0);
         for mut simulated in jobs {
             simulated.job.abandon();
@@ -342,7 +356,12 @@ fn step(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
 
 /// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.
 fn step_guarded(context: &Context, job: &mut Box<dyn Job>) -> Result<Progress> {
-    catch_unwind(AssertUnwindSafe(|| step(context, job))).unwrap_or_else(|panic| {
+    guarded(|| step(context, job))
+}
+
+/// Returns a panic as an error.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()
@@ -382,7 +401,7 @@ impl Worker {
     fn run(mut self) {
         while !self.context.signals.is_stopping() {
             let epoch = self.context.signals.work_epoch();
-            if epoch != self.seen || self.stack.is_empty() {
+            if epoch != self.seen || self.stack.is_empty() || self.work.is_due() {
                 let below = self.stack.last().map_or(JobClass::Idle, |job| job.class());
                 match self.work.clone().next(self.duty, below) {
                     Some(job) => self.stack.push(job),

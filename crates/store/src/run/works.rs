@@ -9,7 +9,10 @@
 //!
 //! The guest joins once, when it begins to serve. That is before there are workers; who asked meanwhile would find the host's work alone or
 //! that of both, and from then on that of both.
+//!
+//! Requests of other processes come before the work of either, after the log's: they are looked for at most once a second.
 
+use super::requested::Requested;
 use super::{Duty, Job, JobClass, Progress, Work};
 use base::sync::OnceLock;
 use base::{Error, Result};
@@ -19,6 +22,7 @@ use std::sync::Arc;
 pub struct Works {
     host: Arc<dyn Work>,
     guest: OnceLock<Arc<dyn Work>>,
+    requested: OnceLock<Arc<Requested>>,
 }
 
 /// The first class of work that nobody waits for.
@@ -27,12 +31,23 @@ const NOT_URGENT: JobClass = JobClass::Cleanup;
 impl Works {
     /// Of a store without a guest.
     pub fn of(host: Arc<dyn Work>) -> Works {
-        Works { host, guest: OnceLock::new() }
+        Works { host, guest: OnceLock::new(), requested: OnceLock::new() }
     }
 
     /// A guest has begun to serve. To be called once, before there are workers.
     pub fn join(&self, guest: Arc<dyn Work>) {
         self.guest.set(guest).unwrap_or_else(|_| unreachable!("a store has one guest"));
+    }
+
+    /// Requests of other processes are served, too. Once.
+    pub(super) fn serve(&self, requested: Arc<Requested>) {
+        let _ = self.requested.set(requested);
+    }
+
+    /// The job that serves requests, if it is time to look for them and there are any.
+    fn of_others(&self, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+        let serves = duty != Duty::Log && JobClass::Metrics < below;
+        self.requested.get().filter(|_| serves)?.next()
     }
 
     fn of_guest(&self, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
@@ -50,6 +65,9 @@ impl std::fmt::Debug for Works {
 
 impl Work for Works {
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+        if let Some(job) = self.of_others(duty, below) {
+            return Some(job);
+        }
         if self.guest.get().is_none() {
             return self.host.clone().next(duty, below);
         }
@@ -67,6 +85,10 @@ impl Work for Works {
 
     fn can_free(&self) -> bool {
         self.host.can_free() || self.guest.get().is_some_and(|guest| guest.can_free())
+    }
+
+    fn is_due(&self) -> bool {
+        self.requested.get().is_some_and(|requested| requested.is_due())
     }
 
     fn last_write(&self) -> u64 {

@@ -159,6 +159,7 @@ fn every_option_is_listed_on_its_page() {
         loggers,
         buffered_age_ms_max,
         scrub_bytes_per_s,
+        checkpoint_requests,
         speed_levels,
         speed_values_bytes_max,
         speed_values_fresh,

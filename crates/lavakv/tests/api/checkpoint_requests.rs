@@ -1,0 +1,146 @@
+//! Checkpoints that another process requests of a store that is open.
+
+use crate::common::*;
+use lavastore_lavakv::{
+    CheckpointRequest, Db, Error, ErrorKind, Options, Result, request_checkpoint, sim::SimEnv,
+};
+use std::path::Path;
+use std::time::Duration;
+
+const TAKE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Requests a checkpoint of the simulated store; `meanwhile` runs at each look of the client.
+fn ask(sim: &SimEnv, target: &str, meanwhile: &mut dyn FnMut(CheckpointRequest)) -> Result<()> {
+    request_checkpoint(&env(sim), Path::new(DIR), Path::new(target), TAKE_WITHIN, meanwhile)
+}
+
+fn requests_dir(sim: &SimEnv) -> bool {
+    env(sim).fs.exists(&Path::new(DIR).join("REQUESTS")).unwrap()
+}
+
+#[test]
+fn a_requested_checkpoint_has_all_that_was_written_before() {
+    for seed in 1..=40 {
+        let sim = SimEnv::new(seed);
+        let (db, mut model) = (open(&sim), Model::new());
+        fill(&db, &mut model, 0..500, 0);
+        let before = model.clone();
+        let mut n = 0;
+        ask(&sim, "/copy", &mut |_| {
+            // Writers go on.
+            fill(&db, &mut model, 1000 + n..1001 + n, 1);
+            n += 1;
+            (0..8).for_each(|_| {
+                db.run_background_step();
+            });
+        })
+        .unwrap();
+        assert!(!requests_dir(&sim));
+        let copy = contents(&Db::open_in(env(&sim), "/copy", small()).unwrap());
+        // A prefix of what the writer wrote, of at least what was there when the request was made.
+        let after = copy.len() - before.len();
+        assert!(before.iter().all(|(key, value)| copy.get(key) == Some(value)), "seed {seed}");
+        let written: Vec<_> = model.range(key(1000)..).map(|(key, _)| key.clone()).collect();
+        let copied: Vec<_> = copy.range(key(1000)..).map(|(key, _)| key.clone()).collect();
+        assert_eq!(copied, written[..after], "seed {seed}");
+        settle(&db);
+        assert!(contents(&db) == model);
+    }
+}
+
+/// Requires the outcome of a request beside the steps of the store.
+fn served(sim: &SimEnv, db: &Db, target: &str) -> Result<()> {
+    ask(sim, target, &mut |_| {
+        (0..8).for_each(|_| {
+            db.run_background_step();
+        })
+    })
+}
+
+#[test]
+fn a_request_for_a_directory_with_contents_is_refused_like_the_call() {
+    let sim = SimEnv::new(50);
+    let db = open(&sim);
+    db.put(b"k", b"v").unwrap();
+    db.checkpoint("/copy").unwrap();
+    let e: Error = served(&sim, &db, "/copy").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::AlreadyExists);
+    assert!(e.message().contains("a checkpoint needs a new or empty directory"), "{e}");
+    served(&sim, &db, "/other").unwrap();
+    // The store goes on.
+    db.put(b"k", b"w").unwrap();
+    settle(&db);
+}
+
+#[test]
+fn a_store_that_serves_no_requests_takes_none() {
+    let sim = SimEnv::new(51);
+    let options = small().expert(|expert| expert.checkpoint_requests = false);
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    assert_eq!(served(&sim, &db, "/copy").unwrap_err().kind(), ErrorKind::Locked);
+    assert!(!env(&sim).fs.exists(Path::new("/copy")).unwrap());
+}
+
+#[test]
+fn the_close_of_the_store_ends_the_wait() {
+    let sim = SimEnv::new(52);
+    let mut db = Some(open(&sim));
+    db.as_ref().unwrap().put(b"k", b"v").unwrap();
+    let e = ask(&sim, "/copy", &mut |_| drop(db.take())).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Closed);
+    assert!(!requests_dir(&sim));
+    // The next process opens the store as ever.
+    assert_eq!(contents(&open(&sim)).len(), 1);
+}
+
+#[test]
+fn without_room_the_request_is_refused_and_the_store_goes_on() {
+    for seed in 60..70 {
+        let sim = SimEnv::new(seed);
+        let (db, mut model) = (open(&sim), Model::new());
+        fill(&db, &mut model, 0..300, 0);
+        let used = sim.used();
+        sim.set_capacity(Some(used + 3 * 4096));
+        let outcome = served(&sim, &db, "/copy");
+        sim.set_capacity(None);
+        if let Err(e) = outcome {
+            assert!(matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Closed), "{e}");
+        }
+        served(&sim, &db, "/later").unwrap();
+        assert!(contents(&Db::open_in(env(&sim), "/later", small()).unwrap()) == model);
+    }
+}
+
+/// Real threads: two requests at once, beside a writer, and a close beside a request.
+#[test]
+fn two_requests_at_once_are_both_served() {
+    let tmp = TempDir::new("requests");
+    let dir = tmp.join("store");
+    let db = Db::open_with(&dir, Options { background_threads: 1, ..small() }).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..500, 0);
+    let kernel = lavastore_lavakv::Env::kernel();
+    std::thread::scope(|s| {
+        let asks = ["one", "two"].map(|name| {
+            let (kernel, dir, target) = (kernel.clone(), dir.clone(), tmp.join(name));
+            s.spawn(move || request_checkpoint(&kernel, &dir, &target, TAKE_WITHIN, &mut |_| {}))
+        });
+        for asked in asks {
+            asked.join().unwrap().unwrap();
+        }
+    });
+    for name in ["one", "two"] {
+        assert!(contents(&Db::open_with(tmp.join(name), small()).unwrap()) == model);
+    }
+    assert!(!dir.join("REQUESTS").exists());
+    let asked = std::thread::spawn({
+        let (dir, target) = (dir.clone(), tmp.join("three"));
+        move || request_checkpoint(&kernel, &dir, &target, TAKE_WITHIN, &mut |_| {})
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    drop(db);
+    // Made before the close, or refused by it.
+    if let Err(e) = asked.join().unwrap() {
+        assert_eq!(e.kind(), ErrorKind::Closed, "{e}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Names of the files of a request: a number of 16 hexadecimal digits, and the part.
+
+use std::fmt;
+
+/// The number of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(pub u64);
+
+/// A file of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Locked as long as the client waits.
+    Lock,
+    /// A request that is being written.
+    RequestTemp,
+    /// A request that no server has taken.
+    Request,
+    /// A request that a server has taken.
+    Taken,
+    /// An answer that is being written.
+    AnswerTemp,
+    /// The answer.
+    Answer,
+}
+
+impl Part {
+    /// All parts. The lock is last: whoever removes a request removes the lock last.
+    pub const ALL: [Part; 6] =
+        [Part::RequestTemp, Part::Request, Part::Taken, Part::AnswerTemp, Part::Answer, Part::Lock];
+
+    fn extension(self) -> &'static str {
+        match self {
+            Part::Lock => "lock",
+            Part::RequestTemp => "request-tmp",
+            Part::Request => "request",
+            Part::Taken => "taken",
+            Part::AnswerTemp => "answer-tmp",
+            Part::Answer => "answer",
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Id {
+    /// The name of a file.
+    pub fn name(self, part: Part) -> String {
+        format!("{self}.{}", part.extension())
+    }
+}
+
+/// The request and part of a name; `None` for any other name.
+pub fn parse(name: &str) -> Option<(Id, Part)> {
+    let (digits, extension) = name.split_once('.')?;
+    let id = Id(u64::from_str_radix(digits, 16).ok()?);
+    let part = Part::ALL.into_iter().find(|part| part.extension() == extension)?;
+    (id.name(part) == name).then_some((id, part))
+}

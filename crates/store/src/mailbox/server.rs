@@ -1,0 +1,205 @@
+//! The side of the store: finds requests, takes them, and answers them one after another.
+
+use super::format::{self, LEN_MAX};
+use super::names::{self, Id, Part};
+use super::{LOOK_NS, directory};
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, Result};
+use io::{CreateOptions, Env};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// After a look that took long the pause is so many times that long.
+const PAUSE_TIMES: u64 = 50;
+/// Requests that wait at most; others are refused.
+const WAITING_MAX: usize = 16;
+/// Requests of which one look takes note at most.
+const SEEN_MAX: usize = 256;
+
+/// The requests to a store.
+pub struct Mailbox {
+    env: Env,
+    /// The directory of requests.
+    dir: PathBuf,
+    /// Time of the next look; `u64::MAX`: somebody looks.
+    next_look_ns: AtomicU64,
+    /// The requests that this process has taken.
+    taken: Mutex<Taken, rank::Requested>,
+}
+
+/// Requests that were taken.
+#[derive(Default)]
+struct Taken {
+    waiting: VecDeque<Id>,
+    /// The request that is served.
+    current: Option<Id>,
+    /// Somebody serves until none waits.
+    is_served: bool,
+}
+
+impl Mailbox {
+    /// Of the store in a directory, from its opening on.
+    pub fn new(env: &Env, store: &Path) -> Mailbox {
+        let next_look_ns = AtomicU64::new(env.clock.now_ns().saturating_add(LOOK_NS));
+        Mailbox { env: env.clone(), dir: directory(store), next_look_ns, taken: Mutex::default() }
+    }
+
+    /// True if it is time to look for requests.
+    pub fn is_due(&self) -> bool {
+        self.env.clock.now_ns() >= self.next_look_ns.load(Ordering::Relaxed)
+    }
+
+    /// Looks for requests and takes them. True if the caller has to serve them.
+    ///
+    /// Errors are passed over: a request that cannot be taken now is met again by the next look.
+    pub fn look(&self) -> bool {
+        let begun_ns = self.env.clock.now_ns();
+        let due_ns = self.next_look_ns.load(Ordering::Relaxed);
+        let looks = begun_ns >= due_ns
+            && self
+                .next_look_ns
+                .compare_exchange(due_ns, u64::MAX, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !looks {
+            return false;
+        }
+        let _ = self.take_all();
+        let now_ns = self.env.clock.now_ns();
+        let pause_ns = now_ns.saturating_sub(begun_ns).saturating_mul(PAUSE_TIMES).max(LOOK_NS);
+        self.next_look_ns.store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
+        let mut taken = lock(&self.taken);
+        let begins = !taken.is_served && !taken.waiting.is_empty();
+        taken.is_served |= begins;
+        begins
+    }
+
+    /// Serves requests until none waits.
+    pub fn serve(&self, checkpoint: &dyn Fn(&Path) -> Result<()>) {
+        while let Some(id) = self.next() {
+            let outcome = self.target(id).and_then(|target| checkpoint(&target));
+            self.answer(id, &outcome);
+        }
+    }
+
+    fn next(&self) -> Option<Id> {
+        let mut taken = lock(&self.taken);
+        taken.current = taken.waiting.pop_front();
+        taken.is_served = taken.current.is_some();
+        taken.current
+    }
+
+    fn take_all(&self) -> Result<()> {
+        let fs = &self.env.fs;
+        if !fs.exists(&self.dir)? {
+            return Ok(());
+        }
+        let mut requests: BTreeMap<Id, BTreeSet<Part>> = BTreeMap::new();
+        for (id, part) in fs.list(&self.dir)?.iter().filter_map(|entry| names::parse(&entry.name)) {
+            if requests.len() < SEEN_MAX || requests.contains_key(&id) {
+                requests.entry(id).or_default().insert(part);
+            }
+        }
+        let mut left = false;
+        for (id, parts) in requests {
+            left |= self.is_own(id) || self.take(id, &parts);
+        }
+        if !left {
+            // Fails if a client has begun a request meanwhile.
+            let _ = fs.remove_dir(&self.dir);
+        }
+        Ok(())
+    }
+
+    fn is_own(&self, id: Id) -> bool {
+        let taken = lock(&self.taken);
+        taken.current == Some(id) || taken.waiting.contains(&id)
+    }
+
+    /// Takes a request, if it is one. False if nothing of it is left.
+    fn take(&self, id: Id, parts: &BTreeSet<Part>) -> bool {
+        if !self.is_awaited(id) {
+            self.remove(id);
+            return false;
+        }
+        if parts.contains(&Part::Answer) {
+            return true;
+        }
+        if parts.contains(&Part::Taken) {
+            let why = "the process that took the request ended before it answered: see whether the copy is a store, and ask again";
+            self.answer(id, &Err(Error::new(ErrorKind::Closed, why)));
+        } else if parts.contains(&Part::Request)
+            && self.env.fs.rename(&self.path(id, Part::Request), &self.path(id, Part::Taken)).is_ok()
+        {
+            let is_full = {
+                let mut taken = lock(&self.taken);
+                let is_full = taken.waiting.len() >= WAITING_MAX;
+                if !is_full {
+                    taken.waiting.push_back(id);
+                }
+                is_full
+            };
+            if is_full {
+                let why = "too many requests for checkpoints wait already: try again";
+                self.answer(id, &Err(Error::new(ErrorKind::Busy, why)));
+            }
+        }
+        true
+    }
+
+    /// True if the client waits, or may wait: it holds its lock as long.
+    fn is_awaited(&self, id: Id) -> bool {
+        match self.env.fs.lock_to_read(&self.path(id, Part::Lock)) {
+            Ok(_) => false,
+            Err(e) => e.kind() != ErrorKind::NotFound,
+        }
+    }
+
+    fn target(&self, id: Id) -> Result<PathBuf> {
+        format::target(&self.env.fs.read_all(&self.path(id, Part::Taken), LEN_MAX)?)
+    }
+
+    /// Answers a request. Without room for the answer the client sees that its request is gone.
+    fn answer(&self, id: Id, outcome: &Result<()>) {
+        let _ = self.write_answer(id, &format::answer(outcome));
+        let _ = self.env.fs.remove(&self.path(id, Part::Taken));
+        if !self.is_awaited(id) {
+            self.remove(id);
+        }
+    }
+
+    fn write_answer(&self, id: Id, text: &str) -> Result<()> {
+        write(&self.env, &self.dir, (&id.name(Part::AnswerTemp), &id.name(Part::Answer)), text)
+    }
+
+    /// Removes what is left of a request; what cannot be removed is met again.
+    fn remove(&self, id: Id) {
+        remove(&self.env, &self.dir, id);
+    }
+
+    fn path(&self, id: Id, part: Part) -> PathBuf {
+        io::fs::join(&self.dir, &id.name(part))
+    }
+}
+
+impl std::fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mailbox({})", self.dir.display())
+    }
+}
+
+/// Writes a small file under its first name and gives it the second one.
+pub(super) fn write(env: &Env, dir: &Path, (temp, name): (&str, &str), text: &str) -> Result<()> {
+    let temp = io::fs::join(dir, temp);
+    let mut file = env.fs.create(&temp, &CreateOptions::default())?;
+    file.append(text.as_bytes()).and_then(|()| file.flush())?;
+    drop(file);
+    env.fs.rename(&temp, &io::fs::join(dir, name))
+}
+
+/// Removes the files of a request, the lock last.
+pub(super) fn remove(env: &Env, dir: &Path, id: Id) {
+    for part in Part::ALL {
+        let _ = env.fs.remove(&io::fs::join(dir, &id.name(part)));
+    }
+}
