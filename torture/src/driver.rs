@@ -5,6 +5,7 @@
 
 mod calls;
 mod knobs;
+mod space;
 mod terms;
 mod time;
 
@@ -35,6 +36,9 @@ use std::time::Duration;
 const REFUSALS: [ErrorKind; 4] =
     [ErrorKind::Poisoned, ErrorKind::Closed, ErrorKind::NotFound, ErrorKind::InvalidArgument];
 
+/// Under a limit that is reached one step in so many changes it.
+const LIMIT_CHANGE_ONE_IN: u64 = 25;
+
 /// Contents of all families, cheap to copy.
 pub(crate) type Model = BTreeMap<FamilyId, Contents>;
 
@@ -61,6 +65,8 @@ pub(crate) struct Driver {
     pub refused: u64,
     /// Writes that were refused because they would have had to wait.
     pub busy: u64,
+    /// Changes of the space limit of the open store.
+    pub limit_changes: u64,
     /// What the files of the store may occupy at any moment.
     peak_max: Option<u64>,
     // Readers before the store: they are dropped first.
@@ -97,6 +103,7 @@ impl Driver {
             was_full: false,
             refused: 0,
             busy: 0,
+            limit_changes: 0,
             peak_max: None,
             between_steps: Vec::new(),
             widths: Widths::default(),
@@ -182,36 +189,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Bounds the volume, or no longer.
-    pub fn set_capacity(&mut self, bytes: Option<u64>) -> Check {
-        self.capacity = bytes;
-        self.squeezed |= bytes.is_some();
-        self.was_full |= bytes.is_some();
-        room::set_capacity(&self.sim, bytes)
-    }
-
-    /// Calls may find no room from now on, without a bound on the volume, until [`Driver::has_room_again`].
-    pub fn expects_refusals(&mut self) {
-        (self.squeezed, self.was_full) = (true, true);
-    }
-
-    pub fn capacity(&self) -> Option<u64> {
-        self.capacity
-    }
-
-    /// Gives the store time to notice that the volume has room: from then on nothing may fail.
-    pub fn has_room_again(&mut self) -> Check {
-        self.set_capacity(None)?;
-        self.sim.advance_ns(2_000_000_000);
-        ensure!(
-            self.db().wait_idle(Duration::from_secs(60)),
-            "it does not come to rest: {}",
-            self.db().describe()
-        );
-        self.squeezed = false;
-        Ok(())
-    }
-
     /// What failed has passed: if a store is open, it writes, flushes and comes to rest.
     pub fn works_again(&mut self) -> Check {
         if self.db.is_none() {
@@ -244,13 +221,13 @@ impl Driver {
             if self.db.is_none() {
                 return Ok(());
             }
-            self.background();
+            self.background()?;
             self.check_peak().map_err(|why| format!("step {step}: {why}"))?;
         }
         Ok(())
     }
 
-    fn background(&mut self) {
+    fn background(&mut self) -> Check {
         if self.rng.one_in(3) {
             for _ in 0..self.rng.below(6) {
                 self.db().engine().run_background_step();
@@ -262,11 +239,11 @@ impl Driver {
         if self.rng.one_in(40) {
             self.sim.advance_ns(2_000_000_000);
         }
-        self.disturb();
+        self.disturb()
     }
 
     /// What was added later: drawn aside, so that seeds on record go on drawing what they drew.
-    fn disturb(&mut self) {
+    fn disturb(&mut self) -> Check {
         let mut aside = Rng::new(self.rng.clone().next_u64() ^ 0x6469_7374_7572);
         if aside.one_in(60) {
             time::jump(&self.sim, &mut aside);
@@ -274,6 +251,7 @@ impl Driver {
         if !self.knobs.reads {
             self.hold_snapshots(&mut aside);
         }
+        if aside.one_in(LIMIT_CHANGE_ONE_IN) { self.change_limit(&mut aside) } else { Ok(()) }
     }
 
     /// Where nobody reads, snapshots are held all the same, for what flushes, compactions and collections keep for them.

@@ -65,6 +65,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         println!("the run:\n{}\n{}", driver.sim.trace(), driver.db().describe());
     }
     outcome.note("calls refused", driver.refused);
+    outcome.note("limits changed", driver.limit_changes);
     outcome.take(ran.map_err(|why| format!("{squeeze:?}, {}: {why}", plan::describe(&driver.options))));
     driver.abandon();
     outcome

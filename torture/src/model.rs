@@ -42,6 +42,7 @@ fn run(seed: u64, first_number: u64, outcome: &mut Outcome) -> Check {
     let mut driver = Driver::new(seed, knobs, data);
     driver.run()?;
     outcome.note("writes refused as busy", driver.busy);
+    outcome.note("limits changed", driver.limit_changes);
     ends_well(&mut driver)
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let data = Data::churn(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);
     let ran = run(&mut driver);
+    outcome.note("limits changed", driver.limit_changes);
     let failed = ran.is_err();
     outcome.take(ran);
     if failed {
