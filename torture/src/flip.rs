@@ -198,7 +198,7 @@ pub(crate) fn break_a_file(
             let at = rng.below(len);
             let text = format!("bit flipped at {at} of {path} ({len} B)");
             let done = damage::flip_bit(sim, &path, at, rng.next_u64() as u32);
-            return Ok(done.unwrap_or(false).then(|| Damage { text, path, other: None, flip: true }));
+            return Ok(done.unwrap_or(false).then_some(Damage { text, path, other: None, flip: true }));
         }
         6 => {
             let n = whole(len, offset).min(whole(other_len, from));
