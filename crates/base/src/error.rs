@@ -49,6 +49,8 @@ pub enum ErrorKind {
     UserCallback,
     /// The handle was made by a parent process, before `fork`: a child cannot use it.
     Forked,
+    /// The caller ended the call, or its deadline has passed.
+    Cancelled,
 }
 
 impl ErrorKind {
@@ -95,6 +97,7 @@ impl ErrorKind {
             ErrorKind::Poisoned => "poisoned",
             ErrorKind::UserCallback => "user callback",
             ErrorKind::Forked => "forked",
+            ErrorKind::Cancelled => "cancelled",
         }
     }
 }

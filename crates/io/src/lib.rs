@@ -13,6 +13,7 @@
 
 pub mod batch;
 pub mod buf;
+pub mod cancel;
 pub mod clock;
 pub mod descriptors;
 pub mod device;
@@ -28,6 +29,7 @@ pub mod timing;
 
 pub use batch::read_files;
 pub use buf::{AlignedBuf, PAGE};
+pub use cancel::Cancel;
 pub use clock::Clock;
 pub use device::{
     BLOCK, BlockDevice, Completions, DeviceDone, DeviceQueue, DeviceRequest, DeviceWrite, Transfer,

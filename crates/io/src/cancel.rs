@@ -1,0 +1,118 @@
+//! Ends a long call before its time: on request, or at a deadline.
+
+use crate::{Clock, Env};
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A token that ends long calls. Clones are the same token.
+///
+/// A call that was given the token looks at it between steps of some milliseconds. Once the token is cancelled, or its deadline has
+/// passed, the call removes its unfinished files and fails with [`ErrorKind::Cancelled`].
+///
+/// [`Cancel::cancel`] is one store to an atomic, so a signal handler may call it.
+///
+/// ```
+/// use lavastore_io::Cancel;
+/// let cancel = Cancel::new();
+/// assert!(cancel.check().is_ok());
+/// cancel.clone().cancel();
+/// assert!(cancel.is_cancelled());
+/// ```
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<Token>);
+
+#[derive(Default)]
+struct Token {
+    cancelled: AtomicBool,
+    /// The clock, and nanoseconds on it.
+    deadline: Option<(Arc<dyn Clock>, u64)>,
+}
+
+impl Cancel {
+    /// Returns a token without a deadline.
+    pub fn new() -> Cancel {
+        Cancel::default()
+    }
+
+    /// Returns a token that is cancelled after a time on the clock of an environment.
+    ///
+    /// ```
+    /// use lavastore_io::{Cancel, Env};
+    /// let cancel = Cancel::with_deadline(&Env::kernel(), std::time::Duration::ZERO);
+    /// assert!(cancel.is_cancelled());
+    /// ```
+    pub fn with_deadline(env: &Env, after: Duration) -> Cancel {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        let at_ns = env.clock.now_ns().saturating_add(after_ns);
+        Cancel(Arc::new(Token {
+            cancelled: AtomicBool::new(false),
+            deadline: Some((env.clock.clone(), at_ns)),
+        }))
+    }
+
+    /// Ends all calls that have the token, and those that will get it.
+    ///
+    /// ```
+    /// let cancel = lavastore_io::Cancel::new();
+    /// cancel.cancel();
+    /// assert!(cancel.is_cancelled());
+    /// ```
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Returns true once it was cancelled or its deadline has passed.
+    ///
+    /// ```
+    /// assert!(!lavastore_io::Cancel::new().is_cancelled());
+    /// ```
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+            || self.0.deadline.as_ref().is_some_and(|(clock, at_ns)| clock.now_ns() >= *at_ns)
+    }
+
+    /// Fails once it is cancelled.
+    ///
+    /// ```
+    /// assert!(lavastore_io::Cancel::new().check().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+    }
+}
+
+/// The error of a call whose token is cancelled.
+#[cold]
+fn cancelled() -> Error {
+    let why = "the call was cancelled, or its deadline has passed: its unfinished files are removed, and it may be made again";
+    Error::new(ErrorKind::Cancelled, why)
+}
+
+/// Two tokens are equal if they are clones of one.
+impl PartialEq for Cancel {
+    fn eq(&self, other: &Cancel) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cancel {}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cancel(cancelled: {})", self.is_cancelled())
+    }
+}
+
+/// Fails once a token that a call may have is cancelled.
+///
+/// # Errors
+/// `Cancelled`.
+pub fn check(cancel: Option<&Cancel>) -> Result<()> {
+    cancel.map_or(Ok(()), Cancel::check)
+}
