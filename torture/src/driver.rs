@@ -461,7 +461,7 @@ impl Driver {
         let start = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Included(start) };
         let end = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Excluded(end) };
         // Drawn last: what was drawn before is as it was.
-        let request = CompactRequest { rewrite: self.rng.one_in(3) };
+        let request = CompactRequest { rewrite: self.rng.one_in(3), ..Default::default() };
         match family.compact_range_with((start, end), &request, &mut |_| {}) {
             Ok(()) => self.barrier(upto),
             Err(e) => self.excuse(e, "compact_range")?,
@@ -521,24 +521,25 @@ impl Driver {
     /// Lets go of everything; the store is closed. Sometimes a reader outlives it.
     pub fn close(&mut self) -> Check {
         self.snapshots.clear();
-        let survivor = if self.rng.one_in(3) { self.iterators.pop() } else { None };
+        let mut survivor = if self.rng.one_in(3) { self.iterators.pop() } else { None };
         self.iterators.clear();
         self.families.clear();
         let upto = self.history.writes.len();
         let db = self.db.take().expect("open between steps");
         tally::add(&db);
-        match (db.close(), survivor) {
-            (Err(e), Some(mut twin)) if e.kind() == ErrorKind::Busy => {
-                twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after close: {why}"))?;
-                // Now it closes.
-                drop(twin);
-                self.barrier(upto);
-            }
-            (Ok(()), None) => self.barrier(upto),
-            (Ok(()), Some(_)) => return Err("a close beside an iterator said nothing of it".into()),
-            (Err(e), _) => self.excuse(e, "close")?,
+        if let Some(mut twin) = survivor.take_if(|_| self.rng.one_in(2)) {
+            drop(db);
+            twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after a drop: {why}"))?;
+            // Now it closes.
+            drop(twin);
+            self.barrier(upto);
+            return Ok(());
         }
-        Ok(())
+        match db.close() {
+            Ok(()) => self.barrier(upto),
+            Err(e) => return self.excuse(e, "close"),
+        }
+        survivor.map_or(Ok(()), |mut twin| twin.is_refused(&mut self.rng, &self.data))
     }
 
     fn new_options(&mut self) {

@@ -107,6 +107,15 @@ impl Twin {
         Ok(())
     }
 
+    /// Its store is closed: the first move is refused.
+    pub fn is_refused(&mut self, rng: &mut Rng, data: &Data) -> Check {
+        match self.walk(rng, data) {
+            Err(why) if why.contains("closed: the store was closed") => Ok(()),
+            Err(why) => Err(format!("an iterator of a closed store: {why}")),
+            Ok(()) => Err("an iterator of a closed store goes on".into()),
+        }
+    }
+
     /// Some steps in both directions, with runs.
     fn wander(&mut self, rng: &mut Rng, from: &str) -> Check {
         let mut forward = rng.one_in(2);

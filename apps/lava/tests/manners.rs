@@ -260,3 +260,30 @@ fn progress_is_shown_on_a_terminal() {
     let quiet = s.lava(&["verify"]);
     assert!(quiet.stderr.is_empty(), "{}", stderr(&quiet));
 }
+
+/// Ctrl-C ends a repair between two records: nothing is left of the new store, and the process dies of the signal.
+#[test]
+fn an_interrupted_repair_leaves_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    let s = Scratch::new("interrupted-repair");
+    let rows: String = (0..60_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(900))).collect();
+    s.file("rows.tsv", rows.as_bytes());
+    s.ok(&["import", "rows.tsv"]);
+    let mut child = lava(&s.0)
+        .args(["repair", "--into", "repaired", "--db", "db"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !s.path("repaired/UNFINISHED").exists() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    // SAFETY: sends a signal to a child that was not waited for to its end, or does nothing.
+    let _ = unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    let error = stderr(&output);
+    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{error}");
+    assert!(error.contains("interrupted: nothing is left of the new store"), "{error}");
+    assert!(!s.path("repaired").exists());
+    s.ok(&["repair", "--into", "repaired"]);
+}

@@ -2,8 +2,8 @@
 
 mod calls;
 mod limit;
+mod long_calls;
 mod reading;
-mod refusals;
 
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
 use crate::admin::compact::{CompactProgress, CompactRequest};
@@ -30,27 +30,24 @@ use crate::tree::Tree;
 use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::snapshot::Snapshot;
 use crate::work::jobs::Jobs;
-use crate::work::verify::VerifyReport;
 use crate::write::admission::patience::Terms;
 use crate::write::commit::WriteOp;
 use crate::write::large_value::{self, ValueWriter};
 use base::process::Owned;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
-use io::Env;
-use refusals::still_open;
+use io::{Cancel, Env};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
-use store::context::closed;
+use store::context::{Entered, closed};
 use store::engines::{self, EngineSpace};
 use store::format::StoreFormat;
 use store::guest::BatchSink;
-use store::run::Checkpointer;
 
-/// An open store. Cheap to clone, usable from any thread; the last clone closes it.
+/// An open store. Cheap to clone, usable from any thread; [`Db::close`] closes it, and so does the drop of the last clone.
 ///
 /// ```no_run
 /// use lavastore_lavakv::Db;
@@ -111,9 +108,9 @@ impl Db {
         &self.handle.engine
     }
 
-    /// The engine, in the process that opened it.
+    /// The engine, in the process that opened it, until it is closed.
     fn here(&self) -> Result<&Arc<Engine>> {
-        self.check_process()?;
+        self.engine().tree.reads.check()?;
         Ok(self.engine())
     }
 
@@ -157,7 +154,7 @@ impl Db {
         if value.len() < threshold(&self.engine().context.options) {
             return self.change(family, ValueKind::Value, key, value, options);
         }
-        let (family, terms) = (self.own(family)?, self.writable(options)?);
+        let (family, (_entered, terms)) = (self.own(family)?, self.writable(options)?);
         let begun = self.engine().context.times.put.begin_long();
         let put = large_value::put(&self.engine().writes, family, key, value, terms);
         self.engine().context.times.put.end(begun);
@@ -174,7 +171,7 @@ impl Db {
         key: &[u8],
         options: WriteOptions,
     ) -> Result<ValueWriter> {
-        let (family, terms) = (self.own(family)?, self.writable(&options)?);
+        let (family, (_entered, terms)) = (self.own(family)?, self.writable(&options)?);
         ValueWriter::new(&self.engine().writes, family, key, terms)
     }
 
@@ -227,7 +224,7 @@ impl Db {
     ) -> Result<()> {
         let change = Change { kind, family: family.id(), key, value };
         change.validate()?;
-        let (family, terms) = (self.own(family)?, self.writable(options)?);
+        let (family, (_entered, terms)) = (self.own(family)?, self.writable(options)?);
         if kind == ValueKind::RangeDeletion && key == value {
             return self.run_write(Payload::batch(&WriteBatch::new()), terms);
         }
@@ -241,7 +238,8 @@ impl Db {
 
     /// Writes a batch, with options.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.run_write(Payload::batch(batch), self.writable(options)?)
+        let (_entered, terms) = self.writable(options)?;
+        self.run_write(Payload::batch(batch), terms)
     }
 
     /// A write whose batch goes to a sink: see [`crate::beside`].
@@ -251,7 +249,7 @@ impl Db {
         options: &WriteOptions,
         sink: &mut dyn BatchSink,
     ) -> Result<()> {
-        let (engine, Terms { durability, patience }) = (self.engine(), self.writable(options)?);
+        let (engine, (_entered, Terms { durability, patience })) = (self.engine(), self.writable(options)?);
         if !durability.is_logged() {
             let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
             return Err(Error::invalid(why));
@@ -290,16 +288,19 @@ impl Db {
         written
     }
 
-    /// The store's jobs, once it serves: see [`Engine::serve`].
+    /// The store's jobs, once it serves: see [`Engine::serve`]. For a call that waits for them and changes nothing itself.
     fn served(&self) -> Result<&Arc<Jobs>> {
-        self.engine().serve()?;
-        Ok(&self.engine().jobs)
+        self.engine().serve().map(|_| &self.engine().jobs)
+    }
+
+    /// A call that changes the store begins.
+    fn changes(&self) -> Result<(Entered<'_>, &Arc<Jobs>)> {
+        Ok((self.engine().serve()?, &self.engine().jobs))
     }
 
     /// What a write with these options promises, and how long it may wait.
-    fn writable(&self, options: &WriteOptions) -> Result<Terms> {
-        self.engine().serve()?;
-        Ok(Terms::of(&self.engine().context, options))
+    fn writable(&self, options: &WriteOptions) -> Result<(Entered<'_>, Terms)> {
+        Ok((self.engine().serve()?, Terms::of(&self.engine().context, options)))
     }
 
     /// Checks that a handle is of this store.
@@ -470,7 +471,8 @@ impl Db {
     pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
         families::check_name(name)?;
         families::check(&self.engine().context.options, name, &options)?;
-        families::create(self.served()?, name, options).map(|family| ColumnFamily(Owned::new(family)))
+        let (_entered, jobs) = self.changes()?;
+        families::create(jobs, name, options).map(|family| ColumnFamily(Owned::new(family)))
     }
 
     /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
@@ -481,7 +483,8 @@ impl Db {
     pub fn set_family_options(&self, family: &ColumnFamily, options: FamilyOptions) -> Result<()> {
         let family = self.own(family)?;
         families::check(&self.engine().context.options, &family.name, &options)?;
-        families::set_options(self.served()?, family, options)
+        let (_entered, jobs) = self.changes()?;
+        families::set_options(jobs, family, options)
     }
 
     /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
@@ -516,7 +519,8 @@ impl Db {
         if family.id == DEFAULT_FAMILY {
             return Err(Error::invalid("column family default cannot be dropped"));
         }
-        families::drop(self.served()?, family)
+        let (_entered, jobs) = self.changes()?;
+        families::drop(jobs, family)
     }
 
     /// The family with this name.
@@ -544,6 +548,14 @@ impl Db {
     /// Writes all memtables to tables. What was written before the call is then durable.
     pub fn flush(&self) -> Result<()> {
         crate::admin::flush::flush(self.served()?)
+    }
+
+    /// As [`Db::flush`], until the token is cancelled: then the wait ends, and the flush goes on.
+    ///
+    /// # Errors
+    /// `Cancelled`; those of [`Db::flush`].
+    pub fn flush_unless(&self, cancel: Option<&Cancel>) -> Result<()> {
+        crate::admin::flush::flush_unless(self.served()?, cancel)
     }
 
     /// Compacts a range of a family (`None`: unbounded) down to its last level.
@@ -592,29 +604,18 @@ impl Db {
         tell: &mut dyn FnMut(&GcProgress),
     ) -> Result<GcReport> {
         request.check()?;
-        crate::admin::collect::collect(self.served()?, request, tell)
+        crate::admin::collect::collect(self.served()?, &request, tell)
     }
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
     pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
-        crate::admin::collect::plan(&self.here()?.jobs, request)
+        crate::admin::collect::plan(&self.here()?.jobs, &request)
     }
 
     /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
     /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
     pub fn pause_gc(&self) -> GcPause {
         self.here().map_or_else(|_| GcPause::of_child(), |engine| GcPause::begin(&engine.jobs))
-    }
-
-    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
-    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.engine().checkpoint(dir.as_ref())
-    }
-
-    /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
-    /// file does not hide another.
-    pub fn verify(&self) -> Result<VerifyReport> {
-        crate::work::verify::verify(&self.here()?.jobs)
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
@@ -671,7 +672,7 @@ impl Db {
     /// Those of [`store::engines::remove`]; `ReadOnly`.
     pub fn remove_engine(&self, name: &str) -> Result<()> {
         let engine = self.engine();
-        engine.serve()?;
+        let _entered = engine.serve()?;
         // A checkpoint copies what it has.
         let _alone = lock(&engine.checkpointing);
         engines::remove(&engine.files, [engine.log.shared()].into_iter(), name)
@@ -688,7 +689,7 @@ impl Db {
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         let engine = self.engine();
-        engine.serve()?;
+        let _entered = engine.serve()?;
         // A checkpoint has the one format or the other.
         let _alone = lock(&engine.checkpointing);
         engine.files.upgrade(format)
@@ -716,7 +717,7 @@ impl Db {
     /// `InvalidArgument` for an option out of range; those of the system that makes threads.
     pub fn requests(&self, options: &RequestOptions) -> Result<Requests> {
         let engine = Arc::downgrade(self.here()?);
-        let serve = Arc::new(move || engine.upgrade().ok_or_else(closed)?.serve());
+        let serve = Arc::new(move || engine.upgrade().ok_or_else(closed)?.serve().map(drop));
         Requests::new(&self.engine().requests, serve, options)
     }
 
@@ -742,25 +743,22 @@ impl Db {
         self.engine().scheduler.under_way()
     }
 
-    /// Closes the store, and reports what a drop would hide.
+    /// Closes the store, whoever has handles of it, and reports what a drop would hide. Calls that run on other threads end early or to
+    /// their end: a write is as durable as it was promised to be, or fails with `Closed`; a compaction, a collection, a verification or
+    /// a checkpoint fails with `Closed` and leaves nothing behind. On return the directory may be opened again. Later calls of
+    /// clones, families, iterators and streams fail with `Closed`. To close it again does nothing.
+    ///
+    /// An event listener must not call it.
     ///
     /// # Errors
-    /// `Busy` if this is not the last handle: then only this handle goes, the store stays open until the last one does, and
-    /// the message says how many there are. What failed in the background or fails now.
+    /// What failed in the background or fails now. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         if let Err(e) = self.check_process() {
             // The parent closes it.
             std::mem::forget(self);
             return Err(e);
         }
-        let others = Arc::strong_count(&self.handle) - 1;
-        let tree = &self.engine().tree;
-        let (snapshots, iterators) = (tree.snapshots.all().len(), tree.readers.all().len());
-        // Of several that close at the same time exactly one gets it.
-        match Arc::into_inner(self.handle) {
-            Some(handle) => handle.engine.close(),
-            None => Err(still_open(others, snapshots, iterators)),
-        }
+        self.engine().end()
     }
 }
 

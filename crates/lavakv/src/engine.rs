@@ -18,12 +18,13 @@ use crate::work::jobs::Jobs;
 use crate::work::jobs::cleanup::remove_unread;
 use crate::write::WritePath;
 use base::sync::atomic::{AtomicBool, Ordering};
-use base::sync::{Mutex, rank};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
+use io::Cancel;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
-use store::context::closed;
+use store::context::{Entered, closed};
 use store::run::{Checkpointer, Foreground, Scheduler};
 use store::space::SpaceBudget;
 use version::FamilyId;
@@ -43,7 +44,16 @@ pub(crate) struct Engine {
     pub checkpointing: Mutex<(), rank::Checkpoint>,
     /// As long as the store has no log, for want of room: what it takes to begin one.
     pub unstarted: Mutex<Option<Unstarted>, rank::LogUnstarted>,
+    ending: Ending,
+}
+
+/// How far the end of a store has come.
+#[derive(Default)]
+struct Ending {
+    /// [`Engine::close`] was called.
     closed: AtomicBool,
+    /// Whether [`Engine::end`] was called: one call at a time.
+    ended: Mutex<bool, rank::Closing>,
 }
 
 impl Engine {
@@ -77,17 +87,22 @@ impl Engine {
             requests,
             checkpointing: Mutex::new(()),
             unstarted: Mutex::new(None),
-            closed: AtomicBool::new(false),
+            ending: Ending::default(),
         }
     }
 
-    /// Fails in a store that was opened for reading. One that found no room for a log when it was opened tries again.
+    /// A call that may change the store begins. Fails in a store that was opened for reading. One that found no room for a log when it
+    /// was opened tries again.
     ///
     /// # Errors
-    /// `Forked`, `ReadOnly`, and those of the beginning of a log.
-    pub fn serve(&self) -> Result<()> {
-        self.context.check_process()?;
-        if self.log.get().is_some() { Ok(()) } else { self.begin_service() }
+    /// `Forked`, `Closed`, `ReadOnly`, and those of the beginning of a log.
+    pub fn serve(&self) -> Result<Entered<'_>> {
+        let entered = self.context.enter()?;
+        if self.log.get().is_none() {
+            self.tree.reads.check()?;
+            self.begin_service()?;
+        }
+        Ok(entered)
     }
 
     /// Checkpoints that other processes request are made from now on, if the options say so.
@@ -96,6 +111,12 @@ impl Engine {
             let checkpointer: Arc<dyn Checkpointer> = self.clone();
             self.scheduler.serve_requests(Arc::downgrade(&checkpointer));
         }
+    }
+
+    /// Makes a checkpoint, until the token is cancelled.
+    pub fn checkpoint_unless(&self, dir: &Path, cancel: Option<&Cancel>) -> Result<()> {
+        let _entered = self.serve()?;
+        crate::admin::checkpoint::checkpoint(&self.jobs, &self.checkpointing, dir, cancel)
     }
 
     #[cold]
@@ -108,9 +129,32 @@ impl Engine {
         crate::service::begin(self)
     }
 
+    /// Ends the store, whoever has handles of it: calls that run end early or to their end, later ones fail with `Closed`, and threads,
+    /// lock and open files are given up. Files that a living iterator reads stay open until its next use. A second call waits for the
+    /// first, and does nothing.
+    ///
+    /// # Errors
+    /// Those of [`Engine::close`].
+    pub fn end(&self) -> Result<()> {
+        let mut ended = lock(&self.ending.ended);
+        if std::mem::replace(&mut *ended, true) {
+            return Ok(());
+        }
+        self.tree.reads.close();
+        // A store that is only read shares its context with later states of it.
+        if !self.files.manifest.is_read_only() {
+            self.context.shut();
+        }
+        let closed = self.close();
+        self.files.tables.end();
+        self.log.records().into_iter().for_each(|lane| lane.stored().end());
+        self.files.unlock();
+        closed
+    }
+
     /// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.
     pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        if self.ending.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         if self.log.get().is_none() {
@@ -153,8 +197,7 @@ impl Engine {
 
 impl Checkpointer for Engine {
     fn checkpoint(&self, dir: &Path) -> Result<()> {
-        self.serve()?;
-        crate::admin::checkpoint::checkpoint(&self.jobs, &self.checkpointing, dir)
+        self.checkpoint_unless(dir, None)
     }
 }
 

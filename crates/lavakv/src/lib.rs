@@ -46,7 +46,7 @@ mod write;
 pub use self::requests::completion_queue::{AnyRequest, Outcome, RequestQueue};
 pub use self::requests::request::{Entry, Request, WriteRequest};
 pub use self::requests::{RequestOptions, Requests};
-pub use ::io::{Access, Env};
+pub use ::io::{Access, Cancel, Env};
 pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
 pub use admin::compact::{CompactProgress, CompactRequest};
 pub use admin::dump;

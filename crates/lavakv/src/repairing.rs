@@ -10,6 +10,7 @@ pub use crate::large::placed::not_closed;
 use crate::files::log::Log;
 use crate::{Db, Env, FamilyOptions, Options, Result};
 use std::path::Path;
+use store::context::closed;
 use store::files::unfinished::Mark;
 use store::guest::Guest;
 use version::State;
@@ -39,4 +40,10 @@ pub fn stored_options(bytes: &[u8]) -> Result<FamilyOptions> {
 /// True if the log was closed, or ended by an open that recovered the keys: then the log refers to no missing file.
 pub fn was_closed(state: &State) -> bool {
     Log::was_closed(state)
+}
+
+/// Closes a store that is nobody's yet, without bringing what is in memory into files.
+pub fn discard(db: Db) {
+    db.engine().context.health.poison(&closed());
+    drop(db.close());
 }

@@ -191,6 +191,7 @@ impl Requests {
 
     fn submit(&self, payload: OwnedPayload) -> Result<WriteRequest> {
         let permit = self.admit()?;
+        let _entered = self.path.context().enter()?;
         let writes = self.path.writes();
         if writes.log.get().is_none() {
             (self.serve)()?;

@@ -1,7 +1,7 @@
 //! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
 //! * `families`: the list of families. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
-//! * `snapshot`, `readers`, `kept`: who keeps what.
+//! * `snapshot`, `readers`, `kept`: who keeps what. `read_gate`: whether reads are let in.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
@@ -18,6 +18,7 @@ pub(crate) mod log_floor;
 pub(crate) mod open_iterators;
 pub(crate) mod output;
 pub(crate) mod overwrites;
+pub(crate) mod read_gate;
 pub(crate) mod retained;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
@@ -34,6 +35,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use families::Families;
 use family::{ColumnFamily, Family};
 use open_iterators::OpenIterators;
+use read_gate::ReadGate;
 use retained::RetainedVersions;
 use snapshot::{Snapshot, Snapshots};
 use space_sums::SpaceSums;
@@ -57,6 +59,8 @@ pub(crate) struct Tree {
     pub speed: SpeedTables,
     /// What the families ask of the space.
     space_sums: Arc<SpaceSums>,
+    /// Whether reads are let in.
+    pub reads: ReadGate,
 }
 
 /// What flushes must put into tables together, or must not yet.
@@ -153,12 +157,13 @@ impl Tree {
             together: Together::new(),
             speed: SpeedTables::new(context),
             space_sums,
+            reads: ReadGate::new(context.process),
         }
     }
 
     /// Checks that a handle is of this store.
     pub fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
-        self.context.check_process()?;
+        self.reads.check()?;
         if self.families.has(&family.0) { Ok(&family.0) } else { Err(not_owned(family)) }
     }
 

@@ -21,6 +21,7 @@ use crate::hold::Hold;
 use crate::manifest::{LavaLog, TENANT};
 use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
+use io::Cancel;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use store::commit::{Lane, LogFindings, LoggedBatch};
@@ -52,11 +53,11 @@ impl CoreCopies {
 }
 
 impl Copies for CoreCopies {
-    fn hold(&self) -> Result<Box<dyn Held>> {
+    fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn Held>> {
         let core = self.0.upgrade();
         let core =
             core.unwrap_or_else(|| unreachable!("its background has it, as long as the store is open"));
-        Ok(Box::new(HeldFiles::of(&core)?))
+        Ok(Box::new(HeldFiles::of(&core, cancel)?))
     }
 }
 
@@ -65,12 +66,13 @@ pub(crate) fn checkpoint(
     core: &Arc<Core>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
     dir: &Path,
+    cancel: Option<&Cancel>,
 ) -> Result<()> {
     core.store.check_writable()?;
     refuse_other_engines(core)?;
     core.context().health.check_sound()?;
-    let copy = Copy::begin(core.context(), one_at_a_time, dir)?;
-    let mut held = HeldFiles::of(core)?;
+    let copy = Copy::begin(core.context(), one_at_a_time, dir, cancel)?;
+    let mut held = HeldFiles::of(core, cancel)?;
     held.mark();
     let state = core.store.manifest.state().store.clone();
     for (_, _, file) in state.engines.files() {
@@ -97,8 +99,8 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
 }
 
 impl HeldFiles {
-    fn of(core: &Arc<Core>) -> Result<HeldFiles> {
-        Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.moves.hold()? })
+    fn of(core: &Arc<Core>, cancel: Option<&Cancel>) -> Result<HeldFiles> {
+        Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.moves.hold_unless(cancel)? })
     }
 
     /// Links the groups that are storage.
@@ -145,7 +147,8 @@ impl HeldFiles {
                     outcome = self.copy_batch(&mut end, batch);
                 }
             };
-            while check.step(&mut found, &mut take) {}
+            while copy.check().is_ok() && check.step(&mut found, &mut take) {}
+            copy.check()?;
             outcome?;
             if let Some((_, e)) = found.errors.into_iter().next() {
                 return Err(e.context("what is damaged cannot be copied: verify the store, or repair it"));

@@ -104,6 +104,11 @@ impl RowFiles {
         RowFiles { context: context.clone(), known: RwLock::new(known), open }
     }
 
+    /// Closes all files: the store is closed.
+    pub fn end(&self) {
+        self.open.end();
+    }
+
     /// A file is named, and the index is going to lead to it.
     pub fn add(&self, meta: &FileMeta) {
         if let Some(source) = meta.source() {

@@ -7,6 +7,7 @@
 
 use base::Result;
 use base::sync::{Mutex, lock, rank};
+use io::Cancel;
 use std::sync::Arc;
 use store::context::Context;
 
@@ -62,9 +63,17 @@ impl Moves {
     /// # Errors
     /// What stopped the store.
     pub fn hold(self: &Arc<Self>) -> Result<Hold> {
+        self.hold_unless(None)
+    }
+
+    /// As [`Moves::hold`], as long as the token is not cancelled.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    pub fn hold_unless(self: &Arc<Self>, cancel: Option<&Cancel>) -> Result<Hold> {
         let _waits = Waits::new(self);
         self.context.wait_until(|| {
-            if let Err(e) = self.context.health.check_sound() {
+            if let Err(e) = self.context.health.check_sound().and_then(|()| self.context.check_call(cancel)) {
                 return Some(Err(e));
             }
             let was_moving = std::mem::replace(&mut lock(&self.turn).is_moving, true);

@@ -9,13 +9,14 @@ use crate::scan::Scan;
 use crate::space_report::{self, Space};
 use crate::verify::{self, VerifyReport};
 use base::histogram::Distribution;
-use base::sync::{Mutex, rank};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
-use io::Env;
+use io::{Cancel, Env};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Completion, Durability};
+use store::context::Entered;
 use store::engines::{self, EngineSpace};
 use store::files::unfinished::Mark;
 use store::format::StoreFormat;
@@ -34,6 +35,8 @@ struct Inner {
     /// Of a store that this engine opened.
     scheduler: Option<Arc<Scheduler>>,
     checkpoints: Arc<Checkpoints>,
+    /// Whether [`LogStore::end`] was called.
+    ending: Mutex<bool, rank::Closing>,
     /// Which store it is.
     id: [u8; 16],
 }
@@ -48,7 +51,14 @@ struct Checkpoints {
 
 impl Checkpointer for Checkpoints {
     fn checkpoint(&self, dir: &Path) -> Result<()> {
-        crate::copy::checkpoint(&self.core, &self.one_at_a_time, dir)
+        self.checkpoint_unless(dir, None)
+    }
+}
+
+impl Checkpoints {
+    fn checkpoint_unless(&self, dir: &Path, cancel: Option<&Cancel>) -> Result<()> {
+        let _entered = self.core.context().enter()?;
+        crate::copy::checkpoint(&self.core, &self.one_at_a_time, dir, cancel)
     }
 }
 
@@ -207,17 +217,22 @@ impl LogStore {
     fn over(core: Arc<Core>, scheduler: Option<Arc<Scheduler>>) -> LogStore {
         let id = core.store.manifest.state().store.uid.0;
         let checkpoints = Arc::new(Checkpoints { core: core.clone(), one_at_a_time: Mutex::new(()) });
-        LogStore(Arc::new(Inner { core, scheduler, checkpoints, id }))
+        LogStore(Arc::new(Inner { core, scheduler, checkpoints, ending: Mutex::new(false), id }))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
     }
 
-    /// The core, in the process that opened the store.
+    /// The core, in the process that opened the store, until the store is closed.
     fn here(&self) -> Result<&Arc<Core>> {
-        self.check_process()?;
+        self.core().context().check_open()?;
         Ok(self.core())
+    }
+
+    /// A call that changes the store, or reads it at length, begins.
+    fn enter(&self) -> Result<(Entered<'_>, &Arc<Core>)> {
+        Ok((self.core().context().enter()?, self.core()))
     }
 
     /// Fails in a child of the process that opened the store.
@@ -243,7 +258,7 @@ impl LogStore {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; those of the log.
     pub fn create_log(&self, name: &str) -> Result<LogHandle> {
-        let id = self.here()?.writes.create(name, Durability::Durable)?;
+        let id = self.enter()?.1.writes.create(name, Durability::Durable)?;
         Ok(LogHandle { store: self.clone(), id })
     }
 
@@ -277,7 +292,7 @@ impl LogStore {
     /// `NotFound`; `NoSpace`; those of the log.
     pub fn delete_log(&self, name: &str) -> Result<()> {
         let log = self.here()?.catalog.view().registry().named(name)?.id();
-        self.here()?.writes.write(&[Op::Delete { log }], Durability::Durable)
+        self.enter()?.1.writes.write(&[Op::Delete { log }], Durability::Durable)
     }
 
     /// The names of logs at or behind one, in their order, so many at most.
@@ -293,7 +308,7 @@ impl LogStore {
     /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of its operations; `TooLarge`; `NoSpace`: nothing happened.
     /// Those of the log.
     pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
-        self.here()?.writes.write(&batch.ops, durability)
+        self.enter()?.1.writes.write(&batch.ops, durability)
     }
 
     /// As [`LogStore::write`] of a durable batch, without waiting for that: it is seen at once.
@@ -301,7 +316,7 @@ impl LogStore {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
-        self.here()?.writes.write_async(&batch.ops)
+        self.enter()?.1.writes.write_async(&batch.ops)
     }
 
     /// Writes a batch together with one of the engine that opened the store ([`crate::Beside`]): both or neither, in one device
@@ -310,7 +325,7 @@ impl LogStore {
     /// # Errors
     /// As [`LogStore::write`], and those of `host`.
     pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
-        self.here()?.writes.write_carrying(&batch.ops, host)
+        self.enter()?.1.writes.write_carrying(&batch.ops, host)
     }
 
     /// Makes all that was written durable.
@@ -318,7 +333,7 @@ impl LogStore {
     /// # Errors
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
-        self.here()?.log.sync()
+        self.enter()?.1.log.sync()
     }
 
     /// What it did and has.
@@ -379,18 +394,26 @@ impl LogStore {
     /// # Errors
     /// Those of [`store::files::Files::upgrade`]; `ReadOnly`.
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
-        self.here()?.store.files.upgrade(format)
+        self.enter()?.1.store.files.upgrade(format)
     }
 
     /// Reads and checks everything, while writers go on: see [`crate::verify`].
     pub fn verify(&self) -> VerifyReport {
-        match self.here() {
-            Ok(core) => verify::verify(core),
+        match self.verify_unless(None) {
+            Ok(report) => report,
             Err(error) => {
                 let damages = vec![verify::Damage { error, lost: Vec::new() }];
                 VerifyReport { damages, ..VerifyReport::default() }
             }
         }
+    }
+
+    /// As [`LogStore::verify`], until the token is cancelled.
+    ///
+    /// # Errors
+    /// `Cancelled`, `Forked`.
+    pub fn verify_unless(&self, cancel: Option<&Cancel>) -> Result<VerifyReport> {
+        verify::verify(self.enter()?.1, cancel)
     }
 
     /// Makes a copy of the store at one moment in a directory that is new or empty: a store of its own, with everything that was written
@@ -401,8 +424,15 @@ impl LogStore {
     /// engine has something in the store, or opened it: then that engine makes the checkpoint, of both; `Corruption` if something is
     /// damaged that is to be copied; `NoSpace`; those of the file system.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
-        self.check_process()?;
-        self.0.checkpoints.checkpoint(dir)
+        self.checkpoint_unless(dir, None)
+    }
+
+    /// As [`LogStore::checkpoint`], until the token is cancelled: then nothing is left of the copy.
+    ///
+    /// # Errors
+    /// As there; `Cancelled`.
+    pub fn checkpoint_unless(&self, dir: &Path, cancel: Option<&Cancel>) -> Result<()> {
+        self.0.checkpoints.checkpoint_unless(dir, cancel)
     }
 
     /// Closes the group that is written, so that it becomes storage as soon as somebody is free.
@@ -410,7 +440,7 @@ impl LogStore {
     /// # Errors
     /// `NoSpace`; those of the log.
     pub fn seal(&self) -> Result<()> {
-        let core = self.here()?;
+        let (_entered, core) = self.enter()?;
         core.store.check_writable()?;
         core.sealer.seal_active().map_err(|e| match core.store.lane.wal().check() {
             // The end of the group could not be written: that is no refusal, whatever it was.
@@ -435,7 +465,7 @@ impl LogStore {
         context.signals.notify_work();
         let end_ns = context.now_ns().saturating_add(NO_ROOM_NS);
         context.wait_until(|| {
-            let sound = context.health.check_sound();
+            let sound = context.health.check_sound().and_then(|()| context.check_open());
             if sound.is_err() || background.is_settled() {
                 return Some(sound);
             }
@@ -454,20 +484,32 @@ impl LogStore {
         &self.core().context().dir
     }
 
-    /// Ends the background and the log, whoever else has a handle: all that was written is durable, and what is written from now on
-    /// is refused as `Closed`. Once. Where another engine opened the store ([`crate::Beside`]) all is made durable, and the rest
-    /// comes when that engine is closed.
+    /// Ends the store, whoever has handles of it: all that was written is durable, calls that run end early or to their end, later ones fail
+    /// with `Closed`, and the directory may be opened again. A second call waits for the first, and does nothing. Where another engine
+    /// opened the store ([`crate::Beside`]) all is made durable, and the rest comes when that engine is closed.
     ///
     /// # Errors
     /// Those of the log.
     pub fn end(&self) -> Result<()> {
         self.check_process()?;
-        self.0.stop();
-        match &self.core().roof {
-            Roof::Own(store) => store.close(),
-            Roof::Host(_) => self.core().log.sync(),
-            Roof::Reader(_) => Ok(()),
+        let core = self.core();
+        if let Roof::Host(_) = core.roof {
+            return core.context().check_open().and_then(|()| core.log.sync());
         }
+        let mut ended = lock(&self.0.ending);
+        if std::mem::replace(&mut *ended, true) {
+            return Ok(());
+        }
+        core.context().shut();
+        core.writes.tails().wake_all();
+        self.0.stop();
+        let Roof::Own(store) = &core.roof else { return Ok(()) };
+        let closed = store.close();
+        core.store.lane.refuse_wanted(&store::context::closed());
+        core.store.lane.stored().end();
+        core.records.rows().end();
+        store.files().unlock();
+        closed
     }
 
     /// In a simulation, which has no threads: one step of what there is to do in the background. False if there is nothing.
@@ -475,20 +517,12 @@ impl LogStore {
         self.core().context().signals.step()
     }
 
-    /// Ends it: all that was written is durable, and the loss of its end would be noticed. As [`LogStore::end`] beside another
-    /// engine.
+    /// Ends it: see [`LogStore::end`].
     ///
     /// # Errors
-    /// `Busy` if there are other handles; those of the log.
+    /// As there.
     pub fn close(self) -> Result<()> {
-        let inner = Arc::try_unwrap(self.0).map_err(|others| {
-            let count = Arc::strong_count(&others) - 1;
-            Error::new(
-                ErrorKind::Busy,
-                format!("the store of logs has {count} other handles: drop them first"),
-            )
-        })?;
-        LogStore(Arc::new(inner)).end()
+        self.end()
     }
 }
 
@@ -556,6 +590,10 @@ impl LogHandle {
         self.store.here()
     }
 
+    fn enter(&self) -> Result<(Entered<'_>, &Arc<Core>)> {
+        self.store.enter()
+    }
+
     /// The store that it is in.
     pub fn store(&self) -> &LogStore {
         &self.store
@@ -572,7 +610,7 @@ impl LogHandle {
     /// `Trimmed` at or below the trim; `AlreadyExists` if there is a record of this LSN with other bytes (the same bytes once more are
     /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
     pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.here()?.writes.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
+        self.enter()?.1.writes.write(&[Op::Append { log: self.id, lsn, bytes }], durability)
     }
 
     /// As [`LogHandle::append`] of a durable record, without waiting for that: it is seen at once.
@@ -580,7 +618,7 @@ impl LogHandle {
     /// # Errors
     /// As there; of a device that failed the completion tells.
     pub fn append_async(&self, lsn: Lsn, bytes: &[u8]) -> Result<Completion> {
-        self.here()?.writes.write_async(&[Op::Append { log: self.id, lsn, bytes }])
+        self.enter()?.1.writes.write_async(&[Op::Append { log: self.id, lsn, bytes }])
     }
 
     /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write
@@ -589,7 +627,7 @@ impl LogHandle {
     /// # Errors
     /// `NotFound` if the log was deleted; `NoSpace`; those of the log.
     pub fn trim(&self, below: Lsn) -> Result<()> {
-        self.here()?.writes.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
+        self.enter()?.1.writes.write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
     }
 
     /// Removes all records above an LSN; others may take their places.
@@ -597,7 +635,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`].
     pub fn truncate_after(&self, lsn: Lsn, durability: Durability) -> Result<()> {
-        self.here()?.writes.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
+        self.enter()?.1.writes.write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
     }
 
     /// Replaces the metadata.
@@ -605,7 +643,7 @@ impl LogHandle {
     /// # Errors
     /// As [`LogHandle::trim`]; `TooLarge`.
     pub fn set_metadata(&self, bytes: &[u8], durability: Durability) -> Result<()> {
-        self.here()?.writes.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
+        self.enter()?.1.writes.write(&[Op::SetMetadata { log: self.id, bytes }], durability)
     }
 
     /// The metadata; `None` if they were never set.

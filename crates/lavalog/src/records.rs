@@ -88,8 +88,7 @@ impl Records {
         self.recent.memory_bytes()
     }
 
-    /// The files of rows, for tests that put others in their place.
-    #[cfg(test)]
+    /// The files of rows.
     pub fn rows(&self) -> &RowFiles {
         &self.rows
     }

@@ -32,7 +32,7 @@ use crate::log_store::LogStore;
 use crate::manifest::LavaLog;
 use crate::options::Options;
 use base::{Error, ErrorKind, Result, SeqNo};
-use io::Env;
+use io::{Cancel, Env};
 use known::Known;
 use sources::Sources;
 use std::path::Path;
@@ -52,6 +52,8 @@ pub struct RepairOptions {
     pub without_speed: bool,
     /// Of a store that another engine has something in as well, which is refused otherwise: the logs alone are saved.
     pub leave_out_others: bool,
+    /// Ends the repair before its time: then nothing is left of the new store.
+    pub cancel: Option<Cancel>,
 }
 
 impl LogStore {
@@ -70,7 +72,9 @@ impl LogStore {
         options: &RepairOptions,
     ) -> Result<RepairReport> {
         options.options.check()?;
-        let places = Places { from: (from, path), into: (to, into), without_speed: options.without_speed };
+        let cancel = options.cancel.as_ref();
+        let places =
+            Places { from: (from, path), into: (to, into), without_speed: options.without_speed, cancel };
         let _lock = places.keep_writers_away()?;
         if !options.dry_run {
             places.check_target()?;
@@ -80,7 +84,7 @@ impl LogStore {
             return Err(unfinished::refusal(path, work));
         }
         let mut report = RepairReport::default();
-        let few = FewOpen::over(from);
+        let few = FewOpen::over(from, cancel);
         let sources = Sources::look(&few.env, path, &listing, None, &mut report)?;
         if !sources.others.is_empty() && !options.leave_out_others {
             let why = format!(
@@ -95,11 +99,18 @@ impl LogStore {
             save::save(None, &sources, &known, &mut report)?;
             return few.check().map(|()| report);
         }
+        few.check()?;
+        let makes_dir = !to.fs.exists(into)?;
         let mark = places.mark_target()?;
         let new = Options { create_if_missing: true, speed: None, ..options.options.clone() };
-        let new = LogStore::open_marked(to, into, &new, Some(&mark))?;
-        save::save(Some(&new), &sources, &known, &mut report)?;
-        few.check()?;
+        let new = LogStore::open_marked(to, into, &new, Some(&mark))
+            .inspect_err(|_| places.clear_target(makes_dir))?;
+        let saved = save::save(Some(&new), &sources, &known, &mut report).and_then(|()| few.check());
+        if let Err(e) = saved {
+            drop(new.close());
+            places.clear_target(makes_dir);
+            return Err(e);
+        }
         // Still under the lock: with the mark there, the next repair would clear away what this one has made.
         mark.finish()?;
         new.close()?;

@@ -84,7 +84,7 @@ impl Scan {
     /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in, or may have been in ([`Scan::skip_to`] goes
     /// behind it); those of reading.
     pub fn read_next(&mut self) -> Result<Option<Record>> {
-        self.core.context().check_process()?;
+        self.core.context().check_open()?;
         let begun = self.core.records.times().scan.begin();
         let next = self.next_of_those_ahead();
         self.core.records.times().scan.end(begun);

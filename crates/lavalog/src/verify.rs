@@ -29,7 +29,7 @@ use crate::manifest::{FileMeta, LavaLog, Role};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cold::ColdCheck;
 use group::GroupCheck;
-use io::{Access, DirEntry};
+use io::{Access, Cancel, DirEntry};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use store::commit::GroupState;
@@ -65,8 +65,8 @@ pub(crate) struct Verify {
     reading: Option<Reading>,
 }
 
-/// Checks everything.
-pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
+/// Checks everything, unless it is cancelled.
+pub(crate) fn verify(core: &Arc<Core>, cancel: Option<&Cancel>) -> Result<VerifyReport> {
     let mut report =
         VerifyReport { logs: core.catalog.view().registry().len() as u64, ..VerifyReport::default() };
     for e in core.reader().iter().flat_map(|reader| &reader.damage) {
@@ -74,11 +74,12 @@ pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
     }
     let mut verify = Verify::new(core);
     loop {
+        core.context().check_call(cancel)?;
         let told = report.damages.len();
         let more = verify.step(&mut report);
         report.let_go_of(told, |e| core.reader().is_some() && core.records.has_gone(e));
         if !more {
-            return report;
+            return Ok(report);
         }
     }
 }

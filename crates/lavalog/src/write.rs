@@ -235,7 +235,7 @@ impl WritePath {
         space.write_waits_for(self.store.lane.preparation().next_len());
         context.signals.notify_work();
         let outcome = context.wait_until(|| {
-            if let Err(e) = context.health.check_sound() {
+            if let Err(e) = context.health.check_sound().and_then(|()| context.check_open()) {
                 return Some(Err(e));
             }
             self.reserve.refresh();

@@ -51,6 +51,7 @@ typedef enum lava_status {
     LAVA_POISONED = 14,        /* An earlier failure leaves the store read-only until it is opened again. */
     LAVA_USER_CALLBACK = 15,   /* A function of the caller failed. */
     LAVA_FORKED = 16,          /* The handle was made before fork(), by a parent process. */
+    LAVA_CANCELLED = 17,       /* The time of the call was over before its end. */
     LAVA_BUG = 100,            /* A bug of the library. The store should be closed; its files are as after a crash. */
 } lava_status;
 
@@ -120,8 +121,9 @@ lava_status lava_catch_up(lava_db *db, lava_db **now, lava_error **error);
 lava_status lava_set_space_limit_bytes(lava_db *db, uint64_t bytes, lava_error **error);
 lava_status lava_set_space_limit_percent(lava_db *db, uint8_t percent, lava_error **error);
 /*
- * Frees `db` whatever it returns, makes durable what was buffered, and tells what of that failed. LAVA_BUSY: there are other handles of the store
- * (families, snapshots, iterators, queues); it closes when the last of them is freed.
+ * Closes the store, whatever other handles of it there are, makes durable what was buffered, and tells what of that failed. Frees `db`
+ * whatever it returns. Calls of other threads end; later calls with a family, a snapshot, an iterator or a queue of the store return
+ * LAVA_CLOSED. Each of these is still to be freed. The directory may be opened again on return.
  */
 lava_status lava_close(lava_db *db, lava_error **error);
 /* Frees the handle, and does not close the store if there are others. */
@@ -167,6 +169,8 @@ lava_status lava_flush(lava_db *db, lava_error **error);
 lava_status lava_upgrade(lava_db *db, uint32_t format, lava_error **error);
 /* A second store in a directory of its own, which shares files with this one. */
 lava_status lava_checkpoint(lava_db *db, const char *path, lava_error **error);
+/* The same, if it takes no longer than so many milliseconds. LAVA_CANCELLED: it would; nothing is left of it. */
+lava_status lava_checkpoint_within(lava_db *db, const char *path, uint64_t milliseconds, lava_error **error);
 
 /* ---- Reads ---- */
 

@@ -47,6 +47,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> u32 {
         ErrorKind::Poisoned => 14,
         ErrorKind::UserCallback => 15,
         ErrorKind::Forked => 16,
+        ErrorKind::Cancelled => 17,
         // A kind that this version of the interface has no number for.
         _ => BUG,
     }

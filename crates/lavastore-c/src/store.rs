@@ -4,9 +4,10 @@ use crate::error::LavaError;
 use crate::ffi::{call, free, give, handle, path, place, text};
 use crate::options::LavaOptions;
 use crate::read::LavaValue;
-use lavastore::{Db, Family, Options, Result, SpaceLimit, StoreFormat};
+use lavastore::{Cancel, CheckpointOptions, Db, Env, Family, Options, Result, SpaceLimit, StoreFormat};
 use std::ffi::c_char;
 use std::path::Path;
+use std::time::Duration;
 
 /// A `lava_db`.
 #[derive(Debug)]
@@ -179,6 +180,23 @@ pub unsafe extern "C" fn lava_checkpoint(
 ) -> u32 {
     // SAFETY: the rules of the header.
     unsafe { call(error, || handle(db)?.0.checkpoint(path(at)?)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lava_checkpoint_within(
+    db: *mut LavaDb,
+    at: *const c_char,
+    milliseconds: u64,
+    error: *mut *mut LavaError,
+) -> u32 {
+    let copy = || {
+        let cancel = Cancel::with_deadline(&Env::kernel(), Duration::from_millis(milliseconds));
+        // SAFETY: the rules of the header.
+        let (own, at) = unsafe { (handle(db)?, path(at)?) };
+        own.0.checkpoint_with(at, &CheckpointOptions { cancel: Some(cancel) })
+    };
+    // SAFETY: the rules of the header.
+    unsafe { call(error, copy) }
 }
 
 #[unsafe(no_mangle)]

@@ -362,9 +362,18 @@ int main(int argc, char **argv) {
     misuse(db, dir);
     changes_while_open(db, dir);
     OK(lava_checkpoint(db, copy, error));
-    /* A family that is left keeps it open. */
-    REFUSED(LAVA_BUSY, lava_close(db, error));
+    char late[4200];
+    snprintf(late, sizeof late, "%s-late", copy);
+    REFUSED(LAVA_CANCELLED, lava_checkpoint_within(db, late, 0, error));
+    OK(lava_checkpoint_within(db, late, 60000, error));
+    /* It closes beside a family and a snapshot, which are refused from then on. */
+    lava_snapshot *before = NULL;
+    OK(lava_snapshot_new(db, &before, error));
+    OK(lava_close(db, error));
+    OK(lava_open(dir, own, &db, error));
     lava_family_free(moons);
+    lava_snapshot_free(before);
+    OK(lava_close(db, error));
 
     OK(lava_open(copy, own, &db, error));
     CHECK(has(db, NULL, NULL, "mars", "red"));

@@ -19,8 +19,8 @@ use std::path::Path;
 /// Its calls read and write the family `default`; [`Db::family`] gives the handle of another, with the same calls. A call with
 /// options goes through [`Db::reading`] or [`Db::writing`].
 ///
-/// The store is open as long as anything made from it lives: clones, family handles, snapshots, iterators, streams. The last
-/// of them closes it; [`Db::close`] does, too, and says what went wrong, or who is left.
+/// The store is open as long as anything made from it lives: clones, family handles, snapshots, iterators, streams. The drop of the
+/// last of them closes it. [`Db::close`] closes it at once and says what went wrong; later calls of living handles fail with `Closed`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-db-{}", std::process::id()));
@@ -170,24 +170,27 @@ impl Db {
         Family::new(self.default.handle().of_same_store(family))
     }
 
-    /// Closes the store, and reports what a drop would hide.
+    /// Closes the store, whoever has handles of it, and reports what a drop would hide.
+    ///
+    /// Calls that run on other threads end. A write is as durable as it was promised to be, or fails with `Closed`. A compaction, a
+    /// collection, a verification or a checkpoint fails with `Closed` and leaves no files. Requests in flight are answered. On return
+    /// the directory may be opened again. Later calls of clones, families, iterators, streams and logs fail with `Closed`; what they
+    /// pin of memory, and the files that an iterator reads, are given up with them, or at their next call. To close a store again does
+    /// nothing. A store that is only read is closed in the same way.
+    ///
+    /// An event listener must not call it.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
     /// # let db = lavastore::testing::store();
     /// let users = db.family("users")?;
-    /// let busy = db.clone().close().unwrap_err();
-    /// assert_eq!(busy.kind(), ErrorKind::Busy);
-    /// assert!(busy.message().contains("2 handles"), "the store, and its family: {busy}");
-    /// drop(users);
     /// db.close()?;
+    /// assert_eq!(users.put("7", "Ada").unwrap_err().kind(), ErrorKind::Closed);
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `Busy` if something made from the store is still alive: a clone, a family, a snapshot, an iterator, a stream. The message
-    /// says how many. Then only this handle goes, and the store closes with the last of them. Otherwise what failed in the
-    /// background or fails now.
+    /// What failed in the background or fails now. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.kv().check_process()?;
         self.default.into_handle().into_kv().close()
@@ -609,7 +612,7 @@ impl Db {
     /// ```
     /// # use lavastore::CompactRequest;
     /// # let db = lavastore::testing::store();
-    /// db.compact_range_with("2023-".., &CompactRequest { rewrite: true }, &mut |_progress| {})?;
+    /// db.compact_range_with("2023-".., &CompactRequest { rewrite: true, ..Default::default() }, &mut |_progress| {})?;
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///

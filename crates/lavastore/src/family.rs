@@ -277,7 +277,7 @@ impl Family {
     /// users.put("7", "ada")?;
     /// users.set_options(&FamilyOptions { compression: Compression::Zstd, ..users.options() })?;
     /// let mut last = None;
-    /// users.compact_range_with(.., &CompactRequest { rewrite: true }, &mut |progress| {
+    /// users.compact_range_with(.., &CompactRequest { rewrite: true, ..Default::default() }, &mut |progress| {
     ///     last = progress.rewritten_to.clone().or(last.take());
     /// })?;
     /// assert_eq!(last.as_deref(), Some(&b"7"[..]));
@@ -294,7 +294,7 @@ impl Family {
     ) -> Result<()> {
         let (start, end) = half_open(&range);
         let range = (start.as_deref(), end.as_deref());
-        self.0.kv().compact_range_with(self.0.inner(), range, *request, tell)
+        self.0.kv().compact_range_with(self.0.inner(), range, request.clone(), tell)
     }
 
     /// Its number, never reused in the store.

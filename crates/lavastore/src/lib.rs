@@ -120,6 +120,7 @@ pub mod inspect;
 mod iter;
 pub mod limits;
 mod log;
+mod long_calls;
 mod range;
 mod read;
 mod repair;
@@ -141,6 +142,7 @@ pub use family::Family;
 pub use iter::Iter;
 pub use iter::{Cursor, Keys};
 pub use log::{Completion, Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
+pub use long_calls::{CheckpointOptions, VerifyOptions};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use repair::{RepairOptions, RepairReport};
@@ -449,9 +451,23 @@ pub use lavakv::{CacheStats, SegmentStats, Statistics};
 pub use lavakv::{Distribution, Histograms};
 
 /// ```
+/// use lavastore::{Cancel, CompactRequest, Env, ErrorKind};
+/// # let db = lavastore::testing::store();
+/// let an_hour = Cancel::with_deadline(&Env::kernel(), std::time::Duration::from_secs(3600));
+/// let request = CompactRequest { cancel: Some(an_hour.clone()), ..Default::default() };
+/// db.compact_range_with(.., &request, &mut |_| {})?;
+/// an_hour.cancel();
+/// let ended = db.compact_range_with(.., &request, &mut |_| {});
+/// assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::Cancel;
+
+/// ```
 /// use lavastore::{CompactProgress, CompactRequest};
 /// # let db = lavastore::testing::store();
-/// let anew = CompactRequest { rewrite: true };
+/// let anew = CompactRequest { rewrite: true, ..Default::default() };
 /// db.compact_range_with(.., &anew, &mut |progress: &CompactProgress| assert_eq!(progress.remaining_tables, 0))?;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
@@ -461,7 +477,7 @@ pub use lavakv::{CompactProgress, CompactRequest};
 /// ```
 /// use lavastore::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 /// # let db = lavastore::testing::store();
-/// let all = GcRequest { until_percent: Some(0) };
+/// let all = GcRequest { until_percent: Some(0), ..Default::default() };
 /// let plan: GcPlan = db.gc_plan(&all)?;
 /// let report: GcReport = db.collect_garbage(&all)?;
 /// let pause: GcPause = db.pause_gc();
@@ -533,6 +549,8 @@ mod guide {
     mod durability {}
     #[doc = include_str!("../../../docs/guide/logs.md")]
     mod logs {}
+    #[doc = include_str!("../../../docs/guide/closing.md")]
+    mod closing {}
     #[doc = include_str!("../../../docs/guide/queues.md")]
     mod queues {}
     #[doc = include_str!("../../../docs/guide/space-and-collection.md")]

@@ -16,7 +16,7 @@ pub use handle::Log;
 pub use scan::LogScan;
 
 use crate::handle::StoreId;
-use crate::{Env, Error, ErrorKind, LogOptions, LogRepairOptions, LogRepairReport, Result, WriteOptions};
+use crate::{Env, LogOptions, LogRepairOptions, LogRepairReport, Result, WriteOptions};
 use lavakv::process::Owned;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub type Lsn = u64;
 /// What is written is [`Durable`](crate::Durability::Durable) when the call returns, unless [`LogOptions::durability`] or
 /// [`WriteOptions`] say otherwise; all who wait at the same time share one write of the device, whatever logs they write to.
 ///
-/// The store is open as long as anything made from it lives: clones, logs, scans. The last of them closes it;
-/// [`LogStore::close`] does, too, and says what went wrong, or how many are left.
+/// The store is open as long as anything made from it lives: clones, logs, scans. The drop of the last of them closes it.
+/// [`LogStore::close`] closes it at once and says what went wrong; later calls of living handles fail with `Closed`.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-{}", std::process::id()));
@@ -68,8 +68,8 @@ pub struct LogStore {
 /// What the handles of a store share.
 struct Shared {
     engine: lavalog::LogStore,
-    /// There is nothing to end: it was ended, or is not this engine's to end.
-    closed: bool,
+    /// It is not this engine's to end.
+    is_guest: bool,
 }
 
 /// The logs of a store with keys: what each handle of that store holds. It does not keep the store open, the handle does.
@@ -78,7 +78,7 @@ pub(crate) struct LogsBeside(Arc<Shared>);
 
 impl LogsBeside {
     pub(crate) fn new(engine: lavalog::LogStore) -> LogsBeside {
-        LogsBeside(Arc::new(Shared { engine, closed: true }))
+        LogsBeside(Arc::new(Shared { engine, is_guest: true }))
     }
 
     pub(crate) fn engine(&self) -> &lavalog::LogStore {
@@ -96,11 +96,8 @@ impl LogsBeside {
 }
 
 impl Shared {
-    fn close(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.closed, true) {
-            true => Ok(()),
-            false => self.engine.end(),
-        }
+    fn close(&self) -> Result<()> {
+        if self.is_guest { Ok(()) } else { self.engine.end() }
     }
 }
 
@@ -162,7 +159,7 @@ impl LogStore {
     /// Those of [`LogStore::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, closed: false })), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
     }
 
     /// Opens a store of logs for reading, also while another process has it open, and also one that has keys too. It shows what was
@@ -206,7 +203,7 @@ impl LogStore {
     /// Those of [`LogStore::open_read_only`].
     pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
-        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, closed: false })), host: None })
+        Ok(LogStore { shared: Owned::new(Arc::new(Shared { engine, is_guest: false })), host: None })
     }
 
     /// Makes a new store in `into` of every record that can be proved in the store of logs at `path`, and says, log by log, what is
@@ -275,46 +272,27 @@ impl LogStore {
         self.engine().store_id()
     }
 
-    /// Closes the store, and reports what a drop would hide.
+    /// Closes the store, whoever has handles of it, and reports what a drop would hide: see [`Db::close`](crate::Db::close). The logs of a
+    /// store that has keys too ([`Db::logs`](crate::Db::logs)) are closed with it.
     ///
     /// ```
     /// # use lavastore::ErrorKind;
     /// # let store = lavastore::testing::log_store();
     /// let log = store.log("orders")?;
-    /// let busy = store.clone().close().unwrap_err();
-    /// assert_eq!(busy.kind(), ErrorKind::Busy);
-    /// assert!(busy.message().contains("2 handles"), "the store, and its log: {busy}");
-    /// drop(log);
     /// store.close()?;
+    /// assert_eq!(log.append(1, "two apples").unwrap_err().kind(), ErrorKind::Closed);
     /// # Ok::<(), lavastore::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `Busy` if something made from the store is still alive: a clone, a log, a scan; of one that has keys too
-    /// ([`Db::logs`](crate::Db::logs)), any handle of it. The message says how many. Then only this handle goes, and the store closes
-    /// with the last of them. Otherwise what failed in the background or fails now.
+    /// What failed in the background or fails now. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.engine().check_process()?;
-        if let Some(host) = self.host {
-            drop(self.shared);
-            return Owned::into_inner(host).close();
-        }
-        let others = Arc::strong_count(&self.shared) - 1;
-        // Of several that close at the same time exactly one gets it.
-        match Arc::into_inner(Owned::into_inner(self.shared)) {
-            Some(mut shared) => shared.close(),
-            None => Err(still_open(others.max(1))),
+        match self.host {
+            Some(host) => Owned::into_inner(host).close(),
+            None => self.shared.close(),
         }
     }
-}
-
-/// What a close says that closed nothing.
-fn still_open(others: usize) -> Error {
-    let handles = if others == 1 { "1 handle".to_string() } else { format!("{others} handles") };
-    let why = format!(
-        "the store of logs stays open: it has {handles} beside this one; it closes when the last of them is dropped"
-    );
-    Error::new(ErrorKind::Busy, why)
 }
 
 /// The logs that there are.

@@ -1,6 +1,6 @@
 //! Repair of a store: its keys, and its logs if it has any.
 
-use crate::{Env, KeyRepairReport, LogOptions, LogRepairReport, Options, Result};
+use crate::{Cancel, Env, KeyRepairReport, LogOptions, LogRepairReport, Options, Result};
 use std::path::Path;
 
 /// How a store is repaired.
@@ -22,6 +22,8 @@ pub struct RepairOptions {
     /// The speed disk of the store is lost, and what is in its log alone with it. The repair of a store with a speed disk that is there is given
     /// both ([`Volumes::env`](crate::Volumes::env)).
     pub without_speed: bool,
+    /// Ends the repair before its time: then nothing is left of the new store.
+    pub cancel: Option<Cancel>,
 }
 
 /// What a repair did, and what it could not save. A batch of both engines is in the new store with both halves, or what is missing of
@@ -82,8 +84,8 @@ pub(crate) fn repair(
     options: &RepairOptions,
 ) -> Result<RepairReport> {
     let mut logs = lavalog::RepairBeside::new(&options.logs)?;
-    let RepairOptions { options: own, dry_run, without_speed, .. } = options.clone();
-    let own = repair::RepairOptions { options: own, dry_run, without_speed };
+    let RepairOptions { options: own, dry_run, without_speed, cancel, .. } = options.clone();
+    let own = repair::RepairOptions { options: own, dry_run, without_speed, cancel };
     let keys = repair::repair_with_records(from, into, &own, &mut logs)?;
     Ok(RepairReport { keys, logs: logs.report() })
 }

@@ -33,7 +33,7 @@ mod values;
 pub use report::{KeyOutcome, LostRange, RepairDamage, RepairReport, RepairedFamily};
 
 use base::Result;
-use io::Env;
+use io::{Cancel, Env};
 use lavakv::Options;
 use lavakv::repairing::refusal_for_others;
 use rebuild::GuestOf;
@@ -52,11 +52,13 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// The speed disk of the store is lost, and what is in its log alone with it.
     pub without_speed: bool,
+    /// Ends the repair before its time: then nothing is left of the new store.
+    pub cancel: Option<Cancel>,
 }
 
 /// Makes a new store in `into` of the undamaged parts of the store at `path`, and reports the losses. The damaged store is only
 /// read: it stays the same, byte for byte, and needs no write permission. `into` must be missing, empty, or the remains of an
-/// interrupted repair. Every open refuses it until the repair has returned.
+/// interrupted repair. Every open refuses it until the repair has returned. A repair that fails or is cancelled removes what it wrote.
 ///
 /// # Errors
 /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
@@ -104,13 +106,15 @@ fn repair_places(
     options: &RepairOptions,
     guest: GuestOf<'_>,
 ) -> Result<RepairReport> {
-    let places = &Places { from, into, without_speed: options.without_speed };
+    let places =
+        &Places { from, into, without_speed: options.without_speed, cancel: options.cancel.as_ref() };
     options.options.validate()?;
     let _lock = places.keep_writers_away()?;
     if !options.dry_run {
         places.check_target()?;
     }
-    let few = FewOpen::over(places.from.0);
+    let makes_dir = !into.0.fs.exists(into.1)?;
+    let few = FewOpen::over(places.from.0, places.cancel);
     let places = &Places { from: (&few.env, places.from.1), ..*places };
     let (env, dir) = places.from;
     let listing = env.fs.list(dir)?;
@@ -136,8 +140,18 @@ fn repair_places(
         return Err(refusal_for_others(dir, &names, "the new store would not have"));
     }
     let plan = judge::judge(&mut found);
-    let (report, target) = rebuild::rebuild(places, options, found, plan, guest)?;
-    few.check()?;
+    let clear = || {
+        if !options.dry_run {
+            places.clear_target(makes_dir);
+        }
+    };
+    let rebuilt = few.check().and_then(|()| rebuild::rebuild(places, options, found, plan, guest));
+    let (report, target) = rebuilt.inspect_err(|_| clear())?;
+    if let Err(e) = few.check().and_then(|()| target.flush(places.cancel)) {
+        target.discard();
+        clear();
+        return Err(e);
+    }
     target.finish()?;
     Ok(report)
 }

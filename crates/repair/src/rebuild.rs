@@ -88,9 +88,14 @@ pub(super) fn rebuild(
             Target::make(places, &options.options, &plan, &names, guest)?
         }
     };
-    let report = save(env, found, &plan, &names, &lanes, &target)?;
-    guest.map_or(Ok(()), GuestRepair::save)?;
-    Ok((report, target))
+    let saved = save(env, found, &plan, &names, &lanes, &target);
+    match saved.and_then(|report| guest.map_or(Ok(()), GuestRepair::save).map(|()| report)) {
+        Ok(report) => Ok((report, target)),
+        Err(e) => {
+            target.discard();
+            Err(e)
+        }
+    }
 }
 
 /// How it is known from the log that the manifest has lost its end.

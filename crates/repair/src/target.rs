@@ -6,7 +6,8 @@
 
 use super::judge::Plan;
 use base::{HashMap, Result};
-use lavakv::repairing::{Change, DEFAULT_FAMILY, make_marked, stored_options};
+use io::Cancel;
+use lavakv::repairing::{Change, DEFAULT_FAMILY, discard, make_marked, stored_options};
 use lavakv::{ColumnFamily, Db, Options, ReadOptions, WriteBatch, WriteOptions};
 use std::sync::Arc;
 use store::files::unfinished::Mark;
@@ -21,7 +22,7 @@ pub(super) enum Target {
     /// Nothing is written.
     Nowhere,
     /// A new store, its families by the ids they had, and the mark that says that it is not whole yet.
-    Store(Db, HashMap<FamilyId, ColumnFamily>, Mark),
+    Store(Db, HashMap<FamilyId, ColumnFamily>, Mark, Option<Cancel>),
 }
 
 /// Says of a key whether what the new store has of it is older than the change that is replayed.
@@ -62,22 +63,31 @@ impl Target {
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
         for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {
             let name = names.get(&id).cloned().unwrap_or_default();
-            let family = db.create_column_family(&name, stored(id).unwrap_or_default())?;
-            families.insert(id, family);
+            match db.create_column_family(&name, stored(id).unwrap_or_default()) {
+                Ok(family) => drop(families.insert(id, family)),
+                Err(e) => {
+                    discard(db);
+                    return Err(e);
+                }
+            }
         }
-        Ok(Target::Store(db, families, mark))
+        Ok(Target::Store(db, families, mark, places.cancel.cloned()))
     }
 
-    fn family(&self, id: FamilyId) -> Option<(&Db, &ColumnFamily)> {
+    /// Where the records of a family go; `None`: nowhere.
+    fn family(&self, id: FamilyId) -> Result<Option<(&Db, &ColumnFamily)>> {
         match self {
-            Target::Nowhere => None,
-            Target::Store(db, families, _) => Some((db, families.get(&id)?)),
+            Target::Nowhere => Ok(None),
+            Target::Store(db, families, _, cancel) => {
+                io::cancel::check(cancel.as_ref())?;
+                Ok(families.get(&id).map(|family| (db, family)))
+            }
         }
     }
 
     /// Sets a key.
     pub fn put(&self, family: FamilyId, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.family(family) {
+        match self.family(family)? {
             Some((db, family)) => {
                 admit(db, key)?;
                 db.put_opt(family, key, value, &WriteOptions::volatile())
@@ -94,7 +104,7 @@ impl Target {
         key: &[u8],
         segment: &Arc<SegmentReader>,
     ) -> Result<Result<()>> {
-        let mut writer = match self.family(family) {
+        let mut writer = match self.family(family)? {
             Some((db, family)) => {
                 admit(db, key)?;
                 Some(db.put_stream(family, key, WriteOptions::volatile())?)
@@ -110,6 +120,7 @@ impl Target {
                 return Ok(Err(e));
             }
             if let Some(writer) = &mut writer {
+                self.family(family)?;
                 writer.append(bytes)?;
             }
             at += n as u64;
@@ -120,7 +131,7 @@ impl Target {
 
     /// Deletes a key.
     pub fn delete(&self, family: FamilyId, key: &[u8]) -> Result<()> {
-        match self.family(family) {
+        match self.family(family)? {
             Some((db, family)) => {
                 admit(db, key)?;
                 db.delete_opt(family, key, &WriteOptions::volatile())
@@ -136,7 +147,7 @@ impl Target {
         change: &Change<'_>,
         is_older: Option<&mut IsOlder<'_>>,
     ) -> Result<()> {
-        let Some((db, family)) = self.family(family) else { return Ok(()) };
+        let Some((db, family)) = self.family(family)? else { return Ok(()) };
         let (start, end) = (change.key, change.value);
         let Some(is_older) = is_older else {
             let mut batch = WriteBatch::new();
@@ -160,17 +171,34 @@ impl Target {
         Ok(())
     }
 
-    /// Makes everything durable; then it is a store.
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// `Cancelled`; those of a flush.
+    pub fn flush(&self, cancel: Option<&Cancel>) -> Result<()> {
+        match self {
+            Target::Nowhere => Ok(()),
+            Target::Store(db, ..) => db.flush_unless(cancel),
+        }
+    }
+
+    /// Everything is durable: it is a store from here on.
     pub fn finish(self) -> Result<()> {
         match self {
             Target::Nowhere => Ok(()),
-            Target::Store(db, families, mark) => {
+            Target::Store(db, families, mark, _) => {
                 drop(families);
-                db.flush()?;
                 // Still under the lock: with the mark there, the next repair would clear away what this one has made.
                 mark.finish()?;
                 db.close()
             }
+        }
+    }
+
+    /// The repair has failed: the store is closed as it is, and its mark stays.
+    pub fn discard(self) {
+        if let Target::Store(db, ..) = self {
+            discard(db);
         }
     }
 }

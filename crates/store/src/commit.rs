@@ -113,9 +113,15 @@ impl Completion {
     /// Waits for it. Whoever waits writes for all, if nobody else does.
     ///
     /// # Errors
-    /// As [`Log::sync`].
+    /// As [`Log::sync`]; `Closed` if the store is closed and it is not known to be durable.
     pub fn wait(mut self) -> Result<()> {
-        let sync = || self.ticket.map_or(Ok(()), |ticket| self.log.sync(ticket));
+        let sync = || match self.ticket {
+            Some(ticket) if !self.log.is_durable(ticket) => {
+                let _entered = self.log.base.context.enter()?;
+                self.log.sync(ticket)
+            }
+            _ => Ok(()),
+        };
         self.future.take().unwrap_or_else(sync)
     }
 

@@ -1,10 +1,11 @@
 //! What every part of a store is given: the machine, the place, health, signals.
 //!
-//! * `health`: whether the store still takes writes. `signals`: who waits for what. `counter`: what is counted.
+//! * `health`: whether the store still takes writes. `gate`: which calls a close waits for. `signals`: who waits for what. `counter`: what is counted.
 //!
 //! What users are told and what options they have is for each engine to say: an engine wraps this in a context of its own.
 
 mod counter;
+mod gate;
 mod health;
 mod signals;
 
@@ -16,7 +17,8 @@ use crate::pacing::Pace;
 use crate::volumes::{Location, Volume, Volumes};
 use base::process::Process;
 use base::{Error, ErrorKind, Result};
-use io::{Access, Env, ReadFile};
+use gate::Gate;
+use io::{Access, Cancel, Env, ReadFile};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,6 +41,21 @@ pub struct Context {
     pub signals: Signals,
     /// The process that opened the store.
     pub process: Process,
+    gate: Gate,
+}
+
+/// A call in the store: a close waits until it is dropped.
+#[derive(Debug)]
+#[must_use = "the call is in the store until this is dropped"]
+pub struct Entered<'a>(&'a Context);
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.gate.leave() {
+            self.0.signals.notify_progress();
+        }
+    }
 }
 
 impl std::fmt::Debug for Context {
@@ -57,7 +74,44 @@ impl Context {
             health: Arc::default(),
             signals: Signals::default(),
             process: Process::here(),
+            gate: Gate::default(),
         }
+    }
+
+    /// A call that may change the store, or reads it at length, begins.
+    ///
+    /// # Errors
+    /// `Forked`; `Closed`.
+    #[inline]
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        self.check_process()?;
+        if self.gate.enter() { Ok(Entered(self)) } else { Err(closed()) }
+    }
+
+    /// Fails in a store that is closed, or that is being closed.
+    ///
+    /// # Errors
+    /// `Forked`; `Closed`.
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        self.check_process()?;
+        if self.gate.is_shut() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Fails once a long call is to end: its store is being closed, or it is cancelled.
+    ///
+    /// # Errors
+    /// `Closed`; `Cancelled`.
+    pub fn check_call(&self, cancel: Option<&Cancel>) -> Result<()> {
+        self.check_open().and_then(|()| io::cancel::check(cancel))
+    }
+
+    /// Refuses calls from now on, and waits until those that have begun are over. Long ones end early ([`Context::check_call`]).
+    pub fn shut(&self) {
+        self.gate.shut();
+        self.signals.notify_work();
+        self.signals.notify_progress();
+        self.wait_until(|| self.gate.is_empty().then_some(()));
     }
 
     /// Fails in a child of the process that opened the store. Every call into an engine asks before it takes a lock: one that

@@ -18,7 +18,7 @@ use crate::manifest::{LogGroupMeta, Manifest, State};
 use crate::names;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, Uid};
-use io::{Access, AppendFile, CreateOptions, Env, FileLock, ReadFile, SyncKind};
+use io::{Access, AppendFile, Cancel, CreateOptions, Env, FileLock, ReadFile, SyncKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,9 +30,15 @@ pub use lane::LaneCopy;
 pub(crate) const COPY_LEN: usize = 1 << 20;
 
 /// Appends the first `len` bytes of a file to another, which is not synced.
-pub(crate) fn copy_bytes(source: &dyn ReadFile, target: &mut dyn AppendFile, len: u64) -> Result<()> {
+pub(crate) fn copy_bytes(
+    source: &dyn ReadFile,
+    target: &mut dyn AppendFile,
+    len: u64,
+    cancel: Option<&Cancel>,
+) -> Result<()> {
     let (mut buf, mut offset) = (vec![0; COPY_LEN], 0);
     while offset < len {
+        io::cancel::check(cancel)?;
         let piece = buf.get_mut(..COPY_LEN.min((len - offset) as usize)).unwrap_or_default();
         source.read_at(piece, offset)?;
         target.append(piece)?;
@@ -41,12 +47,15 @@ pub(crate) fn copy_bytes(source: &dyn ReadFile, target: &mut dyn AppendFile, len
     Ok(())
 }
 
-/// A copy that is being made. Dropped before its end, it removes its files, as far as that is possible: what is left, the next
-/// one clears away.
+/// A copy that is being made. Dropped before its end, it removes its files, and the directory if it made that, as far as that is
+/// possible: what is left, the next one clears away.
 pub struct Copy {
     context: Arc<Context>,
     dir: PathBuf,
     uid: Uid,
+    cancel: Option<Cancel>,
+    /// The directory was not there before.
+    made_dir: bool,
     /// `None`: it is finished, or its end has begun.
     mark: Option<Mark>,
     /// To the end: another checkpoint would take the files of this one for those of one that was cut off.
@@ -73,17 +82,21 @@ impl Copy {
         }
     }
 
-    /// Begins one of the store of `context`, in a directory that is new, empty, or left by a copy that was cut off.
+    /// Begins one of the store of `context`, in a directory that is new, empty, or left by a copy that was cut off. Each file that it
+    /// links or copies comes after a look at the token.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Locked`; those of the file system.
+    /// `AlreadyExists`; `Locked`; `Cancelled`; those of the file system.
     pub fn begin(
         context: &Arc<Context>,
         one_at_a_time: &Mutex<(), rank::Checkpoint>,
         dir: &Path,
+        cancel: Option<&Cancel>,
     ) -> Result<Copy> {
         let env = &context.env;
+        io::cancel::check(cancel)?;
         Copy::check_vacant(env, dir)?;
+        let made_dir = !env.fs.exists(dir)?;
         {
             // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
             // syncs it for a checkpoint between this one's name and its sync.
@@ -97,7 +110,16 @@ impl Copy {
         let mark = Mark::set(&env.fs, dir, Work::Checkpoint)
             .inspect_err(|_| drop(unfinished::clear(&*env.fs, dir, Work::Checkpoint)));
         let mark = Some(mark?);
-        Ok(Copy { context: context.clone(), dir: dir.to_owned(), uid: env.new_uid(), mark, _lock: held })
+        let (context, dir, cancel) = (context.clone(), dir.to_owned(), cancel.cloned());
+        Ok(Copy { uid: env.new_uid(), context, dir, cancel, made_dir, mark, _lock: held })
+    }
+
+    /// Fails once the copy is to end.
+    ///
+    /// # Errors
+    /// `Closed`; `Cancelled`.
+    pub fn check(&self) -> Result<()> {
+        self.context.check_call(self.cancel.as_ref())
     }
 
     /// Links a file of the store, or copies it where that is not possible. True if it has two names now.
@@ -113,6 +135,7 @@ impl Copy {
     /// # Errors
     /// As there.
     pub fn link_as(&self, name: &str, there: &str, access: Access) -> Result<bool> {
+        self.check()?;
         match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, there)) {
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 self.copy(name, there, access, u64::MAX).map(|_| false)
@@ -127,6 +150,7 @@ impl Copy {
     /// # Errors
     /// Those of the file system.
     pub fn link_group(&self, name: &str, access: Access, len: u64, filled: u64) -> Result<(u64, bool)> {
+        self.check()?;
         match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, name)) {
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 let most = filled.next_multiple_of(io::PAGE as u64).min(len);
@@ -143,7 +167,7 @@ impl Copy {
         let len = source.len()?.min(most);
         let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
         let mut target = fs.create(&io::fs::join(&self.dir, there), &options)?;
-        copy_bytes(&*source, &mut *target, len)?;
+        copy_bytes(&*source, &mut *target, len, self.cancel.as_ref())?;
         target.sync(SyncKind::Full)?;
         Ok(len)
     }
@@ -155,6 +179,7 @@ impl Copy {
     pub fn finish(mut self, state: &State, groups: Vec<LogGroupMeta>) -> Result<()> {
         let env = &self.context.env;
         env.fs.sync_dir(&self.dir)?;
+        self.check()?;
         Manifest::create_with(env, &self.dir, state.without_log(self.uid).with_log(groups)?)?;
         self.mark.take().map_or(Ok(()), Mark::finish)
     }
@@ -164,7 +189,12 @@ impl Drop for Copy {
     fn drop(&mut self) {
         // A copy with `CURRENT` is a store, which this leaves alone. The mark goes last.
         if self.mark.is_some() {
-            drop(unfinished::clear(&*self.context.env.fs, &self.dir, Work::Checkpoint));
+            let fs = &*self.context.env.fs;
+            let cleared = unfinished::clear(fs, &self.dir, Work::Checkpoint);
+            if self.made_dir && matches!(cleared, Ok(true)) {
+                let lock = io::fs::join(&self.dir, names::LOCK);
+                drop(fs.remove(&lock).and_then(|()| fs.remove_dir(&self.dir)));
+            }
         }
     }
 }

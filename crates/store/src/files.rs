@@ -17,7 +17,7 @@ pub use session::remove_all;
 use crate::context::{Context, Counter};
 use crate::format::StoreFormat;
 use crate::manifest::Manifest;
-use base::sync::OnceLock;
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{ErrorKind, Result, Uid};
 use io::FileLock;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub struct Files {
     context: Arc<Context>,
     manifest: Arc<Manifest>,
     removed: Counter,
-    /// Held until the last reader is gone: nobody else may remove the files it reads.
-    _lock: Option<Box<dyn FileLock>>,
+    /// Held until the last reader is gone, or the store is closed: nobody else may remove the files that are read.
+    lock: Mutex<Option<Box<dyn FileLock>>, rank::DirectoryLock>,
     /// Of this opening, on a second disk.
     session: OnceLock<Uid>,
 }
@@ -38,7 +38,7 @@ impl Files {
     pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
         manifest.files().join(context.health.clone());
         let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
-        Files { context, manifest, removed, _lock: lock, session }
+        Files { context, manifest, removed, lock: Mutex::new(lock), session }
     }
 
     /// Begins the session of this opening on the second disk, if there is one: before the log gets a group. See [`crate::speed`].
@@ -48,6 +48,12 @@ impl Files {
     pub fn begin_session(&self) -> Result<()> {
         let session = *self.session.get_or_init(|| self.context.env.new_uid());
         session::begin(self, session)
+    }
+
+    /// Gives up the lock of the directory. Nothing of this store may change the directory from here on.
+    pub fn unlock(&self) {
+        let held = lock(&self.lock).take();
+        drop(held);
     }
 
     /// What every part of the store is given.

@@ -37,6 +37,7 @@ use crate::space::SpaceBudget;
 use base::codec::{Reader, put_varint};
 use base::histogram::Distribution;
 use base::{Result, SeqNo};
+use io::Cancel;
 use std::sync::Arc;
 
 /// What a guest stands on once the store is open.
@@ -120,8 +121,8 @@ pub trait Copies: Send + Sync + std::fmt::Debug {
     /// From here until what is returned is dropped the guest's files stay as they are; appends go on.
     ///
     /// # Errors
-    /// What stopped the store.
-    fn hold(&self) -> Result<Box<dyn Held>>;
+    /// What stopped the store; `Cancelled`.
+    fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn Held>>;
 }
 
 /// A guest whose files stay as they are.

@@ -16,7 +16,7 @@ use crate::manifest::{EngineId, LogGroupMeta, State};
 use crate::names::{self, FileKind};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid};
 pub use few_open::FewOpen;
-use io::{Access, Env, FileLock, ReadFile};
+use io::{Access, Cancel, Env, FileLock, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Places<'a> {
     pub into: (&'a Env, &'a Path),
     /// The speed disk of the damaged store is lost.
     pub without_speed: bool,
+    /// Ends the repair before its time.
+    pub cancel: Option<&'a Cancel>,
 }
 
 impl Places<'_> {
@@ -80,6 +82,21 @@ impl Places<'_> {
             Ok(_) => Err(not_empty(dir)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Removes what a repair has left that failed, and the directory if the repair `made` it, as far as that is possible: what is left, the
+    /// next one clears away. Nothing is removed where somebody else has the lock.
+    pub fn clear_target(&self, made: bool) {
+        let (env, dir) = self.into;
+        let lock = io::fs::join(dir, names::LOCK);
+        if !env.fs.exists(dir).unwrap_or(false) {
+            return;
+        }
+        let Ok(_held) = env.fs.lock(&lock, "a repair") else { return };
+        let cleared = unfinished::clear(&*env.fs, dir, Work::Repair);
+        if made && matches!(cleared, Ok(true)) {
+            drop(env.fs.remove(&lock).and_then(|()| env.fs.remove_dir(dir)));
         }
     }
 

@@ -10,10 +10,13 @@ use crate::state::{Change, Entries};
 use io::{Priority, Rng};
 use lavastore::testing::{FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore::{
-    Db, Durability, Env, ErrorKind, Family, GcRequest, Options, Snapshot, WriteBatch, WriteOptions,
+    Cancel, CheckpointOptions, CompactRequest, Db, Durability, Env, Error, ErrorKind, Family, GcRequest,
+    Options, Snapshot, WriteBatch, WriteOptions,
 };
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a run is like.
 #[derive(Clone)]
@@ -35,6 +38,8 @@ pub(crate) struct Shape {
     fault_at_close: Option<u64>,
     /// Nothing is logged: after a crash there is what was flushed, of both families alike.
     pub volatile: bool,
+    /// A thread closes the store beside the others, and opens it again.
+    closes: bool,
 }
 
 impl Shape {
@@ -67,6 +72,11 @@ impl Shape {
             hurry: rng.one_in(2),
             fault_at_close: rng.one_in(6).then(|| rng.below(2)),
             volatile: rng.clone().one_in(8),
+            closes: {
+                let mut own = rng.clone();
+                own.next_u64();
+                own.one_in(5)
+            },
         }
     }
 
@@ -83,11 +93,12 @@ impl Shape {
             hurry,
             fault_at_close,
             volatile,
+            closes,
             ..
         } = self;
         format!(
             "lavafs {lavafs}, {writers} writers of {batches} batches, {readers} readers, {upkeep} at upkeep, {slots} keys, \
-             values of {value_len}, fault {fault:?}, hurry {hurry}, at close {fault_at_close:?}, volatile {volatile}, {}",
+             values of {value_len}, fault {fault:?}, hurry {hurry}, at close {fault_at_close:?}, volatile {volatile}, closes {closes}, {}",
             plan::describe(&self.options)
         )
     }
@@ -102,6 +113,8 @@ struct Shared {
     shape: Shape,
     story: Mutex<Story>,
     ticks: AtomicU64,
+    /// The close of [`Shape::closes`] has begun.
+    is_closing: AtomicBool,
 }
 
 impl Shared {
@@ -114,11 +127,14 @@ impl Shared {
         (self.ticks.fetch_add(1, Relaxed), self.sim.op_count())
     }
 
-    /// After a call of the file system has failed, calls of the store may.
+    /// After a call of the file system has failed, calls of the store may; once a close has begun they may be refused as closed.
     fn excused<T>(&self, result: Check<T>) -> Check<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(_) if self.sim.faults_fired() > 0 => Ok(None),
+            Err(why) if self.is_closing.load(Relaxed) && why.contains("closed: the store was closed") => {
+                Ok(None)
+            }
             Err(why) => Err(why),
         }
     }
@@ -144,6 +160,7 @@ pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<
         shape,
         story: Mutex::new(story),
         ticks: AtomicU64::new(1),
+        is_closing: AtomicBool::new(false),
     });
     let mut bodies: Vec<(String, Body)> = Vec::new();
     for writer in 0..shared.shape.writers {
@@ -157,6 +174,10 @@ pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<
     for n in 0..shared.shape.upkeep {
         let rng = rng.fork();
         bodies.push((format!("upkeep-{n}"), Box::new(move |shared| upkeep(shared, n, rng))));
+    }
+    if shared.shape.closes {
+        let rng = rng.fork();
+        bodies.push(("closer".into(), Box::new(move |shared| close_beside(shared, rng))));
     }
     together(&shared, bodies)?;
     end(shared)
@@ -190,7 +211,7 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
         let story = shared.story();
         story.check_look(&look.0, &look.1, &story.bounds()).map_err(|why| format!("at the end, {why}"))?;
     }
-    if shared.sim.faults_fired() == 0 && !shared.shape.hurry {
+    if shared.sim.faults_fired() == 0 && !shared.shape.hurry && !shared.shape.closes {
         shared.excused(check_at_rest(&shared.db, &shared.env, DIR.as_ref(), false))?;
     }
     crate::tally::add(&shared.db);
@@ -215,6 +236,26 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
         Err(e) if !story.faulted => Err(format!("close: {e}")),
         _ => Ok(story),
     }
+}
+
+/// Closes the store beside the calls of the other threads, and finds all that they were promised when it opens it again.
+fn close_beside(shared: &Shared, mut rng: Rng) -> Check {
+    shared.env.clock.sleep_ns(rng.below(200_000_000));
+    shared.is_closing.store(true, Relaxed);
+    if shared.excused(shared.db.clone().close().doing(|| "close".into()))?.is_none() {
+        return Ok(());
+    }
+    let again = Db::open_in(&shared.env, DIR, &shared.shape.options).doing(|| "open after a close".into());
+    let Some(again) = shared.excused(again)? else { return Ok(()) };
+    let look = || {
+        let mirror = again.open_family("mirror").doing(|| "open the mirror".into())?;
+        Ok((contents(again.iter(), false)?, contents(mirror.iter(), false)?))
+    };
+    if let Some(look) = shared.excused(look())? {
+        let story = shared.story();
+        story.check_look(&look.0, &look.1, &story.bounds()).map_err(|why| format!("after a close, {why}"))?;
+    }
+    shared.excused(again.close().doing(|| "close again".into())).map(drop)
 }
 
 fn change(shared: &Shared, writer: usize, rng: &mut Rng) -> Change {
@@ -324,13 +365,16 @@ fn upkeep(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
             0..=2 => db.flush().doing(|| "flush".into()),
             3 => {
                 let family = if rng.one_in(2) { &shared.mirror } else { db.default_family() };
-                family.compact_range(..).doing(|| "compact_range".into())
+                let request = CompactRequest { cancel: deadline(shared, &rng), ..Default::default() };
+                unless_cancelled(family.compact_range_with(.., &request, &mut |_| {}))
+                    .doing(|| "compact_range".into())
             }
             4 => {
-                let request = GcRequest { until_percent: Some(rng.below(30) as u32) };
-                db.collect_garbage(&request).map(drop).doing(|| "collect_garbage".into())
+                let until_percent = Some(rng.below(30) as u32);
+                let request = GcRequest { until_percent, cancel: deadline(shared, &rng) };
+                unless_cancelled(db.collect_garbage(&request).map(drop)).doing(|| "collect_garbage".into())
             }
-            5 => checkpoint(shared, format!("/copy-{nth}-{step}")),
+            5 => checkpoint(shared, format!("/copy-{nth}-{step}"), deadline(shared, &rng)),
             6 => guest(shared, format!("guest-{nth}-{step}"), &mut rng),
             _ => ledger(shared),
         };
@@ -346,9 +390,33 @@ fn ledger(shared: &Shared) -> Check {
     Ok(())
 }
 
-fn checkpoint(shared: &Shared, dir: String) -> Check {
+/// A token for some of the long calls, without a draw: what else a seed does stays as it is.
+fn deadline(shared: &Shared, rng: &Rng) -> Option<Cancel> {
+    let mut own = rng.clone();
+    own.one_in(3).then(|| Cancel::with_deadline(&shared.env, Duration::from_nanos(own.below(20_000_000))))
+}
+
+fn unless_cancelled(done: Result<(), Error>) -> Result<(), Error> {
+    done.or_else(|e| if e.kind() == ErrorKind::Cancelled { Ok(()) } else { Err(e) })
+}
+
+fn checkpoint(shared: &Shared, dir: String, cancel: Option<Cancel>) -> Check {
     let least: Vec<usize> = shared.story().bounds().into_iter().map(|(returned, _)| returned).collect();
-    shared.db.checkpoint(&dir).doing(|| "checkpoint".into())?;
+    match shared.db.checkpoint_with(&dir, &CheckpointOptions { cancel }) {
+        Err(e) if matches!(e.kind(), ErrorKind::Cancelled | ErrorKind::Closed) => {
+            let is_left = shared.env.fs.exists(Path::new(&dir)).is_ok_and(|is_left| is_left);
+            ensure!(
+                !is_left || shared.sim.faults_fired() > 0,
+                "{dir} is left of a checkpoint that ended: {e}"
+            );
+            return if e.kind() == ErrorKind::Cancelled {
+                Ok(())
+            } else {
+                Err(e).doing(|| "checkpoint".into())
+            };
+        }
+        made => made.doing(|| "checkpoint".into())?,
+    }
     let mut story = shared.story();
     let most = story.bounds().into_iter().map(|(_, begun)| begun);
     let bounds = least.into_iter().zip(most).collect();

@@ -10,10 +10,10 @@ use super::create::check_parent_of_copy;
 use super::place::{OnVolume, Place, on_volume};
 use super::{directory, open_in};
 use crate::status::{self, Status};
-use crate::{Error, Result, output, progress};
+use crate::{Error, Result, interrupt, output, progress};
 use bench::host::now_ns;
 use clap::Args;
-use lavastore::{CheckpointRequest, Db, Env, ErrorKind, Options};
+use lavastore::{CheckpointOptions, CheckpointRequest, Db, Env, ErrorKind, Options};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,8 @@ pub struct CheckpointArgs {
 pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     let open = |place| open_in(place, Options { create_if_missing: false, ..Options::default() });
     take(db, args, open, |store, target| {
-        store.checkpoint(target)?;
+        let options = CheckpointOptions { cancel: Some(interrupt::cancel()) };
+        interrupt::or_kept(store.checkpoint_with(target, &options), interrupt::NO_COPY)?;
         Ok(store.close()?)
     })
 }

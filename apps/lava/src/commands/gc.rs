@@ -45,7 +45,7 @@ fn percent(text: &str) -> Result<u32, String> {
 
 /// Collects garbage, or tells what there is to collect.
 pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
-    let request = GcRequest { until_percent: args.until };
+    let request = GcRequest { until_percent: args.until, ..Default::default() };
     if args.dry_run {
         let store = open_to_read(db)?;
         let (plan, hidden) = (store.gc_plan(&request)?, Hidden::of(&store)?);
@@ -54,12 +54,13 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
         return read_whole(&store);
     }
     let start_ns = now_ns();
+    let request = GcRequest { cancel: Some(interrupt::cancel()), ..request };
     let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
     let collected = store.collect_garbage_with(&request, &mut progress());
     if std::io::stderr().is_terminal() {
         let _ = writeln!(std::io::stderr());
     }
-    let report = collected?;
+    let report = interrupt::or_kept(collected, "what was collected stays; lava gc goes on")?;
     let hidden = Hidden::of(&store)?;
     store.close()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
@@ -262,17 +263,13 @@ pub struct CompactArgs {
     json: bool,
 }
 
-/// Tells on standard error how far a rewrite has come, at most once a second.
-fn rewrite_progress(family: &str) -> impl FnMut(&CompactProgress) {
-    let mut told_ns = now_ns();
+/// Tells on standard error how far a rewrite has come, at most once a second. `kept`: how to go on there.
+fn rewrite_progress<'a>(family: &str, kept: &'a mut String) -> impl FnMut(&CompactProgress) + 'a {
+    let (mut told_ns, family) = (now_ns(), family.to_owned());
     move |progress| {
         let Some(key) = &progress.rewritten_to else { return };
         let on = format!("--family {family} --from '{}'", escape::escape(key));
-        if interrupt::requested() {
-            output::tell(&format!("interrupted; lava compact --rewrite {on} goes on there"));
-            // As after a kill, the next open finds the store whole.
-            interrupt::die();
-        }
+        *kept = format!("what was rewritten stays; lava compact --rewrite {on} goes on there");
         if now_ns().saturating_sub(told_ns) < LINE_NS {
             return;
         }
@@ -299,9 +296,7 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     let start_ns = now_ns();
     let from = args.from.as_ref().map(|from| escape::unescape(from.as_bytes()));
     let from = from.transpose().or_else(|e| output::usage(format!("--from: {e}")))?;
-    if args.rewrite {
-        interrupt::watch();
-    }
+    let cancel = interrupt::cancel();
     let store = open_with(directory(db)?, with_progress(false))?;
     let before = store.space()?;
     let names = match &args.family {
@@ -311,12 +306,15 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     for name in &names {
         let family = family(&store, Some(name))?;
         args.options.apply(&family)?;
-        let request = CompactRequest { rewrite: args.rewrite };
-        let mut tell = rewrite_progress(name);
-        match &from {
-            Some(from) => family.compact_range_with(from.as_slice().., &request, &mut tell)?,
-            None => family.compact_range_with(.., &request, &mut tell)?,
-        }
+        let request = CompactRequest { rewrite: args.rewrite, cancel: Some(cancel.clone()) };
+        let mut kept = "what was compacted stays; the same command goes on".to_owned();
+        let mut tell = rewrite_progress(name, &mut kept);
+        let compacted = match &from {
+            Some(from) => family.compact_range_with(from.as_slice().., &request, &mut tell),
+            None => family.compact_range_with(.., &request, &mut tell),
+        };
+        drop(tell);
+        interrupt::or_kept(compacted, &kept)?;
     }
     let after = store.space()?;
     let stats = store.stats();

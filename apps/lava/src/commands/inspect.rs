@@ -6,11 +6,13 @@ use super::space::{family_json, family_text, space_json};
 use super::watch::{self, View};
 use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
-use crate::{Result, output, progress};
+use crate::{Result, interrupt, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, Env, ErrorKind, ExplainedOption, Explanation, FamilySpace, Options, Space};
+use lavastore::{
+    Db, Env, ErrorKind, ExplainedOption, Explanation, FamilySpace, Options, Space, VerifyOptions,
+};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -296,7 +298,9 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let start_ns = now_ns();
     let store = open_to_read(db)?;
     let total = store.space()?.total_bytes;
-    let found = progress::shown(progress::of_reading("verify", total), || store.verify())?;
+    let options = VerifyOptions { cancel: Some(interrupt::cancel()) };
+    let found = progress::shown(progress::of_reading("verify", total), || store.verify_with(&options));
+    let found = interrupt::or_kept(found, interrupt::NOT_CHECKED)?;
     let vssts: u64 = store.space()?.families.iter().map(|f| f.vssts).sum();
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let errors: Vec<String> = found.errors.iter().map(|e| output::one_line(&e.to_string())).collect();

@@ -16,8 +16,8 @@ use crate::{Error, Result, interrupt, nearest, output, progress};
 use bench::report::{counted, human_bytes, human_count};
 use clap::{Args, Subcommand};
 use lavastore::{
-    ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStatistics, LogStore,
-    LogVerifyReport, LostRecords, Lsn, WriteOptions,
+    CheckpointOptions, ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStatistics,
+    LogStore, LogVerifyReport, LostRecords, Lsn, VerifyOptions, WriteOptions,
 };
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -550,7 +550,9 @@ fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let place = Place::to_read(&directory(db)?)?;
     // What is wrong with log and manifest is among what it finds.
     let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
-    let found = progress::shown(progress::of_reading("verify", 0), || store.verify());
+    let cancel = VerifyOptions { cancel: Some(interrupt::cancel()) };
+    let found = progress::shown(progress::of_reading("verify", 0), || store.verify_with(&cancel));
+    let found = interrupt::or_kept(found, interrupt::NOT_CHECKED)?;
     let checked = found.checked.fields();
     let of = |(name, count): &(&str, LogCheckedCount)| {
         (name.replace(' ', "_"), json!({ "count": count.count, "bytes": count.bytes }))
@@ -588,7 +590,8 @@ fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
         args,
         |place| Ok(open(&place, false)?),
         |store, target| {
-            store.checkpoint(target)?;
+            let options = CheckpointOptions { cancel: Some(interrupt::cancel()) };
+            interrupt::or_kept(store.checkpoint_with(target, &options), interrupt::NO_COPY)?;
             Ok(store.close()?)
         },
     )

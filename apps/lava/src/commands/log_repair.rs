@@ -4,7 +4,7 @@ use super::create::check_parent_of_copy;
 use super::directory;
 use super::repair::{self, LINES_MAX, RepairArgs, places};
 use crate::status::{Status, failure};
-use crate::{Error, Result, output, progress};
+use crate::{Error, Result, interrupt, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
 use clap::Args;
@@ -36,10 +36,12 @@ pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
         dry_run: common.dry_run,
         without_speed: common.without_speed,
         leave_out_others: args.logs_only,
+        cancel: Some(interrupt::cancel()),
     };
     let report = progress::shown(progress::of_reading("repair", 0), || {
         LogStore::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)
-    })?;
+    });
+    let report = interrupt::or_kept(report, interrupt::NOTHING_REPAIRED)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(common.json, &as_json(&report, common.dry_run, seconds), || {
         as_text(&report, common.dry_run, seconds)

@@ -5,7 +5,7 @@ use super::place::{Place, on_volume};
 use super::{directory, log_repair};
 use crate::formats::escape::escape;
 use crate::status::{Status, about, failure};
-use crate::{Error, Result, output, progress};
+use crate::{Error, Result, interrupt, output, progress};
 use bench::host::now_ns;
 use bench::report::{counted, human_bytes};
 use clap::Args;
@@ -49,11 +49,13 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
         logs: super::log::options(true),
         dry_run: args.dry_run,
         without_speed: args.without_speed,
+        cancel: Some(interrupt::cancel()),
         ..RepairOptions::default()
     };
     let report = progress::shown(progress::of_reading("repair", 0), || {
         Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)
-    })?;
+    });
+    let report = interrupt::or_kept(report, interrupt::NOTHING_REPAIRED)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
     match report.losses() {

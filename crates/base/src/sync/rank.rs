@@ -81,6 +81,8 @@ macro_rules! ranks {
 ranks! {
     /// What those who call the store guard by it: tests, and programs around it.
     Outside together "they are not the store's",
+    /// A close: one at a time, to its end.
+    Closing,
     /// The threads of the scheduler, or those of requests, while they are started or joined.
     Workers,
     /// Checkpoints, one at a time.
@@ -161,6 +163,8 @@ ranks! {
     Uncollected,
     /// Open tables and value files.
     TableCache,
+    /// The lock of the directory, until the store is closed.
+    DirectoryLock,
     /// Manifest: the state that everybody sees.
     ManifestPublished,
     /// Log groups: those that the log has let go of, and that are storage.

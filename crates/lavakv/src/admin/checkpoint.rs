@@ -16,6 +16,7 @@ use crate::files::other_engines;
 use crate::work::jobs::Jobs;
 use base::sync::{Mutex, lock, rank};
 use base::{Result, SeqNo};
+use io::Cancel;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Lane;
@@ -29,13 +30,14 @@ pub(crate) fn checkpoint(
     jobs: &Arc<Jobs>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
     dir: &Path,
+    cancel: Option<&Cancel>,
 ) -> Result<()> {
     Copy::check_vacant(&jobs.context.env, dir)?;
     check_log_of_others(jobs, &jobs.files.manifest.state())?;
-    let copy = Copy::begin(jobs.context.store(), one_at_a_time, dir)?;
-    let mut guest = jobs.log.guest().map(|guest| guest.hold()).transpose()?;
+    let copy = Copy::begin(jobs.context.store(), one_at_a_time, dir, cancel)?;
+    let mut guest = jobs.log.guest().map(|guest| guest.hold(cancel)).transpose()?;
     // Holding the state keeps its tables from being removed until they are linked.
-    let state = state_at_one_sequence(jobs, one_at_a_time, guest.as_deref_mut())?;
+    let state = state_at_one_sequence(jobs, one_at_a_time, guest.as_deref_mut(), cancel)?;
     check_log_of_others(jobs, &state)?;
     let access = jobs.context.options.access;
     for family in state.families.values() {
@@ -76,6 +78,7 @@ fn state_at_one_sequence(
     jobs: &Arc<Jobs>,
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
     guest: Option<&mut (dyn Held + 'static)>,
+    cancel: Option<&Cancel>,
 ) -> Result<State> {
     let _one_at_a_time = lock(one_at_a_time);
     // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
@@ -87,7 +90,7 @@ fn state_at_one_sequence(
         }
     })?;
     jobs.context.signals.notify_work();
-    let state = wait_flushed(jobs, upto).and_then(|()| share_files(jobs));
+    let state = wait_flushed(jobs, upto, cancel).and_then(|()| share_files(jobs));
     jobs.tree.together.set_flush_ceiling(SeqNo::MAX);
     jobs.context.signals.notify_work();
     state

@@ -8,12 +8,12 @@
 //! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
 //! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
 
-use crate::admin::wait::wait_for_jobs;
+use crate::admin::wait::{wait_for_jobs, wait_given_up};
 use crate::context::Context;
 use crate::context::drain::Drain;
 use crate::plan::collection;
 use crate::plan::facts::{Facts, FamilyFacts};
-use crate::plan::requests::{Exposed, GcRequest};
+use crate::plan::requests::{Caller, Exposed, GcGoal, GcRequest};
 use crate::work::jobs::Jobs;
 use crate::work::jobs::seen::Seen;
 use base::sync::{lock, rank};
@@ -128,26 +128,26 @@ impl GcPlan {
 /// A request that stands until this is dropped.
 struct StandingRequest<'a> {
     jobs: &'a Jobs,
-    id: u64,
+    caller: &'a Caller,
 }
 
-impl StandingRequest<'_> {
-    fn enter(jobs: &Jobs, request: GcRequest) -> StandingRequest<'_> {
-        let id = lock(&jobs.in_progress).gc_requests.enter(request);
-        StandingRequest { jobs, id }
+impl<'a> StandingRequest<'a> {
+    fn enter(jobs: &'a Jobs, goal: GcGoal, caller: &'a Caller) -> StandingRequest<'a> {
+        lock(&jobs.in_progress).gc_requests.enter(goal, caller);
+        StandingRequest { jobs, caller }
     }
 }
 
 impl Drop for StandingRequest<'_> {
     fn drop(&mut self) {
-        lock(&self.jobs.in_progress).gc_requests.take_back(self.id);
+        lock(&self.jobs.in_progress).gc_requests.take_back(self.caller);
     }
 }
 
 /// Tells a caller how far a request has come: when a collection ended, and now and then between.
 struct ProgressReporter<'a> {
     jobs: &'a Jobs,
-    request: GcRequest,
+    goal: GcGoal,
     tell: &'a mut dyn FnMut(&GcProgress),
     counted: [u64; 5],
     start_ns: u64,
@@ -170,7 +170,7 @@ impl ProgressReporter<'_> {
         self.told = Some((ended, now_ns));
         let set = lock(&self.jobs.in_progress).as_plans_see_it();
         let seen = Seen::new(self.jobs, &set);
-        let (plan, exposed) = (plan_with(&seen, self.request, &mut |_, _| 0), exposed(&seen));
+        let (plan, exposed) = (plan_with(&seen, self.goal, &mut |_, _| 0), exposed(&seen));
         let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(&seen));
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
             std::array::from_fn(|i| now[i] - self.counted[i]);
@@ -210,19 +210,22 @@ fn exposed_now(jobs: &Jobs) -> Exposed {
 /// Collects until the request is met, waits for it, and tells `tell` how far it has come.
 pub(crate) fn collect(
     jobs: &Arc<Jobs>,
-    request: GcRequest,
+    request: &GcRequest,
     tell: &mut dyn FnMut(&GcProgress),
 ) -> Result<GcReport> {
+    let (goal, caller) = (request.goal(), Caller::new(request.cancel.clone()));
     let (before, counted) = (exposed_now(jobs), counters(jobs));
     let start_ns = jobs.context.env.clock.now_ns();
-    let mut telling = ProgressReporter { jobs, request, tell, counted, start_ns, told: None };
-    let asked = StandingRequest::enter(jobs, request);
+    let mut telling = ProgressReporter { jobs, goal, tell, counted, start_ns, told: None };
+    let asked = StandingRequest::enter(jobs, goal, &caller);
     jobs.context.signals.notify_work();
-    wait_for_jobs(jobs, NO_SPACE, || {
+    let met = wait_for_jobs(jobs, NO_SPACE, || {
+        caller.check(&jobs.context)?;
         telling.now_and_then();
-        is_met(jobs, request)
-    })?;
+        is_met(jobs, goal)
+    });
     drop(asked);
+    met.inspect_err(|e| wait_given_up(jobs, &caller, e))?;
     let (after, now) = (exposed_now(jobs), counters(jobs));
     let [collections, abandoned, read_bytes, written_bytes, freed_bytes] =
         std::array::from_fn(|i| now[i] - counted[i]);
@@ -245,7 +248,7 @@ fn counters(jobs: &Jobs) -> [u64; 5] {
 
 /// True if a job that is no collection for garbage, such as one for which values change their disk, works on a file that the request would have collected: what
 /// becomes of it is known when that job has ended.
-fn has_claimed(facts: &dyn Facts, request: GcRequest) -> bool {
+fn has_claimed(facts: &dyn Facts, request: GcGoal) -> bool {
     let exposed = exposed(facts);
     facts.families().iter().any(|family| {
         let busy = facts.in_progress().of(family.family.id);
@@ -257,7 +260,7 @@ fn has_claimed(facts: &dyn Facts, request: GcRequest) -> bool {
 }
 
 /// True if nothing is left to collect, and no collection runs.
-fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
+fn is_met(jobs: &Jobs, request: GcGoal) -> Result<bool> {
     let set = lock(&jobs.in_progress);
     if jobs.drain.gc_is_paused() {
         return Err(Error::new(
@@ -286,7 +289,7 @@ fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
 /// What the request would have collected next, by what is `left` of the ledgers of families.
 fn next<'a>(
     facts: &'a dyn Facts,
-    request: GcRequest,
+    request: GcGoal,
     exposed: Exposed,
     left: &HashMap<FamilyId, Ledger>,
 ) -> Option<(&'a FamilyFacts, Gc)> {
@@ -299,7 +302,7 @@ fn next<'a>(
 }
 
 /// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
-pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
+pub(crate) fn plan(jobs: &Jobs, request: &GcRequest) -> Result<GcPlan> {
     request.check()?;
     let set = lock(&jobs.in_progress).as_plans_see_it();
     let seen = Seen::new(jobs, &set);
@@ -312,12 +315,12 @@ pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
         let copied = gc.inputs.iter().filter(|_| gc.expected_read > 0);
         lookups + copied.map(|meta| jobs.files.tables.opening_bytes(meta)).sum::<u64>()
     };
-    Ok(plan_with(&seen, request, &mut beside_inputs))
+    Ok(plan_with(&seen, request.goal(), &mut beside_inputs))
 }
 
 fn plan_with(
     facts: &dyn Facts,
-    request: GcRequest,
+    request: GcGoal,
     beside_inputs: &mut dyn FnMut(&FamilyFacts, &Gc) -> u64,
 ) -> GcPlan {
     debug_assert!(!rank::holds::<rank::InProgress>(), "nobody waits for a plan of all collections");

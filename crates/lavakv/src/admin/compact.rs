@@ -4,20 +4,24 @@
 //! any other: it asks for the room that it needs, what it leaves behind is dropped or collected before the next ones make
 //! more ([`jobs::advance_manual`]), and a call that ends before its time has lost nothing: another goes on from the key that was told last.
 
-use crate::admin::flush::flush;
-use crate::admin::wait::wait_for_jobs;
+use crate::admin::flush::flush_unless;
+use crate::admin::wait::{wait_for_jobs, wait_given_up};
+use crate::plan::requests::Caller;
 use crate::tree::family::Family;
 use crate::work::jobs::{self, Jobs, Manual, retained};
 use base::{Error, ErrorKind, Result};
+use io::Cancel;
 use lsm::policy::ManualRange;
 use std::sync::Arc;
 
 /// What [`crate::Db::compact_range_with`] does besides bringing a range down to its last level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactRequest {
     /// Every table of the range is written anew, with the values that it references, under the options of now: compression, block length, filters,
     /// which values are separated, on which disk things are. Without it what lies in the last level already stays as it is.
     pub rewrite: bool,
+    /// Ends the call before its time. Compactions that have ended keep their effect; the one that runs gives its outputs back.
+    pub cancel: Option<Cancel>,
 }
 
 /// How far [`crate::Db::compact_range_with`] has come.
@@ -43,13 +47,14 @@ pub(crate) fn compact_range(
     request: CompactRequest,
     tell: &mut dyn FnMut(&CompactProgress),
 ) -> Result<()> {
-    flush(jobs)?;
-    retained::read_all(jobs, family);
+    flush_unless(jobs, request.cancel.as_ref())?;
+    retained::read_all(jobs, family, request.cancel.as_ref())?;
     let range = ManualRange::new(start, end);
     let mut range = if request.rewrite { range.rewriting() } else { range };
-    let mut told = None;
-    wait_for_jobs(jobs, NO_SPACE, || {
-        let advanced = jobs::advance_manual(jobs, family, &mut range);
+    let (mut told, caller) = (None, Caller::new(request.cancel));
+    let compacted = wait_for_jobs(jobs, NO_SPACE, || {
+        caller.check(&jobs.context)?;
+        let advanced = jobs::advance_manual(jobs, family, &mut range, &caller);
         if told.replace(range.rewritten()) != Some(range.rewritten()) {
             let (remaining_tables, remaining_bytes) = range.to_rewrite(&family.read_state().version);
             tell(&CompactProgress {
@@ -64,5 +69,11 @@ pub(crate) fn compact_range(
             Manual::Waits => Ok(false),
             Manual::NoRoom => Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir)),
         }
+    });
+    compacted.inspect_err(|e| {
+        if e.kind() == ErrorKind::Cancelled {
+            jobs::take_back_manual(jobs, &caller);
+        }
+        wait_given_up(jobs, &caller, e);
     })
 }

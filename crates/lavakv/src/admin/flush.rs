@@ -3,12 +3,19 @@
 use crate::admin::wait::look;
 use crate::work::jobs::Jobs;
 use base::{Result, SeqNo};
+use io::Cancel;
 use std::sync::Arc;
 
 /// Freezes the memtables of all families at one sequence, and waits until they are tables.
 pub(crate) fn flush(jobs: &Arc<Jobs>) -> Result<()> {
     let upto = freeze_all(jobs)?;
-    wait_flushed(jobs, upto)
+    jobs.context.wait_until(|| look_flushed(jobs, upto))
+}
+
+/// As [`flush`], for a long call: once that is to end the wait ends, and the flush goes on.
+pub(crate) fn flush_unless(jobs: &Arc<Jobs>, cancel: Option<&Cancel>) -> Result<()> {
+    let upto = freeze_all(jobs)?;
+    wait_flushed(jobs, upto, cancel)
 }
 
 /// Freezes all memtables; returns the sequence up to which everything is frozen.
@@ -29,9 +36,10 @@ pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Resu
 
 const NO_SPACE: &str = "the flush found no disk space; it goes on when space returns";
 
-/// Waits until no memtable holds a sequence up to `upto`.
-pub(crate) fn wait_flushed(jobs: &Arc<Jobs>, upto: SeqNo) -> Result<()> {
-    jobs.context.wait_until(|| look_flushed(jobs, upto))
+/// Waits until no memtable holds a sequence up to `upto`, or the call is to end.
+pub(crate) fn wait_flushed(jobs: &Arc<Jobs>, upto: SeqNo, cancel: Option<&Cancel>) -> Result<()> {
+    let ended = || jobs.context.check_call(cancel).err().map(Err);
+    jobs.context.wait_until(|| look_flushed(jobs, upto).or_else(ended))
 }
 
 /// One look whether that is so, for one who does not wait: `None`, not yet. What is in tables needs no room, whoever has none.

@@ -25,12 +25,13 @@ pub(crate) fn wait_idle(jobs: &Arc<Jobs>, timeout: Duration) -> bool {
             {
                 return true;
             }
+            let Ok(_entered) = jobs.context.enter() else { return false };
             if let Err(e) = jobs.log.upkeep().persist_watermark() {
                 jobs.job_failed(e, &[]);
             }
             jobs.log.floors().hint();
         }
-        if clock.now_ns() >= end_ns {
+        if clock.now_ns() >= end_ns || jobs.context.check_open().is_err() {
             return false;
         }
         if jobs.context.env.is_simulated() {

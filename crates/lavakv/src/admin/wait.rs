@@ -1,8 +1,22 @@
 //! Waiting for what jobs do, as long as they can do it.
 
+use crate::plan::requests::Caller;
 use crate::work::jobs::Jobs;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
+
+/// A cancelled call waits so long for its jobs to give back what they made. A job whose thread does more urgent work meanwhile gives it
+/// back later, and makes no more.
+const GIVEN_UP_NS: u64 = 500_000_000;
+
+/// Waits for the jobs of a call that ended with `e`, if that was because it is cancelled.
+pub(crate) fn wait_given_up(jobs: &Arc<Jobs>, caller: &Caller, e: &Error) {
+    if e.kind() == ErrorKind::Cancelled {
+        jobs.context.signals.notify_work();
+        let until_ns = jobs.context.now_ns().saturating_add(GIVEN_UP_NS);
+        jobs.context.wait_before(until_ns, || !caller.has_jobs());
+    }
+}
 
 /// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, a disk on which
 /// a job found no room a moment ago (`no_space`: what to say then), and what should have passed by itself and has not. What was

@@ -17,7 +17,7 @@ impl Db {
         leaves_room(&Options { space_limit: limit, ..engine.context.options.clone() })?;
         // First: a store that was opened without room begins its log below the new limit.
         engine.space.set_own_limit(limit);
-        let jobs = self.served()?;
+        let (_entered, jobs) = self.changes()?;
         jobs.tree.refresh_space();
         jobs.context.signals.notify_work();
         jobs.context.signals.notify_progress();

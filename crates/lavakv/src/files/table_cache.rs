@@ -12,6 +12,7 @@ use io::ReadFile;
 use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
+use store::context::closed;
 use store::files::OpenFiles;
 use store::volumes::Volume;
 use table::vsst::Vsst;
@@ -72,8 +73,18 @@ impl TableCache {
         let _ = self.is_read.set(());
     }
 
+    /// Closes all files: the store is closed.
+    pub fn end(&self) {
+        self.open.end();
+    }
+
     fn open_file(&self, volume: Volume, name: &str) -> Result<Arc<dyn ReadFile>> {
+        if self.open.is_ended() {
+            return Err(closed());
+        }
         self.context.open(volume, name, self.context.options.access).map_err(|e| match e.kind() {
+            // The next process may have removed it.
+            ErrorKind::NotFound if self.open.is_ended() => closed(),
             ErrorKind::NotFound if self.is_read.get().is_some() && self.open.has_closed() => Error::new(
                 ErrorKind::Busy,
                 format!(

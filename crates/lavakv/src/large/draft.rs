@@ -80,8 +80,10 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if !self.kept {
             self.writer = None;
-            // What cannot be removed now is removed at the next open.
-            let _ = self.files.context.env.fs.remove(&self.path);
+            // What cannot be removed now is removed at the next open. A closed store may be that of another process by now.
+            if let Ok(_entered) = self.files.context.enter() {
+                let _ = self.files.context.env.fs.remove(&self.path);
+            }
         }
     }
 }

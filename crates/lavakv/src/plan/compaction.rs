@@ -15,6 +15,7 @@ const WORTH_BYTES: u32 = 3;
 /// The next compaction: `deeper`, of any level, and what was asked for; else of level 0 alone.
 pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option<Compact> {
     if deeper && let Some(asked) = facts.in_progress().manual.as_ref().filter(|_| !notes.manual_is_void) {
+        let asked = &asked.compaction;
         let family = facts.families().iter().find(|of| of.family.id == asked.family);
         match family.filter(|family| family.policy.is_some()) {
             Some(family) if !fits(facts, family, asked) => {}

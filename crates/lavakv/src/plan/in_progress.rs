@@ -6,7 +6,7 @@
 use super::answer::Purpose;
 use super::log_load::LogLoad;
 use super::placement::Moving;
-use super::requests::Requests;
+use super::requests::{Caller, Requests};
 use super::rest::Account;
 use super::scrub::Turn;
 use base::HashMap;
@@ -106,6 +106,13 @@ struct WantsHelp {
     compaction: Weak<dyn InPieces>,
 }
 
+/// A compaction that a `compact_range` asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub compaction: Compaction,
+    pub caller: Caller,
+}
+
 /// True for what a `compact_range` does.
 fn is_asked_for(reason: Reason) -> bool {
     matches!(reason, Reason::Manual | Reason::Rewrite | Reason::Cut)
@@ -120,7 +127,7 @@ pub(crate) struct InProgressSet {
     /// Of a family in which nothing is in progress.
     nothing: InProgress,
     /// A compaction asked for by `compact_range`, waiting for a thread. What it works on is claimed.
-    pub manual: Option<Compaction>,
+    pub manual: Option<Asked>,
     /// Collections somebody asked for.
     pub gc_requests: Requests,
     /// Passes of the scrub.

@@ -1,16 +1,22 @@
-//! Collections that somebody asked for. See `admin::collect`.
+//! Work that callers asked for: which calls wait, and the collections among them. See `admin::collect`.
 
 use super::facts::FamilyFacts;
+use crate::context::Context;
 use crate::context::family_options::FamilyOptions;
 use crate::tree::family::ReadState;
 use base::{Error, Result};
+use io::Cancel;
+use std::sync::Arc;
 
 /// How much garbage [`crate::Db::collect_garbage`] is to leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcRequest {
     /// Collect until exposed garbage is at most so many percent of the records in all vSSTs. `None`: until no vSST has as
     /// much as the `gc_ratio_percent` of its family.
     pub until_percent: Option<u32>,
+    /// Ends the call before its time. Collections that have ended keep their effect; those that run for this call alone end without
+    /// one.
+    pub cancel: Option<Cancel>,
 }
 
 impl GcRequest {
@@ -23,12 +29,59 @@ impl GcRequest {
         }
     }
 
+    /// What is to be reached.
+    pub(crate) fn goal(&self) -> GcGoal {
+        GcGoal { until_percent: self.until_percent }
+    }
+}
+
+/// How much garbage a request leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GcGoal {
+    /// See [`GcRequest::until_percent`].
+    pub until_percent: Option<u32>,
+}
+
+impl GcGoal {
     /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
-    pub(crate) fn threshold(&self, exposed: Exposed, family: &FamilyOptions) -> Option<u32> {
+    pub fn threshold(&self, exposed: Exposed, family: &FamilyOptions) -> Option<u32> {
         match self.until_percent {
             None => Some(family.expert.gc_ratio_percent),
             Some(percent) => exposed.is_over(percent).then_some(percent),
         }
+    }
+}
+
+/// A call that waits for jobs. Each job that works for it holds a clone to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Arc<Option<Cancel>>);
+
+impl Caller {
+    pub fn new(cancel: Option<Cancel>) -> Caller {
+        Caller(Arc::new(cancel))
+    }
+
+    /// Fails once the call is to end.
+    ///
+    /// # Errors
+    /// `Closed`; `Cancelled`.
+    pub fn check(&self, context: &Context) -> Result<()> {
+        context.check_call(self.0.as_ref().as_ref())
+    }
+
+    /// True once the call is cancelled: what is done for it alone is given up.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.as_ref().as_ref().is_some_and(Cancel::is_cancelled)
+    }
+
+    /// True if both are of one call.
+    pub fn is(&self, other: &Caller) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// True while a job works for the call, or waits to.
+    pub fn has_jobs(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 }
 
@@ -57,8 +110,7 @@ impl Exposed {
 /// Requests under way. Part of what is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    asked: Vec<(u64, GcRequest)>,
-    next_id: u64,
+    asked: Vec<(GcGoal, Caller)>,
 }
 
 impl Requests {
@@ -73,17 +125,20 @@ impl Requests {
             return None;
         }
         let exposed = Exposed::of(families.iter().map(|family| &*family.read_state));
-        self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
+        self.asked.iter().filter_map(|(goal, _)| goal.threshold(exposed, family)).min()
     }
 
-    /// Another that stands until it is taken back; its number.
-    pub fn enter(&mut self, request: GcRequest) -> u64 {
-        self.next_id += 1;
-        self.asked.push((self.next_id, request));
-        self.next_id
+    /// Another that stands until it is taken back.
+    pub fn enter(&mut self, goal: GcGoal, caller: &Caller) {
+        self.asked.push((goal, caller.clone()));
     }
 
-    pub fn take_back(&mut self, id: u64) {
-        self.asked.retain(|(known, _)| *known != id);
+    pub fn take_back(&mut self, caller: &Caller) {
+        self.asked.retain(|(_, known)| !known.is(caller));
+    }
+
+    /// The calls that wait for collections.
+    pub fn callers(&self) -> Vec<Caller> {
+        self.asked.iter().map(|(_, caller)| caller.clone()).collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
 use base::process::Owned;
-use base::{Error, Result, SeqNo};
+use base::{Error, ErrorKind, Result, SeqNo};
 use lsm::{
     Bounds, Cursor, MergingIterator, ReferenceResolver, Sources, TableSource, Visibility, VisibleIterator,
     VisibleOptions,
@@ -26,7 +26,8 @@ use version::FamilyId;
 /// Walks the keys of a column family in order, in both directions, as of one moment.
 ///
 /// A new iterator stands nowhere: call one of the `seek` methods. It pins the tables and memtables it reads, also past
-/// the end of the [`crate::Db`] it came from (the store stays locked until it is dropped).
+/// the drop of the [`crate::Db`] it came from (the store stays locked until it is dropped). After [`crate::Db::close`] its
+/// moves fail with `Closed`.
 #[must_use = "an iterator does nothing until it is moved"]
 pub struct DbIterator {
     inner: Option<Prefetch>,
@@ -58,7 +59,7 @@ impl DbIterator {
     /// # Errors
     /// Those of opening tables; `InvalidArgument` for another family.
     pub fn beside(&self, family: &ColumnFamily, options: ReadOptions) -> Result<Self> {
-        self.tree.context.check_process()?;
+        self.tree.reads.check()?;
         match &self.read_state {
             Some(read_state) if family.id() == self.family => {
                 Self::over(&self.tree, &family.0, (read_state.clone(), self.seq), options)
@@ -97,8 +98,17 @@ impl DbIterator {
         })
     }
 
+    /// Fails once the store is closed, and lets go of its files then.
+    fn check_open(&mut self) -> Result<()> {
+        self.tree.reads.check().inspect_err(|e| {
+            if e.kind() == ErrorKind::Closed {
+                (self.inner, self.read_state) = (None, None);
+            }
+        })
+    }
+
     fn seek_by(&mut self, forward: bool, seek: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
-        self.tree.context.check_process()?;
+        self.check_open()?;
         self.forward = forward;
         let begun = self.tree.context.times.seek.begin();
         let out = seek(self.inner());
@@ -115,7 +125,7 @@ impl DbIterator {
     }
 
     fn step_by(&mut self, forward: bool, step: impl FnOnce(&mut Prefetch) -> Result<()>) -> Result<()> {
-        self.tree.context.check_process()?;
+        self.check_open()?;
         self.must_stand()?;
         self.forward = forward;
         let begun = self.tree.context.times.next.begin();
@@ -136,7 +146,7 @@ impl DbIterator {
     /// Moves to the first key.
     ///
     /// # Errors
-    /// Those of reading, after which it stands nowhere.
+    /// Those of reading, after which it stands nowhere; `Closed` once the store is closed.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.seek_by(true, Prefetch::seek_to_first)
     }
@@ -191,7 +201,7 @@ impl DbIterator {
     /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
     /// fail, or not by that.
     pub fn skip_damaged(&mut self) -> Result<()> {
-        self.tree.context.check_process()?;
+        self.check_open()?;
         let forward = self.forward;
         if self.valid() || !self.inner().skip_gap(forward)? {
             return Err(Error::invalid("there is nothing damaged to go on behind: seek"));
@@ -219,7 +229,7 @@ impl DbIterator {
     /// # Errors
     /// Those of reading a separated value. The iterator stays where it is: ask again, or move on.
     pub fn value(&self) -> Result<&[u8]> {
-        self.tree.context.check_process()?;
+        self.tree.reads.check()?;
         match &self.inner {
             Some(inner) if inner.valid() && !self.keys_only => inner.value(),
             _ => Ok(&[]),

@@ -55,7 +55,7 @@ impl ValueReader {
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
     pub fn read_range(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        self.tree.context.check_process()?;
+        self.tree.reads.check()?;
         self.tree.context.times.get_stream.time(|| range_of(&self.content, offset, len))
     }
 
@@ -65,7 +65,7 @@ impl ValueReader {
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
     pub fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
-        self.tree.context.check_process()?;
+        self.tree.reads.check()?;
         let begun = self.tree.context.times.get_stream.begin();
         let read = self.read_next(buf);
         self.tree.context.times.get_stream.end(begun);

@@ -30,9 +30,10 @@ use crate::large::Large;
 use crate::plan::answer::Notes;
 use crate::plan::collection;
 use crate::plan::gc_pace::GcPace;
-use crate::plan::in_progress::InProgressSet;
+use crate::plan::in_progress::{Asked, InProgressSet};
 use crate::plan::next::{Plan, next};
 use crate::plan::quiet::Quiet;
+use crate::plan::requests::Caller;
 use crate::plan::rest::{Rest, Suspension};
 use crate::plan::room::output_bytes;
 use crate::tree::Tree;
@@ -199,9 +200,9 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
     }
     notes.spent.iter().for_each(|(family, spent)| family.demand.spent(*spent));
     if notes.manual_is_void
-        && let Some(compaction) = set.manual.take()
+        && let Some(asked) = set.manual.take()
     {
-        set.give_back(&compaction);
+        set.give_back(&asked.compaction);
     }
 }
 
@@ -223,16 +224,21 @@ pub(crate) enum Manual {
 }
 
 /// Starts the next compaction that a `compact_range` needs, if it can.
-pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut ManualRange) -> Manual {
+pub(crate) fn advance_manual(
+    jobs: &Arc<Jobs>,
+    family: &Arc<Family>,
+    range: &mut ManualRange,
+    caller: &Caller,
+) -> Manual {
     let mut set = lock(&jobs.in_progress);
     if family.is_dropped() {
         return Manual::Over;
     }
     let may_collect = || range.rewrites() && collection::is_wanted(&Seen::new(jobs, &set));
     let nobody = !set.running.rewrites() && !may_collect();
-    if let Some(compaction) = set.manual.take_if(|compaction| nobody && !fits(jobs, family, compaction)) {
+    if let Some(asked) = set.manual.take_if(|asked| nobody && !fits(jobs, family, &asked.compaction)) {
         // The caller is told, and it is given up. Nobody else waits for it: writes and flushes have room of their own.
-        set.give_back(&compaction);
+        set.give_back(&asked.compaction);
         return Manual::NoRoom;
     }
     // One at a time: the walk asks where things are only when its last step is done.
@@ -260,10 +266,18 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
     let cut = if fits { None } else { range.cut(&compaction, jobs.space.grants.job_bytes_max()) };
     let compaction = cut.unwrap_or(compaction);
     set.claim(&compaction);
-    set.manual = Some(compaction);
+    set.manual = Some(Asked { compaction, caller: caller.clone() });
     drop(set);
     jobs.context.signals.notify_work();
     Manual::Waits
+}
+
+/// Takes back the compaction of a cancelled call, if it has not begun.
+pub(crate) fn take_back_manual(jobs: &Jobs, caller: &Caller) {
+    let mut set = lock(&jobs.in_progress);
+    if let Some(asked) = set.manual.take_if(|asked| asked.caller.is(caller)) {
+        set.give_back(&asked.compaction);
+    }
 }
 
 /// True if so much garbage waits to be collected, and is being, that nobody should make more of it who need not: values that are written

@@ -7,6 +7,7 @@
 
 use crate::work::jobs::Jobs;
 use base::{Error, Result};
+use io::Cancel;
 use std::sync::Arc;
 
 mod sums;
@@ -103,10 +104,13 @@ impl VerifyReport {
     }
 }
 
-pub(crate) fn verify(jobs: &Arc<Jobs>) -> Result<VerifyReport> {
+pub(crate) fn verify(jobs: &Arc<Jobs>, cancel: Option<&Cancel>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let mut walk = walk::Walk::noting(jobs);
-    while walk.step(jobs, &mut report).is_some() {}
+    jobs.tree.reads.check().and_then(|()| jobs.context.check_call(cancel))?;
+    while walk.step(jobs, &mut report).is_some() {
+        jobs.tree.reads.check().and_then(|()| jobs.context.check_call(cancel))?;
+    }
     sums::check(jobs, walk.noted()).into_iter().for_each(|e| report.damaged(e));
     Ok(report)
 }

@@ -115,6 +115,7 @@ impl Admission {
         entry.tried.forget_found();
         loop {
             let mut writer = self.memtables.enter();
+            self.context.check_open()?;
             // Families are dropped under this lock.
             if let Some(family) = families.iter().find(|family| family.is_dropped()) {
                 return Err(family.gone());

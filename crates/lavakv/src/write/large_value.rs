@@ -125,11 +125,11 @@ impl ValueWriter {
     /// # Errors
     /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be finished.
     pub fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.writes.context.check_process()?;
+        let writes = self.writes.clone();
+        let _entered = writes.context.enter()?;
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }
-        let writes = self.writes.clone();
         let appended = writes.context.times.put_stream.time(|| self.try_append(data));
         appended.inspect_err(|e| self.failed = Some(e.clone()))
     }
@@ -166,6 +166,7 @@ impl ValueWriter {
             return Err(e);
         }
         let writes = self.writes.clone();
+        let _entered = writes.context.enter()?;
         let begun = writes.context.times.put_stream.begin_long();
         let written = self.commit();
         writes.context.times.put_stream.end(begun);

@@ -40,26 +40,26 @@ fn the_plan_is_what_happens() {
     let sim = SimEnv::new(1);
     let (db, model) = with_garbage(&sim);
     let ask = GcRequest::default();
-    let plan = db.gc_plan(ask).unwrap();
+    let plan = db.gc_plan(ask.clone()).unwrap();
     let total = plan.total();
     assert!(total.exact && total.freed_bytes > plan.garbage_bytes / 2, "{plan:?}");
-    assert_eq!(db.gc_plan(ask).unwrap(), plan, "a plan changes nothing");
+    assert_eq!(db.gc_plan(ask.clone()).unwrap(), plan, "a plan changes nothing");
     let read_only = Db::open_read_only_in(env(&sim), DIR, separated()).unwrap();
     // It has a cache and open files of its own, and reads accordingly.
-    let mut of_reader = read_only.gc_plan(ask).unwrap();
+    let mut of_reader = read_only.gc_plan(ask.clone()).unwrap();
     for (own, other) in of_reader.collections.iter_mut().zip(&plan.collections) {
         own.read_bytes = other.read_bytes;
     }
     assert_eq!(of_reader, plan);
-    assert_eq!(read_only.collect_garbage(ask).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(read_only.collect_garbage(ask.clone()).unwrap_err().kind(), ErrorKind::ReadOnly);
     drop(read_only);
 
     let mut told: Vec<GcProgress> = Vec::new();
     let mut tell = |progress: &GcProgress| {
-        assert!(db.gc_plan(ask).is_ok(), "it may call into the store");
+        assert!(db.gc_plan(ask.clone()).is_ok(), "it may call into the store");
         told.push(*progress);
     };
-    let report = db.collect_garbage_with(ask, &mut tell).unwrap();
+    let report = db.collect_garbage_with(ask.clone(), &mut tell).unwrap();
     assert_eq!(report.collections, plan.collections.len() as u64);
     comes_nearer(&told, &total, &report);
     assert_eq!(report.garbage_bytes_before, plan.garbage_bytes);
@@ -70,8 +70,8 @@ fn the_plan_is_what_happens() {
     let most = total.input_bytes + db.space().unwrap().table_bytes * report.collections;
     let least = total.read_bytes - total.read_bytes / 5;
     assert!((least..=most).contains(&report.read_bytes), "{report:?} {total:?}");
-    assert!(db.gc_plan(ask).unwrap().collections.is_empty());
-    assert_eq!(db.collect_garbage(ask).unwrap().collections, 0);
+    assert!(db.gc_plan(ask.clone()).unwrap().collections.is_empty());
+    assert_eq!(db.collect_garbage(ask.clone()).unwrap().collections, 0);
     let family = &db.space().unwrap().families[0];
     assert!(family.garbage_percent_max < 20 && family.garbage_bytes == report.garbage_bytes, "{family:?}");
     assert_eq!(contents(&db), model);
@@ -242,9 +242,9 @@ fn a_bound_on_all_garbage_is_kept_and_not_more_is_done_than_needed() {
     let (db, model) = with_garbage(&sim);
     let mut runs = 0;
     for percent in [25, 10, 3, 0] {
-        let ask = GcRequest { until_percent: Some(percent) };
-        let planned = db.gc_plan(ask).unwrap().collections.len() as u64;
-        let report = db.collect_garbage(ask).unwrap();
+        let ask = GcRequest { until_percent: Some(percent), ..Default::default() };
+        let planned = db.gc_plan(ask.clone()).unwrap().collections.len() as u64;
+        let report = db.collect_garbage(ask.clone()).unwrap();
         assert!(report.collections >= planned, "{report:?}");
         let bound = report.record_bytes * u64::from(percent) / 100;
         assert!(report.garbage_bytes <= bound, "{percent} %: {report:?}");
@@ -252,7 +252,7 @@ fn a_bound_on_all_garbage_is_kept_and_not_more_is_done_than_needed() {
     }
     assert!(runs > 2, "{runs}");
     assert_eq!(contents(&db), model);
-    let out_of_range = GcRequest { until_percent: Some(101) };
+    let out_of_range = GcRequest { until_percent: Some(101), ..Default::default() };
     assert_eq!(db.collect_garbage(out_of_range).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 

@@ -118,7 +118,7 @@ fn the_empty_key_is_a_key_like_any_other() {
                 4 => {
                     db.flush().unwrap();
                     db.compact_range(db.default_column_family(), None, None).unwrap();
-                    db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap();
+                    db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).unwrap();
                 }
                 5 => {
                     let copy = format!("/copy{round}");

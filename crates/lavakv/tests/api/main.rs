@@ -5,9 +5,11 @@
 mod common;
 
 mod background;
+mod cancel;
 mod catching_up;
 mod checkpoint;
 mod checkpoint_requests;
+mod closing;
 mod collect;
 mod compression;
 mod crashes;

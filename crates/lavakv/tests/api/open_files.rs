@@ -65,7 +65,7 @@ fn a_store_of_more_files_than_may_be_open_is_repaired() {
                 }
             }
             sim.set_open_max(Some(OPEN_MAX));
-            let options = RepairOptions { options: few(), dry_run, without_speed: false };
+            let options = RepairOptions { options: few(), dry_run, ..Default::default() };
             let report = repair::repair_in(&env(&sim), DIR, &env(&sim), "/new", &options).unwrap();
             assert!(report.lost.is_empty(), "{lost:?}: {report:?}");
             assert_eq!(sim.open_now(), 0);

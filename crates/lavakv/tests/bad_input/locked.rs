@@ -15,10 +15,12 @@ fn the_second_opening_in_this_process_is_refused() {
     assert!(e.file().unwrap().ends_with("LOCK"), "{e}");
     db.put(b"a", b"1").unwrap();
     let clone = db.clone();
-    fails(db.close(), ErrorKind::Busy);
+    drop(db);
     fails(Db::open_with(tmp.path(), small()), ErrorKind::Locked);
     clone.put(b"b", b"2").unwrap();
+    let other = clone.clone();
     clone.close().unwrap();
+    fails(other.put(b"c", b"3"), ErrorKind::Closed);
     assert_eq!(contents(&Db::open_with(tmp.path(), small()).unwrap()).len(), 2);
 }
 

@@ -46,7 +46,7 @@ fn every_kind_of_operation_is_counted_in_its_own_histogram() {
     drop(iterator);
     db.flush().unwrap();
     db.compact_range(&family, None, None).unwrap();
-    db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap();
+    db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).unwrap();
     settle(&db);
     let stats = db.stats();
     let told = ["put", "delete", "write_batch", "get", "seek", "next", "put_stream", "get_stream"];

@@ -55,7 +55,7 @@ fn reads_go_on_by_themselves_and_values_stay() {
         let (db, model) = overwritten(&env, &dir, access);
         db.flush().unwrap();
         compact(&db);
-        db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap();
+        db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).unwrap();
         let stats = db.stats();
         assert!(stats.gc_runs > 0 && stats.gc_reads_ahead > 0, "{stats:?}");
         assert!((1..=6 << 20).contains(&stats.gc_held_bytes_max), "{stats:?}");
@@ -78,7 +78,9 @@ fn a_store_may_be_closed_while_it_collects() {
             let db = Db::open_in(env.clone(), &dir, options(Access::Direct)).unwrap();
             std::thread::scope(|scope| {
                 // Told that the store closes, if it comes to that.
-                let asks = scope.spawn(|| db.collect_garbage(GcRequest { until_percent: Some(0) }).map(drop));
+                let asks = scope.spawn(|| {
+                    db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).map(drop)
+                });
                 fill_long(&db, &mut Model::new(), 0..20, ROUNDS, LEN);
                 let _ = asks.join().unwrap();
             });

@@ -6,7 +6,7 @@ use lavastore_lavakv::{CompactProgress, CompactRequest, Compression, ReadOptions
 
 const LEN: usize = 1000;
 const KEYS: u64 = 400;
-const ANEW: CompactRequest = CompactRequest { rewrite: true };
+const ANEW: CompactRequest = CompactRequest { rewrite: true, cancel: None };
 
 fn options(compression: Compression, min_blob_size: usize) -> Options {
     Options { family: FamilyOptions { compression, ..apart_family(min_blob_size) }, ..apart(min_blob_size) }

@@ -76,7 +76,7 @@ fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
 fn collect_all(sim: &SimEnv, db: &Db) -> (u64, u64) {
     device(sim, 1024);
     let (start_ns, before) = (sim.now_ns(), gc_bytes(db));
-    db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap();
+    db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).unwrap();
     (gc_bytes(db) - before, sim.now_ns() - start_ns)
 }
 

@@ -399,7 +399,7 @@ fn a_request_waits_for_what_goes_down() {
     let read = || db.stats().gc_bytes_read;
     let begun = (0..500).any(|_| db.run_background_step() && db.jobs_under_way() == 1 && read() > 0);
     assert!(begun && db.stats().speed_values_moved_down == 0);
-    let all = lavastore_lavakv::GcRequest { until_percent: Some(0) };
+    let all = lavastore_lavakv::GcRequest { until_percent: Some(0), ..Default::default() };
     let report = db.collect_garbage(all).unwrap();
     assert!(report.garbage_bytes_before > 0 && report.garbage_bytes == 0, "{report:?}");
     assert!(db.stats().speed_values_moved_down > 0);

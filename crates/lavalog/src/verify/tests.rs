@@ -37,7 +37,7 @@ fn made() -> (SimEnv, LogStore) {
             store.settle().unwrap();
         }
     }
-    assert!(verify(store.core()).is_sound());
+    assert!(verify(store.core(), None).unwrap().is_sound());
     (sim, store)
 }
 
@@ -129,7 +129,7 @@ fn forge_checkpoint(core: &Core) {
 
 /// What a check says, one line for each damage, and the records that are lost.
 fn verified(core: &Arc<Core>) -> String {
-    let report = verify(core);
+    let report = verify(core, None).unwrap();
     let lost =
         |damage: &super::Damage| damage.lost.iter().map(|lost| lost.last - lost.first + 1).sum::<u64>();
     let line = |damage: &super::Damage| format!("{}; records lost: {}\n", damage.error, lost(damage));

@@ -89,7 +89,7 @@ fn a_store_of_more_files_than_may_be_open_is_repaired_with_both_halves() {
         }
         sim.set_open_max(Some(OPEN_MAX));
         let mut guest = RepairBeside::new(&logs()).unwrap();
-        let options = RepairOptions { options: keys(), dry_run: false, without_speed: false };
+        let options = RepairOptions { options: keys(), dry_run: false, ..Default::default() };
         let (from, into) = ((&env, Path::new(DIR)), (&env, Path::new("/new")));
         let report = repair::repair_with_records(from, into, &options, &mut guest).unwrap();
         assert!(report.lost.is_empty(), "{lost:?}: {report:?}");

@@ -254,14 +254,31 @@ fn an_option_out_of_its_range_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_store_with_other_handles_is_not_closed() {
+fn handles_of_a_closed_store_are_refused() {
     let sim = SimEnv::new(9);
     let store = open(&sim);
-    let other = store.clone();
-    let e = store.close().unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Busy);
-    assert_eq!(e.message(), "the store of logs has 1 other handles: drop them first");
+    let (other, log) = (store.clone(), store.create_log("log").unwrap());
+    log.append(1, b"x", Durability::Durable).unwrap();
+    let mut scan = log.scan(1);
+    store.close().unwrap();
     other.close().unwrap();
+    let told = [
+        log.append(2, b"y", Durability::Durable),
+        log.read(1).map(drop),
+        scan.read_next().map(drop),
+        scan.wait_next(std::time::Duration::MAX).map(drop),
+        log.store().checkpoint(Path::new("/copy")),
+        log.store().verify_unless(None).map(drop),
+        log.store().settle(),
+        log.store().create_log("other").map(drop),
+    ];
+    for told in told {
+        assert_eq!(told.unwrap_err().kind(), ErrorKind::Closed);
+    }
+    let next = open(&sim);
+    drop((log, scan));
+    assert_eq!(next.open_log("log").unwrap().read(1).unwrap().as_deref(), Some(&b"x"[..]));
+    next.close().unwrap();
 }
 
 #[test]

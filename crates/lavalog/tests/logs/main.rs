@@ -5,6 +5,7 @@
 extern crate lavastore_lavalog as lavalog;
 
 mod api;
+mod cancel;
 mod checkpoint;
 mod crashes;
 mod damage;

@@ -2,8 +2,9 @@
 
 use super::Db;
 use crate::{
-    CacheStats, CheckpointRequest, DamagedFile, EngineSpace, Env, Error, GcPause, GcPlan, GcProgress,
-    GcReport, GcRequest, Result, Space, SpaceLimit, Statistics, StoreFormat, VerifyReport,
+    CacheStats, CheckpointOptions, CheckpointRequest, DamagedFile, EngineSpace, Env, Error, GcPause, GcPlan,
+    GcProgress, GcReport, GcRequest, Result, Space, SpaceLimit, Statistics, StoreFormat, VerifyOptions,
+    VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -121,6 +122,25 @@ impl Db {
         lavakv::request_checkpoint(env, dir.as_ref(), target.as_ref(), take_within, tell)
     }
 
+    /// As [`Db::checkpoint`], with options.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-with-{}", std::process::id()));
+    /// # use lavastore::{Cancel, CheckpointOptions, Db, Env};
+    /// let db = Db::open(dir.join("store"))?;
+    /// let a_minute = Cancel::with_deadline(&Env::kernel(), std::time::Duration::from_secs(60));
+    /// db.checkpoint_with(dir.join("monday"), &CheckpointOptions { cancel: Some(a_minute) })?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::checkpoint`]; `Cancelled`: nothing is left of the copy.
+    pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
+        self.kv().checkpoint_unless(dir, options.cancel.as_ref())
+    }
+
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
     /// exposed yet stays: [`Db::compact_range`] exposes it.
     ///
@@ -133,9 +153,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`.
+    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`; `Cancelled`.
     pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
-        self.kv().collect_garbage(*request)
+        self.kv().collect_garbage(request.clone())
     }
 
     /// As [`Db::collect_garbage`]; `tell` hears how far it has come, at least once, on the calling thread, whenever a
@@ -157,7 +177,7 @@ impl Db {
         request: &GcRequest,
         tell: &mut dyn FnMut(&GcProgress),
     ) -> Result<GcReport> {
-        self.kv().collect_garbage_with(*request, tell)
+        self.kv().collect_garbage_with(request.clone(), tell)
     }
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
@@ -172,7 +192,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a request out of range.
     pub fn gc_plan(&self, request: &GcRequest) -> Result<GcPlan> {
-        self.kv().gc_plan(*request)
+        self.kv().gc_plan(request.clone())
     }
 
     /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
@@ -203,6 +223,20 @@ impl Db {
     /// Those of listing the files.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.kv().verify()
+    }
+
+    /// As [`Db::verify`], with options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.verify_with(&Default::default())?.errors.is_empty());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::verify`]; `Cancelled`.
+    pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
+        self.kv().verify_unless(options.cancel.as_ref())
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before

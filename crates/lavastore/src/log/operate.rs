@@ -1,7 +1,10 @@
 //! What operators ask of a store of logs.
 
 use super::LogStore;
-use crate::{EngineSpace, Error, LogStatistics, LogStoreSpace, LogVerifyReport, Result, StoreFormat};
+use crate::{
+    CheckpointOptions, EngineSpace, Error, LogStatistics, LogStoreSpace, LogVerifyReport, Result,
+    StoreFormat, VerifyOptions,
+};
 use std::path::Path;
 
 /// What operators ask for.
@@ -127,6 +130,34 @@ impl LogStore {
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(dir.as_ref())
+    }
+
+    /// As [`LogStore::checkpoint`], with options.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.checkpoint_with("/monday", &Default::default())?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::checkpoint`]; `Cancelled`: nothing is left of the copy.
+    pub fn checkpoint_with(&self, dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<()> {
+        self.engine().checkpoint_unless(dir.as_ref(), options.cancel.as_ref())
+    }
+
+    /// As [`LogStore::verify`], with options.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// assert!(store.verify_with(&Default::default())?.is_sound());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub fn verify_with(&self, options: &VerifyOptions) -> Result<LogVerifyReport> {
+        self.engine().verify_unless(options.cancel.as_ref())
     }
 
     /// Reads and checks every byte that records are read from, and that the index leads to each of them. Damage is reported, not

@@ -84,6 +84,7 @@ fn db_calls(db: &Db, log: &Log, family: &Family) -> Tried {
     refuse!(db.create_family("new", &FamilyOptions::default()));
     refuse!(db.checkpoint("/nowhere"), db.collect_garbage(&GcRequest::default()));
     refuse!(db.collect_garbage_with(&GcRequest::default(), &mut |_| {}), db.gc_plan(&GcRequest::default()));
+    refuse!(db.verify_with(&Default::default()), db.checkpoint_with("/nowhere", &Default::default()));
     refuse!(db.verify(), db.metrics(), db.space(), db.engines(), db.remove_engine("toy"), db.applier(log));
     refuse!(db.upgrade(StoreFormat::NEWEST));
     hold!(db.format() == StoreFormat::V1);
@@ -164,6 +165,7 @@ fn logs_calls(store: &LogStore, log: &Log) -> Tried {
         store.sync()
     );
     refuse!(store.space(), store.engines(), store.settle(), store.checkpoint("/nowhere"));
+    refuse!(store.verify_with(&Default::default()), store.checkpoint_with("/nowhere", &Default::default()));
     refuse!(store.upgrade(StoreFormat::NEWEST), store.damage().pop().map_or(Ok(()), Err));
     hold!(store.format() == StoreFormat::V1);
     refuse!(store.verify().damages.pop().map_or(Ok(()), |damage| Err(damage.error)));

@@ -120,6 +120,11 @@ impl StoredGroups {
         StoredGroups { base, files, spares, groups: Mutex::default(), open }
     }
 
+    /// Closes the files of all of them: the store is closed.
+    pub fn end(&self) {
+        self.open.end();
+    }
+
     /// Takes over the groups that the manifest lists as retained. Their files are not opened.
     pub(super) fn adopt<'a>(&self, listed: impl Iterator<Item = &'a LogGroupMeta>) {
         let retained = |meta: &LogGroupMeta| Retained {

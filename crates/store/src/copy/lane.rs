@@ -48,8 +48,9 @@ impl<'a> LaneCopy<'a> {
     /// Appends a batch.
     ///
     /// # Errors
-    /// `NoSpace`; those of the file system.
+    /// `NoSpace`; `Cancelled`; those of the file system.
     pub fn append(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+        self.copy.check()?;
         if self.wal.is_none() {
             let first = self.group(batch.bytes.len())?;
             let (env, dir) = (&self.copy.context.env, &self.copy.dir);

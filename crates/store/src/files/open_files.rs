@@ -25,6 +25,8 @@ struct Cached<F> {
     max: usize,
     /// Files were closed to make room, or for want of descriptors.
     has_closed: OnceLock<()>,
+    /// The store is closed: no file is kept open.
+    ended: OnceLock<()>,
     /// The descriptors of the store, and the number of caches that share them.
     descriptors: OnceLock<(Arc<Descriptors>, u64)>,
 }
@@ -39,8 +41,8 @@ impl<F: Clone> OpenFiles<F> {
     /// At most `max` at once.
     pub fn new(max: usize) -> Self {
         let open = RwLock::new(HashMap::default());
-        let (has_closed, descriptors) = (OnceLock::new(), OnceLock::new());
-        let cached = Arc::new(Cached { open, max, has_closed, descriptors });
+        let (has_closed, ended, descriptors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let cached = Arc::new(Cached { open, max, has_closed, ended, descriptors });
         OpenFiles { cached, uses: AtomicU64::new(0) }
     }
 
@@ -53,6 +55,20 @@ impl<F: Clone> OpenFiles<F> {
         if self.cached.descriptors.set((descriptors.clone(), parts)).is_ok() {
             descriptors.add(&self.cached);
         }
+    }
+
+    /// Closes all files and keeps none open from here on. A file that a reader holds is closed when the reader lets go of it.
+    pub fn end(&self) {
+        let mut open = write(&self.cached.open);
+        let _ = self.cached.ended.set(());
+        let files = std::mem::take(&mut *open);
+        drop(open);
+        drop(files);
+    }
+
+    /// True after [`OpenFiles::end`].
+    pub fn is_ended(&self) -> bool {
+        self.cached.ended.get().is_some()
     }
 
     /// True if files were closed that were not to be forgotten.
@@ -101,6 +117,9 @@ impl<F: Clone> OpenFiles<F> {
         let file = make()?;
         let max = self.cached.max();
         let mut open = write(&self.cached.open);
+        if self.is_ended() {
+            return Ok(file);
+        }
         if open.len() >= max {
             let count = open.len() - max + max / 4 + 1;
             self.cached.close_unused(&mut open, count);

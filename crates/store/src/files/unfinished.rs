@@ -38,12 +38,16 @@ pub struct Mark {
 impl Mark {
     /// Sets it in a directory that is there, durably.
     pub fn set(fs: &Arc<dyn FileSystem>, dir: &Path, work: Work) -> Result<Mark> {
-        let mut file = fs.create(&path(dir), &CreateOptions::default())?;
-        if work == Work::Repair {
-            file.append(REPAIR)?;
-        }
-        file.sync(SyncKind::Full)?;
-        fs.sync_dir(dir)?;
+        let write = || {
+            let mut file = fs.create(&path(dir), &CreateOptions::default())?;
+            if work == Work::Repair {
+                file.append(REPAIR)?;
+            }
+            file.sync(SyncKind::Full)?;
+            fs.sync_dir(dir)
+        };
+        // One that is empty would be that of a checkpoint.
+        write().inspect_err(|_| drop(fs.remove(&path(dir))))?;
         Ok(Mark { fs: fs.clone(), dir: dir.to_owned() })
     }
 

@@ -5,16 +5,16 @@
 //! removes or renames one meanwhile, since the store is locked, or nobody's.
 //!
 //! What a repair cannot read it takes for damage, and goes on. A refusal that passes by itself is none: where one was met, the outcome
-//! counts for nothing ([`FewOpen::check`]).
+//! counts for nothing ([`FewOpen::check`]). So is a repair that is cancelled: it reads nothing from then on, and soon comes to its end.
 
 use crate::descriptors::open_max;
 use crate::files::OpenFiles;
 use base::sync::OnceLock;
 use base::sync::statistic::{AtomicU64, Ordering};
-use base::{Error, Result};
+use base::{Error, ErrorKind, Result};
 use io::{
-    Access, AppendFile, CreateOptions, DirEntry, Env, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, ReadRequest, ScratchFile,
+    Access, AppendFile, Cancel, CreateOptions, DirEntry, Env, FileLock, FileSystem, FsSpace, InPlaceFile,
+    Metadata, ReadFile, ReadRequest, ScratchFile,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,18 +36,20 @@ struct Few {
     open: OpenFiles<Arc<dyn ReadFile>>,
     /// Files that were asked for.
     asked: AtomicU64,
-    /// The first refusal that passes by itself.
+    /// The first refusal that passes by itself, or that the repair is cancelled.
     refused: OnceLock<Error>,
+    cancel: Option<Cancel>,
 }
 
 impl FewOpen {
-    /// Over the file system of a machine.
-    pub fn over(env: &Env) -> FewOpen {
+    /// Over the file system of a machine. Once the token is cancelled no file is read.
+    pub fn over(env: &Env, cancel: Option<&Cancel>) -> FewOpen {
         let few = Arc::new(Few {
             inner: env.fs.clone(),
             open: OpenFiles::new(open_max(&*env.fs, OPEN_MAX, 1)),
             asked: AtomicU64::new(0),
             refused: OnceLock::default(),
+            cancel: cancel.cloned(),
         });
         FewOpen { env: Env { fs: Arc::new(FewFs(few.clone())), ..env.clone() }, few }
     }
@@ -55,8 +57,9 @@ impl FewOpen {
     /// Whether all that could not be read is damaged.
     ///
     /// # Errors
-    /// The first refusal that passes by itself: the repair is to be tried again.
+    /// The first refusal that passes by itself: the repair is to be tried again. `Cancelled`.
     pub fn check(&self) -> Result<()> {
+        io::cancel::check(self.few.cancel.as_ref())?;
         match self.few.refused.get() {
             Some(e) => Err(e.clone()),
             None => Ok(()),
@@ -75,10 +78,11 @@ struct FewFile {
 
 impl FewFile {
     fn with<T>(&self, read: impl FnOnce(&dyn ReadFile) -> Result<T>) -> Result<T> {
-        let opened = self.few.open.find(self.id, || self.few.inner.open(&self.path, self.access));
+        let find = |()| self.few.open.find(self.id, || self.few.inner.open(&self.path, self.access));
+        let opened = io::cancel::check(self.few.cancel.as_ref()).and_then(find);
         let done = opened.and_then(|file| read(&*file));
         if let Err(e) = &done
-            && e.is_passing()
+            && (e.is_passing() || e.kind() == ErrorKind::Cancelled)
         {
             // Another was first.
             let _ = self.few.refused.set(e.clone());
@@ -221,7 +225,7 @@ mod tests {
         let sim = SimEnv::new(1);
         let paths = made(&sim, 3 * OPEN_MAX);
         sim.set_open_max(Some(OPEN_MAX as u64 + 1));
-        let few = FewOpen::over(&sim.env());
+        let few = FewOpen::over(&sim.env(), None);
         let open = |path: &PathBuf| few.env.fs.open(path, Access::Buffered).unwrap();
         let files: Vec<Arc<dyn ReadFile>> = paths.iter().map(open).collect();
         for turn in 0..3 {
@@ -246,7 +250,7 @@ mod tests {
     fn a_refusal_that_passes_by_itself_is_no_damage() {
         let sim = SimEnv::new(1);
         let paths = made(&sim, 1);
-        let few = FewOpen::over(&sim.env());
+        let few = FewOpen::over(&sim.env(), None);
         for effect in [FaultEffect::Eio, FaultEffect::NoDescriptor, FaultEffect::Eio] {
             sim.inject(FaultPlan::nth(0, effect).kinds(&[OpKind::Open]));
             few.env.fs.open(&paths[0], Access::Buffered).unwrap_err();

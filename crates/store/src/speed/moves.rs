@@ -192,7 +192,7 @@ fn copy_data(state: &State, from: Side<'_>, to: Side<'_>) -> Result<()> {
         let len = source.len()?;
         let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
         let mut target = to.fs.create(&path, &options)?;
-        let copied = copy_bytes(&*source, &mut *target, len);
+        let copied = copy_bytes(&*source, &mut *target, len, None);
         let copied = copied.and_then(|()| target.sync(SyncKind::Full));
         copied.inspect_err(|_| drop(to.fs.remove(&path)))
     })

@@ -109,6 +109,7 @@ impl Store {
                 options: super::life::kv_options(),
                 logs: super::life::log_options(),
                 dry_run,
+                cancel: None,
             };
             lavastore::Db::repair_in(&env, DIR, &env, INTO, &options)
         };

@@ -582,7 +582,8 @@ impl Script {
         let (of, busy) = (&self.facts.families[0], lsm::policy::InProgress::default());
         let asked = of.policy.as_ref().unwrap().levels(&of.of_tree(&busy)).unwrap();
         self.facts.in_progress.claim(&asked);
-        self.facts.in_progress.manual = Some(asked);
+        let caller = crate::plan::requests::Caller::new(None);
+        self.facts.in_progress.manual = Some(crate::plan::in_progress::Asked { compaction: asked, caller });
     }
 }
 

@@ -14,7 +14,8 @@ use crate::context::drain::level_0::Share;
 use crate::context::event::Event;
 use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
-use crate::plan::in_progress::{InPieces, InProgressSet};
+use crate::plan::in_progress::{Asked, InPieces, InProgressSet};
+use crate::plan::requests::Caller;
 use crate::plan::room::output_bytes;
 use crate::tree::disk;
 use crate::tree::family::Family;
@@ -52,8 +53,10 @@ struct Whole {
     expected_len: u64,
     pieces: Pieces,
     begun: Begun,
-    /// With the names that its inputs use, and those it will write (see `jobs::gc`). Dropped last.
+    /// With the names that its inputs use, and those it will write (see `jobs::gc`).
     claim: Claim,
+    /// The call that asked for it. Dropped last: it waits for what the claim gives back.
+    caller: Option<Caller>,
 }
 
 /// How a compaction began.
@@ -135,16 +138,19 @@ fn bytes_of(compaction: &Compaction, level: usize) -> u64 {
 
 /// Claims a compaction. `None` if the policy of the family was taken away a moment ago.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
-    let (family, mut compaction) = match compact {
-        Compact::Asked(family) => (family, set.manual.take()?),
+    let (family, mut compaction, caller) = match compact {
+        Compact::Asked(family) => {
+            let Asked { compaction, caller } = set.manual.take()?;
+            (family, compaction, Some(caller))
+        }
         Compact::Picked(family, compaction) => {
             set.claim(&compaction);
-            (family, *compaction)
+            (family, *compaction, None)
         }
         Compact::Step(family, compaction, walk) => {
             set.learned.walks.insert(family.id, *walk);
             set.claim(&compaction);
-            (family, *compaction)
+            (family, *compaction, None)
         }
     };
     let (options, policy) = family.settings.chosen();
@@ -186,8 +192,18 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
             chain: policy.chain_len(&facts, compaction.level) as u64,
             in_chain: InChain::begin(&jobs, &family, &compaction, &taken),
         };
-        let claimed =
-            inputs::Claimed { jobs, family, compaction, policy, number, version, pieces_max, begun, claim };
+        let claimed = inputs::Claimed {
+            jobs,
+            family,
+            compaction,
+            policy,
+            number,
+            version,
+            pieces_max,
+            begun,
+            claim,
+            caller,
+        };
         claimed.job()
     }))
 }
@@ -232,8 +248,18 @@ impl InPieces for Whole {
 impl Whole {
     /// Of what was claimed, with an outline of its version and what its inputs reference.
     fn new(of: inputs::Claimed, outline: Version, lists: Lists) -> Arc<Whole> {
-        let inputs::Claimed { jobs, family, compaction, policy, number, version, pieces_max, begun, claim } =
-            of;
+        let inputs::Claimed {
+            jobs,
+            family,
+            compaction,
+            policy,
+            number,
+            version,
+            pieces_max,
+            begun,
+            claim,
+            caller,
+        } = of;
         Arc::new(Whole {
             number,
             inputs: compaction.input_files().map(|(_, f)| f.number).collect(),
@@ -247,6 +273,7 @@ impl Whole {
             policy,
             jobs,
             claim,
+            caller,
         })
     }
 
@@ -427,6 +454,10 @@ impl Job for CompactionJob {
         if whole.compaction.trivial_move {
             let moved = whole.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
             whole.install(moved, Vec::new(), &[])?;
+            return Ok(Progress::Done);
+        }
+        if whole.caller.as_ref().is_some_and(Caller::is_cancelled) {
+            self.abandon();
             return Ok(Progress::Done);
         }
         match self.merge(whole) {

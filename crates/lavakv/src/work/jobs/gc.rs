@@ -15,6 +15,7 @@ use crate::files::data_file::DataFile;
 use crate::plan::answer::{Collection, Purpose};
 use crate::plan::collection;
 use crate::plan::in_progress::InProgressSet;
+use crate::plan::requests::Caller;
 use crate::read::wanted::read_wanted;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
@@ -43,10 +44,10 @@ pub(crate) struct GcJob {
     files: VsstFiles,
     start_ns: u64,
     purpose: Purpose,
-    /// A caller asked for it.
-    is_asked: bool,
-    /// Dropped last.
+    /// With the room that was granted.
     claim: Claim,
+    /// The calls that wait for collections. Dropped last: they wait for what the claim gives back.
+    callers: Vec<Caller>,
 }
 
 /// Claims a collection. `None` if there is no room for it any more.
@@ -58,7 +59,8 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
     let input_numbers: Vec<u64> = gc.numbers().collect();
     let goes_down = purpose == Purpose::SpeedDisk;
     set.collects(family.id, &input_numbers, purpose);
-    let (number, is_asked) = (set.job_number(), !set.gc_requests.is_empty());
+    let number = set.job_number();
+    let callers = if purpose == Purpose::Garbage { set.gc_requests.callers() } else { Vec::new() };
     let (id, held) = (family.id, input_numbers.clone());
     let claim = Claim::new(jobs, move |set| set.collected(id, &held, purpose)).with(pins, Some(grant));
     let jobs = jobs.clone();
@@ -80,10 +82,10 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
             files,
             start_ns: jobs.context.now_ns(),
             purpose,
-            is_asked,
             family,
             jobs,
             claim,
+            callers,
         })
     }))
 }
@@ -169,6 +171,11 @@ impl GcJob {
         jobs.context.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 
+    /// True if callers asked for it, and all of them have cancelled. Garbage that the store collects by itself is picked again.
+    fn is_given_up(&self) -> bool {
+        !self.callers.is_empty() && self.callers.iter().all(Caller::is_cancelled)
+    }
+
     /// Every output begun.
     fn created(&self) -> &[(u64, PathBuf)] {
         self.job.created()
@@ -192,11 +199,15 @@ impl Job for GcJob {
     }
 
     fn rests(&self) -> bool {
-        !self.is_asked && self.purpose == Purpose::Garbage && self.jobs.works_at_rest()
+        self.callers.is_empty() && self.purpose == Purpose::Garbage && self.jobs.works_at_rest()
     }
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs.clone();
+        if self.is_given_up() {
+            self.abandon();
+            return Ok(Progress::Done);
+        }
         let now_ns = jobs.context.env.clock.now_ns();
         let paced_ns = paced_ns(jobs, now_ns);
         if paced_ns > 0 {

@@ -8,6 +8,7 @@ use super::{Claimed, Jobs};
 use crate::plan::in_progress::InProgressSet;
 use crate::tree::family::Family;
 use base::Result;
+use io::Cancel;
 use lsm::TableSource;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
@@ -32,14 +33,19 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, family: Arc<Famil
 }
 
 /// Reads all of them, unless they are known.
-pub(crate) fn read_all(jobs: &Jobs, family: &Family) {
+///
+/// # Errors
+/// `Cancelled`.
+pub(crate) fn read_all(jobs: &Jobs, family: &Family, cancel: Option<&Cancel>) -> Result<()> {
     if jobs.tree.kept.is_read(family.id) {
-        return;
+        return Ok(());
     }
     for file in tables_of(&family.read_state().version) {
+        jobs.context.check_call(cancel)?;
         read(jobs, &file);
     }
     jobs.tree.kept.set_read(family.id);
+    Ok(())
 }
 
 fn tables_of(version: &Version) -> Vec<Arc<FileMeta>> {

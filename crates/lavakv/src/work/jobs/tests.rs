@@ -164,10 +164,10 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
         }
         assert!(!collection::is_wanted(&seen));
     }
-    let refused = db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap_err();
+    let refused = db.collect_garbage(GcRequest { until_percent: Some(0), ..Default::default() }).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     drop(held);
-    db.collect_garbage(GcRequest { until_percent: Some(5) }).unwrap();
+    db.collect_garbage(GcRequest { until_percent: Some(5), ..Default::default() }).unwrap();
 }
 
 /// A compaction on request that does not fit is refused to who asked for it, and to nobody else: writes and flushes have room of their own.
@@ -186,8 +186,8 @@ fn a_compaction_on_request_without_room_is_refused_alone() {
         held.extend(jobs.space.grants.grant(1));
     }
     let family = db.default_column_family();
-    let (anew, everything) = (crate::CompactRequest { rewrite: true }, (None, None));
-    let refused = db.compact_range_with(family, everything, anew, &mut |_| {}).unwrap_err();
+    let (anew, everything) = (crate::CompactRequest { rewrite: true, ..Default::default() }, (None, None));
+    let refused = db.compact_range_with(family, everything, anew.clone(), &mut |_| {}).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(refused.to_string().contains("compaction found no disk space"), "{refused}");
     assert!(!jobs.context.health.out_of_space());

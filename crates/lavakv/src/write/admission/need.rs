@@ -125,6 +125,9 @@ impl Admission {
     pub fn is_met(&self, need: &Need) -> bool {
         let (health, now_ns) = (&self.context.health, self.context.now_ns());
         let can_free = || self.context.signals.can_free();
+        if self.context.check_open().is_err() {
+            return true;
+        }
         match need {
             Need::Time(..) | Need::Durable | Need::Visible | Need::Look(_) => true,
             Need::Memory { wanted, until_ns } => {

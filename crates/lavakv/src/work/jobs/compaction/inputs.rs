@@ -9,6 +9,7 @@
 //! references stays.
 
 use super::{Begun, CompactionJob, Whole, class_of};
+use crate::plan::requests::Caller;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use crate::work::jobs::claim::Claim;
@@ -33,8 +34,10 @@ pub(super) struct Claimed {
     pub version: Arc<Version>,
     pub pieces_max: usize,
     pub begun: Begun,
-    /// With a hold on all names of the family, if there is something to look at. Dropped last.
+    /// With a hold on all names of the family, if there is something to look at.
     pub claim: Claim,
+    /// The call that asked for it. Dropped last.
+    pub caller: Option<Caller>,
 }
 
 /// True if its inputs have to be looked at.

@@ -1,0 +1,37 @@
+//! Whether reads are let in.
+//!
+//! A store that is only read shares its context with later states of it, so each state has a gate of its own.
+
+use base::Result;
+use base::process::Process;
+use base::sync::atomic::{AtomicBool, Ordering};
+use store::context::closed;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ReadGate {
+    process: Process,
+    closed: AtomicBool,
+}
+
+impl ReadGate {
+    /// Of a store that this process opened.
+    pub fn new(process: Process) -> ReadGate {
+        ReadGate { process, closed: AtomicBool::new(false) }
+    }
+
+    /// Refuses reads from now on.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Fails in a closed store, and in a child of the process that opened it.
+    ///
+    /// # Errors
+    /// `Forked`; `Closed`.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        self.process.check()?;
+        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+    }
+}

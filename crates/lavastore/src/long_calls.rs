@@ -1,0 +1,34 @@
+//! Options of the long calls that have no other.
+
+use crate::Cancel;
+
+/// Options of a checkpoint.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// use lavastore::{Cancel, CheckpointOptions, ErrorKind};
+/// let options = CheckpointOptions { cancel: Some(Cancel::new()) };
+/// options.cancel.iter().for_each(Cancel::cancel);
+/// let none = db.checkpoint_with("/monday", &options);
+/// assert_eq!(none.unwrap_err().kind(), ErrorKind::Cancelled);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    /// Ends the call before its time: then nothing is left of the copy.
+    pub cancel: Option<Cancel>,
+}
+
+/// Options of a verification.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// use lavastore::{Cancel, Env, ErrorKind, VerifyOptions};
+/// let at_once = Cancel::with_deadline(&Env::kernel(), std::time::Duration::ZERO);
+/// let none = db.verify_with(&VerifyOptions { cancel: Some(at_once) });
+/// assert_eq!(none.unwrap_err().kind(), ErrorKind::Cancelled);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Ends the call before its time, without a report.
+    pub cancel: Option<Cancel>,
+}
