@@ -47,6 +47,8 @@ pub enum Workload {
     Contract,
     /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
     Ablation,
+    /// A queue: an insert at the end, a read of the first element and its delete, all the time.
+    Queue,
     /// Updates and point reads that are due at a part of the rate that the store sustains, and how late they are.
     Tail,
 }
@@ -411,6 +413,7 @@ impl BenchArgs {
             | Workload::Sync
             | Workload::Contract
             | Workload::Ablation
+            | Workload::Queue
             | Workload::Tail => Kind::Put,
             Workload::Read | Workload::Readwhilewriting | Workload::MultiGet => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,

@@ -43,6 +43,7 @@ pub mod logs;
 pub mod multi_get;
 pub mod pages;
 pub mod phases;
+pub mod queue;
 pub mod record;
 pub mod recovery;
 pub mod report;

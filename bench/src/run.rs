@@ -24,9 +24,13 @@ pub(crate) const LOAD_BATCH: u64 = 64;
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
-    if matches!(args.workload, Workload::Contract | Workload::Ablation | Workload::Tail | Workload::MultiGet)
-    {
-        return Err("contract, ablation, tail and multi-get are other runs: lava bench makes them".into());
+    if matches!(
+        args.workload,
+        Workload::Contract | Workload::Ablation | Workload::Tail | Workload::MultiGet | Workload::Queue
+    ) {
+        return Err(
+            "contract, ablation, tail, multi-get and queue are other runs: lava bench makes them".into()
+        );
     }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;

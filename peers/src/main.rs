@@ -16,6 +16,7 @@ mod logs;
 mod multi_get;
 mod pages;
 mod pairs;
+mod queue;
 mod recovery;
 mod rocks;
 mod tail;
@@ -86,6 +87,8 @@ enum Command {
     Tail(tail::TailCompareArgs),
     /// Alternating runs of several engines that read many keys in one call
     MultiGet(multi_get::MultiGetCompareArgs),
+    /// Alternating runs of several engines with a queue on keys
+    Queue(queue::QueueCompareArgs),
     /// Alternating runs of several engines that open what a killed process left in a long log
     Recovery(recovery::RecoveryCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
@@ -105,6 +108,9 @@ enum Command {
     /// One run of a comparison of calls with many keys
     #[command(hide = true)]
     MultiGetChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of queues
+    #[command(hide = true)]
+    QueueChild { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
     /// One run of a comparison of recoveries
     #[command(hide = true)]
     RecoveryChild { engine: recovery::RecoveryEngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -136,6 +142,7 @@ fn main() -> ExitCode {
         Command::Pages(args) => pages::compare(&args),
         Command::Tail(args) => tail::compare(&args),
         Command::MultiGet(args) => multi_get::compare(&args),
+        Command::Queue(args) => queue::compare(&args),
         Command::Recovery(args) => recovery::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
@@ -143,6 +150,7 @@ fn main() -> ExitCode {
         Command::PagesChild { engine, dir, out, args } => pages::child(engine, &dir, &out, &args),
         Command::TailChild { engine, dir, out, args } => tail::child(engine, &dir, &out, &args),
         Command::MultiGetChild { engine, dir, out, args } => multi_get::child(engine, &dir, &out, &args),
+        Command::QueueChild { engine, dir, out, args } => queue::child(engine, &dir, &out, &args),
         Command::RecoveryChild { engine, dir, out, args } => recovery::child(engine, &dir, &out, &args),
         Command::RecoveryFill { engine, dir, args } => recovery::fill(engine, &dir, &args),
     };

@@ -1,7 +1,7 @@
 //! Row `queue`: keys that are put at one end and deleted at the other, which leave tombstones where the next read begins.
 //!
-//! A queue in key order is filled, drained and read at its first or last key, beside writes to another range. Every read is compared
-//! with a model. Then either reads go on: they pay for compactions, after which they pass few entries, however many were deleted. Or
+//! A queue in key order is filled, drained and read at its first or last key, beside writes to another range. Some elements come back to the
+//! place that they had. Every read, also of a snapshot, is compared with a model. Then either reads go on: they pay for compactions, after which they pass few entries, however many were deleted. Or
 //! the store is left alone: after that a read passes next to none.
 
 use crate::case::{Context, Outcome};
@@ -12,8 +12,8 @@ use crate::plan::pick;
 use crate::tally;
 use io::Rng;
 use lavastore::testing::SimEnv;
-use lavastore::{Db, FamilyOptions, Options, PolicyChoice, VlsmOptions};
-use std::collections::VecDeque;
+use lavastore::{Db, FamilyOptions, Options, PolicyChoice, Snapshot, VlsmOptions};
+use std::collections::BTreeSet;
 
 /// Entries that the memtables of these options hold at most, and level 0 before it is compacted.
 const FEW: u64 = 1_500;
@@ -30,7 +30,7 @@ struct Queue {
     sim: SimEnv,
     options: Options,
     db: Option<Db>,
-    model: VecDeque<u64>,
+    model: BTreeSet<u64>,
     next: u64,
     /// It is read at its last key, and filled at its first.
     backward: bool,
@@ -50,7 +50,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let options = Options { memtable_bytes: 32 << 10, family, ..Options::default() }
         .expert(|expert| expert.log_group_bytes = 128 << 10);
     let (sim, backward) = (machine::new(seed), rng.one_in(2));
-    let mut queue = Queue { sim, options, db: None, model: VecDeque::new(), next: 0, backward };
+    let mut queue = Queue { sim, options, db: None, model: BTreeSet::new(), next: 0, backward };
     let ran = queue.run(&mut rng);
     outcome
         .take(ran.map_err(|why| format!("backward {backward}, {}: {why}", queue.options.family.policy.name)));
@@ -79,16 +79,28 @@ impl Queue {
     }
 
     fn push(&mut self, rng: &mut Rng) -> Check {
-        let len = rng.range(20, 120) as usize;
-        self.db().put(self.key(self.next), vec![b'q'; len]).doing(|| "put".into())?;
-        self.model.push_back(self.next);
+        self.put(self.next, rng)?;
         self.next += 1;
         Ok(())
     }
 
+    fn put(&mut self, nth: u64, rng: &mut Rng) -> Check {
+        let len = rng.range(20, 120) as usize;
+        self.model.insert(nth);
+        self.db().put(self.key(nth), vec![b'q'; len]).doing(|| "put".into())
+    }
+
     fn pop(&mut self) -> Check {
-        let Some(nth) = self.model.pop_front() else { return Ok(()) };
+        let Some(nth) = self.model.pop_first() else { return Ok(()) };
         self.db().delete(self.key(nth)).doing(|| "delete".into())
+    }
+
+    /// An element that was deleted comes back.
+    fn put_back(&mut self, rng: &mut Rng) -> Check {
+        match self.model.first().copied().unwrap_or(self.next) {
+            0 => Ok(()),
+            first => self.put(first - 1 - rng.below(first.min(100)), rng),
+        }
     }
 
     /// Reads the element that is next, and returns how many entries that passed.
@@ -100,13 +112,24 @@ impl Queue {
         }
         .doing(|| "seek".into())?;
         let found = Some(iter.key().to_vec()).filter(|key| key.starts_with(b"queue/"));
-        let expected = self.model.front().map(|nth| self.key(*nth));
+        let next = self.model.first().copied();
+        let expected = next.map(|nth| self.key(nth));
         ensure!(found == expected, "{found:?} was read for {expected:?}");
-        if let Some(nth) = self.model.front() {
-            let got = self.db().get(self.key(*nth)).doing(|| "get".into())?;
+        if let Some(nth) = next {
+            let got = self.db().get(self.key(nth)).doing(|| "get".into())?;
             ensure!(got.is_some_and(|value| value.starts_with(b"q")), "{nth} is not got");
         }
         Ok(iter.hidden_entries())
+    }
+
+    /// Reads the element that was next when the snapshot was taken.
+    fn read_at(&self, snapshot: &Snapshot, next: Option<u64>) -> Check {
+        let mut entries = snapshot.prefix("queue/");
+        let found = if self.backward { entries.next_back() } else { entries.next() };
+        let found = found.transpose().doing(|| "read a snapshot".into())?.map(|(key, _)| key);
+        let expected = next.map(|nth| self.key(nth));
+        ensure!(found == expected, "{found:?} was read for {expected:?} of a snapshot");
+        Ok(())
     }
 
     fn steps(&self, count: u64) {
@@ -147,13 +170,20 @@ impl Queue {
 
     /// The queue is used: reads pay for compactions.
     fn read_on(&mut self, rng: &mut Rng) -> Check {
+        let mut seen = None;
         for n in 0..2 * READS {
-            if rng.one_in(2) {
-                self.push(rng)?
-            } else {
-                self.pop()?
+            match rng.below(40) {
+                0..=18 => self.push(rng)?,
+                19..=37 => self.pop()?,
+                38 => self.put_back(rng)?,
+                // A snapshot keeps tombstones from being removed, so only the first reads hold one.
+                _ if n < READS / 2 => seen = Some((self.db().snapshot(), self.model.first().copied())),
+                _ => seen = None,
             }
             self.steps(20);
+            if let Some((snapshot, next)) = &seen {
+                self.read_at(snapshot, *next)?;
+            }
             let passed = self.read()?;
             ensure!(n < READS || passed <= FEW, "a read passes {passed} entries: {}", self.db().describe());
         }

@@ -2,6 +2,7 @@
 //!
 //! * `families`: the list of families. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what. `read_gate`: whether reads are let in.
+//! * `empty_ranges`: where iterators found no visible key.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
@@ -9,6 +10,7 @@ pub(crate) mod chain;
 pub(crate) mod damage;
 pub(crate) mod demand;
 pub(crate) mod disk;
+pub(crate) mod empty_ranges;
 pub(crate) mod families;
 pub(crate) mod family;
 pub(crate) mod flushable;
@@ -145,7 +147,10 @@ impl Tree {
         let snapshots = Arc::new(Snapshots::default());
         snapshots.publish(files.manifest.state().store.last_seq);
         let space_sums = Arc::new(SpaceSums::default());
-        families.values().for_each(|family| family.tells(&space_sums));
+        for family in families.values() {
+            family.tells(&space_sums);
+            family.empty_ranges.join(&snapshots);
+        }
         Tree {
             context: context.clone(),
             space: space.clone(),
@@ -182,6 +187,7 @@ impl Tree {
     pub fn add_family(&self, family: &Arc<Family>) {
         // Before anybody can drop it.
         family.tells(&self.space_sums);
+        family.empty_ranges.join(&self.snapshots);
         self.families.add(family);
     }
 
@@ -238,8 +244,8 @@ impl Tree {
 /// The error of a handle of a family that is not in the store.
 #[cold]
 fn not_owned(family: &ColumnFamily) -> Error {
-    if family.0.is_dropped() {
-        return family.0.gone();
+    if let Err(e) = family.0.check_there() {
+        return e;
     }
     Error::invalid(format!("the handle of column family {} is of another store", family.name()))
 }

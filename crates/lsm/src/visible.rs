@@ -10,6 +10,8 @@
 //! buffers and the inner cursor stands on the entry before. A key with more than [`RESEEK_AFTER`] versions to pass is
 //! left by a seek instead of steps, so that hot keys do not make scans slow.
 //!
+//! Long runs of hidden keys are passed once: [`empty`].
+//!
 //! References are shown as they are (`value_kind` says so): the layer above fetches a separated value when it is asked
 //! for it, and a scan that does not look at values never reads them.
 
@@ -18,6 +20,7 @@ use crate::tombstones::TombstoneView;
 use base::key;
 use base::range_del::FragmentedRangeTombstones;
 use base::{Error, ErrorKind, Gap, InternalIterator, Result, SeqNo, ValueKind};
+use empty::{EmptyRanges, Walk, successor};
 use skips::Skips;
 use std::sync::Arc;
 use versions::Versions;
@@ -54,6 +57,8 @@ pub struct VisibleOptions {
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// Fetches separated values below merge operands; without it such a fold is an error.
     pub resolver: Option<Arc<dyn ReferenceResolver>>,
+    /// The ranges without a visible key that earlier walks found; without it each walk passes all hidden entries.
+    pub empty: Option<Arc<dyn EmptyRanges>>,
 }
 
 impl VisibleOptions {
@@ -66,6 +71,7 @@ impl VisibleOptions {
             keys_only: false,
             operator: None,
             resolver: None,
+            empty: None,
         }
     }
 
@@ -117,6 +123,7 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     value: Vec<u8>,
     operands: Operands,
     skips: Skips,
+    walk: Walk,
     /// Going forward, it has left `key` behind: older versions of it are passed.
     has_left: bool,
 }
@@ -127,6 +134,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         VisibleIterator {
             versions: Versions::new(inner),
             tombstones: TombstoneView::new(tombstones, options.snapshot),
+            walk: Walk::new(options.empty.clone()),
             options,
             state: State::Invalid,
             kind: ValueKind::Value,
@@ -307,9 +315,11 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// From an inner cursor on the newest version not yet considered of a key: the first visible key from there on.
     fn find_forward(&mut self) -> Result<()> {
         let mut invisible = 0;
+        self.walk.begin();
         while self.versions.inner().valid() {
             let (user_key, trailer) = key::split(self.versions.inner().key());
             if self.options.upper.as_deref().is_some_and(|upper| upper <= user_key) {
+                self.walk.end_forward(self.options.upper.as_deref(), self.options.snapshot);
                 return Ok(());
             }
             let seq = trailer >> 8;
@@ -327,6 +337,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             let kind = entry_kind(trailer)?;
             if !kind.is_tombstone() && !self.tombstones.covers(user_key, seq) {
                 self.seq = seq;
+                self.walk.end_forward(Some(user_key), self.options.snapshot);
                 if kind == ValueKind::Merge && !self.options.keys_only {
                     return self.fold_from_here();
                 }
@@ -338,7 +349,12 @@ impl<I: InternalIterator> VisibleIterator<I> {
             self.has_left = true;
             self.versions.pass()?;
             self.versions.pass_older(&self.key)?;
+            if let Some(range) = self.walk.pass(&self.key, self.options.snapshot) {
+                let Some(high) = range.high else { return Ok(()) };
+                self.versions.seek(&high, self.options.snapshot, ValueKind::Seek)?;
+            }
         }
+        self.walk.end_forward(None, self.options.snapshot);
         Ok(())
     }
 
@@ -388,15 +404,19 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// From an inner cursor on the oldest version of a key: the last visible key from there back.
     fn find_backward(&mut self) -> Result<()> {
+        self.walk.begin();
         while self.versions.inner().valid() {
             save_user_key(&mut self.key, self.versions.inner());
-            if self.options.lower.as_deref().is_some_and(|lower| self.key.as_slice() < lower) {
+            if let Some(lower) = self.options.lower.as_deref().filter(|lower| self.key.as_slice() < *lower) {
+                self.walk.end_backward(|| lower.to_vec(), self.options.snapshot);
                 return Ok(());
             }
             let Some(kind) = self.newest_backward()? else { continue };
             if kind.is_tombstone() || self.tombstones.covers(&self.key, self.seq) {
+                self.leave_empty_range()?;
                 continue;
             }
+            self.walk.end_backward(|| successor(self.key.clone()), self.options.snapshot);
             self.kind = kind;
             if kind == ValueKind::Merge {
                 self.kind = ValueKind::Value;
@@ -413,7 +433,18 @@ impl<I: InternalIterator> VisibleIterator<I> {
             self.state = State::Backward;
             return Ok(());
         }
-        self.versions.take_deferred()
+        self.versions.take_deferred()?;
+        self.walk.end_backward(Vec::new, self.options.snapshot);
+        Ok(())
+    }
+
+    /// Moving backward, `self.key` is hidden: goes on before the known range around it, if there is one. A move that cannot go on has
+    /// failed, and where it failed is reported first.
+    fn leave_empty_range(&mut self) -> Result<()> {
+        match self.walk.pass(&self.key, self.options.snapshot) {
+            Some(range) if self.versions.inner().valid() => self.versions.leave_backward(&range.low),
+            _ => Ok(()),
+        }
     }
 
     /// Passes, backward, all versions of `self.key`; its newest visible one ends up in the buffers.
@@ -482,6 +513,7 @@ fn save_user_key(key: &mut Vec<u8>, inner: &impl InternalIterator) {
     key.extend_from_slice(key::user_key(inner.key()));
 }
 
+pub mod empty;
 mod skips;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
-//! The range tombstones of a memtable: a list, and its fragments made when somebody asks.
+//! The range tombstones of a memtable: a list, and runs of fragments over its parts.
 //!
-//! Fragmenting costs `O(n log n)`. Iterators and flushes need all fragments; a point lookup does not: it asks the
-//! fragments made last and then looks through the tombstones that came since, so that alternating range deletes and
-//! lookups do not fragment again each time. The fragments are made anew when the unsorted rest has outgrown them.
+//! Fragmenting `n` tombstones costs `O(n log n)`, so all of them cannot be fragmented again for each read that follows a range delete. As in a
+//! log-structured merge tree, the list is covered by *runs*, each the fragments of a part of it, and each more than twice as long as the next.
+//! A read asks the runs, `O(log n)` of them by binary search, and then at most [`REST_MAX`] tombstones that came since. A longer rest becomes a
+//! run, together with all runs that are not twice as long. So each tombstone is fragmented `O(log n)` times, by reads, and never by a write.
+//! Iterators ask neighbouring keys: they take the runs, and have the rest made one.
 //!
 //! The number of tombstones is an atomic: a memtable without any, which is nearly every one, answers after one load.
 
@@ -30,31 +32,52 @@ pub struct RangeTombstones {
 #[derive(Default)]
 struct List {
     all: Vec<RangeTombstone>,
-    /// The fragments of the first `fragmented` ones.
+    /// The first one of the oldest part.
+    runs: Vec<Run>,
+}
+
+/// The fragments of a part of the list.
+#[derive(Clone)]
+struct Run {
+    /// The part begins where the one before ends, and ends here.
+    end: usize,
     fragments: Arc<FragmentedRangeTombstones>,
-    fragmented: usize,
 }
 
 impl List {
-    fn fragment(&mut self) -> Arc<FragmentedRangeTombstones> {
-        if self.fragmented < self.all.len() {
-            self.fragments = Arc::new(FragmentedRangeTombstones::new(&self.all));
-            self.fragmented = self.all.len();
-        }
-        self.fragments.clone()
+    /// The end of the part that the first `runs` runs cover.
+    fn end_of(&self, runs: usize) -> usize {
+        runs.checked_sub(1).and_then(|last| self.runs.get(last)).map_or(0, |run| run.end)
     }
 
-    fn rest_is_long(&self) -> bool {
-        self.all.len() - self.fragmented > REST_MAX + self.fragmented / 16
+    fn rest(&self) -> &[RangeTombstone] {
+        self.all.get(self.end_of(self.runs.len())..).unwrap_or_default()
+    }
+
+    /// Makes the rest a run, together with the runs before that are not more than twice as long, or with all of them.
+    fn fragment(&mut self, takes_all: bool) {
+        let (end, mut kept) = (self.all.len(), self.runs.len());
+        let mut begin = self.end_of(kept);
+        while kept > 0 && (takes_all || begin - self.end_of(kept - 1) <= 2 * (end - begin)) {
+            kept -= 1;
+            begin = self.end_of(kept);
+        }
+        let is_done = begin == end || (takes_all && self.runs.len() == 1 && self.rest().is_empty());
+        if let Some(part) = self.all.get(begin..end).filter(|_| !is_done) {
+            let fragments = Arc::new(FragmentedRangeTombstones::new(part));
+            self.runs.truncate(kept);
+            self.runs.push(Run { end, fragments });
+        }
     }
 
     fn covering(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         let covers = |t: &&RangeTombstone| {
             t.start.as_slice() <= user_key && user_key < t.end.as_slice() && t.seq <= snapshot
         };
-        let rest = self.all[self.fragmented..].iter().filter(covers).map(|t| t.seq).max();
+        let rest = self.rest().iter().filter(covers).map(|t| t.seq).max();
+        let runs = self.runs.iter().filter_map(|run| run.fragments.covering(user_key, snapshot)).max();
         // `None` is less than any sequence.
-        self.fragments.covering(user_key, snapshot).max(rest)
+        runs.max(rest)
     }
 }
 
@@ -87,16 +110,32 @@ impl RangeTombstones {
 
     /// All of them as fragments.
     pub fn fragments(&self) -> Arc<FragmentedRangeTombstones> {
+        let runs = self.with_runs(|list| (list.runs.len() == 1).then(|| list.runs.clone()), true);
+        runs.into_iter().next().map_or_else(|| self.none.clone(), |run| run.fragments)
+    }
+
+    /// All of them as fragments of several parts, each to be asked for itself.
+    pub fn parts(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
+        let runs = self.with_runs(|list| Some(list.runs.clone()), false);
+        runs.into_iter().map(|run| run.fragments).collect()
+    }
+
+    /// The runs without a rest, if `are_fit` returns them, and otherwise after they were made.
+    fn with_runs(&self, are_fit: impl Fn(&List) -> Option<Vec<Run>>, takes_all: bool) -> Vec<Run> {
         if self.len() == 0 {
-            return self.none.clone();
+            return Vec::new();
         }
         {
             let list = read(&self.list);
-            if list.fragmented == list.all.len() {
-                return list.fragments.clone();
+            if list.rest().is_empty()
+                && let Some(runs) = are_fit(&list)
+            {
+                return runs;
             }
         }
-        write(&self.list).fragment()
+        let mut list = write(&self.list);
+        list.fragment(takes_all);
+        list.runs.clone()
     }
 
     /// The newest one visible at `snapshot` that covers `user_key`.
@@ -109,13 +148,13 @@ impl RangeTombstones {
     fn covering_some(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         {
             let list = read(&self.list);
-            if !list.rest_is_long() {
+            if list.rest().len() <= REST_MAX {
                 return list.covering(user_key, snapshot);
             }
         }
         let mut list = write(&self.list);
-        if list.rest_is_long() {
-            list.fragment();
+        if list.rest().len() > REST_MAX {
+            list.fragment(false);
         }
         list.covering(user_key, snapshot)
     }

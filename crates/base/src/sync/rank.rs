@@ -139,6 +139,8 @@ ranks! {
     FamilyOptions,
     /// Family: its tables that cannot be read.
     SetAside,
+    /// Family: key ranges in which no key is visible.
+    EmptyRanges,
     /// Family: what reads see, its memtables and its version.
     ReadState,
     /// Families: what they ask of the space, in all.

@@ -49,7 +49,7 @@ pub struct DbIterator {
 }
 
 impl DbIterator {
-    pub(crate) fn new(tree: &Arc<Tree>, family: &Family, options: ReadOptions) -> Result<Self> {
+    pub(crate) fn new(tree: &Arc<Tree>, family: &Arc<Family>, options: ReadOptions) -> Result<Self> {
         let pinned = pin(tree, family, tree.sequence_of(options.snapshot.as_ref())?);
         Self::over(tree, family, pinned, options)
     }
@@ -70,7 +70,7 @@ impl DbIterator {
 
     fn over(
         tree: &Arc<Tree>,
-        family: &Family,
+        family: &Arc<Family>,
         (read_state, seq): (Arc<ReadState>, SeqNo),
         options: ReadOptions,
     ) -> Result<Self> {
@@ -82,7 +82,7 @@ impl DbIterator {
             fill_cache: options.fill_cache,
             demand: family.demand.clone(),
         });
-        let view = view(tree, (&read_state, seq), &options, Some(values.clone()), false)?;
+        let view = view((tree, family), (&read_state, seq), &options, Some(values.clone()), false)?;
         Ok(DbIterator {
             inner: Some(Prefetch::new(view, values, reach)),
             keys_only: options.keys_only,
@@ -271,7 +271,7 @@ pub(crate) fn listed(
 /// # Errors
 /// Those of opening tables.
 pub(crate) fn view(
-    tree: &Arc<Tree>,
+    (tree, family): (&Arc<Tree>, &Arc<Family>),
     (read_state, seq): (&Arc<ReadState>, SeqNo),
     options: &ReadOptions,
     resolver: Option<Arc<dyn ReferenceResolver>>,
@@ -279,7 +279,7 @@ pub(crate) fn view(
 ) -> Result<VisibleIterator> {
     let iter_options =
         IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
-    let mut visible = VisibleOptions { resolver, ..VisibleOptions::at(seq) };
+    let mut visible = VisibleOptions { resolver, empty: Some(family.clone()), ..VisibleOptions::at(seq) };
     (visible.lower, visible.upper) = (options.lower_bound.clone(), options.upper_bound.clone());
     visible.keys_only = options.keys_only;
     if let Some(prefix) = &options.prefix {
@@ -291,9 +291,7 @@ pub(crate) fn view(
         if waits { sources.waiting() } else { sources.reading_ahead(&tree.context.read_queues) };
     for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
         sources.cursors.push(Cursor::Any(Box::new(memtable.iter())));
-        if memtable.has_range_tombstones() {
-            sources.tombstones.push(memtable.range_tombstones());
-        }
+        sources.tombstones.extend(memtable.range_tombstone_parts());
     }
     let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
     sources.add(read_state.version.levels.iter().enumerate(), bounds)?;

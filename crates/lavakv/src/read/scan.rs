@@ -156,7 +156,7 @@ impl PendingScan {
         let tree = &self.tree;
         let (read_state, seq) = pin(tree, &self.family, self.snapshot);
         let reading = listed(tree, &self.family, &self.options.name, (&read_state, seq));
-        let entries = view(tree, (&read_state, seq), &self.options, None, true)?;
+        let entries = view((tree, &self.family), (&read_state, seq), &self.options, None, true)?;
         self.view = Some(View { entries, next: Move::Seek, read_state, _reading: reading });
         Ok(())
     }

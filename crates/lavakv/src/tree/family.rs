@@ -7,6 +7,7 @@ use crate::context::options::Options;
 use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
+use crate::tree::empty_ranges::EmptyRanges;
 use crate::tree::hiding::Hiding;
 use crate::tree::settings::Settings;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
@@ -17,6 +18,7 @@ use base::sync::model::{RwLock, read, write};
 use base::sync::{OnceLock, rank};
 use base::{Error, HashSet, Result, SeqNo};
 use lsm::policy::{CompactionPolicy, Met, SetAside};
+use lsm::visible::empty::KeyRange;
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
@@ -167,6 +169,8 @@ pub(crate) struct Family {
     pub level_0: Level0Drain,
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
+    /// Where iterators found no visible key.
+    pub empty_ranges: EmptyRanges,
     drop_cache: OnceLock<Arc<DropCache>>,
     /// Who is told what it asks of the space, once it is one of the store's families.
     sums: OnceLock<Arc<SpaceSums>>,
@@ -210,6 +214,7 @@ impl Family {
             gate: Arc::default(),
             level_0: Level0Drain::default(),
             demand: Arc::default(),
+            empty_ranges: EmptyRanges::default(),
             drop_cache: OnceLock::new(),
             sums: OnceLock::default(),
         }
@@ -250,12 +255,12 @@ impl Family {
     /// To be asked when a read state is pinned: a family that is dropped is marked first and emptied then, so what is pinned of one that is not
     /// marked has all that was in it.
     pub fn check_there(&self) -> Result<()> {
-        if self.is_dropped() { Err(self.gone()) } else { Ok(()) }
-    }
-
-    /// The error of whatever is asked of a family that was dropped.
-    pub fn gone(&self) -> Error {
-        Error::not_found(format!("column family {} does not exist: it was dropped", self.name))
+        match self.is_dropped() {
+            true => {
+                Err(Error::not_found(format!("column family {} does not exist: it was dropped", self.name)))
+            }
+            false => Ok(()),
+        }
     }
 
     /// The error of a write to a family whose policy is not known here.
@@ -436,6 +441,17 @@ impl Family {
 
     pub fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+    }
+}
+
+impl lsm::visible::empty::EmptyRanges for Family {
+    fn around(&self, user_key: &[u8], snapshot: SeqNo) -> Option<KeyRange> {
+        self.empty_ranges.around(user_key, snapshot)
+    }
+
+    fn found(&self, range: KeyRange, snapshot: SeqNo, keys: u64) {
+        // Earlier pins of the read state are over, since each holds its lock.
+        self.empty_ranges.found(&range, (snapshot, keys), || drop(write(&self.read_state)));
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<SeqNo, Vec<Registration>>, rank::Snapshots>,
     /// Everything up to it can be read. It only rises.
     visible: AtomicU64,
+    /// The last sequence of the last write that was registered; 0: none since the open. Changed under the writer's lock.
+    registered: AtomicU64,
     next_id: AtomicU64,
 }
 
@@ -57,6 +59,16 @@ impl Snapshots {
     /// The same, in one order with publishers: see `write::memtables::order`.
     pub fn visible_now(&self) -> SeqNo {
         self.visible.fetch_max(0, Ordering::AcqRel)
+    }
+
+    /// A write with the sequences up to `last` is about to be inserted. Under the writer's lock.
+    pub fn register(&self, last: SeqNo) {
+        self.registered.store(last, Ordering::Relaxed);
+    }
+
+    /// The last sequence of the last registered write; 0: none since the open. An exact answer needs an order with the writes, by a lock.
+    pub fn registered(&self) -> SeqNo {
+        self.registered.load(Ordering::Relaxed)
     }
 
     /// Makes every sequence up to `seq` visible: all of them are in the memtables. One who was faster may have published more.

@@ -117,9 +117,7 @@ impl Admission {
             let mut writer = self.memtables.enter();
             self.context.check_open()?;
             // Families are dropped under this lock.
-            if let Some(family) = families.iter().find(|family| family.is_dropped()) {
-                return Err(family.gone());
-            }
+            families.iter().try_for_each(|family| family.check_there())?;
             match self.make_room(&mut writer, families, (payload, is_logged), &mut entry.tried)? {
                 None => {
                     self.memtables.make_place()?;

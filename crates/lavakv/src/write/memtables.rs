@@ -327,6 +327,9 @@ impl Memtables {
     /// bytes. Between the registration of the insert and its end, or in recovery.
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
         let read_state = family.read_state();
+        if !change.is_delete() {
+            family.empty_ranges.put(change.key);
+        }
         self.insert_into(&read_state.active, family.id, seq, change)
     }
 

@@ -8,6 +8,7 @@ mod full;
 mod levels_bound;
 mod limits;
 mod overwrites;
+mod queues;
 mod rest;
 mod rewrite;
 mod threads;

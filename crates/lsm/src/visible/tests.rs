@@ -1,3 +1,4 @@
+use super::empty::KeyRange;
 use super::*;
 use crate::model::{Append, History, Mix, user_key};
 use crate::vec_iter::{Entry, VecIter};
@@ -98,6 +99,60 @@ fn walk(
             assert!(matches!(iter.value_kind(), ValueKind::Value | ValueKind::Reference), "case {case}");
         }
     }
+}
+
+/// Ranges that walks found at one snapshot, each checked against its visible keys.
+#[derive(Default)]
+struct Found {
+    visible: Vec<Vec<u8>>,
+    ranges: base::sync::Mutex<Vec<KeyRange>, base::sync::rank::Outside>,
+    used: std::sync::atomic::AtomicU64,
+}
+
+impl EmptyRanges for Found {
+    fn around(&self, user_key: &[u8], _: SeqNo) -> Option<KeyRange> {
+        let found = base::sync::lock(&self.ranges).iter().find(|range| range.contains(user_key)).cloned();
+        self.used.fetch_add(u64::from(found.is_some()), std::sync::atomic::Ordering::Relaxed);
+        found
+    }
+
+    fn found(&self, range: KeyRange, _: SeqNo, keys: u64) {
+        let seen = self.visible.iter().find(|key| range.contains(key));
+        assert_eq!(seen, None, "{keys} keys passed in {range:?}");
+        base::sync::lock(&self.ranges).push(range);
+    }
+}
+
+#[test]
+fn known_empty_ranges_change_no_walk() {
+    let (mut ranges, mut used) = (0, 0);
+    for case in 0..300u64 {
+        let mut rng = Rng::new(case);
+        let range = rng.below(2);
+        let mix = Mix { keys: 400, put: 2, reference: 0, delete: 30, merge: 0, range, single_keys: 0 };
+        let mut history = History::default();
+        (0..rng.below(1200)).for_each(|_| history.write(&mut rng, &mix));
+        let snapshot = rng.below(history.last_seq() + 2);
+        let visible = history.view(snapshot).into_keys().collect();
+        let found = Arc::new(Found { visible, ..Found::default() });
+        for _ in 0..4 {
+            let (children, tombstones) = sources(&mut rng, &history);
+            let mut options = VisibleOptions { empty: Some(found.clone()), ..VisibleOptions::at(snapshot) };
+            let bound = |rng: &mut Rng| rng.one_in(3).then(|| user_key(rng.below(mix.keys + 2)));
+            (options.lower, options.upper) = (bound(&mut rng), bound(&mut rng));
+            let view: Vec<(Vec<u8>, Vec<u8>)> = history
+                .view(snapshot)
+                .into_iter()
+                .filter(|(k, _)| options.lower.as_ref().is_none_or(|l| l <= k))
+                .filter(|(k, _)| options.upper.as_ref().is_none_or(|u| k < u))
+                .collect();
+            let iter = VisibleIterator::new(MergingIterator::new(children), tombstones, options);
+            walk(&mut rng, iter, &view, mix.keys, false, case);
+        }
+        ranges += base::sync::lock(&found.ranges).len();
+        used += found.used.load(std::sync::atomic::Ordering::Relaxed);
+    }
+    assert!(ranges > 1000 && used > 1000, "{ranges} ranges found, {used} used");
 }
 
 fn over(entries: Vec<Entry>, options: VisibleOptions) -> VisibleIterator<VecIter> {

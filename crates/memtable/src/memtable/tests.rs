@@ -167,6 +167,12 @@ fn range_tombstones_are_kept_apart() {
             let covers = |t: &&RangeTombstone| t.start <= key && key < t.end && t.seq <= snapshot;
             let expected = all.iter().filter(covers).map(|t| t.seq).max();
             assert_eq!(table.covering_range_tombstone(&key, snapshot), expected);
+            if rng.below(3) == 0 {
+                let parts = table.range_tombstone_parts();
+                let newest = parts.iter().filter_map(|part| part.covering(&key, snapshot)).max();
+                assert_eq!(newest, expected);
+                assert!(parts.len() <= 8, "{} parts of {} tombstones", parts.len(), all.len());
+            }
             if rng.below(10) == 0 {
                 let fragments = table.range_tombstones();
                 assert_eq!(*fragments, FragmentedRangeTombstones::new(&all));

@@ -50,9 +50,8 @@ pub(crate) struct Order {
     /// Called before waiting threads get the error of an insert that panicked.
     on_panic: Box<dyn Fn() + Send + Sync>,
     slots: [Slot; UNDER_WAY_MAX],
-    /// The number of the next write, and the last sequence of the write before. Changed under the writer's lock.
+    /// The number of the next write. Changed under the writer's lock.
     next: AtomicU64,
-    last: AtomicU64,
     /// The number below which all inserts are done.
     ended: AtomicU64,
     /// An insert has panicked.
@@ -81,7 +80,6 @@ impl Order {
             on_panic: Box::new(on_panic),
             slots: std::array::from_fn(|_| Slot(AtomicU64::new(0))),
             next: AtomicU64::new(0),
-            last: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -105,13 +103,13 @@ impl Order {
         let number = self.next.load(Ordering::Relaxed);
         debug_assert!(number - self.ended.load(Ordering::Acquire) < UNDER_WAY_MAX as u64);
         self.next.store(number + 1, Ordering::Relaxed);
-        self.last.store(last, Ordering::Relaxed);
+        self.snapshots.register(last);
         UnderWay { order: self, number, last }
     }
 
     /// Under the writer's lock: waits for the inserts in flight. False: one of them never ends.
     pub fn settle(&self, looks: usize) -> bool {
-        self.wait_for(self.last.load(Ordering::Relaxed), looks)
+        self.wait_for(self.snapshots.registered(), looks)
     }
 
     /// Checks `looks` times whether a sequence is visible.
