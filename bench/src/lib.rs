@@ -31,6 +31,7 @@ pub mod costs;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
+pub mod families;
 pub mod flight;
 pub mod fs;
 pub mod full;

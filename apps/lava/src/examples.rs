@@ -41,6 +41,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "lava bench load --num 10000\nlava bench overwrite --num 10000 --updates 20000 --db ./bench-store --json report.json\n\
          lava bench read --num 10000 --reads 1000 --distribution zipf",
     ),
+    ("bench families", "lava bench families --num 5,20 --flushes 2"),
     ("bench fs", "lava bench fs --db ./bench-files --file-size 4M"),
     ("bench log", "lava bench log --logs 10 --seconds 1 --warmup-seconds 0 --in-place 10"),
     ("demo", "lava demo --generate 2000 --db ./demo-store"),

@@ -23,6 +23,7 @@ fn arguments_that_cannot_be_are_named() {
         (&["del", "--range", "k"], "--range takes two keys"),
         (&["fs", "mkfs", "image", "--size", "99999999T"], "too many bytes"),
         (&["fs", "mkfs", "image", "--size", "3Q"], "a number of bytes, with K, M, G or T"),
+        (&["bench", "families", "--num", "0"], "bench families: --num must be 1 to 60000"),
         (&["bench", "log", "--writers", "0"], "bench log: each writer has at least one log"),
         (&["bench", "page-server", "--batch", "0"], "bench page-server: a WriteLog has 1 to 10,000 records"),
         (&["bench", "recovery", "--families", "0"], "bench recovery: --families must be 1 to 1000"),

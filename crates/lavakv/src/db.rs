@@ -525,8 +525,9 @@ impl Db {
 
     /// The family with this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
-        let families = self.here().ok()?.tree.families.all();
-        families.into_iter().find(|f| f.name == name).map(|family| ColumnFamily(Owned::new(family)))
+        let engine = self.here().ok()?;
+        let id = engine.files.manifest.state().family_named(name)?.id;
+        engine.tree.families.get(id).map(|family| ColumnFamily(Owned::new(family)))
     }
 
     /// The names of all families, in order of their creation.

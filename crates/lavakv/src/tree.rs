@@ -1,10 +1,10 @@
 //! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
-//! * `families`: the list of families. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `families`: the list of families, `family_work`: which of them have changes in memtables. `family`: read states; `settings`: options, and tables that cannot be read. `summary`, `chain`, `demand`, `space_sums`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what. `read_gate`: whether reads are let in.
 //! * `empty_ranges`: where iterators found no visible key.
 //! * `log_floor`: what the log still holds for them.
-//! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
+//! * `output`: the files that jobs write; `unsynced`: those that are synced together; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
 pub(crate) mod chain;
 pub(crate) mod damage;
@@ -13,6 +13,7 @@ pub(crate) mod disk;
 pub(crate) mod empty_ranges;
 pub(crate) mod families;
 pub(crate) mod family;
+pub(crate) mod family_work;
 pub(crate) mod flushable;
 pub(crate) mod hiding;
 pub(crate) mod install;
@@ -28,6 +29,7 @@ pub(crate) mod space_sums;
 pub(crate) mod speed_tables;
 pub(crate) mod speed_values;
 pub(crate) mod summary;
+pub(crate) mod unsynced;
 
 use crate::context::Context;
 use crate::files::Files;
@@ -194,7 +196,7 @@ impl Tree {
     /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
     pub fn log_floor(&self) -> SeqNo {
         log_floor::log_floor(&self.snapshots, || {
-            self.families.all().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
+            self.families.unflushed().iter().filter_map(|f| f.read_state().oldest_unflushed_seq()).min()
         })
     }
 

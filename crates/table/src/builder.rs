@@ -34,7 +34,20 @@ const NOTED_KEYS_MIN: u64 = 1024;
 /// Range tombstones are cut into blocks of about so many bytes.
 const TOMBSTONE_BLOCK_LEN: usize = 64 << 10;
 
-/// A table that was written and synced.
+/// A table that was written, and not synced.
+pub struct UnsyncedTable(Sink);
+
+impl UnsyncedTable {
+    /// Makes the table durable. Its directory is the caller's to sync.
+    ///
+    /// # Errors
+    /// What the file reports.
+    pub fn sync(mut self) -> Result<()> {
+        self.0.sync()
+    }
+}
+
+/// A table that was written.
 #[derive(Clone, Debug)]
 pub struct FinishedTable {
     /// Bytes of the file.
@@ -358,7 +371,24 @@ impl KsstBuilder {
     ///
     /// # Errors
     /// `InvalidArgument` if nothing was added, and what the file reports.
-    pub fn finish(mut self) -> Result<FinishedTable> {
+    pub fn finish(self) -> Result<FinishedTable> {
+        let (table, mut sink) = self.write_rest()?;
+        sink.sync()?;
+        Ok(table)
+    }
+
+    /// Writes all that is left. The file is durable after [`UnsyncedTable::sync`]: a file system makes many files durable at once that
+    /// were written before the first of these calls.
+    ///
+    /// # Errors
+    /// Those of [`KsstBuilder::finish`].
+    pub fn finish_unsynced(self) -> Result<(FinishedTable, UnsyncedTable)> {
+        let (table, mut sink) = self.write_rest()?;
+        sink.flush()?;
+        Ok((table, UnsyncedTable(sink)))
+    }
+
+    fn write_rest(mut self) -> Result<(FinishedTable, Sink)> {
         if self.is_empty() {
             return Err(self.refuse(Error::invalid("a table without entries")));
         }
@@ -408,7 +438,7 @@ impl KsstBuilder {
         mut self,
         mut references: FinishedStream,
         mut inline: FinishedStream,
-    ) -> Result<FinishedTable> {
+    ) -> Result<(FinishedTable, Sink)> {
         let mut all = Vec::new();
         let mut add = |sink: &mut Sink, tag, payload: &mut Vec<u8>| -> Result<()> {
             let handle = sink.write_plain(payload)?;
@@ -453,9 +483,9 @@ impl KsstBuilder {
         let file_len = sink.offset + FOOTER_LEN as u64;
         let footer = Footer { uid: p.identity.uid, meta, file_len };
         sink.append(&footer.encode())?;
-        sink.sync()?;
         let (smallest, largest) = (p.smallest.clone(), p.largest.clone());
         debug_assert_eq!(meta.len, frame_len(sections::encode(&all).len()));
-        Ok(FinishedTable { len: file_len, smallest, largest, properties: self.properties, notes: self.notes })
+        let (properties, notes) = (self.properties, self.notes);
+        Ok((FinishedTable { len: file_len, smallest, largest, properties, notes }, self.sink))
     }
 }

@@ -55,7 +55,7 @@ pub mod vsst;
 mod waits;
 
 pub use base::Dependency;
-pub use builder::{FinishedTable, KsstBuilder};
+pub use builder::{FinishedTable, KsstBuilder, UnsyncedTable};
 pub use file::Role;
 pub use iterator::KsstIter;
 pub use options::{IterOptions, Place, ReadCounters, StoreNotes, TableIdentity, TableOptions};

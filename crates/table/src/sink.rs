@@ -114,6 +114,11 @@ impl Sink {
         Ok(())
     }
 
+    /// Hands everything to the file system, and nothing of it needs to be durable.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|e| e.at_file(&self.path))
+    }
+
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.file.sync(io::SyncKind::Full).map_err(|e| e.at_file(&self.path))
     }

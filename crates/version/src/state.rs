@@ -19,12 +19,14 @@ use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
 use crate::uses::{Net, ReferenceChange};
 use crate::version::{Level, Version};
 use base::{Error, Result, SeqNo};
+use derived::Directory;
 use std::sync::Arc;
 use store::IdMap;
 use store::manifest::Ground;
 use store::volumes::Volume;
 
 mod apply;
+mod derived;
 mod verify;
 
 /// One column family.
@@ -66,6 +68,8 @@ pub struct KvState {
     pub families: IdMap<FamilyId, Arc<FamilyState>>,
     /// Where each living file is, and what the tables are.
     index: IdMap<u64, Slot>,
+    /// Names and log floors of the families.
+    directory: Directory,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +184,8 @@ impl KvState {
 
     /// The living family of this name.
     pub fn family_named(&self, name: &str) -> Option<&Arc<FamilyState>> {
-        self.families.values().find(|f| f.name == name)
+        let candidates = self.directory.candidates(name).iter();
+        candidates.filter_map(|id| self.families.get(id)).find(|f| f.name == name)
     }
 
     /// Where a living file is; `None` if it is not a living table or vSST.
@@ -200,7 +205,7 @@ impl KvState {
 
     /// The smallest log floor of all families: log records below it are in tables.
     pub fn log_floor(&self) -> SeqNo {
-        self.families.values().map(|f| f.version.log_floor).min().unwrap_or(0)
+        self.directory.lowest_floor().unwrap_or(0)
     }
 
     /// Recomputes everything that is derived and checks every invariant from scratch.

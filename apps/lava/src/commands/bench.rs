@@ -1,5 +1,6 @@
 //! `bench`.
 
+mod families;
 mod page_server;
 mod recovery;
 mod scale_meta;
@@ -107,6 +108,8 @@ impl FromArgMatches for MaybeStore {
 enum OtherBench {
     /// Measure appends, writes in place or reads in a directory, on a LavaFS volume, or on a bare device
     Fs(BenchFsCommand),
+    /// Measure what a store costs by the number of its families
+    Families(families::FamiliesCommand),
     /// Measure durable appends to many logs by several writers, with trims behind
     Log(BenchLogCommand),
     /// Measure a page server: redo records in (WriteLog), pages of 16 KiB out (ReadPage)
@@ -171,6 +174,7 @@ pub struct BenchStore {
 pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
     match (args.other, args.store.0) {
         (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
+        (Some(OtherBench::Families(args)), _) => families::bench(db, &args),
         (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
         (Some(OtherBench::PageServer(args)), _) => page_server::bench(db, &args),
         (Some(OtherBench::Recovery(args)), _) => recovery::bench(db, &args),

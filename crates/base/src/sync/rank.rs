@@ -145,6 +145,8 @@ ranks! {
     ReadState,
     /// Families: what they ask of the space, in all.
     FamilySpace,
+    /// Families: which have work for jobs, or changes that are in no table.
+    FamilyWork,
     /// Memtable: range tombstones.
     RangeTombstones,
     /// Segments that memtables refer to.
@@ -155,6 +157,8 @@ ranks! {
     OpenIterators,
     /// What tables hold only because of snapshots.
     RetainedVersions,
+    /// Tables that are synced together.
+    UnsyncedTables,
     /// Names of values that running jobs need.
     Pins,
     /// Files to be removed.

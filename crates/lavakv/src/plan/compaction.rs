@@ -103,11 +103,10 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
 /// True if no tombstone is in a memtable, and no job runs that brings any to a table or away from one.
 fn is_flushed_of_tombstones(facts: &dyn Facts) -> bool {
     let running = &facts.in_progress().running;
-    let is_frozen = facts.families().iter().any(|family| !family.read_state.frozen.is_empty());
     !running.flush
         && !running.survey
         && !running.rewrites()
-        && !is_frozen
+        && !facts.has_frozen()
         && !facts.has_tombstones_in_memory()
 }
 

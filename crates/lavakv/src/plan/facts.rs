@@ -58,6 +58,8 @@ pub(crate) trait Facts {
     fn families(&self) -> &[FamilyFacts];
     /// What may be flushed.
     fn frozen(&self) -> Frozen;
+    /// True if some memtable is frozen.
+    fn has_frozen(&self) -> bool;
     /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
     fn cleanup(&self) -> Option<bool>;
     /// A family with tables whose hidden garbage is unknown.

@@ -12,11 +12,17 @@ use super::rest::Rest;
 use super::slots::{Slots, all_but_one};
 use super::{collection, compaction, relocation};
 use crate::tree::family::Family;
+use crate::tree::flushable::Flushable;
 use crate::tree::summary::Pressure;
 use base::SeqNo;
 use std::sync::Arc;
 use store::run::JobClass;
 use version::FileMeta;
+
+/// The memtables of several families that share a flush have this part of a memtable at most, all together.
+const SHARED_PART: usize = 4;
+/// Most families that share a flush.
+const SHARED_MAX: usize = 256;
 
 /// What is to be done.
 pub(crate) enum Plan {
@@ -98,8 +104,8 @@ pub(crate) fn flush_together(facts: &dyn Facts) -> Vec<Flushed> {
     facts.frozen().ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
 }
 
-/// All memtables of the family with the oldest data; those of all families where a volatile batch spans several, or where they were frozen
-/// together and there is room for the tables of all at once.
+/// All memtables of the family with the oldest data, and those of the next oldest that are short together; those of all families where
+/// a volatile batch spans several, or where they were frozen together and there is room for the tables of all at once.
 pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     let frozen = facts.frozen();
     let mut ready = frozen.ready;
@@ -107,9 +113,24 @@ pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
     let together = |oldest: SeqNo| oldest <= frozen.volatile_seq || joined(oldest);
     if !ready.iter().any(|(oldest, ..)| together(*oldest)) {
         ready.sort_by_key(|(oldest, ..)| *oldest);
-        ready.truncate(1);
+        ready.truncate(sharing(facts, &ready));
     }
     ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
+}
+
+/// How many of these, the oldest first, share a flush: as many as are short together, so that none waits long for the others' tables.
+/// Where room is short the first has it alone.
+fn sharing(facts: &dyn Facts, ready: &[Flushable]) -> usize {
+    if facts.is_short_of_space() {
+        return 1;
+    }
+    let bytes_max = facts.options().memtable_bytes / SHARED_PART;
+    let mut bytes = 0;
+    let is_short = |(_, _, memtables): &&Flushable| {
+        bytes += memtables.iter().map(|memtable| memtable.bytes()).sum::<usize>();
+        bytes <= bytes_max
+    };
+    ready.iter().take(SHARED_MAX).take_while(is_short).count().max(1)
 }
 
 /// Compactions and collections: within their slots, and then whatever a thread can be spared for.

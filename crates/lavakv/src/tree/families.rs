@@ -1,6 +1,7 @@
 //! The families of a store, by id.
 
 use super::family::Family;
+use super::family_work::FamilyWork;
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, HashMap, Result, SeqNo};
 use std::cmp::Reverse;
@@ -16,11 +17,15 @@ const PIECE: usize = 256;
 pub(crate) struct Families {
     /// Each family, with its id as the key.
     by_id: RwLock<BTreeMap<FamilyId, Arc<Family>>, rank::Families>,
+    /// Which of them have changes in memtables.
+    pub work: Arc<FamilyWork>,
 }
 
 impl Families {
     pub fn new(families: HashMap<FamilyId, Arc<Family>>) -> Families {
-        Families { by_id: RwLock::new(families.into_iter().collect()) }
+        let work = Arc::<FamilyWork>::default();
+        families.values().for_each(|family| family.tells_work(&work));
+        Families { by_id: RwLock::new(families.into_iter().collect()), work }
     }
 
     /// The family with this id, if it still exists.
@@ -47,6 +52,26 @@ impl Families {
         }
     }
 
+    /// Those of these families that still exist.
+    fn living(&self, ids: &[FamilyId]) -> Vec<Arc<Family>> {
+        let mut living = Vec::with_capacity(ids.len());
+        for piece in ids.chunks(PIECE) {
+            let families = read(&self.by_id);
+            living.extend(piece.iter().filter_map(|id| families.get(id).cloned()));
+        }
+        living
+    }
+
+    /// The families with changes in memtables, by id.
+    pub fn unflushed(&self) -> Vec<Arc<Family>> {
+        self.living(&self.work.unflushed())
+    }
+
+    /// The families with frozen memtables, by id.
+    pub fn frozen(&self) -> Vec<Arc<Family>> {
+        self.living(&self.work.frozen())
+    }
+
     /// The families with these ids; the error names the first id that is missing.
     ///
     /// # Errors
@@ -64,17 +89,19 @@ impl Families {
     }
 
     pub fn add(&self, family: &Arc<Family>) {
+        family.tells_work(&self.work);
         write(&self.by_id).insert(family.id, family.clone());
     }
 
     pub fn remove(&self, id: FamilyId) {
         write(&self.by_id).remove(&id);
+        self.work.leave(id);
     }
 
     /// The family with the oldest change that is in memtables only, and the sequence of that change.
     pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
-        let families = self.all().into_iter();
+        let families = self.unflushed().into_iter();
         families
             .filter_map(|f| f.read_state().oldest_unflushed_seq().map(|seq| (seq, f)))
             .min_by_key(|(seq, _)| *seq)
@@ -85,7 +112,7 @@ impl Families {
         debug_assert!(!rank::holds::<rank::Writer>(), "writers do not wait for a walk over all families");
         let size =
             |f: &Arc<Family>| f.look(|seen| if seen.active.is_empty() { 0 } else { seen.active.bytes() });
-        let families = self.all().into_iter().map(|f| (size(&f), f));
+        let families = self.unflushed().into_iter().map(|f| (size(&f), f));
         let mut families: Vec<_> = families.filter(|(size, _)| *size > 0).collect();
         families.sort_by_key(|(size, _)| Reverse(*size));
         let mut taken = 0;

@@ -8,6 +8,7 @@ use crate::context::verdict::Gate;
 use crate::tree::chain::{self, Chain};
 use crate::tree::demand::Demand;
 use crate::tree::empty_ranges::EmptyRanges;
+use crate::tree::family_work::FamilyWork;
 use crate::tree::hiding::Hiding;
 use crate::tree::settings::Settings;
 use crate::tree::space_sums::{FamilySpace, SpaceSums};
@@ -174,6 +175,8 @@ pub(crate) struct Family {
     drop_cache: OnceLock<Arc<DropCache>>,
     /// Who is told what it asks of the space, once it is one of the store's families.
     sums: OnceLock<Arc<SpaceSums>>,
+    /// Who is told whether it has frozen memtables.
+    work: OnceLock<Arc<FamilyWork>>,
 }
 
 impl Family {
@@ -217,6 +220,7 @@ impl Family {
             empty_ranges: EmptyRanges::default(),
             drop_cache: OnceLock::new(),
             sums: OnceLock::default(),
+            work: OnceLock::default(),
         }
     }
 
@@ -226,6 +230,13 @@ impl Family {
         let read_state = write(&self.read_state);
         let sums = self.sums.get_or_init(|| sums.clone());
         sums.join(self.id, read_state.space);
+    }
+
+    /// The same of who is told whether it has frozen memtables.
+    pub fn tells_work(&self, work: &Arc<FamilyWork>) {
+        let read_state = write(&self.read_state);
+        let work = self.work.get_or_init(|| work.clone());
+        work.set_frozen(self.id, !read_state.frozen.is_empty());
     }
 
     /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
@@ -326,8 +337,14 @@ impl Family {
     /// Replaces the read state by what `change` makes of it.
     fn update(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let mut read_state = write(&self.read_state);
-        let before = read_state.space;
+        let (before, was_frozen) = (read_state.space, !read_state.frozen.is_empty());
         *read_state = Arc::new(change(&read_state));
+        let is_frozen = !read_state.frozen.is_empty();
+        if is_frozen != was_frozen
+            && let Some(work) = self.work.get()
+        {
+            work.set_frozen(self.id, is_frozen);
+        }
         if read_state.space != before
             && let Some(sums) = self.sums.get()
         {

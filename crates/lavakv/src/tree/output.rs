@@ -5,7 +5,7 @@ use super::speed_values::{self, Rank};
 use super::{Tree, disk};
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
-use crate::tree::retained::{CountedTable, Counting};
+use crate::tree::retained::{CountedTable, Counting, TableSync, WrittenTable};
 use base::range_del::FragmentedRangeTombstones;
 use base::{ErrorKind, Result};
 use io::{AppendFile, CreateOptions};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::volumes::Volume;
 use table::vsst::{VsstBuilder, VsstOptions};
-use table::{FinishedTable, KsstBuilder, StoreNotes, TableIdentity, TableOptions};
+use table::{KsstBuilder, StoreNotes, TableIdentity, TableOptions};
 use values::OutputVsst;
 use version::names::FileKind;
 use version::{FileMeta, Version, VsstClass, names};
@@ -31,6 +31,7 @@ pub(crate) struct TableFiles<'a> {
     pub inputs: &'a [u64],
     pub expected_len: u64,
     pub counting: Option<&'a Arc<Counting>>,
+    pub sync: TableSync,
 }
 
 impl OutputFiles<CountedTable> for TableFiles<'_> {
@@ -53,7 +54,7 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
         let mut table =
             KsstBuilder::new(file, &path, identity, &table_options, Some(tree.files.cache.clone()));
         table.set_created(tree.context.env.clock.unix_seconds());
-        let table = CountedTable::new(table, number, self.counting.cloned());
+        let table = CountedTable::new(table, self.sync, number, self.counting.cloned());
         Ok(OutputFile { number, path, table })
     }
 }
@@ -190,9 +191,9 @@ pub(crate) fn file_meta(
     (tree, family): (&Tree, &Family),
     version: &Version,
     (level, inputs): (usize, &[u64]),
-    output: &MergeOutput<FinishedTable>,
+    output: &MergeOutput<WrittenTable>,
 ) -> Result<FileMeta> {
-    let mut meta = lsm::file_meta(&output.table);
+    let mut meta = lsm::file_meta(&output.table.table);
     let name = output.path.file_name().and_then(|name| names::parse(name.to_str()?));
     if matches!(name, Some(FileKind::SpeedKsst(_))) {
         meta.volume = Volume::SPEED;
@@ -205,7 +206,7 @@ pub(crate) fn file_meta(
     // Of the version of the job some tables may be gone; this one is held meanwhile.
     let now = family.read_state();
     let older = Older::than_table(&now.version, level, &meta, |number| inputs.contains(&number));
-    let hides = older.hidden_by(&meta, &output.table.notes);
+    let hides = older.hidden_by(&meta, &output.table.table.notes);
     meta.known = std::mem::take(&mut meta.known).with_hides(hides);
     Ok(meta)
 }

@@ -15,7 +15,7 @@ use base::sync::{Mutex, lock, rank};
 use base::{HashMap, HashSet, Result, SeqNo, ValueKind, key};
 use lsm::OutputTable;
 use std::sync::Arc;
-use table::{FinishedTable, KsstBuilder, Reference, Retained};
+use table::{FinishedTable, KsstBuilder, Reference, Retained, UnsyncedTable};
 use version::FamilyId;
 
 /// Groups of versions that a table records.
@@ -130,9 +130,33 @@ fn bounded(mut groups: Vec<Retained>) -> Vec<Retained> {
     groups
 }
 
+/// When a table that is written becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableSync {
+    /// When it is finished.
+    AtOnce,
+    /// With others, by the job (`tree::unsynced`).
+    Shared,
+}
+
+/// A table that was written.
+pub(crate) struct WrittenTable {
+    pub table: FinishedTable,
+    /// `None`: it was synced.
+    unsynced: Option<UnsyncedTable>,
+}
+
+impl WrittenTable {
+    /// Takes what is to be synced before an edit names the table.
+    pub fn take_unsynced(&mut self) -> Option<UnsyncedTable> {
+        self.unsynced.take()
+    }
+}
+
 /// A table being written, and counted.
 pub(crate) struct CountedTable {
     table: KsstBuilder,
+    sync: TableSync,
     number: u64,
     counting: Option<Arc<Counting>>,
     /// The version before: user key and sequence.
@@ -142,8 +166,13 @@ pub(crate) struct CountedTable {
 }
 
 impl CountedTable {
-    pub fn new(table: KsstBuilder, number: u64, counting: Option<Arc<Counting>>) -> CountedTable {
-        CountedTable { table, number, counting, last_key: Vec::new(), last_seq: 0, kept: Vec::new() }
+    pub fn new(
+        table: KsstBuilder,
+        sync: TableSync,
+        number: u64,
+        counting: Option<Arc<Counting>>,
+    ) -> CountedTable {
+        CountedTable { table, sync, number, counting, last_key: Vec::new(), last_seq: 0, kept: Vec::new() }
     }
 
     fn count(&mut self, counting: &Counting, ikey: &[u8], value: &[u8]) -> Result<()> {
@@ -173,7 +202,7 @@ impl CountedTable {
 }
 
 impl OutputTable for CountedTable {
-    type Finished = FinishedTable;
+    type Finished = WrittenTable;
 
     #[inline]
     fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()> {
@@ -197,13 +226,19 @@ impl OutputTable for CountedTable {
         self.table.raw_bytes()
     }
 
-    fn finish(mut self) -> Result<FinishedTable> {
+    fn finish(mut self) -> Result<WrittenTable> {
         self.table.set_retained(bounded(self.kept.clone()));
-        let finished = self.table.finish()?;
+        let written = match self.sync {
+            TableSync::AtOnce => WrittenTable { table: self.table.finish()?, unsynced: None },
+            TableSync::Shared => {
+                let (table, unsynced) = self.table.finish_unsynced()?;
+                WrittenTable { table, unsynced: Some(unsynced) }
+            }
+        };
         if let Some(counting) = self.counting {
             counting.all.note(self.number, self.kept);
         }
-        Ok(finished)
+        Ok(written)
     }
 }
 

@@ -46,6 +46,7 @@ use crate::files::log::Log;
 use crate::large::Large;
 use crate::tree::Tree;
 use crate::tree::family::Family;
+use crate::tree::family_work::FamilyWork;
 use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
@@ -94,6 +95,8 @@ pub(crate) struct Writer {
     pub next_memtable_id: u64,
     /// The families with changes in their active memtables, by id: a rotation of all families skips the others.
     pub changed: BTreeMap<FamilyId, Arc<Family>>,
+    /// The same for who has no lock of the writer.
+    work: Arc<FamilyWork>,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
     /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
@@ -107,11 +110,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn new(next_seq: SeqNo, next_memtable_id: u64) -> Writer {
+    pub fn new(next_seq: SeqNo, next_memtable_id: u64, work: Arc<FamilyWork>) -> Writer {
         Writer {
             next_seq,
             next_memtable_id,
             changed: BTreeMap::new(),
+            work,
             volatile_over_families: false,
             volatile_seq: 0,
             last_logged: None,
@@ -123,7 +127,10 @@ impl Writer {
     /// Notes that the active memtables of these families are about to get changes.
     pub fn changes(&mut self, families: &[Arc<Family>]) {
         for family in families {
-            self.changed.entry(family.id).or_insert_with(|| family.clone());
+            self.changed.entry(family.id).or_insert_with(|| {
+                self.work.changes(family.id);
+                family.clone()
+            });
         }
     }
 }
@@ -143,7 +150,11 @@ impl Memtables {
             tree: tree.clone(),
             log: log.clone(),
             large: large.clone(),
-            writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
+            writer: Mutex::new(Writer::new(
+                tree.snapshots.visible() + 1,
+                memtables + 1,
+                tree.families.work.clone(),
+            )),
             order: Order::new(&tree.snapshots, on_panic),
             looks: if tree.context.env.is_simulated() { 1 } else { LOOKS },
         }
@@ -243,12 +254,12 @@ impl Memtables {
             }
             for family in families {
                 let active = family.read_state().active.clone();
-                if active.is_empty() && active.range_tombstones().is_empty() {
-                    continue;
+                if !active.is_empty() || !active.range_tombstones().is_empty() {
+                    self.space.memory.froze(active.bytes());
+                    family.freeze(writer.next_memtable_id);
+                    writer.next_memtable_id += 1;
                 }
-                self.space.memory.froze(active.bytes());
-                family.freeze(writer.next_memtable_id);
-                writer.next_memtable_id += 1;
+                writer.work.is_unchanged(family.id);
             }
         }
         self.context.signals.state_changed();

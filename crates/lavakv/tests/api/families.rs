@@ -3,7 +3,7 @@
 use crate::common::*;
 use lavastore_lavakv::{
     Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
-    sim::{CrashKind, SimEnv},
+    sim::{CrashKind, OpKind, SimEnv},
 };
 
 #[test]
@@ -37,6 +37,38 @@ fn made_listed_dropped_and_made_again() {
     drop((db, a, b));
     let db = open(&sim);
     assert_eq!(contents_cf(&db, &db.column_family("b").unwrap()).len(), 1);
+}
+
+/// The tables of many families share a flush: one edit and one sync of the directory for all of them. A loss of power in the middle loses nothing
+/// that was durable.
+#[test]
+fn flush_of_many_families_shares_syncs() {
+    const FAMILIES: u64 = 500;
+    let sim = SimEnv::new(5);
+    let open = |sim: &SimEnv| Db::open_in(sim.env(), "/db", Options::default()).unwrap();
+    let db = open(&sim);
+    let make = |i| db.create_column_family(&format!("f{i}"), FamilyOptions::default()).unwrap();
+    let families: Vec<_> = (0..FAMILIES).map(make).collect();
+    families.iter().for_each(|family| db.put_cf(family, b"k", b"v").unwrap());
+    let counts = || {
+        let [tables, all] = [".ksst", ""].map(|end| sim.count_ops(Some(OpKind::Sync), end));
+        (tables, all - tables, sim.count_ops(Some(OpKind::SyncDir), ""))
+    };
+    let before = counts();
+    db.flush().unwrap();
+    let after = counts();
+    assert_eq!(after.0 - before.0, FAMILIES, "each table is synced once");
+    let (others, directories) = (after.1 - before.1, after.2 - before.2);
+    assert!((1..=8).contains(&others), "{others} syncs of log and manifest");
+    assert!((1..=4).contains(&directories), "{directories} syncs of the directory");
+    families.iter().for_each(|family| db.put_cf(family, b"k", b"w").unwrap());
+    db.sync().unwrap();
+    drop((db, families));
+    let db = open(&sim.crash(CrashKind::PowerLoss, 6));
+    for i in 0..FAMILIES {
+        let family = db.column_family(&format!("f{i}")).unwrap();
+        assert_eq!(db.get_cf(&family, b"k").unwrap().as_deref(), Some(&b"w"[..]), "family {i}");
+    }
 }
 
 /// A flush says how far the store is; what a family had last, that was dropped before, counts as well.

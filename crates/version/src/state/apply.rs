@@ -151,11 +151,15 @@ impl Draft<'_, '_> {
         if name.len() > FAMILY_NAME_LEN_MAX || self.state.families.len() >= FAMILIES_MAX {
             return refuse("the name of a column family is too long, or there are too many families");
         }
-        let created = self.families.values().any(|f| f.family.name == name);
-        if created || self.state.family_named(name).is_some() {
+        let is_named = |id: &FamilyId| match self.families.get(id) {
+            Some(draft) => draft.family.name == name,
+            None => self.state.families.get(id).is_some_and(|family| family.name == name),
+        };
+        if self.state.directory.candidates(name).iter().any(is_named) {
             return refuse(format!("a column family named \"{}\" exists", name.escape_debug()));
         }
         self.state.next_family = id + 1;
+        self.state.directory.name(id, name);
         let version = Arc::new(Version::new(id));
         let family = FamilyState { id, name: name.to_owned(), options: options.to_vec(), version };
         self.families.insert(id, FamilyDraft::new(family));
@@ -170,8 +174,11 @@ impl Draft<'_, '_> {
         gone.iter().chain(&added).for_each(|n| {
             self.state.index.remove(n);
         });
-        self.families.remove(&id);
-        self.state.families.remove(&id);
+        let draft = self.families.remove(&id);
+        let before = self.state.families.remove(&id);
+        if let Some(draft) = draft {
+            self.state.directory.drop_family(before.as_deref(), &draft.family.name, id);
+        }
         Ok(())
     }
 
@@ -253,7 +260,10 @@ impl Draft<'_, '_> {
 
     fn finish(mut self) -> Result<KvState> {
         for (id, draft) in self.families {
-            self.state.families.insert(id, Arc::new(draft.finish()?));
+            let family = draft.finish()?;
+            let before = self.state.families.get(&id);
+            self.state.directory.change(before.map(|before| &**before), &family);
+            self.state.families.insert(id, Arc::new(family));
         }
         Ok(self.state)
     }

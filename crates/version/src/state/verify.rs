@@ -1,6 +1,6 @@
 //! Checks a state from scratch: nothing that [`super::apply`] keeps up to date is believed.
 
-use super::{KvState, Place, apply::check_alias};
+use super::{Directory, KvState, Place, apply::check_alias};
 use crate::meta::{BlobId, FileMeta};
 use crate::uses::Net;
 use crate::version::Version;
@@ -37,6 +37,9 @@ pub(super) fn verify(state: &KvState) -> Result<()> {
             occupy(number, Place::Vsst { family: id })?;
         }
         verify_version(version)?;
+    }
+    if state.directory != Directory::of(state.families.values()) {
+        return fault("names or log floors are not those of the families");
     }
     if state.files().eq(index.iter().map(|(number, place)| (number, *place))) {
         Ok(())

@@ -59,6 +59,9 @@ impl Facts for MadeUp {
         let (volatile_seq, joined_seq) = (self.volatile_seq, self.joined_seq);
         Frozen { ready: ready.collect(), volatile_seq, joined_seq }
     }
+    fn has_frozen(&self) -> bool {
+        self.families.iter().any(|family| !family.read_state.frozen.is_empty())
+    }
     fn cleanup(&self) -> Option<bool> {
         self.cleanup
     }

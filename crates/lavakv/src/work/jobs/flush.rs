@@ -1,8 +1,14 @@
 //! Flush: frozen memtables become tables in L0, their large values vSSTs.
 //!
-//! One flush runs at a time. Normally it takes all frozen memtables of one family (the one with the oldest data) into
-//! one table, or into several beside each other if the policy of the family says so; after a volatile batch over several families it takes those of all families and installs them in one
-//! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
+//! One flush runs at a time. It takes all frozen memtables of the family with the oldest data, and those of further families as long as all
+//! are short together (`plan::next`). Each family gets one table, or several beside each other if its policy says so. After a volatile batch over
+//! several families it takes those of all families.
+//!
+//! **One edit, shared syncs.** The tables are written first, up to [`SYNCED_TOGETHER`] families at a time, and synced then, many at once
+//! ([`sync_all`]). The directory, the log and the manifest are synced once. A crash before the edit is
+//! durable leaves no table of it, and one after it leaves all.
+//!
+//! The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
 //! again. Where another family has changes in the log alone that came before what is flushed, or with it in a batch, the log is made durable
 //! before the edit (see `write::commit`).
 
@@ -18,7 +24,8 @@ use crate::plan::next::flush_together;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
-use crate::tree::retained::{CountedTable, Counting};
+use crate::tree::retained::{CountedTable, Counting, TableSync, WrittenTable};
+use crate::tree::unsynced::sync_all;
 use base::sync::lock;
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
@@ -28,8 +35,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
-use table::FinishedTable;
 use version::{FileMeta, Record, State, StoreRecord, VsstMeta};
+
+/// Families whose tables are open at once, written and not synced. Each open table has a descriptor and a write buffer.
+const SYNCED_TOGETHER: usize = 64;
 
 /// A flush under way.
 pub(crate) struct FlushJob {
@@ -37,6 +46,10 @@ pub(crate) struct FlushJob {
     units: Vec<Unit>,
     /// The unit that is being written.
     current: usize,
+    /// Units whose tables are durable.
+    synced: usize,
+    /// When its first step began.
+    start_ns: Option<u64>,
     number: u64,
     /// Nothing that is flushed came later than this sequence, nor does a batch with anything of it end later.
     upto: SeqNo,
@@ -57,7 +70,7 @@ struct Unit {
     cutter: Option<Box<dyn OutputCutter + Send>>,
     /// Set if there were snapshots when it began.
     counting: Option<Arc<Counting>>,
-    outputs: Vec<MergeOutput<FinishedTable>>,
+    outputs: Vec<MergeOutput<WrittenTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
     /// Bytes that it has written, as far as they are those of the memtables.
@@ -88,7 +101,7 @@ fn claim_flush(
         let unit = |(family, tables)| Unit::new(&jobs, number, family, tables, &snapshots);
         let units = units.into_iter().map(unit).collect();
         let grant = jobs.space.grants.watch();
-        FlushJob { jobs, units, current: 0, number, upto, grant, _claim: claim }
+        FlushJob { jobs, units, current: 0, synced: 0, start_ns: None, number, upto, grant, _claim: claim }
     }
 }
 
@@ -115,7 +128,17 @@ impl FlushJob {
             |m: &Arc<MemTable>| !own(m.id()) && m.seq_range().is_some_and(|(low, _)| low <= self.upto);
         let has_older =
             |family: &Arc<Family>| family.look(|seen| seen.frozen.iter().chain([&seen.active]).any(is_older));
-        self.jobs.tree.families.all().iter().any(has_older)
+        self.jobs.tree.families.unflushed().iter().any(has_older)
+    }
+
+    /// Makes the tables of all written units durable. A dropped family needs none.
+    fn sync_tables(&mut self) -> Result<()> {
+        let written = self.units[self.synced..self.current].iter_mut();
+        let outputs = written.filter(|unit| !unit.family.is_dropped()).flat_map(|unit| &mut unit.outputs);
+        let tables = outputs.filter_map(|output| output.table.take_unsynced()).collect();
+        sync_all(&self.jobs.context.env, tables)?;
+        self.synced = self.current;
+        Ok(())
     }
 
     fn install(&mut self) -> Result<()> {
@@ -139,11 +162,15 @@ impl FlushJob {
             Some(units[nth].records(files).into_iter().chain(sums.clone()).collect())
         };
         let installed = jobs.tree.install(parts, records, || grant.installed())?;
+        let mut flushed_bytes = 0;
         for ((unit, (files, _)), installed) in self.units.iter().zip(&tables).zip(installed) {
             if installed == Installed::Whole {
                 unit.finished(jobs, files);
+                flushed_bytes += unit.bytes as u64;
             }
         }
+        let now_ns = jobs.context.env.clock.now_ns();
+        jobs.drain.flush.record(flushed_bytes, now_ns - self.start_ns.unwrap_or(now_ns));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
         jobs.log.floors().hint();
@@ -210,6 +237,7 @@ impl Unit {
             inputs: &[],
             expected_len: if self.cutter.is_some() { 0 } else { self.bytes as u64 },
             counting: self.counting.as_ref(),
+            sync: TableSync::Shared,
         };
         let mut values = self.separation.hook(jobs);
         let mut whole = SizeCutter { raw_bytes: u64::MAX };
@@ -270,7 +298,6 @@ impl Unit {
         jobs.large.segments.flushed(&self.memtables, |number| taken.contains(&number));
         let now_ns = jobs.context.env.clock.now_ns();
         let took_ns = now_ns - self.start_ns.unwrap_or(now_ns);
-        jobs.drain.flush.record(self.bytes as u64, took_ns);
         self.family.level_0.flushed(self.bytes as u64, files.iter().map(|file| file.len).sum());
         jobs.context.times.flush.record_ns(took_ns);
         self.family.demand.written(files.iter().map(|file| file.uses.sums().stored_bytes).sum());
@@ -293,7 +320,8 @@ impl Job for FlushJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs.clone();
-        if self.current == 0 && self.units.first().is_some_and(|unit| unit.start_ns.is_none()) {
+        if self.start_ns.is_none() {
+            self.start_ns = Some(jobs.context.env.clock.now_ns());
             let bytes = self.units.iter().map(|unit| unit.bytes as u64).sum();
             jobs.drain.flush_begins(jobs.context.now_ns(), bytes);
         }
@@ -306,6 +334,9 @@ impl Job for FlushJob {
             self.current += usize::from(is_written);
             self.grant.wrote(|| self.units.iter().flat_map(Unit::created).collect());
             jobs.drain.flush_has_written(self.units.iter().map(|unit| unit.written_bytes).sum());
+            if self.current - self.synced == SYNCED_TOGETHER || self.current == self.units.len() {
+                self.sync_tables()?;
+            }
             return Ok(Progress::More);
         }
         self.install()?;

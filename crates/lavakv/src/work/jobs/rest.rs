@@ -32,10 +32,10 @@ impl Job for FreezeJob {
 
     fn step(&mut self) -> Result<Progress> {
         let memtables = &self.jobs.writes.memtables;
-        let mut writer = memtables.lock();
         let has_tombstones = |family: &Arc<Family>| family.look(|seen| seen.active.has_tombstones());
-        let families: Vec<_> =
-            writer.changed.values().filter(|family| has_tombstones(family)).cloned().collect();
+        let mut families = self.jobs.tree.families.unflushed();
+        families.retain(has_tombstones);
+        let mut writer = memtables.lock();
         families.iter().for_each(|family| memtables.freeze(&mut writer, family));
         Ok(Progress::Done)
     }

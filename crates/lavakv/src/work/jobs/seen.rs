@@ -38,7 +38,7 @@ impl<'a> Seen<'a> {
 
     /// True if no memtable waits to be flushed, or for somebody to let it be flushed.
     pub fn is_flushed(&self) -> bool {
-        self.families().iter().all(|family| family.read_state.frozen.is_empty())
+        !self.has_frozen()
     }
 }
 
@@ -59,8 +59,12 @@ impl Facts for Seen<'_> {
     fn frozen(&self) -> Frozen {
         let tree = &self.jobs.tree;
         let _frozen_whole = tree.together.freezing();
-        let ready = flushable(tree.families.all(), || tree.together.flush_ceiling());
+        let ready = flushable(tree.families.frozen(), || tree.together.flush_ceiling());
         Frozen { ready, volatile_seq: tree.together.volatile_seq(), joined_seq: tree.together.joined_seq() }
+    }
+
+    fn has_frozen(&self) -> bool {
+        self.jobs.tree.families.work.has_frozen()
     }
 
     fn cleanup(&self) -> Option<bool> {
@@ -135,7 +139,8 @@ impl Facts for Seen<'_> {
     }
 
     fn has_tombstones_in_memory(&self) -> bool {
-        self.families().iter().any(|family| family.read_state.active.has_tombstones())
+        let has_tombstones = |family: &Arc<Family>| family.look(|seen| seen.active.has_tombstones());
+        self.jobs.tree.families.unflushed().iter().any(has_tombstones)
     }
 
     fn written_bytes(&self) -> u64 {

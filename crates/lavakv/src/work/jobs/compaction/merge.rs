@@ -3,7 +3,7 @@
 use super::Whole;
 use super::pieces::{Created, Merged, Piece};
 use crate::tree::output::{TableFiles, VsstFiles};
-use crate::tree::retained::{CountedTable, Counting};
+use crate::tree::retained::{CountedTable, Counting, TableSync};
 use crate::work::jobs::hot_cold::Drops;
 use crate::work::jobs::relocation::Relocator;
 use crate::work::jobs::separate::Separation;
@@ -88,6 +88,7 @@ impl Running {
             inputs: &whole.inputs,
             expected_len: whole.expected_len,
             counting: self.counting.as_ref(),
+            sync: TableSync::AtOnce,
         };
         let mut values = self.separation.hook(jobs);
         let mut hooks = Hooks {

@@ -11,10 +11,10 @@
 //!
 //! Invariants: a piece is at work in one job; no piece begins after one was left; what is installed is all of them, in the order of keys.
 
+use crate::tree::retained::WrittenTable;
 use base::sync::{Mutex, lock, rank};
 use lsm::MergeOutput;
 use std::path::PathBuf;
-use table::FinishedTable;
 use version::VsstMeta;
 
 /// A file that was begun: number and path.
@@ -32,7 +32,7 @@ pub(super) struct Piece {
 /// What came of a piece.
 #[derive(Default)]
 pub(super) struct Merged {
-    pub outputs: Vec<MergeOutput<FinishedTable>>,
+    pub outputs: Vec<MergeOutput<WrittenTable>>,
     pub vssts: Vec<VsstMeta>,
 }
 

@@ -1,0 +1,237 @@
+//! `bench families`: what a store costs by the number of its families.
+//!
+//! For each number, in a store of its own: the families are made, each gets a record, and the store is flushed. Each gets another, and a
+//! checkpoint is taken, which flushes it. One family is written and flushed several times. Each gets a volatile record, which the close
+//! flushes, and the store is opened again. So each step but the flushes of one family has as much to do as there are families. Processor times are those of the process, background threads included.
+
+use crate::Result;
+use crate::host::{self, alone, now_ns};
+use crate::report::{counted, human_us};
+use clap::Args;
+use io::kernel::usage;
+use lavastore::{Db, Family, FamilyOptions, WriteOptions};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::Path;
+
+/// More families than a store can have.
+const FAMILIES_MAX: u64 = 60_000;
+/// Families of which the creation is told, at the beginning and at the end.
+const CREATED: usize = 10;
+
+/// Options of `bench families`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct FamiliesArgs {
+    /// Numbers of families, each with one record, in a store of its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000])]
+    pub num: Vec<u64>,
+    /// Flushes of one family among all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub flushes: u64,
+}
+
+impl FamiliesArgs {
+    /// Says what is wrong with the options, if anything is.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn check(&self) -> Result<()> {
+        if !self.num.iter().all(|num| (1..=FAMILIES_MAX).contains(num)) {
+            return Err("--num must be 1 to 60000".into());
+        }
+        if !(1..=10_000).contains(&self.flushes) {
+            return Err("--flushes must be 1 to 10000".into());
+        }
+        Ok(())
+    }
+}
+
+/// The least, the median and the most of some times, microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// The least.
+    pub min_us: f64,
+    /// The median.
+    pub median_us: f64,
+    /// The most.
+    pub max_us: f64,
+}
+
+impl Spread {
+    fn of(ns: &[u64]) -> Spread {
+        let mut us: Vec<f64> = ns.iter().map(|ns| *ns as f64 / 1e3).collect();
+        us.sort_by(f64::total_cmp);
+        let at = |nth: usize| us.get(nth).copied().unwrap_or_default();
+        Spread { min_us: at(0), median_us: at(us.len() / 2), max_us: at(us.len().saturating_sub(1)) }
+    }
+
+    fn text(&self) -> String {
+        let Spread { min_us, median_us, max_us } = *self;
+        format!("{} {} {}", human_us(min_us), human_us(median_us), human_us(max_us))
+    }
+}
+
+/// A step that all families have a part in.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Step {
+    /// How long it took.
+    pub seconds: f64,
+    /// Processor time of it.
+    pub cpu_seconds: f64,
+}
+
+/// What one number of families costs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Row {
+    /// The number.
+    pub families: u64,
+    /// The creation of each of the first families.
+    pub create_first: Spread,
+    /// The creation of each of the last.
+    pub create_last: Spread,
+    /// The creation of all.
+    pub create: Step,
+    /// The flush of a record of each.
+    pub flush: Step,
+    /// A checkpoint, with another record of each.
+    pub checkpoint: Step,
+    /// Processor time of each flush of one family.
+    pub one_flush_cpu: Spread,
+    /// How long each of them took.
+    pub one_flush: Spread,
+    /// The close, with a volatile record of each.
+    pub close: Step,
+    /// The open after it.
+    pub reopen: Step,
+}
+
+/// The report of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FamiliesReport {
+    /// By number of families.
+    pub rows: Vec<Row>,
+    /// Processor time of a flush of one family: the median of the last row over that of the first.
+    pub one_flush_cpu_ratio: f64,
+    /// The machine.
+    pub machine: String,
+    /// The options.
+    pub options: FamiliesArgs,
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Step)> {
+    let (from_ns, cpu_ns) = (now_ns(), usage::process()?.cpu_ns);
+    let done = work()?;
+    let (to_ns, cpu_to_ns) = (now_ns(), usage::process()?.cpu_ns);
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    Ok((done, Step { seconds: seconds(from_ns, to_ns), cpu_seconds: seconds(cpu_ns, cpu_to_ns) }))
+}
+
+fn put_all(families: &[Family], value: &[u8], options: &WriteOptions) -> Result<()> {
+    families.iter().try_for_each(|family| Ok(family.writing(options).put("key", value)?))
+}
+
+fn create(db: &Db, num: u64) -> Result<(Vec<Family>, Vec<u64>)> {
+    let (mut families, mut took_ns) = (Vec::new(), Vec::new());
+    for nth in 0..num {
+        let from_ns = now_ns();
+        families.push(db.create_family(&format!("family-{nth:05}"), &FamilyOptions::default())?);
+        took_ns.push(now_ns().saturating_sub(from_ns));
+    }
+    Ok((families, took_ns))
+}
+
+/// Flushes of one family, of as many puts: processor times and times.
+fn flush_one(db: &Db, family: &Family, flushes: u64) -> Result<(Vec<u64>, Vec<u64>)> {
+    let (mut cpu_ns, mut took_ns) = (Vec::new(), Vec::new());
+    for nth in 0..flushes {
+        family.put(format!("key-{nth}"), "value")?;
+        let ((), step) = timed(|| Ok(db.flush()?))?;
+        cpu_ns.push((step.cpu_seconds * 1e9) as u64);
+        took_ns.push((step.seconds * 1e9) as u64);
+    }
+    Ok((cpu_ns, took_ns))
+}
+
+fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
+    let (store, copy) = (dir.join("store"), dir.join("checkpoint"));
+    let db = Db::open(&store)?;
+    let ((families, took_ns), create) = timed(|| create(&db, num))?;
+    let first = &took_ns[..CREATED.min(took_ns.len())];
+    let last = &took_ns[took_ns.len().saturating_sub(CREATED)..];
+    let (logged, volatile) = (WriteOptions::default(), WriteOptions::volatile());
+    put_all(&families, b"first", &logged)?;
+    let ((), flush) = timed(|| Ok(db.flush()?))?;
+    put_all(&families, b"second", &logged)?;
+    let ((), checkpoint) = timed(|| Ok(db.checkpoint(&copy)?))?;
+    let (cpu_ns, one_ns) = flush_one(&db, &families[0], args.flushes)?;
+    put_all(&families, b"third", &volatile)?;
+    drop(families);
+    let ((), close) = timed(|| Ok(db.close()?))?;
+    let (db, reopen) = timed(|| Ok(Db::open(&store)?))?;
+    let found = db.open_family(&format!("family-{:05}", num - 1))?.get("key")?;
+    if found.as_deref() != Some(b"third") {
+        return Err("a record is missing after the reopen".into());
+    }
+    db.close()?;
+    Ok(Row {
+        families: num,
+        create_first: Spread::of(first),
+        create_last: Spread::of(last),
+        create,
+        flush,
+        checkpoint,
+        one_flush_cpu: Spread::of(&cpu_ns),
+        one_flush: Spread::of(&one_ns),
+        close,
+        reopen,
+    })
+}
+
+/// Makes a run; the stores are made below `dir` and removed.
+///
+/// # Errors
+/// Those of the store.
+pub fn run(args: &FamiliesArgs, dir: &Path) -> Result<FamiliesReport> {
+    args.check()?;
+    let mut rows = Vec::new();
+    for num in &args.num {
+        rows.push(alone(&dir.join(format!("families-{num}")), |dir| row(args, *num, dir))?);
+    }
+    let cpu_us = |row: Option<&Row>| row.map_or(0.0, |row| row.one_flush_cpu.median_us);
+    let one_flush_cpu_ratio = cpu_us(rows.last()) / cpu_us(rows.first()).max(f64::MIN_POSITIVE);
+    Ok(FamiliesReport { rows, one_flush_cpu_ratio, machine: host::machine(), options: args.clone() })
+}
+
+impl FamiliesReport {
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut out = format!("One record in each family; {}\n", self.machine);
+        for row in &self.rows {
+            let _ = writeln!(out, "{}", counted(row.families, "family"));
+            for (name, step) in [
+                ("create", row.create),
+                ("flush", row.flush),
+                ("checkpoint", row.checkpoint),
+                ("close", row.close),
+                ("reopen", row.reopen),
+            ] {
+                let Step { seconds, cpu_seconds } = step;
+                let _ = writeln!(out, "  {name:20} {seconds:8.3} s, processor {cpu_seconds:.3} s");
+            }
+            for (name, spread) in [
+                ("create, first", row.create_first),
+                ("create, last", row.create_last),
+                ("flush of one", row.one_flush),
+                ("  processor", row.one_flush_cpu),
+            ] {
+                let _ = writeln!(out, "  {name:20} {} (least, median, most)", spread.text());
+            }
+        }
+        let _ = writeln!(
+            out,
+            "processor time of a flush of one family, last over first: {:.2}",
+            self.one_flush_cpu_ratio
+        );
+        out
+    }
+}
