@@ -11,6 +11,9 @@
 //! * the ledger is what the directory occupies, and reads return the model;
 //! * in two more minutes not a byte of the disk changes.
 //!
+//! A third of the stores have logs beside the keys. Records are appended and trimmed. At rest the log has no more than the records
+//! that are left, the garbage that [`lavastore::LogOptions::garbage_percent`] allows, and some groups.
+//!
 //! As long as a snapshot is open that reads what was deleted, nothing is freed, and the ledger names it as the reason.
 
 use crate::case::{Context, Outcome};
@@ -23,17 +26,23 @@ use base::{HashMap, HashSet};
 use io::{Access, Rng};
 use lavastore::testing::SimEnv;
 use lavastore::{
-    Compression, Db, Family, FamilyOptions, Options, PolicyChoice, RestState, Snapshot, VlsmOptions,
+    Compression, Db, Family, FamilyOptions, LogOptions, Options, PolicyChoice, RestState, Snapshot,
+    VlsmOptions,
 };
 use std::collections::BTreeMap;
 
 /// When rest begins, and how long it may take at most for stores of this size, seconds.
 const REST_S: u64 = 60;
+/// One store in so many is a large one.
+const LARGE_ONE_IN: u64 = 24;
 /// In which it does nothing any more.
 const STILL_S: u64 = 120;
 const STEP_NS: u64 = 100_000_000;
 /// The first bytes of a mark.
 const MAGIC: [u8; 3] = [0xf7, 0x1e, 0xc5];
+
+/// Groups of the log, bytes.
+const GROUP_BYTES: u64 = 256 << 10;
 
 /// The number of a value, which its mark tells.
 type Mark = u64;
@@ -66,6 +75,20 @@ struct Quiet {
     /// The values that were deleted last, by family and key.
     deleted: HashMap<(usize, u64), Mark>,
     written: u64,
+    logs: Vec<Records>,
+}
+
+/// The records of a log: those from `first` to before `next` are left.
+#[derive(Clone, Debug, Default)]
+struct Records {
+    first: u64,
+    lens: Vec<usize>,
+}
+
+impl Records {
+    fn left_bytes(&self) -> u64 {
+        self.lens.iter().skip(self.first as usize).map(|len| *len as u64).sum()
+    }
 }
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -131,6 +154,7 @@ impl Quiet {
             lens,
             deleted: HashMap::default(),
             written: 0,
+            logs: vec![Records::default(); if rng.one_in(3) { rng.range(1, 5) as usize } else { 0 }],
         }
     }
 
@@ -144,7 +168,15 @@ impl Quiet {
             tally::add(&db);
             db.close().doing(|| "close".into())?;
         }
-        let db = Db::open_in(&machine::env(&self.sim)?, DIR, &self.options).doing(|| "open".into())?;
+        let env = machine::env(&self.sim)?;
+        let db = match self.logs.is_empty() {
+            true => Db::open_in(&env, DIR, &self.options),
+            false => {
+                let logs = LogOptions { group_bytes: Some(GROUP_BYTES), ..LogOptions::default() };
+                Db::open_with_logs_in(&env, DIR, &self.options, &logs)
+            }
+        };
+        let db = db.doing(|| "open".into())?;
         for nth in 0..self.model.len() {
             let name = format!("family {nth}");
             let family = match db.family_names().contains(&name) {
@@ -159,12 +191,13 @@ impl Quiet {
 
     fn run(&mut self, rng: &mut Rng) -> Check {
         self.open()?;
-        // From 64 KB to 4 MB, each magnitude as often as any other.
-        let bytes = (64 << 10) << rng.below(7);
+        // From 64 KB to 4 MB, each magnitude as often as any other, and now and then up to 128 MB.
+        let bytes = (64 << 10) << if rng.one_in(LARGE_ONE_IN) { rng.range(8, 12) } else { rng.below(7) };
         self.write(bytes, rng)?;
         let snapshot = rng.one_in(2).then(|| self.db().snapshot_named("quiet"));
         let seen = self.fates.clone();
         self.write(bytes / pick(rng, &[1, 2, 4]), rng)?;
+        self.append(bytes, rng)?;
         self.delete(rng)?;
         if let Some(snapshot) = snapshot {
             self.hold(snapshot, &seen, rng)?;
@@ -180,6 +213,7 @@ impl Quiet {
         ensure!(self.sim.state_hash() == state, "rest work does not end: {}", self.db().describe());
         // Scans ask for values to be put in order, so they come last.
         self.check_contents()?;
+        self.check_records()?;
         check_verify(self.db())?;
         tally::add(self.db());
         Ok(())
@@ -234,6 +268,29 @@ impl Quiet {
             if rng.one_in(8) {
                 self.db().engine().run_background_step();
             }
+        }
+        Ok(())
+    }
+
+    /// Appends records to the logs, and trims the older ones.
+    fn append(&mut self, bytes: u64, rng: &mut Rng) -> Check {
+        let count = self.logs.len() as u64;
+        for (nth, records) in self.logs.iter_mut().enumerate() {
+            let db = self.db.as_ref().expect("the store is open");
+            let log = db.logs().and_then(|logs| logs.log(&format!("log {nth}"))).doing(|| "log".into())?;
+            let mut left = (bytes / count) as i64;
+            while left > 0 {
+                let len = rng.range(self.lens.0 as u64, self.lens.1 as u64 + 1) as usize;
+                log.append(records.lens.len() as u64, vec![b'r'; len]).doing(|| "append".into())?;
+                records.lens.push(len);
+                left -= len as i64;
+                if rng.one_in(8) {
+                    db.engine().run_background_step();
+                }
+            }
+            let end = records.lens.len() as u64;
+            records.first = pick(rng, &[0, end / 2, end - end / 8, end]);
+            log.trim(records.first).doing(|| "trim".into())?;
         }
         Ok(())
     }
@@ -305,7 +362,7 @@ impl Quiet {
         let freed = opened_with.saturating_sub(listed);
         let allowed = stats.user_bytes_written + opened_with + freed;
         ensure!(stats.rest_bytes_written <= allowed, "{} B rewritten of {allowed}", stats.rest_bytes_written);
-        self.check_files()
+        self.check_files(space.rest.leaves_deleted_data)
     }
 
     fn check_contents(&self) -> Check {
@@ -326,13 +383,14 @@ impl Quiet {
     }
 
     /// Checks the files for dead values.
-    fn check_files(&self) -> Check {
+    /// With `leaves_deleted_data` the account of rest work was used up: tables may hold dead values.
+    fn check_files(&self, leaves_deleted_data: bool) -> Check {
         let env = machine::env(&self.sim)?;
         let (mut dead_records, mut records) = (0, 0);
-        let mut free_log = Vec::new();
+        let mut log_files = Vec::new();
         for (name, bytes) in self.listed()? {
             if name.ends_with(".log") {
-                free_log.push((name, bytes));
+                log_files.push((name, bytes));
                 continue;
             }
             let is_table = name.contains(".ksst");
@@ -346,7 +404,11 @@ impl Quiet {
             let marks = marks_in(&content);
             let dead = marks.iter().filter(|mark| self.fates.get(*mark) == Some(&Fate::Dead)).count();
             if is_table {
-                ensure!(dead == 0, "{name} has {dead} of {} values that are dead", marks.len());
+                ensure!(
+                    dead == 0 || leaves_deleted_data,
+                    "{name} has {dead} of {} values that are dead",
+                    marks.len()
+                );
             }
             (dead_records, records) = (dead_records + dead, records + marks.len());
         }
@@ -354,11 +416,32 @@ impl Quiet {
         let percent = self.options.family.expert.gc_ratio_percent as usize + 15;
         let bound = records * percent / 100 + 64;
         ensure!(dead_records <= bound, "{dead_records} of {records} records are of values that are dead");
-        ensure!(free_log.len() <= LOG_FILES_MAX, "the log has {free_log:?}");
+        if self.logs.is_empty() {
+            ensure!(log_files.len() <= LOG_FILES_MAX, "the log has {log_files:?}");
+        } else {
+            let left: u64 = self.logs.iter().map(Records::left_bytes).sum();
+            let bytes: u64 = log_files.iter().map(|(_, bytes)| bytes).sum();
+            let bound = left * 100 / (100 - GARBAGE_PERCENT) + LOG_FILES_MAX as u64 * GROUP_BYTES;
+            ensure!(bytes <= bound, "the log has {bytes} B for {left} B of records: {log_files:?}");
+        }
+        Ok(())
+    }
+
+    fn check_records(&self) -> Check {
+        for (nth, records) in self.logs.iter().enumerate() {
+            let log =
+                self.db().logs().and_then(|logs| logs.log(&format!("log {nth}"))).doing(|| "log".into())?;
+            let found = log.scan(..).map(|record| record.map(|(lsn, bytes)| (lsn, bytes.len())));
+            let found = found.collect::<Result<Vec<_>, _>>().doing(|| "scan".into())?;
+            let expected: Vec<_> = (0..).zip(records.lens.clone()).skip(records.first as usize).collect();
+            ensure!(found == expected, "log {nth} has {} records of {}", found.len(), expected.len());
+        }
         Ok(())
     }
 }
 
+/// The default of [`LogOptions::garbage_percent`].
+const GARBAGE_PERCENT: u64 = 50;
 /// Files of the log at rest: a group, the one that a reopened store has replayed, and the two files of the reserve.
 const LOG_FILES_MAX: usize = 6;
 

@@ -16,7 +16,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 fn arguments_that_cannot_be_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),

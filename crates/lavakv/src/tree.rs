@@ -4,7 +4,7 @@
 //! * `snapshot`, `readers`, `kept`: who keeps what. `read_gate`: whether reads are let in.
 //! * `empty_ranges`: where iterators found no visible key.
 //! * `log_floor`: what the log still holds for them.
-//! * `output`: the files that jobs write; `unsynced`: those that are synced together; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
+//! * `output`: the files that jobs write; `disk`, `speed_tables`, `speed_values`: on which of two disks. `damage`: what it means for a family that a file cannot be read.
 
 pub(crate) mod chain;
 pub(crate) mod damage;
@@ -29,7 +29,6 @@ pub(crate) mod space_sums;
 pub(crate) mod speed_tables;
 pub(crate) mod speed_values;
 pub(crate) mod summary;
-pub(crate) mod unsynced;
 
 use crate::context::Context;
 use crate::files::Files;

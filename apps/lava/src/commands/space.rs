@@ -153,6 +153,7 @@ fn rest_json(rest: &RestReport) -> Value {
         "written_bytes": rest.written_bytes,
         "rewritten_bytes": rest.rewritten_bytes,
         "rewritten_per_written": rest.rewritten_per_written(),
+        "leaves_deleted_data": rest.leaves_deleted_data,
     })
 }
 
@@ -266,6 +267,9 @@ fn rest_text(space: &Space) -> String {
     let state = match space.rest.state {
         _ if space.is_read_only => return String::new(),
         RestState::Awake => "the store was written or opened some seconds ago",
+        RestState::AtRest if space.rest.leaves_deleted_data => {
+            "deleted data stays, since to free it would rewrite more than was written; 'lava compact' frees it"
+        }
         RestState::AtRest => "deleted data leaves the disk",
         RestState::SwitchedOff => "off, by the option `rest`",
         RestState::SnapshotOpen => "waits for snapshots to be dropped",

@@ -157,8 +157,6 @@ ranks! {
     OpenIterators,
     /// What tables hold only because of snapshots.
     RetainedVersions,
-    /// Tables that are synced together.
-    UnsyncedTables,
     /// Names of values that running jobs need.
     Pins,
     /// Files to be removed.

@@ -54,6 +54,8 @@ pub(crate) struct Notes {
     pub leaves_room_for_log: bool,
     /// Versions in which no compaction pays.
     pub at_rest: Vec<(FamilyId, Weak<Version>)>,
+    /// Those of them in which a compaction would free deleted data, and the account of rest work does not allow it.
+    pub unaffordable: Vec<(FamilyId, Weak<Version>)>,
     /// Rest work has come to its end, with so many bytes written since the open.
     pub rest_ends_at: Option<u64>,
     /// Versions in which none exposes enough for what it writes.

@@ -91,7 +91,10 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
             Some(_) => is_over = false,
             // What is in the way of a compaction now may be out of it without a new version.
             None if busy.is_empty() && rest == Rest::On && facts.knows_retained(id) => {
-                notes.at_rest.push((id, Arc::downgrade(version)))
+                notes.at_rest.push((id, Arc::downgrade(version)));
+                if of_rest(facts, policy.as_ref(), &tree, u64::MAX).is_some() {
+                    notes.unaffordable.push((id, Arc::downgrade(version)));
+                }
             }
             None => is_over = false,
         }
@@ -120,8 +123,17 @@ fn at_rest(
         return None;
     }
     let account = &facts.in_progress().learned.rest;
-    let has_released = &|table| facts.has_released(table);
     let rewrite_bytes_max = account.left_bytes(facts.written_bytes(), facts.used_bytes());
+    of_rest(facts, policy, tree, rewrite_bytes_max)
+}
+
+fn of_rest(
+    facts: &dyn Facts,
+    policy: &dyn CompactionPolicy,
+    tree: &lsm::policy::Facts<'_>,
+    rewrite_bytes_max: u64,
+) -> Option<Compaction> {
+    let has_released = &|table| facts.has_released(table);
     policy.rest(tree, &RestRequest { reason: Reason::Rest, rewrite_bytes_max, has_released })
 }
 

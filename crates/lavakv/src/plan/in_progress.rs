@@ -71,6 +71,8 @@ pub(crate) struct Learned {
     pub walks: HashMap<FamilyId, Relocation>,
     /// Versions in which a quiet store has no compaction that pays, by family.
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
+    /// Those of them in which a compaction would free deleted data, and the account of rest work did not allow it.
+    pub unaffordable: HashMap<FamilyId, Weak<Version>>,
     /// Versions in which no compaction exposes enough for what it writes.
     pub exposes_none: HashMap<FamilyId, Weak<Version>>,
     /// Versions of which a survey can learn no more.

@@ -5,7 +5,8 @@
 //! to see the change. A rotation puts it into `frozen` before it leaves `active`, and both are read under one lock. So a family with a
 //! change that is visible and in no table is in one of them whenever they are read.
 
-use base::sync::{Mutex, lock, rank};
+use base::sync::model::{Mutex, lock};
+use base::sync::rank;
 use std::collections::BTreeSet;
 use version::FamilyId;
 
@@ -63,3 +64,6 @@ impl FamilyWork {
         sets.active.union(&sets.frozen).copied().collect()
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -135,7 +135,7 @@ fn bounded(mut groups: Vec<Retained>) -> Vec<Retained> {
 pub(crate) enum TableSync {
     /// When it is finished.
     AtOnce,
-    /// With others, by the job (`tree::unsynced`).
+    /// Later, by the job, together with others.
     Shared,
 }
 

@@ -191,6 +191,7 @@ fn take_note(set: &mut InProgressSet, notes: Notes) {
         learned.rest.end(written_bytes);
     }
     learned.at_rest.extend(notes.at_rest);
+    learned.unaffordable.extend(notes.unaffordable);
     learned.exposes_none.extend(notes.exposes_none);
     for (family, walk) in notes.walks {
         match walk {

@@ -173,7 +173,8 @@ fn calls_that_run_beside_a_close_end() {
                     }
                 });
             }
-            let long: [fn(&Db, &Path, u64) -> Result<()>; 6] = [
+            type Call = fn(&Db, &Path, u64) -> Result<()>;
+            let long: [Call; 6] = [
                 |db, _, _| db.compact_range(db.default_column_family(), None, None),
                 |db, _, _| db.collect_garbage(GcRequest { until_percent: Some(0), cancel: None }).map(drop),
                 |db, dir, n| db.checkpoint(dir.join(format!("copy-{n}"))),

@@ -23,7 +23,7 @@ fn rewrites(env: Env, dir: &Path, limit: u64) {
     settle(&db);
     let occupied = || env.fs.list(dir).unwrap().iter().map(|file| file.allocated).sum::<u64>();
     let mut rewritten = 0;
-    let request = CompactRequest { rewrite: true };
+    let request = CompactRequest { rewrite: true, cancel: None };
     let done = db.compact_range_with(db.default_column_family(), (None, None), request, &mut |progress| {
         rewritten = progress.rewritten_tables;
         assert!(occupied() <= limit, "{} of {limit}", occupied());

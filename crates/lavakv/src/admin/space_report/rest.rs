@@ -2,6 +2,8 @@
 
 use crate::plan::rest::{Rest, Suspension};
 use crate::work::jobs::Jobs;
+use base::sync::lock;
+use std::sync::Arc;
 
 /// Whether a store is at rest: see [`crate::Options::rest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub struct RestReport {
     pub written_bytes: u64,
     /// Bytes of tables that rest work has rewritten.
     pub rewritten_bytes: u64,
+    /// At rest, deleted data stays in tables: to free it would rewrite more bytes than were written since the rest before. Later writes,
+    /// or `compact_range`, free it.
+    pub leaves_deleted_data: bool,
 }
 
 impl RestReport {
@@ -56,11 +61,22 @@ impl RestReport {
         let stats = &jobs.context.stats;
         let (written_bytes, rewritten_bytes) =
             (stats.user_bytes_written.get(), stats.rest_bytes_written.get());
-        RestReport { state, written_bytes, rewritten_bytes }
+        let leaves_deleted_data = state == RestState::AtRest && leaves_deleted_data(jobs);
+        RestReport { state, written_bytes, rewritten_bytes, leaves_deleted_data }
     }
 
     /// Bytes that were rewritten for each byte written; `None`: nothing was written.
     pub fn rewritten_per_written(&self) -> Option<f64> {
         (self.written_bytes > 0).then(|| self.rewritten_bytes as f64 / self.written_bytes as f64)
     }
+}
+
+fn leaves_deleted_data(jobs: &Jobs) -> bool {
+    let noted = lock(&jobs.in_progress).learned.unaffordable.clone();
+    noted.iter().any(|(id, version)| {
+        let family = jobs.tree.families.get(*id);
+        family.is_some_and(|family| {
+            family.look(|seen| std::ptr::eq(version.as_ptr(), Arc::as_ptr(&seen.version)))
+        })
+    })
 }

@@ -499,6 +499,10 @@ impl Script {
         if !notes.at_rest.is_empty() {
             out += &format!("noted: no compaction pays in families {}\n", ids(&notes.at_rest));
         }
+        if !notes.unaffordable.is_empty() {
+            out +=
+                &format!("noted: the account leaves deleted data in families {}\n", ids(&notes.unaffordable));
+        }
         if !notes.exposes_none.is_empty() {
             out += &format!("noted: no compaction exposes enough in families {}\n", ids(&notes.exposes_none));
         }

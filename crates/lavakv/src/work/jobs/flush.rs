@@ -4,8 +4,8 @@
 //! are short together (`plan::next`). Each family gets one table, or several beside each other if its policy says so. After a volatile batch over
 //! several families it takes those of all families.
 //!
-//! **One edit, shared syncs.** The tables are written first, up to [`SYNCED_TOGETHER`] families at a time, and synced then, many at once
-//! ([`sync_all`]). The directory, the log and the manifest are synced once. A crash before the edit is
+//! **One edit, shared syncs.** The tables are written first, up to [`SYNCED_TOGETHER`] families at a time, and synced then: the first sync
+//! makes a file system commit what it has to of all. The directory, the log and the manifest are synced once. A crash before the edit is
 //! durable leaves no table of it, and one after it leaves all.
 //!
 //! The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
@@ -25,7 +25,6 @@ use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
 use crate::tree::retained::{CountedTable, Counting, TableSync, WrittenTable};
-use crate::tree::unsynced::sync_all;
 use base::sync::lock;
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
@@ -135,8 +134,9 @@ impl FlushJob {
     fn sync_tables(&mut self) -> Result<()> {
         let written = self.units[self.synced..self.current].iter_mut();
         let outputs = written.filter(|unit| !unit.family.is_dropped()).flat_map(|unit| &mut unit.outputs);
-        let tables = outputs.filter_map(|output| output.table.take_unsynced()).collect();
-        sync_all(&self.jobs.context.env, tables)?;
+        for table in outputs.filter_map(|output| output.table.take_unsynced()) {
+            table.sync()?;
+        }
         self.synced = self.current;
         Ok(())
     }
