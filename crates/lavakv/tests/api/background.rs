@@ -18,7 +18,8 @@ fn after_wait_idle_nothing_is_written() {
         sim.advance_ns(100_000_000);
         assert!(!db.run_background_step(), "{}", sim.trace());
     }
-    assert_eq!((sim.op_count(), sim.state_hash()), (ops, hash), "{}", sim.trace());
+    // In ten seconds it looks ten times whether another process requests a checkpoint.
+    assert!(sim.op_count() - ops <= 10 && sim.state_hash() == hash, "{}", sim.trace());
     assert!(db.wait_idle(Duration::ZERO));
 }
 
