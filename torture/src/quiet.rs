@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 /// When rest begins, and how long it may take at most for stores of this size, seconds.
 const REST_S: u64 = 60;
 /// One store in so many is a large one.
-const LARGE_ONE_IN: u64 = 24;
+const LARGE_ONE_IN: u64 = 500;
 /// In which it does nothing any more.
 const STILL_S: u64 = 120;
 const STEP_NS: u64 = 100_000_000;

@@ -10,7 +10,7 @@
 //! client: N.lock held, N.request  ->  server: N.taken  ->  checkpoint  ->  server: N.answer  ->  client: removes all
 //! ```
 //!
-//! **Cost.** Without the directory the server asks for one name, at most once a second ([`LOOK_NS`]). A client makes the
+//! **Cost.** Without the directory the server asks for one name, at most once a second. A client makes the
 //! directory, and the last one removes it.
 //!
 //! **Trust.** Whoever may write the store's directory may make a request, and could as well replace the store. The server
