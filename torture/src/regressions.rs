@@ -127,6 +127,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),
     ("flip", 156, "the lost end of a manifest listed a log group of which only the staging file had pages"),
     ("damaged-log", 22, "a first failure of the row, of while it was made"),
+    (
+        "quiet-on-two-disks",
+        15,
+        "a speed disk that the environment and the option both name was swept of the log by the second open",
+    ),
     ("damaged-log-on-lavafs", 35, "the campaign could not flip a bit in the hole that a close had punched"),
     (
         "model",

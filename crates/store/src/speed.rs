@@ -37,9 +37,11 @@ use io::{Disks, Env, FileLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An environment in which the log of the store in `dir` is in `speed_dir` of another one, or of the same.
+/// An environment in which the log of the store in `dir` is in `speed_dir` of another one, or of the same. A speed disk that the environments have
+/// for the store already is put aside: as the capacity disk, it would be swept of the log.
 pub fn joined(env: &Env, dir: &Path, speed: &Env, speed_dir: &Path) -> Env {
-    Env { fs: Arc::new(TwoDisks::new(env.fs.clone(), dir, speed.fs.clone(), speed_dir)), ..env.clone() }
+    let [capacity, speed] = [env, speed].map(|env| alone(env, dir).fs);
+    Env { fs: Arc::new(TwoDisks::new(capacity, dir, speed, speed_dir)), ..env.clone() }
 }
 
 /// The same where the other directory is on the same file system, if one is named.

@@ -115,6 +115,27 @@ fn the_log_is_on_the_speed_disk_and_nothing_else() {
     assert_eq!(contents(&copy), model);
 }
 
+/// The environment names the disk, and the option names it again: it is one disk, of which nothing is swept.
+#[test]
+fn a_disk_that_is_named_twice_keeps_its_log() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = store(31);
+    let env = joined(&both(&sim), Path::new(DIR), &both(&sim), Path::new(SPEED));
+    let named_again = |env: &Env| Db::open_in(env.clone(), DIR, options(Some(SPEED))).unwrap();
+    let db = named_again(&env);
+    fill(&db, &mut model, 300..320, 0);
+    // The log has changes that are in no table: each open reads it, and leaves it to the next one.
+    let mut machine = sim.crash(CrashKind::ProcessKill, 1);
+    for seed in 2..5 {
+        let db = named_again(&both(&machine));
+        assert_eq!(contents(&db), model, "open {seed}");
+        assert!(names(&machine, SPEED).iter().any(|name| name.ends_with(".log")), "open {seed}");
+        machine = machine.crash(CrashKind::ProcessKill, seed);
+    }
+}
+
 #[test]
 fn a_disk_that_is_not_the_stores_is_refused_by_name() {
     if skipped_on_lavafs(because::RECORD) {
