@@ -176,7 +176,7 @@ impl MemTable {
     }
 
     /// True if there are range tombstones; costs one load.
-    fn has_range_tombstones(&self) -> bool {
+    pub fn has_range_tombstones(&self) -> bool {
         self.range_tombstones.len() > 0
     }
 

@@ -95,7 +95,7 @@ pub(crate) struct Writer {
     pub next_memtable_id: u64,
     /// The families with changes in their active memtables, by id: a rotation of all families skips the others.
     pub changed: BTreeMap<FamilyId, Arc<Family>>,
-    /// The same for who has no lock of the writer.
+    /// The same set for readers without the lock of the writer.
     work: Arc<FamilyWork>,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
@@ -254,7 +254,7 @@ impl Memtables {
             }
             for family in families {
                 let active = family.read_state().active.clone();
-                if !active.is_empty() || !active.range_tombstones().is_empty() {
+                if !active.is_empty() || active.has_range_tombstones() {
                     self.space.memory.froze(active.bytes());
                     family.freeze(writer.next_memtable_id);
                     writer.next_memtable_id += 1;
