@@ -484,7 +484,7 @@ impl LogStore {
         &self.core().context().dir
     }
 
-    /// Ends the store, whoever has handles of it: all that was written is durable, calls that run end early or to their end, later ones fail
+    /// Ends the store, also beside living handles: all that was written is durable, calls that run end early or to their end, later ones fail
     /// with `Closed`, and the directory may be opened again. A second call waits for the first, and does nothing. Where another engine
     /// opened the store ([`crate::Beside`]) all is made durable, and the rest comes when that engine is closed.
     ///

@@ -170,7 +170,7 @@ impl Db {
         Family::new(self.default.handle().of_same_store(family))
     }
 
-    /// Closes the store, whoever has handles of it, and reports what a drop would hide.
+    /// Closes the store, also beside living handles, and reports what a drop would hide.
     ///
     /// Calls that run on other threads end. A write is as durable as it was promised to be, or fails with `Closed`. A compaction, a
     /// collection, a verification or a checkpoint fails with `Closed` and leaves no files. Requests in flight are answered. On return
@@ -190,7 +190,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What failed in the background or fails now. The store is closed all the same.
+    /// Failures of background work, and of the close itself. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.kv().check_process()?;
         self.default.into_handle().into_kv().close()

@@ -272,7 +272,7 @@ impl LogStore {
         self.engine().store_id()
     }
 
-    /// Closes the store, whoever has handles of it, and reports what a drop would hide: see [`Db::close`](crate::Db::close). The logs of a
+    /// Closes the store, also beside living handles, and reports what a drop would hide: see [`Db::close`](crate::Db::close). The logs of a
     /// store that has keys too ([`Db::logs`](crate::Db::logs)) are closed with it.
     ///
     /// ```
@@ -285,7 +285,7 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// What failed in the background or fails now. The store is closed all the same.
+    /// Failures of background work, and of the close itself. The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.engine().check_process()?;
         match self.host {

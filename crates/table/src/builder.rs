@@ -41,7 +41,7 @@ impl UnsyncedTable {
     /// Makes the table durable. Its directory is the caller's to sync.
     ///
     /// # Errors
-    /// What the file reports.
+    /// Those of the file.
     pub fn sync(mut self) -> Result<()> {
         self.0.sync()
     }

@@ -120,7 +120,7 @@ impl ManualRange {
     /// Cuts the table that the last step is to rewrite, where there is room for outputs of so many bytes; the walk goes on with its
     /// first part. `None`: it is short, or cannot be cut, and the walk is as it was.
     pub fn cut(&mut self, compaction: &Compaction, room_bytes: u64) -> Option<Compaction> {
-        // What is written are the values and the keys, which may be as long.
+        // The output holds the values and the keys, which may be as long.
         let bytes = (room_bytes / 2).min(compaction.compensated_bytes() / 2);
         let (low, high) = compaction.key_range();
         if self.cuts == CUTS_MAX || bytes < CUT_BYTES_MIN || low == high {

@@ -34,7 +34,7 @@ struct Taken {
     waiting: VecDeque<Id>,
     /// The request that is served.
     current: Option<Id>,
-    /// Somebody serves until none waits.
+    /// A thread serves until none waits.
     is_served: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a state knows of its families besides them: kept with each change, so that no edit looks at all families.
+//! Indexes over the families of a state: kept with each change, so that no edit looks at all families.
 
 use super::FamilyState;
 use crate::meta::FamilyId;
@@ -70,7 +70,7 @@ impl Directory {
         before.into_iter().for_each(|before| self.remove_floor(before.version.log_floor));
     }
 
-    /// What it is of these families.
+    /// The directory of these families.
     pub fn of<'f>(families: impl Iterator<Item = &'f Arc<FamilyState>>) -> Directory {
         let mut directory = Directory::default();
         for family in families {
