@@ -7,6 +7,7 @@
 use crate::Result;
 use crate::host::{self, alone, now_ns};
 use crate::report::{counted, human_us};
+use crate::spread::Spread;
 use clap::Args;
 use io::kernel::usage;
 use lavastore::{Db, Family, FamilyOptions, WriteOptions};
@@ -46,29 +47,13 @@ impl FamiliesArgs {
     }
 }
 
-/// The least, the median and the most of some times, microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Spread {
-    /// The least.
-    pub min_us: f64,
-    /// The median.
-    pub median_us: f64,
-    /// The most.
-    pub max_us: f64,
+/// The spread of some times, microseconds.
+fn spread_us(ns: &[u64]) -> Option<Spread> {
+    Spread::of(ns.iter().map(|ns| *ns as f64 / 1e3))
 }
 
-impl Spread {
-    fn of(ns: &[u64]) -> Spread {
-        let mut us: Vec<f64> = ns.iter().map(|ns| *ns as f64 / 1e3).collect();
-        us.sort_by(f64::total_cmp);
-        let at = |nth: usize| us.get(nth).copied().unwrap_or_default();
-        Spread { min_us: at(0), median_us: at(us.len() / 2), max_us: at(us.len().saturating_sub(1)) }
-    }
-
-    fn text(&self) -> String {
-        let Spread { min_us, median_us, max_us } = *self;
-        format!("{} {} {}", human_us(min_us), human_us(median_us), human_us(max_us))
-    }
+fn spread_text(us: Option<Spread>) -> String {
+    us.map_or_else(String::new, |us| [us.min, us.median, us.max].map(human_us).join(" "))
 }
 
 /// A step that all families have a part in.
@@ -86,9 +71,9 @@ pub struct Row {
     /// The number.
     pub families: u64,
     /// The creation of each of the first families.
-    pub create_first: Spread,
+    pub create_first_us: Option<Spread>,
     /// The creation of each of the last.
-    pub create_last: Spread,
+    pub create_last_us: Option<Spread>,
     /// The creation of all.
     pub create: Step,
     /// The flush of a record of each.
@@ -96,9 +81,9 @@ pub struct Row {
     /// A checkpoint, with another record of each.
     pub checkpoint: Step,
     /// Processor time of each flush of one family.
-    pub one_flush_cpu: Spread,
+    pub one_flush_cpu_us: Option<Spread>,
     /// How long each of them took.
-    pub one_flush: Spread,
+    pub one_flush_us: Option<Spread>,
     /// The close, with a volatile record of each.
     pub close: Step,
     /// The open after it.
@@ -175,13 +160,13 @@ fn row(args: &FamiliesArgs, num: u64, dir: &Path) -> Result<Row> {
     db.close()?;
     Ok(Row {
         families: num,
-        create_first: Spread::of(first),
-        create_last: Spread::of(last),
+        create_first_us: spread_us(first),
+        create_last_us: spread_us(last),
         create,
         flush,
         checkpoint,
-        one_flush_cpu: Spread::of(&cpu_ns),
-        one_flush: Spread::of(&one_ns),
+        one_flush_cpu_us: spread_us(&cpu_ns),
+        one_flush_us: spread_us(&one_ns),
         close,
         reopen,
     })
@@ -197,7 +182,7 @@ pub fn run(args: &FamiliesArgs, dir: &Path) -> Result<FamiliesReport> {
     for num in &args.num {
         rows.push(alone(&dir.join(format!("families-{num}")), |dir| row(args, *num, dir))?);
     }
-    let cpu_us = |row: Option<&Row>| row.map_or(0.0, |row| row.one_flush_cpu.median_us);
+    let cpu_us = |row: Option<&Row>| row.and_then(|row| row.one_flush_cpu_us).map_or(0.0, |us| us.median);
     let one_flush_cpu_ratio = cpu_us(rows.last()) / cpu_us(rows.first()).max(f64::MIN_POSITIVE);
     Ok(FamiliesReport { rows, one_flush_cpu_ratio, machine: host::machine(), options: args.clone() })
 }
@@ -219,12 +204,12 @@ impl FamiliesReport {
                 let _ = writeln!(out, "  {name:20} {seconds:8.3} s, processor {cpu_seconds:.3} s");
             }
             for (name, spread) in [
-                ("create, first", row.create_first),
-                ("create, last", row.create_last),
-                ("flush of one", row.one_flush),
-                ("  processor", row.one_flush_cpu),
+                ("create, first", row.create_first_us),
+                ("create, last", row.create_last_us),
+                ("flush of one", row.one_flush_us),
+                ("  processor", row.one_flush_cpu_us),
             ] {
-                let _ = writeln!(out, "  {name:20} {} (least, median, most)", spread.text());
+                let _ = writeln!(out, "  {name:20} {} (least, median, most)", spread_text(spread));
             }
         }
         let _ = writeln!(
