@@ -1,9 +1,12 @@
-//! Of two copies of a file the one that is read.
+//! Chooses between two copies of the same file.
 //!
-//! A table that goes to the other disk, and every file of a disk that is given back, is there twice for a while: the copy is durable before the manifest names it, and the
-//! old file goes after that. A loss of power before that leaves a copy with holes, whose footer may be sound. Where no manifest says which of the two is the file, both are
-//! read to their ends, and that one is taken which is whole, or else lacks least. They are of one uid, so they are the same bytes as far as they can be
-//! read. There are as many of them as were on their way, which is one, or those of a disk.
+//! A table that migrates to the other tier exists twice for a while, and so does every file of a
+//! tier that is being removed. The copy becomes durable before the manifest names it, and the old
+//! file is deleted after that. A power failure before that point leaves a copy with holes, whose
+//! footer may be sound. Without a manifest to name the right file, repair reads both copies to
+//! their ends. It takes the complete copy, or else the one with fewer damaged blocks. Both copies
+//! carry one uid, so their readable bytes are equal. The number of such pairs is small: one, or the
+//! files of one tier.
 
 use super::files::{Files, Place};
 use cache::Cache;
@@ -13,10 +16,11 @@ use table::salvage::{self, Kind, SalvageIter};
 use table::{SegmentReader, Vsst};
 use version::names;
 
-/// The cache of one look: index frames. It is nobody else's, since blocks of both copies have the same names there.
+/// Size of the cache for the index frames of one comparison. The cache is private because blocks of
+/// both copies have the same cache keys.
 const CACHE_LEN: usize = 1 << 20;
 
-/// Of each file that is there twice the better copy is known from now on.
+/// Puts the better copy of each duplicated file into `files.known`.
 pub(super) fn settle(env: &Env, files: &mut Files) {
     for (uid, other) in &mut files.copies {
         let Some((kind, place)) = files.known.get_mut(uid) else { continue };
@@ -27,7 +31,7 @@ pub(super) fn settle(env: &Env, files: &mut Files) {
     }
 }
 
-/// How much of a file cannot be read: blocks, or all.
+/// Returns the number of unreadable blocks of a file, or `u64::MAX` if the whole file is unusable.
 fn holes(env: &Env, kind: Kind, uid: base::Uid, place: &Place) -> u64 {
     let named = place.path.file_name().and_then(|name| names::parse(name.to_str()?));
     let number = named.and_then(names::FileKind::data).unwrap_or_default();

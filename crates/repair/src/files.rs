@@ -1,8 +1,8 @@
-//! The files of data in a directory, by what they say they are.
+//! The data files in a directory, identified by their footers.
 //!
-//! A file is known by the uid in its footer, not by its name, so that files whose names were exchanged are all there. One
-//! that is longer than it was ends where its footer is found. One whose footer is damaged is known by its name alone, and
-//! can be read only if a manifest tells its uid.
+//! The uid in the footer identifies a file, not its name, so files whose names were exchanged are
+//! all found. A file that has grown ends where its footer is found. A file with a damaged footer is
+//! known by its name alone, and is readable only if a manifest gives its uid.
 
 use base::{HashMap, Result, Uid};
 use io::{Access, Env, ReadFile};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use table::salvage::{self, Kind};
 use version::names::{self, FileKind};
 
-/// How far the end of a file is searched for its footer.
+/// Length of the part at the end of a file in which to search for its footer.
 const SEARCH_LEN: u64 = 1 << 20;
-/// Bytes of the footers of all kinds; the last 8 are the magic.
+/// Length of the footer of every kind; its last 8 bytes are the magic.
 const FOOTER_LEN: usize = 64;
 
-/// Where a file is, and how much of it counts.
+/// Path of a file, and the length of its valid part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub path: PathBuf,
@@ -25,33 +25,35 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Opens it for reading.
+    /// Opens the file for reading.
     pub fn open(&self, env: &Env) -> Result<Arc<dyn ReadFile>> {
         Ok(store::repair::clipped(env.fs.open(&self.path, Access::Buffered)?, self.len))
     }
 }
 
-/// The files of data of a directory.
+/// Data files of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// Those that say what they are.
+    /// Files with a readable footer, by uid.
     pub known: HashMap<Uid, (Kind, Place)>,
-    /// Of those that are there twice, since they were on their way to another disk, the other one: see [`super::copies`].
+    /// Second copy of each file in `known` that was being migrated to another tier: see
+    /// [`super::copies`].
     pub copies: HashMap<Uid, Place>,
-    /// Those that do not, and all others too, by their names.
+    /// All files by name, with or without a readable footer.
     pub named: HashMap<FileKind, Place>,
-    /// Of those in `named` the ones that say nothing.
+    /// Files in `named` without a readable footer.
     pub silent: Vec<FileKind>,
 }
 
 impl Files {
-    /// True if there is a file of data of LavaKV's.
+    /// Returns true if the directory has a data file of LavaKV.
     pub fn have_keys(&self) -> bool {
         let is_of_keys = |kind: &FileKind| kind.data().is_some() || matches!(kind, FileKind::Tail(_));
         self.named.keys().any(is_of_keys)
     }
 
-    /// Where a file is that a manifest names: of two copies the one that has this name, since the other one may not be whole.
+    /// Returns the place of a file that the manifest names. Of two copies it takes the one with
+    /// this name, since the other may be incomplete.
     pub fn place_of(&self, uid: Uid, kind: FileKind) -> Option<&Place> {
         let (_, first) = self.known.get(&uid)?;
         let name = kind.to_string();
@@ -60,10 +62,10 @@ impl Files {
     }
 }
 
-/// Looks at the end of every file of data.
+/// Reads the footer of every data file.
 ///
 /// # Errors
-/// `Unsupported` if a newer release wrote one; those of listing the directory.
+/// `Unsupported` if a newer release wrote a file; the errors of listing the directory.
 pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
     let mut files = Files::default();
     for entry in env.fs.list(dir)? {
@@ -88,7 +90,7 @@ pub(super) fn look(env: &Env, dir: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// What a file is, and where it ends. `None` also if it cannot be read.
+/// Returns the kind, the uid and the end of a file. Returns `None` also if the file is unreadable.
 fn end_of(env: &Env, place: &Place) -> Result<Option<(Kind, Uid, u64)>> {
     let Ok(file) = env.fs.open(&place.path, Access::Buffered) else { return Ok(None) };
     match salvage::identify(&*file, place.len) {

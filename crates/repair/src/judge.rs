@@ -1,18 +1,22 @@
-//! Which tables count, and from where on the log does.
+//! Decides which tables are live, and the log floor of each family.
 //!
-//! With a state: those it names, and its floors. Without, a table counts unless it is proven that it was superseded:
+//! With a manifest state, the live tables and the floors are those that it names. Without one, a
+//! table is live unless one of these proves that it was superseded:
 //!
-//! * a later file notes that it was gone when that file was begun, or a record of the manifest removes it;
-//! * a job took it as an input, and another input of that job is gone. Inputs go only once the job's edit is durable. Then
-//!   the outputs stand for everything in the range of keys that they span; what the table has outside may be garbage of
-//!   that job, or belong to an output that is lost, so it is kept, and told as what may have come back. If all inputs are
-//!   there, outputs and inputs together are what the inputs alone are, whether the job was done or not.
+//! * a later file lists the table as deleted before that file was begun, or a manifest record
+//!   removes the table;
+//! * a job took the table as an input, and another input of that job is gone. Inputs are deleted
+//!   only once the job's edit is durable. Then the outputs replace the table in the key range that
+//!   they span. Entries of the table outside that range may be garbage of that job, or belong to a
+//!   lost output. They are kept, and reported as possibly resurrected. If all inputs exist, outputs
+//!   and inputs together have the content of the inputs alone, whether the job finished or not.
 //!
-//! It matters to take superseded tables out, although the newest sequence wins: at the bottom sequences become 0 and
-//! tombstones go, so that an old table would win over what came of it.
+//! Superseded tables must be removed although the newest sequence wins. At the bottom, sequences
+//! become 0 and tombstones are dropped, so an old table would win over the outputs that replaced
+//! it.
 //!
-//! The floor of the log is the highest that any file notes. It may be lower than the one of the lost manifest; then the
-//! log replays what is in tables already (see `rebuild`).
+//! The log floor is the highest floor that any file records. It may be lower than the floor of the
+//! lost manifest; then the log replays changes that tables already have (see `rebuild`).
 
 use super::report::LostRange;
 use super::scan::{Found, Table};
@@ -21,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use version::names::FileKind;
 use version::{FamilyId, TableWitness};
 
-/// A family that is rebuilt.
+/// A family to rebuild.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FamilyPlan {
     pub name: Option<String>,
@@ -30,18 +34,19 @@ pub(super) struct FamilyPlan {
     pub tables: Vec<Counted>,
 }
 
-/// A table that counts.
+/// A live table.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
     pub table: Table,
-    /// Its entries with user keys in this range, both ends inclusive, are superseded, and its range tombstones.
+    /// User key range, both ends inclusive, in which the entries of the table are superseded. If
+    /// set, all range tombstones of the table are superseded too.
     pub superseded: Option<Keys>,
 }
 
-/// The families by their ids.
+/// Families by id.
 pub(super) type Plan = BTreeMap<FamilyId, FamilyPlan>;
 
-/// Decides.
+/// Chooses the live tables.
 pub(super) fn judge(found: &mut Found) -> Plan {
     let mut plan = Plan::new();
     let tables = std::mem::take(&mut found.tables);
@@ -94,14 +99,14 @@ pub(super) fn judge(found: &mut Found) -> Plan {
     plan
 }
 
-/// Names, options and floors, from what the manifests still tell and from what the tables do.
+/// Sets names, options and floors, from the surviving manifest records and from the tables.
 fn name_families(found: &Found, tables: &[Table], plan: &mut Plan) {
     for (id, known) in found.witness.families.iter().filter(|(_, known)| !known.is_dropped) {
         let own = plan.entry(*id).or_default();
         (own.name, own.options) = (known.name.clone(), known.options.clone());
         own.log_floor = known.log_floor;
     }
-    // The latest file knows the latest options.
+    // The latest file has the latest options.
     let mut by_age: Vec<&Table> = tables.iter().collect();
     by_age.sort_by_key(|table| std::cmp::Reverse((table.identity.edit, table.number)));
     for table in by_age {
@@ -114,25 +119,25 @@ fn name_families(found: &Found, tables: &[Table], plan: &mut Plan) {
         }
         own.log_floor = own.log_floor.max(notes.log_floor);
         if !table.identity.inputs.is_empty() {
-            // What a compaction read was in tables.
+            // Changes that a compaction read were in tables.
             own.log_floor = own.log_floor.max(table.max_seq + 1);
         }
     }
 }
 
-/// Tables that are there and belong to the store no more.
+/// Returns the tables that exist but no longer belong to the store.
 fn gone(found: &Found, tables: &[Table]) -> BTreeSet<u64> {
     let noted = tables.iter().flat_map(|table| table.identity.store.gone.iter().copied());
     let removed = found.witness.tables.iter().filter(|(_, table)| matches!(table, TableWitness::Removed));
     noted.chain(removed.map(|(number, _)| *number)).collect()
 }
 
-/// Inputs of a job, and the range of user keys that its outputs span.
+/// Inputs of a job, and the user key range that its outputs span.
 type Span = (BTreeSet<u64>, Keys);
-/// The first and the last user key of a range.
+/// First and last user key of a range.
 pub(super) type Keys = (Vec<u8>, Vec<u8>);
 
-/// The jobs some of whose inputs are gone.
+/// Returns the jobs with missing inputs.
 fn spans_of_done_jobs(found: &Found, tables: &[Table]) -> Vec<Span> {
     let is_there = |number: &u64| {
         let names = [FileKind::Ksst(*number), FileKind::SpeedKsst(*number)];

@@ -1,16 +1,21 @@
-//! The log as LavaKV's changes lie in it: in its own lane, and in what batches of a guest's carry in the lane of records.
+//! The changes of LavaKV in the log: its own lane, and the batches embedded in the lane of records
+//! by the secondary engine.
 //!
-//! The two are merged by sequence, as an open does it (LavaKV's `records`): of the lane of records one page is read ahead, no more. With
-//! a manifest only those of its groups are read that an open would replay; what groups carry that are kept as storage is in tables. Without
-//! one all groups are read, and the guest's files tell up to where that is so ([`Lanes::are_in_files_below`]): what is in tables, or was before
-//! it was deleted, is not replayed.
+//! The two are merged by sequence, as in an open (LavaKV's `records`). The merge reads ahead in the
+//! lane of records by one page at most. With a manifest, only the log groups that an open would
+//! replay are read; changes in groups kept as storage are in tables. Without a manifest all groups
+//! are read. The files of the secondary engine tell up to which sequence its batches are in files
+//! ([`Lanes::are_in_files_below`]). Embedded changes below that sequence are in tables, or were
+//! before they were deleted, and are not replayed.
 //!
-//! **What is lost.** A gap in one lane lies between two batches of LavaKV's in that lane. But what was logged between these two may be in the
-//! other lane, and is there; lost are at most the sequences that no lane has. Nothing below the floors of all families is lost: that is in
+//! **Losses.** A gap in one lane lies between two batches of LavaKV in that lane. Changes logged
+//! between these two may be in the other lane, where they survive. So at most the sequences that no
+//! lane has are lost. Nothing below the floors of all families is lost: those changes are in
 //! tables.
 //!
-//! A batch that is carried proves that all logged before it in LavaKV's own lane was durable, the values that are placed outside of the
-//! log included (LavaKV's `write::carry`): see [`Lanes::last_carried`].
+//! An embedded batch proves that everything logged before it in LavaKV's own lane was durable,
+//! including the values placed outside the log (LavaKV's `write::carry`): see
+//! [`Lanes::last_carried`].
 
 use base::{Error, Result, SeqNo, Uid};
 use io::Env;
@@ -23,20 +28,21 @@ use store::manifest::{EngineId, State};
 use store::repair::{Batches, Groups, LogGap, OnBatch, SalvagedLog, open_lane};
 use wal::{Lane, LogPlace, TenantId};
 
-/// See the module.
+/// Both lanes of the log: see the module.
 pub(super) struct Lanes {
     own: SalvagedLog,
-    /// The lane of records, and whose batches there may carry some.
+    /// Lane of records, and the tenant whose batches in it may embed LavaKV batches.
     records: Option<(SalvagedLog, TenantId)>,
-    /// What the guest's batches below this sequence of its own carry is in tables, or came of what was.
+    /// Sequence of the secondary engine below which its embedded changes are in tables, or were
+    /// before they were deleted.
     in_files_below: SeqNo,
 }
 
-/// A batch that was carried: where it ends, its first sequence, its bytes.
+/// An embedded batch: its end in the log, its first sequence, its bytes.
 type CarriedBatch = (LogPlace, SeqNo, Vec<u8>);
 
 impl Lanes {
-    /// Opens both lanes, or only its own where a manifest tells that there is no guest.
+    /// Opens both lanes, or only LavaKV's lane if the manifest knows no secondary engine.
     ///
     /// # Errors
     /// As [`open_lane`].
@@ -57,36 +63,38 @@ impl Lanes {
         Ok(Lanes { own, records, in_files_below: 0 })
     }
 
-    /// What comes below this sequence of the guest's is not replayed: see [`store::repair::GuestRepair::in_files_below`].
+    /// Sets the sequence of the secondary engine below which batches are not replayed: see
+    /// [`store::repair::GuestRepair::in_files_below`].
     pub fn are_in_files_below(&mut self, seq: SeqNo) {
         self.in_files_below = seq;
     }
 
-    /// The highest edit of the manifest that a page saw durable.
+    /// Returns the highest manifest edit that a page records as durable.
     pub fn witness_edit(&self) -> u64 {
         self.records.as_ref().map_or(0, |(records, _)| records.witness_edit).max(self.own.witness_edit)
     }
 
-    /// Files of the log that are not what their names say.
+    /// Returns an error for each log file whose content does not match its name.
     pub fn displaced(&self) -> impl Iterator<Item = &Error> {
         let records = self.records.iter().flat_map(|(records, _)| &records.displaced);
         self.own.displaced.iter().chain(records)
     }
 
-    /// Which store it is, as far as the pages of its own lane tell it.
+    /// Returns the uid of the store, if the pages of its own lane have one.
     pub fn store(&self) -> Option<Uid> {
         (!self.own.is_empty()).then_some(self.own.store)
     }
 
-    /// True if there is a page of the lane of records.
+    /// Returns true if the lane of records has a page.
     pub fn has_records(&self) -> bool {
         self.records.as_ref().is_some_and(|(records, _)| !records.is_empty())
     }
 
-    /// Hands out every whole batch of LavaKV's, in the order of their sequences. Returns the gaps of its own lane.
+    /// Passes every complete batch of LavaKV to `take` in sequence order. Returns the gaps of
+    /// LavaKV's own lane.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// The errors of `take`.
     pub fn each(&self, take: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
         let batches = self.records.as_ref().map(|(records, tenant)| records.batches(*tenant));
         let mut carried = Ahead { batches, in_files_below: self.in_files_below, read: VecDeque::new() };
@@ -98,7 +106,7 @@ impl Lanes {
         Ok(gaps)
     }
 
-    /// The first sequence of the last batch that is carried; 0: there is none.
+    /// Returns the first sequence of the last embedded batch, or 0 if there is none.
     ///
     /// # Errors
     /// None of its own.
@@ -113,8 +121,9 @@ impl Lanes {
         Ok(last)
     }
 
-    /// The first sequence of its own lane, if there were groups before: what they had is in tables, or was deleted since. `None`: there were
-    /// none.
+    /// Returns the first sequence of LavaKV's own lane, if earlier log groups existed. Their
+    /// changes are in tables, or were deleted since. Returns `None` if there were no earlier
+    /// groups.
     ///
     /// # Errors
     /// None of its own.
@@ -135,12 +144,15 @@ impl Lanes {
         }
     }
 
-    /// Where changes are lost: of each gap the sequences before the first and behind the last that is, with the first error there. Beside
-    /// these what is missing at the end of its own lane, from `end` on, of which it is unknown whether it was volatile; `None`: that is known
-    /// to be whole. `own`: the gaps of its own lane. Changes before a floor are in tables: one for its own lane, one for that of records.
+    /// Returns the gaps in which changes are lost, and the missing end of LavaKV's own lane. Each
+    /// gap is narrowed to its first and last missing sequence and has the first error there. `own`
+    /// has the gaps of LavaKV's own lane. `end` is the first sequence that may be missing at its
+    /// end, where a loss cannot be told from volatile changes; `None` means that the end is
+    /// complete. Changes below a floor are in tables: `own_floor` applies to LavaKV's own lane,
+    /// `floor` to the lane of records.
     ///
     /// # Errors
-    /// `Corruption` of a batch that nobody can have written.
+    /// `Corruption` if a batch cannot be decoded.
     pub fn gaps(
         &self,
         mut own: Vec<LogGap>,
@@ -174,10 +186,11 @@ impl Lanes {
         Ok((own, end))
     }
 
-    /// What is missing behind the last batch of its own lane and before one that is carried, as the hull of it. The lane says nothing of it: its
-    /// end cannot be told from a torn one. But all that was logged before what is carried was durable, and sequences have no holes. So what
-    /// is missing is lost, or was volatile. `told`: gaps that are told anyway. `from`: what comes before may be in tables, and of that nothing
-    /// is said.
+    /// Returns the hull of the changes missing between the last batch of LavaKV's own lane and an
+    /// embedded batch. The lane itself cannot show them: this end looks like a torn end. But
+    /// everything logged before an embedded batch was durable, and sequences have no holes. So the
+    /// missing changes are lost, or were volatile. `told` has the gaps that are reported anyway.
+    /// Changes before `from` may be in tables and are not reported.
     fn missing_end<'g>(
         &self,
         told: impl Iterator<Item = &'g LogGap> + Clone,
@@ -214,7 +227,8 @@ impl Lanes {
     }
 }
 
-/// What a batch of the lane of records carries: its first and its last sequence, its bytes.
+/// Decodes the batch embedded in a batch of the lane of records: its first and last sequence, and
+/// its bytes.
 fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
     let Some(carried) = Carried::read(payload)? else { return Ok(None) };
     let (first, count, mut entries) = decode(carried.bytes)?;
@@ -222,8 +236,8 @@ fn carried_by(payload: &[u8]) -> Result<Option<(SeqNo, SeqNo, &[u8])>> {
     Ok(Some((first, first + SeqNo::from(count) - 1, carried.bytes)))
 }
 
-/// The gaps of the lane of records at `below` or above, in the sequences of what is carried there. A batch that carries what cannot be
-/// decoded is one, too.
+/// Returns the gaps of the lane of records at or above `below`, in sequences of the embedded
+/// batches. An embedded batch that cannot be decoded counts as a gap.
 fn gaps_of_records(records: &SalvagedLog, tenant: TenantId, below: SeqNo) -> Result<Vec<LogGap>> {
     let mut lost = records.replay(tenant, &mut |_, _, _| Ok(()))?;
     lost.retain(|gap| gap.before_seq.is_none_or(|before| before > below));
@@ -250,33 +264,33 @@ fn gaps_of_records(records: &SalvagedLog, tenant: TenantId, below: SeqNo) -> Res
     Ok(out)
 }
 
-/// Gaps with nothing of LavaKV's between them are one.
+/// Opens a gap. Gaps without a LavaKV batch between them are merged.
 fn open_gap(all: &mut Vec<LogGap>, after_seq: SeqNo, error: Error) {
     if all.last().is_none_or(|gap| gap.before_seq.is_some()) {
         all.push(LogGap { error, after_seq, before_seq: None, between_groups: false });
     }
 }
 
-/// Sequences: the first and the last.
+/// First and last sequence of a run.
 type Run = (SeqNo, SeqNo);
 
-/// What no lane has between the ends of each gap of one lane, from the first to the last of it.
+/// The sequences of each gap of one lane that no lane has, from the first to the last.
 struct Missing {
-    /// The first and the last sequence of each gap, and of what is missing in it.
+    /// First and last sequence of each gap, and of the missing sequences in it.
     gaps: Vec<(Run, Option<Run>)>,
-    /// Those before end before what is still to come.
+    /// Index of the first gap that may still overlap sequences to come.
     from: usize,
 }
 
 impl Missing {
-    /// Of sequences from `floor` on.
+    /// Starts with the gaps clipped to the sequences from `floor` on.
     fn between(gaps: &[LogGap], floor: SeqNo) -> Missing {
         let last = |gap: &LogGap| gap.before_seq.map_or(SeqNo::MAX, |before| before - 1);
         let ends = |gap: &LogGap| ((gap.after_seq + 1).max(floor), last(gap));
         Missing { gaps: gaps.iter().map(|gap| (ends(gap), None)).collect(), from: 0 }
     }
 
-    /// No lane has `first` to `last`. In ascending order.
+    /// Records that no lane has `first` to `last`. Calls must be in ascending order.
     fn add(&mut self, first: SeqNo, last: SeqNo) {
         while self.gaps.get(self.from).is_some_and(|((_, end), _)| *end < first) {
             self.from += 1;
@@ -286,7 +300,7 @@ impl Missing {
                 break;
             }
             let (first, last) = (first.max(*from), last.min(*to));
-            // Nothing is left of a gap below the floor.
+            // A gap below the floor is empty.
             if first <= last {
                 *missing = Some((missing.map_or(first, |(before, _)| before), last));
             }
@@ -305,7 +319,7 @@ impl Missing {
     }
 }
 
-/// What is carried, a page ahead of LavaKV's own lane.
+/// Iterator over the embedded batches, at most one page ahead of LavaKV's own lane.
 struct Ahead<'l> {
     batches: Option<Batches<'l>>,
     in_files_below: SeqNo,
@@ -313,7 +327,7 @@ struct Ahead<'l> {
 }
 
 impl Ahead<'_> {
-    /// Hands out what comes before a sequence.
+    /// Passes the batches before a sequence to `take`.
     fn below(&mut self, seq: SeqNo, take: &mut OnBatch<'_>) -> Result<()> {
         let Some(batches) = &mut self.batches else { return Ok(()) };
         loop {
@@ -326,7 +340,7 @@ impl Ahead<'_> {
             }
             let (read, in_files_below) = (&mut self.read, self.in_files_below);
             let more = batches.step(&mut |place, seq, payload| {
-                // What cannot be decoded is told as a gap.
+                // A batch that cannot be decoded is reported as a gap.
                 if seq >= in_files_below
                     && let Ok(Some((first, _, bytes))) = carried_by(payload)
                 {

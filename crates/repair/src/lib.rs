@@ -1,22 +1,26 @@
 //! Repair: a new store from the undamaged parts of a damaged one.
 //!
-//! 1. `scan` lists every file of the directory with its kind, as its contents state it, and opens it.
-//! 2. `judge` chooses the tables. With a whole manifest these are the tables that it names; without, all tables that no other
-//!    file proves to be superseded. Tables keep their sequences, so the newest entry of a key wins in any table.
-//! 3. `rebuild` merges the tables of each family, fetches the values, and writes the newest version of each key into a new store:
-//!    in key order and past the log, so that flushes write sorted tables. Then it replays both lanes of the log (`lanes`).
+//! 1. `scan` lists every file of the directory, takes its kind from its contents, and opens it.
+//! 2. `judge` chooses the tables. With an intact manifest these are the tables that it names.
+//!    Without one, they are all tables that no other file proves to be superseded. Tables keep
+//!    their sequences, so the newest entry of a key wins in any table.
+//! 3. `rebuild` merges the tables of each family, fetches the values, and writes the newest version
+//!    of each key into a new store. These writes are in key order and bypass the log, so that
+//!    flushes write sorted tables. Then it replays both lanes of the log (`lanes`).
 //!
-//! The logs of a store are repaired in the same call: their engine is LavaKV's guest ([`store::repair::GuestRepair`]). Both engines go
-//! by the same manifest, or by none, and both write into one new store. It stays marked as unfinished until both are durable.
+//! The same call repairs the logs of a store: their engine is the secondary engine of LavaKV
+//! ([`store::repair::GuestRepair`]). Both engines use the same manifest, or none, and write into
+//! one new store. It stays marked as unfinished until both are durable.
 //!
-//! Unreadable parts are skipped and reported (`report`): the losses by file, offset and range of keys, and the keys whose value may be
-//! an older one.
+//! Unreadable parts are skipped and reported (`report`): the losses by file, offset and key range,
+//! and the keys whose value may be stale.
 //!
-//! The damaged store is opened for reading only, under its lock if it has one. Its bytes stay the same, and no write permission is
-//! needed. All data is rewritten, so the two stores share no file.
+//! The damaged store is opened for reading only, under its lock if it has one. Its bytes stay the
+//! same, and repair needs no write permission. Repair rewrites all data, so the two stores share no
+//! file.
 //!
-//! Memory: the properties and range tombstones of all tables, about 150 bytes for each page of the log, one block of each sorted
-//! run, and the memory of the new store.
+//! Memory: the properties and range tombstones of all tables, about 150 bytes for each log page,
+//! one block of each sorted run, and the memory of the new store.
 
 mod copies;
 mod files;
@@ -43,27 +47,30 @@ use store::manifest::EngineId;
 use store::repair::{FewOpen, GuestRepair, Places};
 use version::names::{self, FileKind};
 
-/// How a store is repaired.
+/// Options of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Of the new store. Its families get the options that they had, as far as these are known.
+    /// Options of the new store. Its families keep their old options, as far as these survive.
     pub options: Options,
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
-    /// The speed disk of the store is lost, and what is in its log alone with it.
+    /// Repairs without the fast tier of the store. Data that exists only in its log is lost.
     pub without_speed: bool,
-    /// Ends the repair before its time: then nothing is left of the new store.
+    /// Cancels the repair, which then removes the new store.
     pub cancel: Option<Cancel>,
 }
 
-/// Makes a new store in `into` of the undamaged parts of the store at `path`, and reports the losses. The damaged store is only
-/// read: it stays the same, byte for byte, and needs no write permission. `into` must be missing, empty, or the remains of an
-/// interrupted repair. Every open refuses it until the repair has returned. A repair that fails or is cancelled removes what it wrote.
+/// Builds a new store in `into` from the undamaged parts of the store at `path`, and reports the
+/// losses. The damaged store is only read: its bytes do not change, and repair needs no write
+/// permission. `into` must be missing, empty, or the remains of an interrupted repair. Every open
+/// refuses `into` until the repair has returned. A repair that fails or is cancelled removes the
+/// files that it wrote.
 ///
 /// # Errors
-/// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-/// release wrote the store; those of writing the new store; what passes by itself, such as a lack of descriptors, since what could not be
-/// read for that is not damaged. Damage is no error: the report tells it.
+/// `Locked` if a process has the store open; `AlreadyExists` if `into` holds anything else;
+/// `Unsupported` if a newer release wrote the store; the errors of writing the new store. Transient
+/// errors, such as a lack of file descriptors, fail the repair, since the file they hide is not
+/// damaged. Damage is no error: the report lists it.
 pub fn repair(
     path: impl AsRef<Path>,
     into: impl AsRef<Path>,
@@ -73,10 +80,10 @@ pub fn repair(
     repair_in(&env, path, &env, into, options)
 }
 
-/// As [`repair`], from one environment into another, or into the same.
+/// As [`repair`], from one environment into another, or into the same one.
 ///
 /// # Errors
-/// Those of [`repair`].
+/// The errors of [`repair`].
 pub fn repair_in(
     from: &Env,
     path: impl AsRef<Path>,
@@ -87,10 +94,12 @@ pub fn repair_in(
     repair_places((from, path.as_ref()), (to, into.as_ref()), options, None)
 }
 
-/// Repairs a store together with the logs of a guest, if it has any: see [`store::repair::GuestRepair`].
+/// Repairs a store together with the logs of its secondary engine, if it has one: see
+/// [`store::repair::GuestRepair`].
 ///
 /// # Errors
-/// As [`repair`], and those of the guest; `Unsupported` if there are no keys in it, or something of a third engine's.
+/// As [`repair`], and the errors of the secondary engine; `Unsupported` if the store has logs but
+/// no keys, or data of a third engine.
 pub fn repair_with_records(
     from: (&Env, &Path),
     into: (&Env, &Path),
@@ -122,7 +131,7 @@ fn repair_places(
         return Err(unfinished::refusal(dir, work));
     }
     let mut found = scan::scan(env, dir)?;
-    // Where the manifest says nothing of an engine any more, its files do.
+    // If the manifest no longer lists an engine, the engine's files show that it exists.
     for entry in listing {
         if let Some(FileKind::Engine { engine, .. }) = names::parse(&entry.name) {
             found.witness.other_engines.entry(EngineId(engine)).or_default();

@@ -1,14 +1,15 @@
-//! Which of many ranges of keys have a key in them: an interval tree over a sorted list.
+//! An interval tree over a sorted list: finds the key ranges that contain a key.
 //!
-//! The ranges lie in the order of their first keys. A part of the list is a tree whose root is its middle and whose branches are
-//! the parts before and behind it; of each part it is known which range in it reaches furthest. A question goes only where
-//! a range may have the key: of `n` ranges of which `k` have it, it looks at no more than about `(k + 1) * log n`.
+//! The ranges are sorted by first key. Each part of the list is a tree: its middle is the root, and
+//! the parts before and behind the middle are the branches. Each root records the range of its part
+//! with the largest last key. A lookup visits only parts that may contain the key. With `n` ranges
+//! of which `k` contain the key, a lookup visits about `(k + 1) * log n` of them.
 
-/// See the module.
+/// Interval tree over key ranges: see the module.
 #[derive(Debug)]
 pub(super) struct Ranges<'a, T> {
     ranges: Vec<Range<'a, T>>,
-    /// For the middle of each part: where in the list the range of that part is that reaches furthest.
+    /// For the middle of each part: the index of the range in that part with the largest last key.
     furthest: Vec<usize>,
 }
 
@@ -20,7 +21,7 @@ struct Range<'a, T> {
 }
 
 impl<'a, T> Ranges<'a, T> {
-    /// Of first key, last key (which is in the range) and what has it.
+    /// Builds the tree from first keys, last keys (inclusive) and payloads.
     pub fn new(ranges: impl Iterator<Item = (&'a [u8], &'a [u8], T)>) -> Self {
         let mut ranges: Vec<Range<'a, T>> =
             ranges.map(|(first, last, what)| Range { first, last, what }).collect();
@@ -30,7 +31,8 @@ impl<'a, T> Ranges<'a, T> {
         Ranges { ranges, furthest }
     }
 
-    /// True if `wanted` says so of any that has the key. Those behind it are not asked then.
+    /// Returns true if `wanted` accepts a range that contains the key. The search ends at the first
+    /// such range.
     pub fn any(&self, key: &[u8], mut wanted: impl FnMut(&T) -> bool) -> bool {
         self.any_of(0, self.ranges.len(), key, &mut wanted)
     }
@@ -49,7 +51,7 @@ impl<'a, T> Ranges<'a, T> {
     }
 }
 
-/// Fills in which range reaches furthest in a part, and in all parts of it.
+/// Fills in `furthest` for a part and for all parts within it.
 fn link<T>(ranges: &[Range<'_, T>], furthest: &mut [usize], from: usize, to: usize) -> Option<usize> {
     if from == to {
         return None;
@@ -106,7 +108,8 @@ mod tests {
         }
     }
 
-    /// A hundred thousand tables in seven sorted runs, as a large store has them: a question costs microseconds, not a walk.
+    /// A hundred thousand tables in seven sorted runs, as in a large store: a lookup visits a few
+    /// of them.
     #[test]
     fn of_a_hundred_thousand_it_looks_at_a_few() {
         let owned: Vec<(Vec<u8>, Vec<u8>)> = (0..100_000u32)

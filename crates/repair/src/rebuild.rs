@@ -1,14 +1,17 @@
-//! Tables, then the log, into the new store.
+//! Writes the tables, then the log, into the new store.
 //!
-//! Of each key the newest visible version is taken, as a reader of the old store would have seen it. If its value is lost
-//! the key is left out: an older version would be a wrong answer that nobody asked for.
+//! For each key, rebuild takes the newest visible version, as a reader of the old store would have
+//! seen it. If its value is lost the key is left out: an older version would be a wrong answer.
 //!
-//! Every change in the log from the floor on is newer than what the tables have, so the log is replayed over them in order: its own lane
-//! and what a guest's batches carry, merged ([`super::lanes`]).
-//! Where the floor is only a lower bound (no manifest), a change may be in tables already, and a change that never was in
-//! the log may lie above it there. So a change whose sequence the tables reach is asked for in them first, and passed over
-//! if they have something newer. Such a question goes to the tables alone whose range has the key ([`Ranges`]), about one for
-//! each sorted run, and costs there what a get costs; [`OPEN_MAX`] tables are held open for the next ones.
+//! Every change in the log at or above the floor is newer than the tables. So the log is replayed
+//! over them in order: LavaKV's own lane merged with the embedded batches of a secondary engine
+//! ([`super::lanes`]).
+//!
+//! Without a manifest the floor is only a lower bound, so tables may already have a change, or a
+//! newer one that never was in the log. Replay therefore looks up each change with a sequence that
+//! the tables reach, and skips it if they have a newer entry. The lookup reads only the tables
+//! whose range contains the key ([`Ranges`]), about one for each sorted run. In each table it costs
+//! as much as a get; [`OPEN_MAX`] tables stay open for the next lookups.
 
 use super::RepairOptions;
 use super::judge::{Counted, FamilyPlan, Plan};
@@ -36,10 +39,10 @@ use table::{Ksst, ReadCounters, SegmentReference};
 use version::names;
 use version::{FamilyId, ManifestWitness};
 
-/// The guest of the store whose logs are repaired in the same call, if it has one.
+/// Secondary engine of the store whose logs the same call repairs, if there is one.
 pub(super) type GuestOf<'g> = Option<&'g mut dyn GuestRepair>;
 
-/// Repairs, once it is decided what counts. The new store is no store yet.
+/// Rebuilds the store from the chosen tables. The new store stays marked as unfinished.
 pub(super) fn rebuild(
     places: &Places<'_>,
     options: &RepairOptions,
@@ -98,7 +101,7 @@ pub(super) fn rebuild(
     }
 }
 
-/// How it is known from the log that the manifest has lost its end.
+/// Returns an error if the log proves that the manifest has lost its end.
 fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
     let (last, seen) = (found.witness.state.as_ref()?.store.edit_number, lanes.witness_edit());
     let why =
@@ -106,7 +109,8 @@ fn lost_end(dir: &Path, found: &Found, lanes: &Lanes) -> Option<Error> {
     (seen > last).then(|| Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 
-/// Refuses what would make a store of only one half of this one, or one with a half that it never had.
+/// Refuses a repair that would save only one half of this store, or add a half that the store never
+/// had.
 fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans: bool) -> Result<()> {
     if !has_guest && lanes.has_records() {
         let why =
@@ -114,7 +118,7 @@ fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans
         return Err(Error::new(ErrorKind::Unsupported, why).at_file(dir));
     }
     let has_keys = match &found.witness.state {
-        // Every store of keys has had a family.
+        // Every LavaKV store has had a family.
         Some(state) => state.next_family > 0,
         None => plans || found.files.have_keys(),
     };
@@ -125,7 +129,7 @@ fn check_halves(dir: &Path, found: &Found, lanes: &Lanes, has_guest: bool, plans
     Ok(())
 }
 
-/// Writes what tables and log have into the new store.
+/// Writes the tables and the log into the new store.
 fn save(
     env: &Env,
     mut found: Found,
@@ -158,19 +162,20 @@ fn save(
     Ok(found.report)
 }
 
-/// True if the manifest says where LavaKV's own lane ends: what is missing before that is no torn end.
+/// Returns true if the manifest records where LavaKV's own lane ends: then changes missing before
+/// that end are no torn end.
 fn was_closed(witness: &ManifestWitness) -> bool {
     witness.state.as_ref().is_some_and(repairing::was_closed)
 }
 
-/// The tables of a family, where they may have what the log has.
+/// Tables of a family that may have changes of the log.
 struct TablesAsked<'a> {
-    /// The largest sequence in any of them.
+    /// Largest sequence in any of the tables.
     reached: SeqNo,
     by_key: Ranges<'a, &'a Table>,
 }
 
-/// Of each family, if the floors of the log are no more than lower bounds.
+/// Returns the tables to look up for each family, if the log floors are only lower bounds.
 fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_>> {
     let mut asked = HashMap::default();
     for (id, family) in plan.iter().filter(|_| !is_exact) {
@@ -184,7 +189,7 @@ fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_
     asked
 }
 
-/// Begins again, without the state.
+/// Starts over, without the manifest state.
 fn anew(
     places: &Places<'_>,
     options: &RepairOptions,
@@ -201,16 +206,16 @@ fn anew(
     rebuild(places, options, found, plan, guest)
 }
 
-/// True if a family that only the log knows may belong to the store.
+/// Returns true if a family that only the log knows may belong to the store.
 fn may_be_there(witness: &ManifestWitness, id: FamilyId) -> bool {
     match &witness.state {
-        // One that it does not have was dropped.
+        // A family with a known id that the state does not have was dropped.
         Some(state) => id >= state.next_family,
         None => witness.families.get(&id).is_none_or(|family| !family.is_dropped),
     }
 }
 
-/// The names of the families in the new store. Two may not be alike.
+/// Returns the names of the families in the new store, without duplicates.
 fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
     let mut names: HashMap<FamilyId, String> = HashMap::default();
     names.insert(DEFAULT_FAMILY, "default".into());
@@ -224,7 +229,7 @@ fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
     names
 }
 
-/// The families that the log names, and the gaps of LavaKV's lane.
+/// Returns the families that the log names, and the gaps of LavaKV's lane.
 fn families_of_log(lanes: &Lanes) -> Result<(Vec<FamilyId>, Vec<LogGap>)> {
     let mut all = Vec::new();
     let gaps = lanes.each(&mut |_, _, payload| {
@@ -239,8 +244,9 @@ fn families_of_log(lanes: &Lanes) -> Result<(Vec<FamilyId>, Vec<LogGap>)> {
     Ok((all, gaps))
 }
 
-/// Tells of families without tables that a guest's batches carry something of which may have been flushed, and deleted since by what was
-/// in groups of LavaKV's own lane that are gone: nothing is left that would say so.
+/// Reports families without tables whose embedded changes may be stale. Such a change may have been
+/// flushed, and then deleted by a change in a log group of LavaKV's own lane that is gone. No
+/// evidence of that deletion would be left.
 fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport) -> Result<()> {
     let silent = plan.iter().filter(|(_, family)| family.tables.is_empty());
     let mut silent: BTreeSet<FamilyId> = silent.map(|(id, _)| *id).collect();
@@ -264,7 +270,7 @@ fn tell_what_may_come_back(lanes: &Lanes, plan: &Plan, report: &mut RepairReport
     Ok(())
 }
 
-/// Tells what the log lost.
+/// Reports the losses of the log.
 fn lose_gaps(
     lanes: &Lanes,
     gaps: Vec<LogGap>,
@@ -273,16 +279,16 @@ fn lose_gaps(
     report: &mut RepairReport,
 ) -> Result<()> {
     let floor = plan.values().map(|family| family.log_floor).min().unwrap_or(0);
-    // Groups of either lane went when the families that they had something of were flushed.
+    // Groups of either lane were deleted once the families with changes in them were flushed.
     let in_tables = |family: &FamilyPlan| {
         let tables = family.tables.iter().map(|counted| counted.table.max_seq.saturating_add(1));
         tables.chain([family.log_floor]).max()
     };
     let last_seq = witness.state.as_ref().map_or(0, |state| state.store.last_seq);
     let end = plan.values().filter_map(in_tables).chain([last_seq + 1]).max();
-    // Without a manifest there may be families of which only the lost changes would tell.
+    // Without a manifest a family may exist only in the lost changes.
     let own_floor = if witness.state.is_some() { floor } else { 0 };
-    // Harmless damage is damage.
+    // Harmless damage is reported as damage too.
     gaps.iter().for_each(|gap| report.damage(&gap.error));
     let end = end.filter(|_| !was_closed(witness));
     let (gaps, missing_end) = lanes.gaps(gaps, (own_floor, floor), end)?;
@@ -295,14 +301,14 @@ fn lose_gaps(
         report.damage(&gap.error);
         report.lose(range(&gap));
     }
-    // A store that was killed misses its volatile changes without any damage.
+    // After a kill, a store lacks its volatile changes without any damage.
     if let Some(gap) = missing_end {
         report.lose(LostRange { unknown: Some(gap.error.message().to_owned()), ..range(&gap) });
     }
     Ok(())
 }
 
-/// The merging of the tables of a family.
+/// The merge of the tables of a family.
 struct Merge<'a> {
     env: &'a Env,
     cache: &'a Arc<Cache>,
@@ -328,7 +334,7 @@ impl Merge<'_> {
         let inner = MergingIterator::new(runs);
         let mut entries = VisibleIterator::new(inner, tombstones, VisibleOptions::at(MAX_SEQ));
         entries.seek_to_first()?;
-        // Keys whose values are lost, one behind another in one file, are one range.
+        // Consecutive keys with lost values in one file form one range.
         let mut lost: Option<LostRange> = None;
         while entries.valid() {
             self.note(&met);
@@ -371,7 +377,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Saves a separated value: its length, or why it is lost.
+    /// Saves a separated value. Returns its length, or the reason for its loss.
     fn separated(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Result<u64>> {
         match self.values.get(key, seq, reference) {
             Ok(values::Found::Bytes(value)) => {
@@ -407,7 +413,7 @@ impl Merge<'_> {
         });
     }
 
-    /// Takes over what the walks met.
+    /// Moves the events of the table walks into the report.
     fn note(&mut self, met: &Heard) {
         let all = std::mem::take(&mut *lock(met));
         for met in all {
@@ -427,7 +433,7 @@ struct Replay<'a> {
     env: &'a Env,
     cache: &'a Arc<Cache>,
     plan: &'a Plan,
-    /// The floors of the log are those of a manifest.
+    /// The log floors are from a manifest.
     is_exact: bool,
     values: &'a mut Values,
     report: &'a mut RepairReport,
@@ -437,7 +443,7 @@ struct Replay<'a> {
     open: HashMap<u64, Arc<Ksst>>,
 }
 
-/// Tables that are kept open for the questions of the log.
+/// Maximum number of tables kept open for lookups of log changes.
 const OPEN_MAX: usize = 256;
 
 impl Replay<'_> {
@@ -449,7 +455,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Replays a batch. `closed`: the log was, so that every value beside it is whole in its file.
+    /// Replays a batch. `closed` means that the log was closed, so every value placed beside it is
+    /// complete in its file.
     fn batch(&mut self, first_seq: SeqNo, payload: &[u8], closed: bool, place: &wal::LogPlace) -> Result<()> {
         let (_, _, entries) = repairing::decode(payload)?;
         let mut placed = Vec::new();
@@ -460,7 +467,8 @@ impl Replay<'_> {
             }
             let reference = RecordReference::decode(change.value)?;
             let record = self.values.placed(change.key, seq, &reference);
-            // Without a manifest nothing tells whether the file went because all of it was in tables.
+            // Without a manifest it is unknown whether the file was deleted because tables had all
+            // of it.
             if record.is_none() && !closed && self.is_exact {
                 return Err(repairing::not_closed().at_file(&place.path));
             }
@@ -483,7 +491,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// True if a change is not in tables for certain, and its family is there.
+    /// Returns true if the family exists and the change is at or above its log floor.
     fn counts(&self, family: FamilyId, seq: SeqNo) -> bool {
         self.plan.get(&family).is_some_and(|plan| seq >= plan.log_floor)
     }
@@ -524,11 +532,11 @@ impl Replay<'_> {
             }
         };
         if self.is_reached(family, seq) {
-            // It was in tables, and went from there with its value.
+            // The change was in tables, and was deleted there together with its value.
             return Ok(());
         }
-        // What the tables have of the key is older. Without a manifest the value may never have been durable, and then it is
-        // the older one that was promised.
+        // The tables have an older version of the key. Without a manifest the lost value may never
+        // have been durable, and then the older version is the one that was promised.
         if self.is_exact {
             self.target.delete(family, change.key)?;
         }
@@ -554,12 +562,13 @@ impl Replay<'_> {
         target.delete_range(family, change, Some(&mut is_older))
     }
 
-    /// True if tables may have a change, or may have had it.
+    /// Returns true if tables may have a change, or may have had it.
     fn is_reached(&self, family: FamilyId, seq: SeqNo) -> bool {
         self.asked.get(&family).is_some_and(|asked| seq <= asked.reached)
     }
 
-    /// True if the tables have an entry of the key that is as new as `seq`, or newer, or a range tombstone over it.
+    /// Returns true if the tables have an entry of the key at `seq` or newer, or a newer range
+    /// tombstone over it.
     fn is_in_tables(&mut self, family: FamilyId, key: &[u8], seq: SeqNo, kind: ValueKind) -> Result<bool> {
         if !self.is_reached(family, seq) || kind == ValueKind::RangeDeletion {
             return Ok(false);
@@ -568,7 +577,8 @@ impl Replay<'_> {
         Ok(asked.by_key.any(key, |table| self.has_newer(table, key, seq)))
     }
 
-    /// True if a table has an entry of the key, or a range tombstone over it, that a change with this sequence is not newer than.
+    /// Returns true if a table has an entry of the key at `seq` or newer, or a newer range
+    /// tombstone over it.
     fn has_newer(&mut self, table: &Table, key: &[u8], seq: SeqNo) -> bool {
         if table.max_seq < seq {
             return false;
@@ -588,7 +598,7 @@ impl Replay<'_> {
             self.open.insert(table.number, opened);
         }
         let Some(open) = self.open.get(&table.number) else { return false };
-        // Where it cannot be read, what the log has is the newest that is left.
+        // If the table is unreadable, the log has the newest surviving version.
         let newest = open.get(key, MAX_SEQ, key_hash(key), &mut ReadCounters::default());
         newest.is_ok_and(|found| found.is_some_and(|entry| entry.seq >= seq))
     }

@@ -1,4 +1,4 @@
-//! What a repair did, and what it could not save.
+//! The report of a repair: saved records and losses.
 
 use base::{Error, SeqNo};
 use std::fmt;
@@ -7,88 +7,90 @@ pub use store::repair::RepairDamage;
 /// A column family in the new store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairedFamily {
-    /// Its id in the damaged store.
+    /// Id of the family in the damaged store.
     pub id: u32,
-    /// Its name in the new store.
+    /// Name of the family in the new store.
     pub name: String,
-    /// The name it had is not known.
+    /// True if the original name is unknown.
     pub name_is_lost: bool,
-    /// No manifest tells whether it was dropped: it may have come back.
+    /// True if no manifest tells whether the family was dropped: it may have come back.
     pub may_have_been_dropped: bool,
-    /// Keys saved from tables.
+    /// Number of keys saved from tables.
     pub records: u64,
     /// Bytes of these keys and their values.
     pub bytes: u64,
-    /// Changes replayed from the log.
+    /// Number of changes replayed from the log.
     pub log_changes: u64,
 }
 
-/// What a repair knows of a key.
+/// Outcome of a repair for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOutcome<'r> {
-    /// The newest version that the damaged store had is in the new one, or the key was not there.
+    /// The new store has the newest version of the key in the damaged store, or the key did not
+    /// exist.
     NotLost,
-    /// The newest version may be lost, or something older stands in its place.
+    /// The newest version may be lost, or an older version may have taken its place.
     Lost,
-    /// It is unknown whether something is lost; the reason.
+    /// Unknown whether a version is lost, with the reason.
     Unknown(&'r str),
 }
 
-/// What is lost, or may be. Both ends of a range of keys are inclusive.
+/// A range of lost, or possibly lost, keys. Both ends are inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostRange {
-    /// The id of the family; `None`: any.
+    /// Id of the family; `None`: any.
     pub family: Option<u32>,
-    /// The first user key; `None`: no border.
+    /// First user key; `None`: no lower bound.
     pub from: Option<Vec<u8>>,
-    /// The last; `None`: no border.
+    /// Last user key; `None`: no upper bound.
     pub to: Option<Vec<u8>>,
-    /// How many keys; `None`: it is not known.
+    /// Number of keys; `None`: unknown.
     pub keys: Option<u64>,
-    /// Sequences of the changes that are lost, first and last (the last is the largest possible, if it is not known), where
-    /// it is the log that lost them.
+    /// First and last sequence of the changes that the log lost. The last is the largest possible
+    /// sequence if it is unknown.
     pub sequences: Option<(SeqNo, SeqNo)>,
-    /// The file.
+    /// Name of the damaged file.
     pub file: String,
-    /// Where in it.
+    /// Offset of the damage in the file.
     pub offset: Option<u64>,
-    /// Older versions of keys in the range, and keys that had been deleted, may be in the new store.
+    /// Older versions of keys in the range, and deleted keys, may be in the new store.
     pub may_come_back: bool,
-    /// Nothing of the range itself is lost; it only may have come back.
+    /// Nothing in the range is lost; older versions or deleted keys may have come back.
     pub only_come_back: bool,
-    /// It is unknown whether anything is lost, and why. Nothing is damaged there.
+    /// Reason why it is unknown whether the range lost anything. Nothing is damaged there.
     pub unknown: Option<String>,
 }
 
-/// What a repair did.
+/// Report of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// The state was taken from a manifest that is whole.
+    /// True if the state was taken from an intact manifest.
     pub from_manifest: bool,
-    /// The families of the new store.
+    /// Families of the new store.
     pub families: Vec<RepairedFamily>,
-    /// Tables, files of values and log groups that were read.
+    /// Number of tables, value files and log groups that were read.
     pub files_used: u64,
-    /// Files of data that do not belong to the store any more, or not yet.
+    /// Number of data files that no longer belong, or do not yet belong, to the store.
     pub files_ignored: u64,
-    /// Bytes read from tables and files of values, and of log batches.
+    /// Bytes read from tables, value files and log batches.
     pub bytes_read: u64,
-    /// What is damaged or missing.
+    /// Damaged or missing files and parts of files.
     pub damaged: Vec<RepairDamage>,
-    /// What is lost with it.
+    /// Key ranges and sequences lost through the damage.
     pub lost: Vec<LostRange>,
 }
 
-/// Ranges told apart for one file before they become one.
+/// Number of lost ranges above which further ranges of a file are merged.
 const RANGES_OF_A_FILE_MAX: usize = 1000;
 
 impl RepairReport {
-    /// True if it is known that every record was saved, and that nothing older stands in the place of anything.
+    /// Returns true if every record is known to be saved, and no older version has taken the place
+    /// of a newer one.
     pub fn is_lossless(&self) -> bool {
         self.lost.is_empty()
     }
 
-    /// What is known of a key of a family, by its id.
+    /// Returns the outcome for a key of the family with this id.
     pub fn outcome(&self, family: u32, key: &[u8]) -> KeyOutcome<'_> {
         let mut outcome = KeyOutcome::NotLost;
         for range in self.lost.iter().filter(|range| range.covers(family, key)) {
@@ -100,17 +102,17 @@ impl RepairReport {
         outcome
     }
 
-    /// Ranges that are lost, without those of which it is unknown.
+    /// Returns the number of lost ranges, without the unknown ones.
     pub fn losses(&self) -> usize {
         self.lost.iter().filter(|range| range.unknown.is_none()).count()
     }
 
-    /// True if there was nothing of a store of keys.
+    /// Returns true if repair found no data of LavaKV.
     pub fn found_nothing(&self) -> bool {
         !self.from_manifest && self.files_used + self.files_ignored + self.bytes_read == 0
     }
 
-    /// Keys saved from tables, over all families.
+    /// Returns the number of keys saved from tables, over all families.
     pub fn records(&self) -> u64 {
         self.families.iter().map(|family| family.records).sum()
     }
@@ -119,7 +121,7 @@ impl RepairReport {
         RepairDamage::note(error, &mut self.damaged);
     }
 
-    /// Notes a loss. Of a file with very many, all that follow become one range.
+    /// Records a loss. Once there are many, further losses of a file widen its last range.
     pub(super) fn lose(&mut self, lost: LostRange) {
         let same_file = |l: &&mut LostRange| l.file == lost.file && l.family == lost.family;
         if self.lost.len() >= RANGES_OF_A_FILE_MAX
@@ -141,7 +143,7 @@ impl RepairReport {
 }
 
 impl LostRange {
-    /// The name of the file that an error names, and its offset.
+    /// Starts a loss at the file name and offset of an error.
     pub(super) fn at(error: &Error) -> LostRange {
         let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
         LostRange {
@@ -151,7 +153,7 @@ impl LostRange {
         }
     }
 
-    /// True if a key of a family lies in the range.
+    /// Returns true if the range contains a key of a family.
     pub fn covers(&self, family: u32, key: &[u8]) -> bool {
         self.family.is_none_or(|own| own == family)
             && self.from.as_deref().is_none_or(|from| from <= key)
@@ -216,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Both ends of a range belong to it, and no neighbor of an end does.
+    /// Both ends belong to a range; the keys next to them do not.
     #[test]
     fn outcomes_are_exact_at_the_ends_of_ranges() {
         let report = RepairReport {

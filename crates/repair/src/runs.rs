@@ -1,4 +1,5 @@
-//! The tables of a family as sorted runs, each a chain of tables that do not overlap, walked forward around damage.
+//! The tables of a family as sorted runs. A run is a list of non-overlapping tables, which a cursor
+//! walks forward around damage.
 
 use super::files::Place;
 use super::judge::Counted;
@@ -10,16 +11,17 @@ use io::Env;
 use std::sync::Arc;
 use table::salvage::{self, LostEntries, SalvageIter};
 
-/// What a walk meets, told to whoever asks between two steps.
+/// An event of a walk over tables, collected by its caller between two steps.
 #[derive(Debug)]
 pub(super) enum Met {
-    /// Entries that cannot be read.
+    /// Unreadable entries.
     Lost(LostEntries),
-    /// A table of so many bytes.
+    /// A table that was opened, with its length in bytes.
     Table(u64),
 }
 
-/// What was told and not heard yet. One thread has both ends; cursors must be able to move to another, hence the lock.
+/// Events not collected yet. One thread uses both ends; the lock is needed because cursors must be
+/// `Send`.
 pub(super) type Heard = Arc<Mutex<Vec<Met>, rank::RepairHeard>>;
 
 /// A table of a run.
@@ -32,18 +34,18 @@ struct Member {
     superseded: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A cursor over a chain of tables.
+/// A cursor over the tables of a run.
 pub(super) struct Run {
     env: Env,
     cache: Arc<Cache>,
     members: Vec<Member>,
-    /// The table to come.
+    /// Index of the next table to open.
     next: usize,
     iter: Option<SalvageIter>,
     met: Heard,
 }
 
-/// The runs of some tables, and their range tombstones.
+/// Arranges tables into sorted runs. Returns the runs and the range tombstones.
 pub(super) fn runs_of(
     env: &Env,
     cache: &Arc<Cache>,
@@ -86,7 +88,8 @@ pub(super) fn runs_of(
 }
 
 impl Run {
-    /// Steps over what is superseded, and into the next tables, until it stands on an entry or at the end.
+    /// Skips superseded entries and exhausted tables, until the cursor is at a live entry or at the
+    /// end.
     fn settle(&mut self) {
         loop {
             let Some(iter) = &mut self.iter else {
@@ -138,7 +141,7 @@ fn tell(met: &Heard, what: Met) {
     lock(met).push(what);
 }
 
-/// A repair only goes forward.
+/// Returns the error of a backward move: a repair only goes forward.
 fn backward() -> Error {
     Error::invalid("a run of damaged tables is walked forward only")
 }
@@ -155,7 +158,7 @@ impl InternalIterator for Run {
     fn seek_to_last(&mut self) -> Result<()> {
         Err(backward())
     }
-    /// Moves on to the target, which is never behind.
+    /// Moves forward to the target, which is never behind the cursor.
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         while self.valid() && key::compare(self.key(), target).is_lt() {
             self.next()?;

@@ -1,4 +1,4 @@
-//! What is in the directory: the manifests, the tables with what they say of themselves, the files of values.
+//! Lists the directory: the manifests, the tables with their recorded identities, the value files.
 
 use super::copies;
 use super::files::{self, Files, Place};
@@ -17,7 +17,7 @@ use table::salvage::{self, Kind, Missing};
 use version::names::{self, FileKind};
 use version::{FamilyId, FileMeta, ManifestWitness, State, TableWitness};
 
-/// The cache of a repair: index frames of vSSTs. Data passes it by.
+/// Size of the repair cache, which holds index frames of vSSTs. Data bypasses the cache.
 const CACHE_LEN: usize = 32 << 20;
 
 /// A table that can be opened.
@@ -27,7 +27,7 @@ pub(super) struct Table {
     pub uid: Uid,
     pub family: FamilyId,
     pub place: Place,
-    /// The first and the last user key.
+    /// First user key. `largest` is the last.
     pub smallest: Vec<u8>,
     pub largest: Vec<u8>,
     pub max_seq: SeqNo,
@@ -36,20 +36,20 @@ pub(super) struct Table {
     pub missing: Vec<Missing>,
 }
 
-/// What was found.
+/// Results of a scan.
 pub(super) struct Found {
     pub cache: Arc<Cache>,
     pub witness: ManifestWitness,
     pub files: Files,
-    /// Tables that can be opened. With a state, those it names.
+    /// Tables that can be opened. With a manifest state, those that it names.
     pub tables: Vec<Table>,
     pub values: Values,
     pub report: RepairReport,
-    /// The manifest or a file says that there are logs, besides what the log itself says.
+    /// True if the manifest or a file shows that the store has logs, apart from the log itself.
     pub has_records: bool,
 }
 
-/// Looks at everything.
+/// Scans the manifests and the data files.
 pub(super) fn scan(env: &Env, dir: &Path) -> Result<Found> {
     let witness = version::look_through(env, dir)?;
     let mut report = RepairReport::default();
@@ -57,7 +57,7 @@ pub(super) fn scan(env: &Env, dir: &Path) -> Result<Found> {
     scan_with(env, dir, witness, report)
 }
 
-/// The same, with what the manifests tell.
+/// Scans the data files, with evidence already read from the manifests.
 pub(super) fn scan_with(
     env: &Env,
     dir: &Path,
@@ -90,7 +90,8 @@ pub(super) fn scan_with(
     Ok(found)
 }
 
-/// How it is known that a manifest has lost its end, if it is: an open that goes by these witnesses refuses it.
+/// Returns an error if the manifest has lost its end. An open refuses the store by the same
+/// evidence.
 fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<Error> {
     let last = state.store.edit_number;
     let seen = newest_edit_seen(env, files, cache);
@@ -100,14 +101,15 @@ fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cac
         );
         return Some(Error::corruption(why).at_file(dir.join("MANIFEST")));
     }
-    // Where one of the files cannot be read, nothing is known of the others: the log says the same by its edits.
+    // If a log file is unreadable, the groups tell nothing; the edits in the log pages then serve
+    // as evidence.
     let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store.uid));
     let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
     let why = format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing");
     Some(Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 
-/// The highest edit of the manifest that a table saw durable when it was begun.
+/// Returns the highest manifest edit that a table recorded as durable when it was begun.
 fn newest_edit_seen(env: &Env, files: &Files, cache: &Arc<Cache>) -> u64 {
     let tables = files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
     let edit_of = |(uid, (_, place)): (&Uid, &(Kind, Place))| {
@@ -117,7 +119,7 @@ fn newest_edit_seen(env: &Env, files: &Files, cache: &Arc<Cache>) -> u64 {
     tables.filter_map(edit_of).max().unwrap_or(0)
 }
 
-/// Makes a state that has lost its end a witness among others.
+/// Turns a state that has lost its end into mere evidence about families and tables.
 pub(super) fn demote(witness: &mut ManifestWitness) {
     let Some(state) = witness.state.take() else { return };
     for family in state.families.values() {
@@ -133,7 +135,7 @@ pub(super) fn demote(witness: &mut ManifestWitness) {
 }
 
 impl Found {
-    /// A table that the manifest names.
+    /// Adds a table that the manifest names.
     fn take_listed(&mut self, env: &Env, dir: &Path, family: FamilyId, meta: &FileMeta) {
         let path = dir.join(meta.kind().to_string());
         let place = match self.files.place_of(meta.uid, meta.kind()) {
@@ -174,7 +176,7 @@ impl Found {
         }
     }
 
-    /// Without a state: every table that says what it is.
+    /// Adds every table with a readable footer; used without a manifest state.
     fn take_all(&mut self, env: &Env, dir: &Path) {
         let mut there = BTreeSet::new();
         let tables = self.files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
@@ -201,7 +203,7 @@ impl Found {
             let (smallest, largest) =
                 (key::user_key(&properties.smallest).to_vec(), key::user_key(&properties.largest).to_vec());
             let own = (properties.identity.number, properties.identity.family);
-            // A table whose properties are damaged does not say whose it is, nor what it has.
+            // A table with damaged properties tells neither its family nor its key range.
             let is_silent = missing.iter().any(|m| matches!(m, Missing::Properties(_)));
             let ((number, family), (smallest, largest), max_seq) = match (is_silent, known) {
                 (false, _) => (own, (smallest, largest), properties.max_seq),
@@ -232,7 +234,7 @@ impl Found {
         self.lose_the_others(dir, there);
     }
 
-    /// Tables that say nothing, and those that a witness names and that are not there.
+    /// Reports tables without a readable footer, and missing tables that the manifest records name.
     fn lose_the_others(&mut self, dir: &Path, mut there: BTreeSet<u64>) {
         for kind in self.files.silent.clone() {
             if let Some(number) = kind.table()
@@ -272,7 +274,7 @@ impl Found {
         }
     }
 
-    /// A whole table is lost.
+    /// Reports a whole table as lost.
     fn lose_table(&mut self, e: &Error, of: Option<(FamilyId, &FileMeta)>) {
         self.report.damage(e);
         let range = LostRange { may_come_back: true, ..LostRange::at(e) };

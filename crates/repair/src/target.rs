@@ -1,8 +1,8 @@
-//! Where the saved records go: a new store, or nowhere.
+//! The destination of the saved records: a new store, or nothing in a dry run.
 //!
-//! They are written past the log, and flushed at the end. Until then the store is marked as unfinished
-//! ([`store::files::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
-//! do as always.
+//! Records are written without the log, and flushed at the end. Until then the store is marked as
+//! unfinished ([`store::files::unfinished`]), and every open refuses it. In all other respects it
+//! is an ordinary store with ordinary background jobs.
 
 use super::judge::Plan;
 use base::{HashMap, Result};
@@ -17,22 +17,22 @@ use store::repair::Places;
 use table::SegmentReader;
 use version::FamilyId;
 
-/// See the module.
+/// Destination of the saved records: see the module.
 pub(super) enum Target {
-    /// Nothing is written.
+    /// Nothing is written: a dry run.
     Nowhere,
-    /// A new store, its families by the ids they had, and the mark that says that it is not whole yet.
+    /// A new store, its families by their old ids, and the mark of an unfinished store.
     Store(Db, HashMap<FamilyId, ColumnFamily>, Mark, Option<Cancel>),
 }
 
-/// Says of a key whether what the new store has of it is older than the change that is replayed.
+/// Returns true if the new store's version of a key is older than the replayed change.
 pub(super) type IsOlder<'a> = dyn FnMut(&[u8]) -> Result<bool> + 'a;
 
-/// Bytes of a segment that are read and written at a time.
+/// Number of segment bytes read and written at a time.
 const RUN_LEN: usize = 1 << 20;
 
 impl Target {
-    /// Makes the store, with a guest if the damaged one has one.
+    /// Creates the store, with a secondary engine if the damaged store has one.
     pub fn make(
         places: &Places<'_>,
         options: &Options,
@@ -74,7 +74,7 @@ impl Target {
         Ok(Target::Store(db, families, mark, places.cancel.cloned()))
     }
 
-    /// Where the records of a family go; `None`: nowhere.
+    /// Returns the destination for records of a family; `None` in a dry run.
     fn family(&self, id: FamilyId) -> Result<Option<(&Db, &ColumnFamily)>> {
         match self {
             Target::Nowhere => Ok(None),
@@ -96,8 +96,8 @@ impl Target {
         }
     }
 
-    /// Sets a key to the value in a segment, whose every byte is verified on the way. `Err` in `Ok`: it is damaged, and
-    /// nothing was written.
+    /// Sets a key to the value in a segment, and verifies every byte on the way. Returns
+    /// `Ok(Err(_))` if the segment is damaged; then nothing was written.
     pub fn put_segment(
         &self,
         family: FamilyId,
@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    /// Deletes the keys from `start` to before `end` for which `is_older` says so; all of them without it.
+    /// Deletes the keys in `[start, end)` that `is_older` accepts, or all of them without it.
     pub fn delete_range(
         &self,
         family: FamilyId,
@@ -174,7 +174,7 @@ impl Target {
     /// Makes everything durable.
     ///
     /// # Errors
-    /// `Cancelled`; those of a flush.
+    /// `Cancelled`; the errors of a flush.
     pub fn flush(&self, cancel: Option<&Cancel>) -> Result<()> {
         match self {
             Target::Nowhere => Ok(()),
@@ -182,20 +182,21 @@ impl Target {
         }
     }
 
-    /// Everything is durable: it is a store from here on.
+    /// Removes the mark and closes the store, once everything is durable.
     pub fn finish(self) -> Result<()> {
         match self {
             Target::Nowhere => Ok(()),
             Target::Store(db, families, mark, _) => {
                 drop(families);
-                // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+                // This happens under the lock: if the mark stayed, the next repair would delete the
+                // new store.
                 mark.finish()?;
                 db.close()
             }
         }
     }
 
-    /// The repair has failed: the store is closed as it is, and its mark stays.
+    /// Closes the store after a failed repair, and leaves its mark.
     pub fn discard(self) {
         if let Target::Store(db, ..) = self {
             discard(db);
@@ -203,7 +204,7 @@ impl Target {
     }
 }
 
-/// Raises the format of the new store if it has to have an empty key: the damaged one had it.
+/// Raises the format of the new store if it must hold an empty key, as the damaged store did.
 fn admit(db: &Db, key: &[u8]) -> Result<()> {
     let format = Feature::EmptyKeys.since();
     match key.is_empty() && db.format() < format {

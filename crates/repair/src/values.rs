@@ -1,9 +1,10 @@
-//! The values that references lead to.
+//! Finds the values that references point to.
 //!
-//! A name leads to the file of that number, and to every file that says it took the name over; where several do, the key
-//! decides. A file whose index is damaged is searched for its records once; a file without a sound footer likewise, if a
-//! manifest tells its uid. Also files that no version names any more are asked, after the others: a record under the same
-//! key and sequence is the same record.
+//! A blob id leads to the file with that number, and to every file that records that it took the id
+//! over. If there are several, the key decides. A file with a damaged index is searched for its
+//! records once. So is a file without a sound footer, if a manifest gives its uid. Files that no
+//! version names any more are tried last: a record with the same key and sequence is the same
+//! record.
 
 use super::files::{Files, Place};
 use base::{Error, HashMap, Result, SeqNo, Uid};
@@ -20,18 +21,18 @@ use table::{ReadCounters, Reference, SegmentReader, SegmentReference, Vsst};
 use version::names::{self, FileKind};
 use version::{BlobId, State, VsstMeta};
 
-/// Open files kept.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 512;
 
 /// A value that was found.
 pub(super) enum Found {
-    /// It is here.
+    /// The bytes of the value.
     Bytes(BlockSlice),
-    /// It is in a segment, whose bytes are verified as they are read.
+    /// A segment, whose bytes are verified as they are read.
     Segment(Arc<SegmentReader>),
 }
 
-/// A file of values.
+/// A value file.
 #[derive(Clone, Debug)]
 struct ValueFile {
     number: u64,
@@ -40,18 +41,18 @@ struct ValueFile {
     place: Place,
 }
 
-/// What became of opening one.
+/// Outcome of opening a value file.
 enum Opened {
     Vsst(Arc<Vsst>),
     Segment(Arc<SegmentReader>),
     No(Error),
 }
 
-/// Files that the manifest lists and that are not there.
+/// Files that the manifest lists but that do not exist.
 #[derive(Default)]
 struct MissingFiles {
     errors: Vec<Error>,
-    /// The names that lead to one, with its place in `errors`.
+    /// Blob ids that lead to a missing file, with the index in `errors`.
     names: HashMap<BlobId, usize>,
 }
 
@@ -69,15 +70,15 @@ impl MissingFiles {
 /// Offset and length of each record of a file, by user key and sequence.
 type Records = HashMap<(Vec<u8>, SeqNo), (u64, u64)>;
 
-/// See the module.
+/// Value files of the damaged store: see the module.
 pub(super) struct Values {
     env: Env,
     dir: PathBuf,
     cache: Arc<Cache>,
     files: Vec<ValueFile>,
-    /// Where in `files` the first with a uid is.
+    /// Index in `files` of the first file with a uid.
     by_uid: HashMap<Uid, usize>,
-    /// The files that a name may lead to, the likeliest first.
+    /// Indexes of the files that a blob id may lead to, the likeliest first.
     names: HashMap<BlobId, Vec<usize>>,
     missing: MissingFiles,
     opened: HashMap<usize, Opened>,
@@ -87,7 +88,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The files of values in the directory, as the state has them if there is one.
+    /// Collects the value files in the directory, guided by the manifest state if there is one.
     pub fn new(env: &Env, dir: &Path, cache: &Arc<Cache>, files: &Files, state: Option<&State>) -> Values {
         let mut values = Values {
             env: env.clone(),
@@ -115,19 +116,19 @@ impl Values {
         values
     }
 
-    /// The files that the manifest lists and that are not there.
+    /// Returns an error for each file that the manifest lists but that does not exist.
     pub fn missing(&self) -> &[Error] {
         &self.missing.errors
     }
 
-    /// A file that the manifest names.
+    /// Adds a file that the manifest names.
     fn take_listed(&mut self, files: &Files, meta: &VsstMeta, names: &[BlobId]) {
         let (number, uid) = (meta.number, meta.uid);
         let expected = if meta.segment { Kind::Segment } else { Kind::Vsst };
         let (kind, place) = match files.known.get(&uid) {
             Some((kind, place)) => (*kind, place.clone()),
             None => match files.named.get(&meta.kind()) {
-                // It says nothing of itself: what lies where it should be is searched.
+                // The file has no readable footer: search the file with the expected name.
                 Some(place) => (expected, Place { len: place.len.min(meta.len), ..place.clone() }),
                 None => {
                     let why = "a file of values that the manifest names is missing";
@@ -140,7 +141,7 @@ impl Values {
         self.add(ValueFile { number, uid, kind, place }, names.iter().copied());
     }
 
-    /// A file by what it says of itself, unless the manifest named it.
+    /// Adds a file by its own footer, unless the manifest named it.
     fn take_as_it_is(&mut self, uid: Uid, kind: Kind, place: &Place) {
         if self.by_uid.contains_key(&uid) {
             return;
@@ -153,7 +154,7 @@ impl Values {
             },
             _ => match Vsst::open(file, 0, uid, self.cache.clone()) {
                 Ok(vsst) => (vsst.properties().identity.number, vsst.properties().took_over.clone()),
-                // What it is called is all that is left to go by.
+                // Without readable properties, only the file name gives the number.
                 Err(_) => {
                     let named = place.path.file_name().and_then(|n| names::parse(&n.to_string_lossy()));
                     let Some(number) = named.and_then(FileKind::values) else { return };
@@ -170,28 +171,29 @@ impl Values {
         self.files.push(file);
         for name in names {
             let all = self.names.entry(name).or_default();
-            // A file that says a name twice says it here, in one go.
+            // A file may list an id twice. All its ids are added in one go, so the last index
+            // detects the repeat.
             if all.last() != Some(&index) {
                 all.push(index);
             }
         }
     }
 
-    /// Files of values.
+    /// Returns the number of value files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// The value of an entry of a table.
+    /// Returns the value of an entry of a table.
     ///
     /// # Errors
-    /// Why it is lost: it names the file, if there is one.
+    /// The reason for the loss, with the file if there is one.
     pub fn get(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Found> {
         let reference = Reference::decode(reference)?;
         let name = reference.blob_id;
         let candidates = self.names.get(&name).cloned().unwrap_or_default();
         let mut first = None;
-        // The index first, everywhere; only then a search through whole files.
+        // First try the indexes of all candidates; only then search whole files.
         for &index in &candidates {
             match self.get_from(index, key, seq, &reference) {
                 Ok(found) => {
@@ -252,8 +254,8 @@ impl Values {
         })
     }
 
-    /// The record from wherever it lies in the file, whole and as long as the reference says. Why it is not found was told where
-    /// the index did not lead to it.
+    /// Finds the record anywhere in the file, intact and as long as the reference says. Returns no
+    /// error: the index lookup has already reported one.
     fn search(&mut self, index: usize, key: &[u8], seq: SeqNo, reference: &Reference) -> Option<BlockSlice> {
         let file = self.files.get(index).filter(|file| file.kind == Kind::Vsst)?;
         let open = file.place.open(&self.env).ok()?;
@@ -272,7 +274,7 @@ impl Values {
         (record.value.len() as u64 == reference.raw_len).then(|| BlockSlice::from(record.value))
     }
 
-    /// The segment that the log refers to.
+    /// Returns the segment that the log refers to.
     pub fn segment(&mut self, key: &[u8], reference: &SegmentReference) -> Result<Arc<SegmentReader>> {
         let index = self.by_uid.get(&reference.uid).copied();
         let missing = || {
@@ -294,7 +296,7 @@ impl Values {
         }
     }
 
-    /// A value that the log says lies among others in a file that may not be finished: the record, if it is whole.
+    /// Returns a record to which the log refers, if it is complete. Its file may be unfinished.
     pub fn placed(&mut self, key: &[u8], seq: SeqNo, reference: &RecordReference) -> Option<LooseRecord> {
         let known = self.by_uid.get(&reference.uid).and_then(|&index| self.files.get(index));
         let known = known.map(|file| &file.place.path);

@@ -1,4 +1,5 @@
-//! Changes of a log that lead nowhere, every page and record under its checksum. They are lost, and the report names them; all else is saved.
+//! Logged changes that cannot be replayed, although every page and record has a valid checksum.
+//! They are lost, and the report names them; everything else is saved.
 
 use base::{Error, Result, SeqNo, Uid, ValueKind};
 use io::sim::{CrashKind, SimEnv};
@@ -19,14 +20,14 @@ fn options() -> Options {
         .expert(|expert| expert.log_group_bytes = 128 << 10)
 }
 
-/// Logs a change past the engine.
+/// Appends a change to the log, bypassing the engine.
 fn log(log: &Log, seq: SeqNo, kind: ValueKind, key: &[u8], value: &[u8]) {
     let mut body = Vec::new();
     Change { kind, family: DEFAULT_FAMILY, key, value }.encode_into(&mut body);
     log.put(TENANT, &[&header(seq, 1), &body], (seq, seq), Durability::Buffered).unwrap();
 }
 
-/// The reference to the value of a key, as the log has it.
+/// Returns the logged reference to the value of a key.
 fn logged_reference(sim: &SimEnv, key: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
     let lane = open_lane(&sim.env(), Path::new(DIR), (Lane::FIRST, Groups::All), None, None).unwrap();

@@ -7,7 +7,7 @@ fn gap(after_seq: SeqNo, before_seq: Option<SeqNo>) -> LogGap {
     LogGap { error: Error::corruption("a gap"), after_seq, before_seq, between_groups: false }
 }
 
-/// Of each gap the hull is left of what no lane has of it from the floor on: it begins and ends with a sequence that is missing.
+/// Each gap is narrowed to the hull of the sequences at or above the floor that no lane has.
 #[test]
 fn gaps_are_narrowed_to_what_no_lane_has() {
     for seed in 0..500 {
