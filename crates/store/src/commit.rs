@@ -1,39 +1,46 @@
-//! The log of a store: the one durability domain of all engines on it.
+//! The write-ahead log of a store: the single durability domain of all its engines.
 //!
-//! An engine is a *tenant*: it appends batches under its number, with sequences of its own, and gets a [`Ticket`] for
-//! each. A batch is durable when the pages up to its ticket are; whoever waits for that makes everything before durable as
-//! well, whoever wrote it, so that the small writes of all engines share the writes of the device. After a restart each
-//! tenant gets back its own batches, whole and in order ([`read`]).
+//! An engine is a *tenant*. It appends batches under its tenant number, with sequences of its own,
+//! and gets a [`Ticket`] for each batch. A batch is durable once all pages up to its ticket are
+//! durable. A sync makes every earlier batch of every tenant durable too, so the small writes of
+//! all engines share device writes. After a restart each tenant gets its own batches back, whole
+//! and in order ([`read`]).
 //!
-//! A group of the log lives until every tenant has let go of it. A tenant tells its floor as it rises ([`Floors::tell`]);
-//! one that is not there has the floor that the manifest keeps for it. So what an engine wrote stays untouched for as long
-//! as nobody opens the store with it, and the log cannot shrink below it: the price is space, which [`LaneReader::held_by_others`] shows.
+//! A log group lives until every tenant's floor has passed it. Tenants report their floors as they
+//! rise ([`Floors::tell`]). For an absent engine the log uses the floor in the manifest. The log
+//! therefore keeps the batches of an absent engine until the store is opened with it, and cannot
+//! shrink below them. [`LaneReader::held_by_others`] reports that space.
 //!
-//! Background work is driven by whoever holds the log: [`Upkeep::task`] says what is most urgent, [`Upkeep::run`] does it.
+//! The owner of the log drives background work: [`Upkeep::task`] returns the most urgent task,
+//! [`Upkeep::run`] executes it.
 //!
-//! **Lanes.** A store may have several logs, each with groups, a staging file and a durable end of its own ([`Lane`]). In those
-//! that keep records ([`Lane::LOG`]) a group that nobody needs for replay is not dropped but kept as storage: see [`StoredGroups`] and the module `stored`.
+//! **Lanes.** A store may have several logs, each with its own groups, staging file and durable end
+//! ([`Lane`]). Record lanes ([`Lane::LOG`]) keep a group as storage after replay no longer needs
+//! it: see [`StoredGroups`] and the module `stored`.
 //!
-//! **Parts.** Each owns its state and its lock; [`Log`] appends, and leads to the parts.
+//! **Parts.** Each part owns its state and its lock. [`Log`] appends, and gives access to the
+//! parts.
 //!
 //! | part | content |
 //! |---|---|
-//! | [`Spares`] | files that no group has, among them the ballast |
-//! | [`GroupFiles`] | files of groups that are replayed |
-//! | [`StoredGroups`] | groups that the log has let go of |
-//! | [`Floors`] | what each engine still needs |
-//! | [`Preparation`] | when and how long the next group is made |
-//! | [`LaneReader`] | groups, and the batches in them |
-//! | [`Upkeep`] | work in the background |
-//! | [`LogRecovery`] | replay, beginning and end |
+//! | [`Spares`] | files without a group, including the reserved space |
+//! | [`GroupFiles`] | files of the groups that recovery replays |
+//! | [`StoredGroups`] | groups that the log has released but that are not free |
+//! | [`Floors`] | the floor of each engine |
+//! | [`Preparation`] | time and length of the next group |
+//! | [`LaneReader`] | lists groups and reads batches |
+//! | [`Upkeep`] | background work |
+//! | [`LogRecovery`] | replay, start and close |
 //!
-//! Below them: `ahead` (reading ahead), `pace` (how long groups are), `idle` (when the durable end is worth a page of its own),
-//! `overtaken` (how long the ring is, so that what a flush overtakes is never written), [`read`] (what recovery reads, and what must
-//! fit the manifest).
-//! It asks the store's health, its space and its files, and no engine.
+//! Private parts: `ahead` (read-ahead), `pace` (group length), `idle` (when the durable end gets a
+//! page of its own), and `overtaken` (length of the tail buffer, so that pages superseded by a
+//! flush are never written). [`read`] holds the reads of recovery and the checks against the
+//! manifest.
 //!
-//! Invariants: the manifest lists a group before the log may use it, and the edit that drops it is durable before its file is
-//! used again or removed. The log knows nothing of what batches mean.
+//! The log depends on the store's health, space and files, and on no engine.
+//!
+//! Invariants: the manifest lists a group before the log may use it. The edit that drops a group is
+//! durable before its file is reused or removed. The log does not interpret batches.
 
 mod ahead;
 pub mod files;
@@ -77,30 +84,30 @@ use std::sync::Arc;
 use std::task;
 use wal::Wal;
 
-/// Bytes of the ring of open pages for groups of this length.
+/// Returns the tail buffer's length in bytes for groups of this length.
 pub fn staging_len(group_len: u64) -> usize {
     (group_len / 4).clamp(64 << 10, 8 << 20) as usize
 }
 
-/// How long the pieces of a log may be, and how they are accessed.
+/// Lengths and access modes of the parts of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogTerms {
-    /// How group files are accessed.
+    /// Access mode of group files.
     pub access: Access,
-    /// Bytes of the longest group.
+    /// Length of the longest group, bytes.
     pub group_bytes: u64,
-    /// Under a limit of space, the most files of former groups that are kept to be used again.
+    /// Maximum number of free group files under a space limit.
     pub free_groups_max: usize,
-    /// Durable writes at the device at once.
+    /// Logger concurrency: durable device writes in flight.
     pub loggers: Loggers,
-    /// Of the groups that are kept as storage, the most whose files are open.
+    /// Maximum number of open files of retained groups.
     pub retained_open_max: usize,
-    /// How long pages of the first lane wait for a flush that makes it unnecessary to write them.
+    /// Time that pages of the first lane wait for a flush to supersede them.
     pub aging: Aging,
 }
 
-/// Resolves when what was written is durable: a future, for any runtime, or [`Completion::wait`]. Dropped, it is made durable all the
-/// same, and nobody is told.
+/// Resolves when the write is durable. It is a future for any runtime, or blocks in
+/// [`Completion::wait`]. Dropping it does not cancel the write, which still becomes durable.
 #[derive(Debug)]
 #[must_use = "before it has resolved, what was written may be lost"]
 pub struct Completion {
@@ -110,10 +117,11 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Waits for it. Whoever waits writes for all, if nobody else does.
+    /// Waits until the write is durable. If no other thread writes the log, the caller writes for
+    /// all.
     ///
     /// # Errors
-    /// As [`Log::sync`]; `Closed` if the store is closed and it is not known to be durable.
+    /// As [`Log::sync`]; `Closed` if the store is closed and the write is not known to be durable.
     pub fn wait(mut self) -> Result<()> {
         let sync = || match self.ticket {
             Some(ticket) if !self.log.is_durable(ticket) => {
@@ -125,7 +133,7 @@ impl Completion {
         self.future.take().unwrap_or_else(sync)
     }
 
-    /// What became of it, if that is known; once.
+    /// Returns the outcome once, if it is known.
     pub fn take(&mut self) -> Option<Result<()>> {
         self.future.take()
     }
@@ -139,7 +147,7 @@ impl Future for Completion {
     }
 }
 
-/// See the module.
+/// The log of one lane: see the module.
 #[derive(Debug)]
 pub struct Log {
     base: Arc<Foundation>,
@@ -154,12 +162,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log of a store, its first lane, before anything of it is read.
+    /// Creates the log of the first lane, before recovery reads it.
     pub fn new(terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
         Log::of_lane(Lane::FIRST, terms, store, space)
     }
 
-    /// A lane of a store's log, before anything of it is read.
+    /// Creates the log of a lane, before recovery reads it.
     pub fn of_lane(lane: Lane, terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
         let base = Arc::new(Foundation::of(lane, terms, store, space));
         let spares = Arc::new(Spares::new(base.clone()));
@@ -190,12 +198,14 @@ impl Log {
 
     // Appending.
 
-    /// Appends one batch of a tenant, given in pieces: recovery hands it back whole or not at all. `seqs`: the lowest and the
-    /// highest of its sequences, which ascend for each tenant (who serializes its calls).
+    /// Appends one batch of a tenant, in pieces. Recovery returns the batch whole or not at all.
+    /// `seqs` are the lowest and the highest sequence of the batch. They ascend for each tenant;
+    /// the tenant serializes its calls.
     ///
     /// # Errors
-    /// `Busy`: no group takes it ([`Preparation::provide`] one and try again), `NoSpace`: in both cases nothing happened; also where
-    /// there was no room yet to begin the log. Others as [`Wal::append`].
+    /// `Busy`: no group has room; call [`Preparation::provide`] and try again. `NoSpace`: the log
+    /// could not begin for want of room. Nothing was appended in both cases. Others as
+    /// [`Wal::append`].
     #[inline]
     pub fn append(
         &self,
@@ -213,10 +223,11 @@ impl Log {
         Error::new(ErrorKind::NoSpace, why).at_file(self.base.context.volumes.log_dir())
     }
 
-    /// As [`Log::append`]; also says where the first byte of the batch is: see [`Place::at`] and [`LaneReader::read`].
+    /// As [`Log::append`]; also returns the position of the batch's first byte: see [`Place::at`]
+    /// and [`LaneReader::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Log::append`].
     #[inline]
     pub fn append_placed(
         &self,
@@ -229,10 +240,10 @@ impl Log {
         wal.append_placed(tenant, pieces, seqs, durability, self.base.manifest.durable_edit())
     }
 
-    /// As [`Log::append`], by one who makes the group that is missing and waits for nothing else.
+    /// As [`Log::append`], but provides a missing group itself. It waits for nothing else.
     ///
     /// # Errors
-    /// As there, without `Busy`.
+    /// As [`Log::append`], without `Busy`.
     pub fn put(
         &self,
         tenant: TenantId,
@@ -243,10 +254,10 @@ impl Log {
         self.put_placed(tenant, pieces, seqs, durability).map(|(ticket, _)| ticket)
     }
 
-    /// As [`Log::put`]; also says where the first byte of the batch is.
+    /// As [`Log::put`]; also returns the position of the batch's first byte.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Log::put`].
     pub fn put_placed(
         &self,
         tenant: TenantId,
@@ -265,7 +276,7 @@ impl Log {
         }
     }
 
-    /// As [`Preparation::provide`]; where the ballast was used there may be room for it again by now.
+    /// As [`Preparation::provide`]. After the reserved space was used, it first tries to refill it.
     fn provide_when_whole(&self, batch_len: usize) -> Result<()> {
         match self.preparation.provide(batch_len, Need::Usual) {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.spares.ballast_is_short() => {
@@ -278,7 +289,7 @@ impl Log {
         }
     }
 
-    /// Returns when everything up to the ticket is durable.
+    /// Returns once everything up to the ticket is durable.
     ///
     /// # Errors
     /// Those of the file system, which poison the log.
@@ -286,8 +297,9 @@ impl Log {
         self.wal().syncer().sync(ticket)
     }
 
-    /// Resolves when everything up to the ticket is durable; at once if nothing was written. Whoever works in the background makes it so; several who come at the
-    /// same time share a write.
+    /// Returns a completion that resolves once everything up to the ticket is durable; at once
+    /// without a ticket. A background worker writes the pages. Concurrent requests share a device
+    /// write.
     pub fn when_durable(self: &Arc<Self>, ticket: Option<Ticket>) -> Completion {
         let future = match ticket {
             None => base::completion::Completion::known(Ok(())),
@@ -300,15 +312,15 @@ impl Log {
         Completion { future, log: self.clone(), ticket }
     }
 
-    /// As [`Log::when_durable`], for one who has what is to be told.
+    /// As [`Log::when_durable`], but resolves the caller's completer.
     pub fn tell_durable(&self, ticket: Ticket, completer: Completer<()>) {
         if self.wal().syncer().when_durable(ticket, completer) {
             self.base.context.signals.notify_work();
         }
     }
 
-    /// Once the store is poisoned nobody syncs the log for others: who waits for that is told. A store that is being closed makes durable what
-    /// there is.
+    /// Fails all waiting completions once the store is poisoned, because no worker syncs the log
+    /// then. A store that is being closed still makes its buffered pages durable.
     pub fn refuse_if_poisoned(&self) {
         if self.base.context.health.outcome_unknown()
             && let Err(why) = self.base.context.health.check()
@@ -317,72 +329,72 @@ impl Log {
         }
     }
 
-    /// Who waits for something to be durable is told that nobody will make it so.
+    /// Fails all completions that wait for durability.
     pub fn refuse_wanted(&self, why: &Error) {
         self.begun().into_iter().for_each(|wal| wal.syncer().refuse_wanted(why));
     }
 
-    /// True if everything up to the ticket is durable already.
+    /// Returns true if everything up to the ticket is already durable.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         self.wal().syncer().is_durable(ticket)
     }
 
-    // What is known of it.
+    // State of the log, and its parts.
 
-    /// The log itself. It must have begun.
+    /// Returns the log, which must have begun.
     #[inline]
     pub fn wal(&self) -> &Wal {
         self.base.wal.get().expect("the log is started before the first write")
     }
 
-    /// The log itself, once it has begun.
+    /// Returns the log, or `None` before it has begun.
     #[inline]
     pub fn begun(&self) -> Option<&Wal> {
         self.base.wal.get()
     }
 
-    /// The files of its groups.
+    /// Returns the files of the groups that recovery replays.
     pub fn files(&self) -> &GroupFiles {
         &self.files
     }
 
-    /// The files that no group has.
+    /// Returns the files without a group.
     #[inline]
     pub fn spares(&self) -> &Spares {
         &self.spares
     }
 
-    /// What each engine still needs of it.
+    /// Returns the floors of the engines.
     pub fn floors(&self) -> &Floors {
         &self.floors
     }
 
-    /// Its next groups.
+    /// Returns the preparation of the next groups.
     pub fn preparation(&self) -> &Preparation {
         &self.preparation
     }
 
-    /// Its groups, and what is in them.
+    /// Returns the reader of groups and batches.
     pub fn reader(&self) -> &LaneReader {
         &self.reader
     }
 
-    /// What is done for it in the background.
+    /// Returns the background work.
     pub fn upkeep(&self) -> &Upkeep {
         &self.upkeep
     }
 
-    /// Its beginning and its end.
+    /// Returns replay, start and close.
     pub fn recovery(&self) -> &LogRecovery {
         &self.recovery
     }
 
-    /// Which lane it is.
+    /// Returns the lane of this log.
     pub fn lane(&self) -> Lane {
         self.base.lane
     }
 
-    /// The groups that it has let go of.
+    /// Returns the groups that the log has released.
     pub fn stored(&self) -> &StoredGroups {
         &self.stored
     }

@@ -1,8 +1,9 @@
-//! What every part of a store is given: the machine, the place, health, signals.
+//! State that every part of a store shares: the environment, the location, health, signals.
 //!
-//! * `health`: whether the store still takes writes. `gate`: which calls a close waits for. `signals`: who waits for what. `counter`: what is counted.
+//! * `health`: whether the store still takes writes. `gate`: the calls that a close waits for.
+//!   `signals`: wake-ups of workers and callers. `counter`: statistics.
 //!
-//! What users are told and what options they have is for each engine to say: an engine wraps this in a context of its own.
+//! Events and options belong to each engine, which wraps this context in its own.
 
 mod counter;
 mod gate;
@@ -27,24 +28,25 @@ pub fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the store was closed: open it again")
 }
 
-/// See the module.
+/// The shared state: see the module.
 pub struct Context {
-    /// The machine. Its file system is that of the store's directory, and counts what is made there.
+    /// The environment. Its file system is that of the store directory, and counts the bytes
+    /// written there.
     pub env: Env,
-    /// The store's directory.
+    /// The store directory.
     pub dir: PathBuf,
-    /// Where files are.
+    /// The volumes of the store's files.
     pub volumes: Volumes,
     /// Whether the store still takes writes.
     pub health: Arc<Health>,
-    /// Who waits for what.
+    /// Wake-ups of workers and callers.
     pub signals: Signals,
     /// The process that opened the store.
     pub process: Process,
     gate: Gate,
 }
 
-/// A call in the store: a close waits until it is dropped.
+/// A call inside the store: a close waits until this is dropped.
 #[derive(Debug)]
 #[must_use = "the call is in the store until this is dropped"]
 pub struct Entered<'a>(&'a Context);
@@ -65,7 +67,7 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// Of a store in one directory.
+    /// Creates the context of a store at `location`.
     pub fn new(env: &Env, location: Location) -> Context {
         Context {
             env: location.env(env),
@@ -78,7 +80,7 @@ impl Context {
         }
     }
 
-    /// A call that may change the store, or reads it at length, begins.
+    /// Begins a call that may change the store, or reads it at length.
     ///
     /// # Errors
     /// `Forked`; `Closed`.
@@ -88,7 +90,7 @@ impl Context {
         if self.gate.enter() { Ok(Entered(self)) } else { Err(closed()) }
     }
 
-    /// Fails in a store that is closed, or that is being closed.
+    /// Fails if the store is closed or being closed.
     ///
     /// # Errors
     /// `Forked`; `Closed`.
@@ -98,7 +100,7 @@ impl Context {
         if self.gate.is_shut() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Fails once a long call is to end: its store is being closed, or it is cancelled.
+    /// Fails once a long call must end: the store is being closed, or the call is cancelled.
     ///
     /// # Errors
     /// `Closed`; `Cancelled`.
@@ -106,7 +108,8 @@ impl Context {
         self.check_open().and_then(|()| io::cancel::check(cancel))
     }
 
-    /// Refuses calls from now on, and waits until those that have begun are over. Long ones end early ([`Context::check_call`]).
+    /// Refuses further calls, and waits for those inside. Long calls end early
+    /// ([`Context::check_call`]).
     pub fn shut(&self) {
         self.gate.shut();
         self.signals.notify_work();
@@ -114,8 +117,9 @@ impl Context {
         self.wait_until(|| self.gate.is_empty().then_some(()));
     }
 
-    /// Fails in a child of the process that opened the store. Every call into an engine asks before it takes a lock: one that
-    /// is held by a thread of the parent is held in the child for ever.
+    /// Fails in a child of the process that opened the store. Every call into an engine checks this
+    /// before it takes a lock: a lock that a parent's thread held at the fork stays held in the
+    /// child for ever.
     ///
     /// # Errors
     /// `Forked`.
@@ -124,12 +128,13 @@ impl Context {
         self.process.check()
     }
 
-    /// The path of a file in the store's directory.
+    /// Returns the path of a file in the store directory.
     pub fn path(&self, name: &str) -> PathBuf {
         io::fs::join(&self.dir, name)
     }
 
-    /// The directory on the disk that had no room, as far as the refusal says which: errors about it name that one.
+    /// Returns the directory on the full disk, as far as the refusal names it. Errors about the
+    /// lack of space name this directory.
     pub fn full_dir(&self, refusal: Option<&Error>) -> PathBuf {
         let log_dir = self.volumes.log_dir();
         match refusal.and_then(Error::file) {
@@ -138,7 +143,7 @@ impl Context {
         }
     }
 
-    /// Opens a file where the manifest says that it is.
+    /// Opens a file on the volume that the manifest records.
     ///
     /// # Errors
     /// `Unsupported` if that volume is not here; those of the file system.
@@ -147,22 +152,24 @@ impl Context {
         location.descriptors.with_one(|| location.fs.open(&location.path(name), access))
     }
 
-    /// How much of the device background work may use.
+    /// Returns the limiter of background device use.
     pub fn pace(&self) -> &Arc<Pace> {
         &self.volumes.directory().pace
     }
 
-    /// The clock, in nanoseconds.
+    /// Returns the clock, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.env.clock.now_ns()
     }
 
-    /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
+    /// Waits until `ready` returns a value. In simulation the caller runs the background work
+    /// itself.
     pub fn wait_until<T>(&self, ready: impl FnMut() -> Option<T>) -> T {
         self.signals.wait_until(&self.env, ready)
     }
 
-    /// Waits until background work has made `is_ready` true, or until `until_ns` in clock nanoseconds.
+    /// Waits until background work has made `is_ready` true, or until `until_ns` in clock
+    /// nanoseconds.
     pub fn wait_before(&self, until_ns: u64, is_ready: impl FnMut() -> bool) {
         self.signals.wait_before(&self.env, until_ns, is_ready);
     }

@@ -1,15 +1,17 @@
-//! A copy of a store in another directory, which is a store of its own: what the checkpoints of all engines have in common.
+//! A copy of a store in another directory, which is a store of its own: the common part of the
+//! checkpoints of all engines.
 //!
-//! Files that are written once are linked into the new directory, or copied where the file system cannot link; a manifest that says what the
-//! copy is comes last. The copy has an identity of its own, so that nothing that either store makes from then on is taken for the
-//! other's. Its numbers go on where those of its source are.
+//! Immutable files are linked into the new directory, or copied if the file system cannot link. The
+//! manifest of the copy comes last. The copy has its own identity, so that neither store takes
+//! later files of the other for its own. The copy's numbers continue those of its source.
 //!
-//! Until `CURRENT` is there the directory is no store, and known for what it is by an empty file `UNFINISHED`
-//! ([`crate::files::unfinished`]), which comes first and is removed at the end (or by the first open, which finds `CURRENT` beside
-//! it); another checkpoint may be taken in the place of one that was cut off. The lock of the new directory is held meanwhile, so that
-//! of two checkpoints into it one is refused.
+//! Until `CURRENT` exists the directory is no store. An empty file `UNFINISHED`
+//! ([`crate::files::unfinished`]) marks it. The mark comes first. The end of the checkpoint removes
+//! it, or the first open, which finds `CURRENT` beside it. Another checkpoint may replace one that
+//! was cut off. The copy holds the lock of the new directory, so that a concurrent checkpoint into
+//! it is refused.
 //!
-//! Invariant: nothing that is linked is ever written again, by either store. Their engines see to that.
+//! Invariant: neither store ever writes a linked file again. Their engines ensure that.
 
 use crate::context::Context;
 use crate::directory;
@@ -29,7 +31,7 @@ pub use lane::LaneCopy;
 /// Bytes copied at a time.
 pub(crate) const COPY_LEN: usize = 1 << 20;
 
-/// Appends the first `len` bytes of a file to another, which is not synced.
+/// Appends the first `len` bytes of a file to another one, without a sync.
 pub(crate) fn copy_bytes(
     source: &dyn ReadFile,
     target: &mut dyn AppendFile,
@@ -47,18 +49,19 @@ pub(crate) fn copy_bytes(
     Ok(())
 }
 
-/// A copy that is being made. Dropped before its end, it removes its files, and the directory if it made that, as far as that is
-/// possible: what is left, the next one clears away.
+/// A copy in progress. Dropped before its end, it removes its files, and the directory if it made
+/// that, as far as possible. The next copy clears the rest.
 pub struct Copy {
     context: Arc<Context>,
     dir: PathBuf,
     uid: Uid,
     cancel: Option<Cancel>,
-    /// The directory was not there before.
+    /// The copy made the directory.
     made_dir: bool,
-    /// `None`: it is finished, or its end has begun.
+    /// `None`: the copy is finished, or its end has begun.
     mark: Option<Mark>,
-    /// To the end: another checkpoint would take the files of this one for those of one that was cut off.
+    /// Held to the end: another checkpoint would take these files for those of one that was cut
+    /// off.
     _lock: Box<dyn FileLock>,
 }
 
@@ -69,7 +72,7 @@ impl std::fmt::Debug for Copy {
 }
 
 impl Copy {
-    /// Refuses a directory in which there is something, before anything is done for a copy.
+    /// Refuses a directory with other files in it, before a copy begins.
     ///
     /// # Errors
     /// `AlreadyExists`; those of the file system.
@@ -82,8 +85,8 @@ impl Copy {
         }
     }
 
-    /// Begins one of the store of `context`, in a directory that is new, empty, or left by a copy that was cut off. Each file that it
-    /// links or copies comes after a look at the token.
+    /// Begins a copy of the store of `context`, in a directory that is new, empty, or left by a
+    /// copy that was cut off. The token is checked before each linked or copied file.
     ///
     /// # Errors
     /// `AlreadyExists`; `Locked`; `Cancelled`; those of the file system.
@@ -98,8 +101,8 @@ impl Copy {
         Copy::check_vacant(env, dir)?;
         let made_dir = !env.fs.exists(dir)?;
         {
-            // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
-            // syncs it for a checkpoint between this one's name and its sync.
+            // A failed sync of the parent directory may lose every name there that was not synced
+            // before. So no other checkpoint syncs the parent between this one's name and its sync.
             let _one_at_a_time = lock(one_at_a_time);
             directory::make(env, dir)?;
         }
@@ -114,7 +117,7 @@ impl Copy {
         Ok(Copy { uid: env.new_uid(), context, dir, cancel, made_dir, mark, _lock: held })
     }
 
-    /// Fails once the copy is to end.
+    /// Fails once the copy must end.
     ///
     /// # Errors
     /// `Closed`; `Cancelled`.
@@ -122,7 +125,8 @@ impl Copy {
         self.context.check_call(self.cancel.as_ref())
     }
 
-    /// Links a file of the store, or copies it where that is not possible. True if it has two names now.
+    /// Links a store file, or copies it if it cannot be linked. Returns true if it has two names
+    /// now.
     ///
     /// # Errors
     /// Those of the file system.
@@ -130,10 +134,11 @@ impl Copy {
         self.link_as(name, name, access)
     }
 
-    /// The same, of a file that has another name in the copy: a copy has one disk.
+    /// As [`Copy::link`], for a file with another name in the copy, because a copy has a single
+    /// disk.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Copy::link`].
     pub fn link_as(&self, name: &str, there: &str, access: Access) -> Result<bool> {
         self.check()?;
         match self.context.env.fs.link(&self.context.path(name), &io::fs::join(&self.dir, there)) {
@@ -144,8 +149,8 @@ impl Copy {
         }
     }
 
-    /// As [`Copy::link`], of a group of the log, of which only `filled` bytes count. The length that the file has in the copy, and whether
-    /// it has two names.
+    /// As [`Copy::link`], for a log group with `filled` valid bytes. Returns the length of the file
+    /// in the copy, and whether it has two names.
     ///
     /// # Errors
     /// Those of the file system.
@@ -160,7 +165,7 @@ impl Copy {
         }
     }
 
-    /// Copies the first bytes of a file, so many at most. How many it were.
+    /// Copies at most `most` bytes from the start of a file, and returns their number.
     fn copy(&self, name: &str, there: &str, access: Access, most: u64) -> Result<u64> {
         let fs = &self.context.env.fs;
         let source = fs.open(&self.context.path(name), access)?;
@@ -172,7 +177,7 @@ impl Copy {
         Ok(len)
     }
 
-    /// Everything is there that `state` lists, and these groups of the log: makes a store of it.
+    /// Makes the directory a store: it holds all files that `state` lists, and these log groups.
     ///
     /// # Errors
     /// Those of the manifest and of the file system.

@@ -1,9 +1,10 @@
-//! The part of a store in the descriptors of the process.
+//! The share of a store in the file descriptors of the process.
 //!
-//! Stores have at most half of the soft limit together, in equal parts: the program around them opens files and connections of its
-//! own. Of its part each store has `OTHERS` for the log, the manifest, locks and running jobs, the rest is for files that stay open
-//! for readers. The limit is read when the store is opened; the parts shrink when another store is opened. A call that finds no
-//! descriptor all the same closes idle files of all stores and is made again ([`io::descriptors`]).
+//! All stores together use at most half of the soft limit, in equal shares: the application opens
+//! files and connections of its own. Each store reserves `OTHERS` of its share for the log, the
+//! manifest, locks and running jobs. The rest is for files that stay open for readers. The limit is
+//! read when the store is opened, and the shares shrink when another store is opened. A call that
+//! still finds no descriptor closes idle files of all stores and retries ([`io::descriptors`]).
 
 use base::Result;
 use io::descriptors::{CloseIdle, OpenStore};
@@ -12,13 +13,14 @@ use std::sync::Arc;
 
 /// Descriptors for the log, the manifest, locks, and inputs and outputs of running jobs.
 const OTHERS: u64 = 16;
-/// The parts of a cache of a store of logs: beside keys, such a store has half of the files, and half of these are groups.
+/// Number of parts of a store's share for each file cache of a log engine. Beside keys, the log
+/// engine has half of the files, and half of these are log groups.
 pub const LOG_PARTS: u64 = 4;
-/// As many files stay open whatever the limit is.
+/// Minimum number of open files of a cache, whatever the limit.
 const LEAST: u64 = 8;
 
-/// The number of files that one of `parts` caches of the only store may keep open: `asked`, or less where the process may not
-/// have so many.
+/// Returns the maximum number of files that one of `parts` caches may keep open if there is a
+/// single store: `asked`, or less under a low process limit.
 pub fn open_max(fs: &dyn FileSystem, asked: usize, parts: u64) -> usize {
     part_of(fs.open_files_limit(), 1, parts).min(asked)
 }
@@ -29,7 +31,7 @@ fn part_of(limit: Option<u64>, stores: u64, parts: u64) -> usize {
     usize::try_from(part.max(LEAST)).unwrap_or(usize::MAX)
 }
 
-/// The part of a store, which counts as open until this is dropped. See the module.
+/// The share of a store, which counts as open until this is dropped: see the module.
 #[derive(Debug)]
 pub struct Descriptors {
     limit: Option<u64>,
@@ -37,22 +39,24 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Of a store that is opened.
+    /// Registers a store that is being opened.
     pub fn join(env: &Env) -> Arc<Descriptors> {
         Arc::new(Descriptors { limit: env.fs.open_files_limit(), store: env.descriptors.join() })
     }
 
-    /// The number of files that one of `parts` caches may keep open, beside the stores that are open now.
+    /// Returns the number of files that one of `parts` caches may keep open, given the stores open
+    /// now.
     pub fn part(&self, parts: u64) -> usize {
         part_of(self.limit, self.store.descriptors().stores(), parts)
     }
 
-    /// True if no other store is open in the process: the bounds of the caches are right then.
+    /// Returns true if no other store is open in the process, so that the caches keep their own
+    /// bounds.
     pub fn is_alone(&self) -> bool {
         self.store.descriptors().stores() <= 1
     }
 
-    /// Lists a cache.
+    /// Registers a cache.
     pub fn add(&self, cache: &Arc<impl CloseIdle + 'static>) {
         self.store.descriptors().add(cache);
     }

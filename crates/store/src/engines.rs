@@ -1,9 +1,9 @@
-//! The engines of a store, as an operator sees them, and how one that is not wanted any more leaves it.
+//! The engines of a store as an operator sees them, and the removal of an engine.
 //!
-//! An engine that the store was opened without is *away*: what it has stays as it is, and the log cannot shrink below what
-//! it needs. Where nobody will open the store with it again it is removed, by one edit of the manifest: after that its
-//! records are gone, its files are nobody's, and its part of the log is needed no more. What a crash keeps from being removed
-//! goes at the next open.
+//! An engine that the store was opened without is *away*. Its files stay, and the log cannot shrink
+//! below its floor. If the store will never be opened with it again, one manifest edit removes the
+//! engine: its records are gone, its files are orphans, and its part of the log is no longer
+//! needed. If a crash interrupts the removal of files, the next open removes the rest.
 
 use crate::commit::Log;
 use crate::context::Context;
@@ -13,20 +13,20 @@ use crate::names;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// What an engine has in a store.
+/// Space of an engine in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSpace {
-    /// Its name.
+    /// Name of the engine.
     pub name: String,
-    /// The store was opened with it. What is not open may be removed.
+    /// The store was opened with the engine, which cannot be removed then.
     pub is_open: bool,
-    /// Its files, without the log, which all engines share.
+    /// Number of its files, without the log, which all engines share.
     pub files: u64,
-    /// What they occupy, bytes.
+    /// Allocated bytes of its files.
     pub bytes: u64,
 }
 
-/// The engines of a store in the order of their ids, with what each has there.
+/// Returns the engines of a store in the order of their ids, with their space.
 ///
 /// # Errors
 /// Those of listing the directory.
@@ -52,13 +52,15 @@ pub fn list(files: &Files) -> Result<Vec<EngineSpace>> {
     Ok(all.into_iter().map(|(_, engine)| engine).collect())
 }
 
-/// Removes an engine from the store for good, by its name: its records, its files, and what it has in the log, whose groups
-/// go as soon as nobody else needs them, of the lanes that are open (`logs`). It may be added anew after that. Durable on return; files that a crash kept
-/// from being removed go at the next open.
+/// Removes an engine from the store for good, by its name: its records, its files, and its batches
+/// in the log. Log groups of the open lanes (`logs`) are released once no other engine needs them.
+/// The engine may be added anew after that. The removal is durable on return. If a crash interrupts
+/// the removal of files, the next open removes the rest.
 ///
 /// # Errors
-/// `NotFound` if there is no such engine; `InvalidArgument` if the store was opened with it; `Unsupported` for the key-value
-/// engine, whose files nobody else knows. Those of the manifest, after which nothing is removed, and of the file system.
+/// `NotFound` if there is no such engine. `InvalidArgument` if the store was opened with it.
+/// `Unsupported` for the key-value engine, because no other engine knows its files. Those of the
+/// manifest, after which nothing is removed, and of the file system.
 pub fn remove<'a>(files: &Files, logs: impl Iterator<Item = &'a Arc<Log>>, name: &str) -> Result<()> {
     let state = files.manifest().state();
     let Some(engine) = state.engines.iter().find(|engine| engine.name == name) else {

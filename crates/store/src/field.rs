@@ -1,10 +1,10 @@
-//! How the fields of records are read: numbers within their range, flags that are known, and what is said of others.
+//! Decoding of record fields: numbers within their range, and known flags.
 
 use crate::numbers::NUMBER_MAX;
 use base::codec::{Reader, put_varint};
 use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo};
 
-/// An error about something that only a newer release can have written.
+/// Returns the error for a field that only a newer release can have written.
 pub fn newer(what: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Unsupported,
@@ -14,21 +14,21 @@ pub fn newer(what: impl std::fmt::Display) -> Error {
     )
 }
 
-/// What is an argument error for a caller is damage when it comes from disk.
+/// Turns an argument error into corruption, because the argument came from disk.
 pub fn damaged(e: Error) -> Error {
     e.with_kind(ErrorKind::Corruption)
 }
 
-/// A byte of flags, of which only those in `known` may be set.
+/// Reads a byte of flags, all of which must be in `known`.
 ///
 /// # Errors
-/// `Unsupported` if others are.
+/// `Unsupported` for other flags.
 pub fn flags(r: &mut Reader<'_>, known: u8) -> Result<u8> {
     let flags = r.u8()?;
     if flags & !known != 0 { Err(newer(format!("flag byte {flags:#04x}"))) } else { Ok(flags) }
 }
 
-/// A file, log or page number within its range.
+/// Reads a file, log or page number within its range.
 ///
 /// # Errors
 /// `Corruption`.
@@ -39,13 +39,13 @@ pub fn number(r: &mut Reader<'_>) -> Result<u64> {
     }
 }
 
-/// A list of numbers: count, then each.
+/// Appends a list of numbers: the count, then each number.
 pub fn put_numbers(out: &mut Vec<u8>, list: &[u64]) {
     put_varint(out, list.len() as u64);
     list.iter().for_each(|&n| put_varint(out, n));
 }
 
-/// Reads what [`put_numbers`] wrote.
+/// Reads a list written by [`put_numbers`].
 ///
 /// # Errors
 /// `Corruption`.
@@ -54,7 +54,7 @@ pub fn numbers(r: &mut Reader<'_>) -> Result<Vec<u64>> {
     (0..count).map(|_| number(r)).collect()
 }
 
-/// A sequence within its range.
+/// Reads a sequence within its range.
 ///
 /// # Errors
 /// `Corruption`.
@@ -65,7 +65,7 @@ pub fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
     }
 }
 
-/// A number of 32 bits: an id or a level.
+/// Reads a number of 32 bits: an id or a level.
 ///
 /// # Errors
 /// `Corruption`.

@@ -1,9 +1,11 @@
-//! The life of files: made, listed, open, obsolete, removed.
+//! The life of files: creation, listing, caching, obsolescence, removal.
 //!
-//! * `open_files`: those that are open. `obsolete`: those that nobody names any more.
-//! * `session`: which process a second disk was last written by. [`unfinished`]: a directory that is no store yet.
+//! * `open_files`: the cache of open files. `obsolete`: files that no version names any more.
+//! * `session`: the last process to write a fast tier. [`unfinished`]: the mark of an incomplete
+//!   store.
 //!
-//! Their names and numbers are in [`crate::names`] and [`crate::manifest`]; what is in them is their engine's affair.
+//! Names and numbers of files are in [`crate::names`] and [`crate::manifest`]. The engine defines
+//! their contents.
 
 mod obsolete;
 mod open_files;
@@ -22,64 +24,68 @@ use base::{ErrorKind, Result, Uid};
 use io::FileLock;
 use std::sync::Arc;
 
-/// The files of a store: who lists them, and how names come and go.
+/// The files of a store: the directory lock, the manifest, and removal.
 pub struct Files {
     context: Arc<Context>,
     manifest: Arc<Manifest>,
     removed: Counter,
-    /// Held until the last reader is gone, or the store is closed: nobody else may remove the files that are read.
+    /// Held until the last reader is gone, or the store is closed: no other process may remove the
+    /// files that readers use.
     lock: Mutex<Option<Box<dyn FileLock>>, rank::DirectoryLock>,
-    /// Of this opening, on a second disk.
+    /// Session of this opening on the fast tier.
     session: OnceLock<Uid>,
 }
 
 impl Files {
-    /// Of a store whose lock is held (`None`: by nobody, where it is only read).
+    /// Creates the files of a store whose lock is held. `None`: a read-only store without a lock.
     pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
         manifest.files().join(context.health.clone());
         let (context, removed, session) = (context.clone(), Counter::default(), OnceLock::new());
         Files { context, manifest, removed, lock: Mutex::new(lock), session }
     }
 
-    /// Begins the session of this opening on the second disk, if there is one: before the log gets a group. See [`crate::speed`].
+    /// Begins the session of this opening on the fast tier, if there is one, before the log gets a
+    /// group. See [`crate::speed`].
     ///
     /// # Errors
-    /// `NoSpace`: nothing happened, and it may be tried again. Those of [`crate::volumes::identity::check`], of the manifest and of the file system.
+    /// `NoSpace`: nothing happened, and the call may be repeated. Those of
+    /// [`crate::volumes::identity::check`], of the manifest and of the file system.
     pub fn begin_session(&self) -> Result<()> {
         let session = *self.session.get_or_init(|| self.context.env.new_uid());
         session::begin(self, session)
     }
 
-    /// Gives up the lock of the directory. Nothing of this store may change the directory from here on.
+    /// Releases the lock of the directory. From here on this store must not change the directory.
     pub fn unlock(&self) {
         let held = lock(&self.lock).take();
         drop(held);
     }
 
-    /// What every part of the store is given.
+    /// Returns the shared context of the store.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Who lists them.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// How many were removed since the store was opened.
+    /// Returns the number of files removed since the store was opened.
     pub fn removed(&self) -> u64 {
         self.removed.get()
     }
 
-    /// The format of the store.
+    /// Returns the format of the store.
     pub fn format(&self) -> StoreFormat {
         self.manifest.format()
     }
 
-    /// Raises the format of the store: see [`crate::manifest::Commits::upgrade`]. A failure after which nobody knows the format stops the store.
+    /// Raises the format of the store: see [`crate::manifest::Commits::upgrade`]. If the outcome is
+    /// unknown the store stops.
     ///
     /// # Errors
-    /// As there.
+    /// As [`crate::manifest::Commits::upgrade`].
     pub fn upgrade(&self, format: StoreFormat) -> Result<()> {
         self.manifest.commits().upgrade(format).inspect_err(|e| {
             if self.manifest.commits().outcome_unknown() {
@@ -88,8 +94,8 @@ impl Files {
         })
     }
 
-    /// Makes the names in the store's directory durable. A failure, other than a lack of room or of descriptors, stops
-    /// the store: a later sync would not tell which names are lost.
+    /// Makes the names in the store directory durable. A failure, other than a lack of space or of
+    /// descriptors, stops the store: a later sync would not report which names are lost.
     ///
     /// # Errors
     /// Those of the file system.
@@ -101,7 +107,7 @@ impl Files {
         })
     }
 
-    /// Removes a file that the manifest does not list; fine if it is gone already.
+    /// Removes a file that the manifest does not list. A missing file is no error.
     ///
     /// # Errors
     /// Those of the file system.

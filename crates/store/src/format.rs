@@ -1,22 +1,22 @@
 //! The format of a whole store: one number, and the features that it allows.
 //!
-//! A change of the bytes on disk that an earlier release cannot read stands behind this gate: a new [`StoreFormat`], a new
-//! [`Feature`], and a question ([`StoreFormat::allows`]) where the bytes are written. A store keeps its format until
-//! somebody raises it (`Manifest::upgrade`), so that the release before can open the store again. Formats
-//! are never lowered.
+//! Every change on disk that an earlier release cannot read needs a new [`StoreFormat`], a new
+//! [`Feature`], and a check ([`StoreFormat::allows`]) before the bytes are written. A store keeps
+//! its format until an operator raises it (`Manifest::upgrade`), so that the previous release can
+//! still open the store. Formats are never lowered.
 //!
-//! The header of the manifest carries the number from format 2 on, where a release reads it before anything else. A release
-//! that does not know the number refuses the store and names it.
+//! From format 2 on the manifest header carries the number, and a release reads it before anything
+//! else. A release that does not know the number refuses the store and names the number.
 //!
-//! Whoever adds a format also adds a line to `torture/formats.txt`, a golden store, and the row of
+//! A new format also needs a line in `torture/formats.txt`, a golden store, and a row in
 //! `docs/format/manifest.md`.
 
 use base::{Error, ErrorKind, Result};
 use std::fmt;
 
-/// The format of a store. Later ones are larger.
+/// The format of a store. Later formats are larger.
 ///
-/// Not all releases know all of them: a release opens stores up to [`StoreFormat::NEWEST`].
+/// A release opens stores up to [`StoreFormat::NEWEST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreFormat {
@@ -27,7 +27,7 @@ pub enum StoreFormat {
     V2,
 }
 
-/// What not every format allows.
+/// A feature that not every format allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// The header of the manifest carries the number of the format.
@@ -60,7 +60,7 @@ impl StoreFormat {
     /// The format of new stores. A later release may raise it.
     pub const DEFAULT: StoreFormat = StoreFormat::V1;
 
-    /// Its number.
+    /// Returns the number of the format.
     pub const fn number(self) -> u32 {
         match self {
             StoreFormat::V1 => 1,
@@ -68,7 +68,7 @@ impl StoreFormat {
         }
     }
 
-    /// The format of this number.
+    /// Returns the format of a number.
     ///
     /// # Errors
     /// `Unsupported` with the number, if this release does not know it.
@@ -86,7 +86,7 @@ impl StoreFormat {
         })
     }
 
-    /// True if stores of this format may have it.
+    /// Returns true if this format allows the feature.
     pub fn allows(self, feature: Feature) -> bool {
         self >= feature.since()
     }

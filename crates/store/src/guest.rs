@@ -1,31 +1,36 @@
-//! An engine that keeps records in a store that another one opens and drives, the *host*.
+//! A secondary engine (*guest*): an engine on a store that another engine, the *host*, opens and
+//! drives.
 //!
-//! Each engine can open a store alone. Opened together there is one lock, one manifest, one set of background threads, and a lane of the
-//! log for each: the host has the first, the guest has the lane of records ([`Lane::LOG`](crate::commit::Lane::LOG)). The host
-//! calls the guest in this order:
+//! Each engine can also open a store alone. Opened together, they share one lock, one manifest and
+//! one set of background threads, but each has its own log lane: the host the first lane, the guest
+//! the record lane ([`Lane::LOG`](crate::commit::Lane::LOG)). The host calls the guest in this
+//! order:
 //!
-//! 1. [`Guest::restore`]: the manifest is read and no log is. Nothing may be written.
-//! 2. [`Guest::replay`]: the batches of the lane of records, in order, those of all tenants. When that lane has come to its end all of it
-//!    is durable.
-//! 3. The host replays its own lane, ends both old logs, and begins new ones.
-//! 4. [`Guest::begin`]: from here on the guest serves. What it has to do in the background it is asked for with the host's own
-//!    ([`crate::run::Works`]).
+//! 1. [`Guest::restore`]: the manifest is read, but no log. The guest must not write.
+//! 2. [`Guest::replay`]: the batches of the record lane, in order, of all tenants. At the end of
+//!   that lane all of it is durable.
+//! 3. The host replays its own lane, closes both old logs, and begins new ones.
+//! 4. [`Guest::begin`]: the guest begins to serve. The host's scheduler also runs the guest's
+//!   background work ([`crate::run::Works`]).
 //!
-//! A batch of the guest's may *carry* one of the host's ([`Carried`]): both are one batch of the lane of records, there whole or not at
-//! all. So [`Guest::replay`] hands back what a batch carries, and the guest keeps a group in the chain that is replayed until the host has
-//! what is carried in it in files of its own, which the host's floor tells. Where that takes long it asks for relief ([`Relieve`]).
+//! A batch of the guest may hold an embedded batch of the host ([`Carried`]). Both are one batch of
+//! the record lane, which recovery returns whole or not at all. So [`Guest::replay`] returns the
+//! embedded batch. The guest keeps its group among the replayed ones until the host has the
+//! embedded batch in files of its own, as the host's floor shows. If that takes long the guest
+//! requests a flush ([`Relieve`]).
 //!
 //! ```text
 //! batch that carries := 2 u8 | highest sequence of the host's batch varint | its length varint | its bytes | the guest's own, or nothing
 //! ```
 //!
-//! A copy of the store has both engines at one moment ([`Copies`]): under the host's lock of order, with which batches that carry one
-//! are appended too, it is noted how far the lane of records comes into the copy.
+//! A copy of the store shows both engines at one moment ([`Copies`]). Under the host's ordering
+//! lock, the guest marks how far the record lane goes into the copy. Batches with an embedded batch
+//! are appended under the same lock.
 //!
-//! If any of it fails the store is not open, and nothing has changed but what may be repeated.
+//! If any step fails the store is not open, and only repeatable changes have been made.
 //!
-//! The host ends both lanes when it is closed. Health is one: what stops one engine for good stops both, since
-//! both acknowledge by the same device and the same manifest.
+//! The host closes both lanes when it is closed. Both engines share one health, because both
+//! acknowledge through the same device and the same manifest: a permanent failure stops both.
 
 use crate::commit::{Durability, Log, LogTerms, LoggedBatch, Ticket};
 use crate::context::Context;
@@ -40,20 +45,21 @@ use base::{Result, SeqNo};
 use io::Cancel;
 use std::sync::Arc;
 
-/// What a guest stands on once the store is open.
+/// Resources of a guest once the store is open.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// How files come and go; it leads to the manifest and the context.
+    /// The store's files; also gives access to the manifest and the context.
     pub files: Arc<Files>,
-    /// What files may occupy: the host's budget, and the host works out what is kept free.
+    /// The space budget, shared with the host. The host computes the reserve.
     pub space: Arc<SpaceBudget>,
-    /// The lane of records.
+    /// The record lane.
     pub lane: Arc<Log>,
-    /// The first lane, which has the ballast of both: what trims and jobs are given where the volume is full.
+    /// The first lane, which holds the reserved space of both engines, for trims and jobs on a full
+    /// volume.
     pub first: Arc<Log>,
 }
 
-/// A batch of the host's inside one of the guest's.
+/// A batch of the host embedded in a batch of the guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried<'a> {
     /// Its lowest and its highest sequence.
@@ -62,22 +68,23 @@ pub struct Carried<'a> {
     pub pieces: &'a [&'a [u8]],
 }
 
-/// What was read of a batch that carries one.
+/// A decoded batch with an embedded batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarriedRead<'a> {
-    /// The highest sequence of the host's batch.
+    /// The highest sequence of the embedded batch.
     pub last_seq: SeqNo,
-    /// The bytes of the host's batch.
+    /// The bytes of the embedded batch.
     pub bytes: &'a [u8],
-    /// The rest, which is the guest's.
+    /// The remaining bytes, which belong to the guest.
     pub rest: &'a [u8],
 }
 
-/// The first byte of a batch that carries one. What a guest's other batches begin with is its affair, but not this.
+/// First byte of a batch with an embedded batch. The guest's other batches begin with any other
+/// byte.
 const CARRIES: u8 = 2;
 
 impl<'a> Carried<'a> {
-    /// What comes before its bytes.
+    /// Returns the header that precedes the bytes of the embedded batch.
     pub fn head(&self) -> Vec<u8> {
         let mut head = vec![CARRIES];
         put_varint(&mut head, self.seqs.1);
@@ -85,10 +92,10 @@ impl<'a> Carried<'a> {
         head
     }
 
-    /// What a batch of the lane of records carries.
+    /// Returns the embedded batch of a batch of the record lane, if it has one.
     ///
     /// # Errors
-    /// `Corruption` if it is not whole.
+    /// `Corruption` if the embedded batch is truncated.
     pub fn read(batch: &'a [u8]) -> Result<Option<CarriedRead<'a>>> {
         if batch.first() != Some(&CARRIES) {
             return Ok(None);
@@ -99,74 +106,77 @@ impl<'a> Carried<'a> {
     }
 }
 
-/// A destination for a batch of the host's beside the host's own lane: a batch of the guest's that carries it.
+/// An alternative destination for a batch of the host: embedded in a batch of the guest.
 pub trait BatchSink {
-    /// Appends the batch with the guest's part. Returns the position up to which the lane of records must be durable for
-    /// the batch to be. `None`: nothing was appended; the host undoes nothing and returns, and is called again.
+    /// Appends the host's batch with the guest's part. Returns the position up to which the record
+    /// lane must be durable for the batch to be durable. `None`: nothing was appended. The host
+    /// then undoes nothing, returns, and is called again.
     ///
     /// # Errors
-    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`: nothing was appended. Those of the
-    /// log: the batch may be found there after a restart.
+    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`: nothing
+    /// was appended. After an error of the log a restart may still find the batch.
     fn append(&mut self, batch: &Carried<'_>, durability: Durability) -> Result<Option<Ticket>>;
 }
 
-/// A write of the host's whose batch goes to this sink.
+/// A write of the host whose batch goes to the given sink.
 pub type HostWrite<'a> = dyn FnMut(&mut dyn BatchSink) -> Result<()> + 'a;
 
-/// Asks the host to bring what is in its memory into files, in the background. False: it could not be asked now.
+/// Requests a background flush of the host's memtables. Returns false if no flush can be requested
+/// now.
 pub type Relieve = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What a guest brings into a copy of the store ([`crate::copy`]).
+/// The guest's part in copying a store ([`crate::copy`]).
 pub trait Copies: Send + Sync + std::fmt::Debug {
-    /// From here until what is returned is dropped the guest's files stay as they are; appends go on.
+    /// Keeps the guest's files as they are until the result is dropped; appends continue.
     ///
     /// # Errors
-    /// What stopped the store; `Cancelled`.
+    /// The error that stopped the store; `Cancelled`.
     fn hold(&self, cancel: Option<&Cancel>) -> Result<Box<dyn Held>>;
 }
 
 /// A guest whose files stay as they are.
 pub trait Held {
-    /// What is appended to its lane from now on does not come into the copy.
+    /// Ends the copied part of the guest's lane: later appends are not in the copy.
     fn mark(&mut self);
 
-    /// Brings the groups of its lane into the copy, as far as the mark; its files the host links, which the manifest lists. Returns
-    /// the groups as the copy lists them. `state` is the store's at any moment since [`Copies::hold`].
+    /// Copies the groups of the guest's lane up to the mark, and returns them for the manifest of
+    /// the copy. The host links the guest's files that the manifest lists. `state` is any state of
+    /// the store since [`Copies::hold`].
     ///
     /// # Errors
-    /// `Corruption` if something that is to be copied is damaged; those of the file system and of the manifest.
+    /// `Corruption` if a group to copy is damaged; those of the file system and of the manifest.
     fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>>;
 }
 
-/// A guest that serves.
+/// The interfaces of a serving guest.
 #[derive(Clone)]
 pub struct Served {
-    /// What it has to do in the background.
+    /// The guest's background work.
     pub work: Arc<dyn Work>,
-    /// What it brings into a copy.
+    /// The guest's part in copying the store.
     pub copies: Arc<dyn Copies>,
-    /// How long its operations take.
+    /// Latencies of the guest's operations.
     pub times: GuestTimes,
 }
 
-/// Says how long operations took, nanoseconds by name: for the host, which tells of the whole store.
+/// Returns latencies by operation name, in nanoseconds, for the statistics of the whole store.
 pub type GuestTimes = Arc<dyn Fn() -> Vec<(&'static str, Distribution)> + Send + Sync>;
 
-/// See the module.
+/// A secondary engine: see the module.
 pub trait Guest {
-    /// These engines and itself: with them the manifest is read.
+    /// Adds the guest to the engines that the manifest is read with.
     fn join(&self, engines: Engines) -> Engines;
 
-    /// How long the groups of its lane may be.
+    /// Returns the lengths and access modes of the guest's lane.
     fn terms(&self) -> LogTerms;
 
-    /// Reads what it keeps in files.
+    /// Reads the guest's files.
     ///
     /// # Errors
-    /// Whatever keeps it from being opened: the store is not opened then.
+    /// Any error makes the open of the store fail.
     fn restore(&mut self, context: &Arc<Context>, manifest: &Arc<Manifest>) -> Result<()>;
 
-    /// Takes a batch of its lane. What it carries is the host's.
+    /// Replays a batch of the guest's lane. Returns the embedded batch for the host.
     ///
     /// # Errors
     /// As [`Guest::restore`].

@@ -1,9 +1,9 @@
 //! An ordered map from ids to values that is cheap to clone and cheap to change a little.
 //!
-//! Sorted runs of up to 128 entries behind `Arc`s, listed in an `Arc` themselves: a two-level B-tree. A clone is one
-//! reference count; a change to a clone copies one run and the list of runs. A version with ten thousand files is
-//! therefore edited by copying a few kilobytes instead of rebuilding a tree of ten thousand nodes, and the old version
-//! stays as it was for those who still read it.
+//! It is a two-level B-tree: sorted runs of up to 128 entries behind `Arc`s, in a list that is
+//! itself behind an `Arc`. A clone is one reference count. A change to a clone copies one run and
+//! the list of runs. So an edit of a version with ten thousand files copies a few kilobytes instead
+//! of rebuilding a tree of ten thousand nodes, and readers of the old version keep it unchanged.
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ const RUN_LEN_MAX: usize = 128;
 
 type Run<K, V> = Arc<Vec<(K, V)>>;
 
-/// A key, the value it had before and the one it has now, of which at most one is missing: see [`IdMap::changes`].
+/// A key with its value before and after, of which at most one is missing: see [`IdMap::changes`].
 pub type Change<'m, K, V> = (K, Option<&'m V>, Option<&'m V>);
 
 /// A copy-on-write ordered map. See the module's documentation.
@@ -38,67 +38,69 @@ impl<K, V> Default for IdMap<K, V> {
 }
 
 impl<K: Ord + Copy, V> IdMap<K, V> {
-    /// An empty map.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there are no entries.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The run that holds `key` or would hold it; the number of runs if `key` is past all of them.
+    /// Returns the index of the run for `key`; the number of runs if `key` is past all of them.
     fn run_of(&self, key: &K) -> usize {
         self.runs.partition_point(|run| run.last().is_some_and(|(last, _)| last < key))
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         let run = self.runs.get(self.run_of(key))?;
         let i = run.binary_search_by(|(k, _)| k.cmp(key)).ok()?;
         run.get(i).map(|(_, v)| v)
     }
 
-    /// True if `key` has a value.
+    /// Returns true if `key` has a value.
     pub fn contains_key(&self, key: &K) -> bool {
         self.get(key).is_some()
     }
 
-    /// The entries in order of their keys.
+    /// Returns the entries in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (K, &V)> + '_ {
         self.runs.iter().flat_map(|run| run.iter().map(|(k, v)| (*k, v)))
     }
 
-    /// The keys in order.
+    /// Returns the keys in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = K> + '_ {
         self.iter().map(|(k, _)| k)
     }
 
-    /// The values in order of their keys.
+    /// Returns the values in key order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + '_ {
         self.iter().map(|(_, v)| v)
     }
 
-    /// The entry with the largest key.
+    /// Returns the entry with the largest key.
     pub fn last(&self) -> Option<(K, &V)> {
         self.runs.last().and_then(|run| run.last()).map(|(k, v)| (*k, v))
     }
 }
 
 impl<K: Ord + Copy, V: PartialEq> IdMap<K, V> {
-    /// What is different from `before`, ascending. Runs that both maps share are passed over without a look into them, so
-    /// between two maps of which one was made of the other it costs about a comparison a run, and the runs that changed.
+    /// Returns the differences from `before`, in key order. Runs that both maps share are skipped.
+    /// Between a map and a modified clone it costs about one comparison for each run, plus the
+    /// changed runs.
     pub fn changes<'m>(&'m self, before: &'m Self) -> Vec<Change<'m, K, V>> {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         if !Arc::ptr_eq(&self.runs, &before.runs) {
             let (mut theirs, mut ours) = (before.runs.iter().peekable(), self.runs.iter().peekable());
-            // What both share has the same last key in both: whoever is behind goes on, and they meet there.
+            // A shared run has the same last key in both maps. The map that is behind advances, so
+            // both reach the shared run together.
             loop {
                 let last = |run: Option<&&'m Run<K, V>>| run.and_then(|run| run.last()).map(|(key, _)| *key);
                 let (a, b) = (last(theirs.peek()), last(ours.peek()));
@@ -124,7 +126,7 @@ impl<K: Ord + Copy, V: PartialEq> IdMap<K, V> {
     }
 }
 
-/// What is different between two sorted lists.
+/// Returns the differences between two sorted lists.
 fn merged<'m, K: Ord + Copy, V: PartialEq>(old: &[&'m (K, V)], new: &[&'m (K, V)]) -> Vec<Change<'m, K, V>> {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     let mut changes = Vec::new();
@@ -147,7 +149,7 @@ fn merged<'m, K: Ord + Copy, V: PartialEq>(old: &[&'m (K, V)], new: &[&'m (K, V)
 }
 
 impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
-    /// Sets the value of `key`; returns the value it had.
+    /// Sets the value of `key`; returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let at = self.run_of(&key);
         let runs = Arc::make_mut(&mut self.runs);
@@ -171,7 +173,7 @@ impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
         }
     }
 
-    /// Removes `key`; returns the value it had.
+    /// Removes `key`; returns the previous value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.run_of(key);
         let i = self.runs.get(at)?.binary_search_by(|(k, _)| k.cmp(key)).ok()?;
@@ -186,11 +188,11 @@ impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
 }
 
 impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
-    /// Makes many changes at once: each of these keys, which ascend, has the value that `change` makes of the one it had, or none. A run
-    /// is copied once for all that changes in it.
+    /// Makes many changes at once, in ascending key order. `change` returns the new value of each
+    /// key, or none. A run is copied once for all its changes.
     ///
     /// # Errors
-    /// That of `change`; the map stays as it was.
+    /// The error of `change`; the map stays as it was.
     pub fn change_all<C, E>(
         &mut self,
         changes: &[(K, C)],
@@ -205,7 +207,7 @@ impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
         let none = [Run::default()];
         let old: &[Run<K, V>] = if self.runs.is_empty() { &none } else { &self.runs };
         for (nth, run) in old.iter().enumerate() {
-            // What is past every run goes to the end of the last one.
+            // Keys past every run go to the end of the last one.
             let is_last = nth + 1 == old.len();
             let is_here = |(key, _): &(K, C)| is_last || run.last().is_some_and(|(last, _)| key <= last);
             let count = if rest.first().is_some_and(is_here) { rest.partition_point(is_here) } else { 0 };
@@ -223,13 +225,13 @@ impl<K: Ord + Copy, V: Clone> IdMap<K, V> {
         Ok(())
     }
 
-    /// The same, where it is known what comes of each key.
+    /// As [`IdMap::change_all`], with known values.
     pub fn set_all(&mut self, values: &[(K, Option<V>)]) {
         let Ok(()) = self.change_all(values, |_, value, _| Ok::<_, Infallible>(value.clone()));
     }
 }
 
-/// A run with the changes of some of its keys.
+/// Returns a run with some of its keys changed.
 fn with_changes<K: Ord + Copy, V: Clone, C, E>(
     run: &[(K, V)],
     changes: &[(K, C)],
@@ -313,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Many changes at once make what they make one by one, and leave what does not change where it is.
+    /// Many changes at once have the same effect as one by one, and share the unchanged runs.
     #[test]
     fn many_changes_at_once_are_those_one_by_one() {
         let mut rng = io::Rng::new(3);

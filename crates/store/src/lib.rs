@@ -1,25 +1,30 @@
-//! The ground of a store: what any engine that keeps files in a directory needs, whatever it keeps in them.
+//! The common base of all engines: the services that any engine with files in a store directory
+//! needs.
 //!
-//! * [`names`]: the names of the files of a store, and their numbers, of which there is one sequence for all kinds.
-//! * [`manifest`]: the durable history of a store: one file, one stream of edits for all engines.
-//! * [`format`](mod@format): the format of a store as a whole, and what each allows.
-//! * [`commit`]: the log, the one durability domain of all engines.
-//! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is. [`guest`]: an engine on a store that
-//!   another one opens.
-//! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
-//! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
-//! * [`mailbox`]: requests of other processes to the one that has the store open.
-//! * [`descriptors`]: the share of the store of the descriptors of the process.
-//! * [`pacing`]: how much of the device background work may use.
-//! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
-//! * [`speed`]: a second disk, for the log.
-//! * [`repair`]: what every repair does around its own work.
-//! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
-//! * [`idmap`]: the copy-on-write ordered map in which states keep their files: cheap to clone and to change a little.
+//! * [`names`]: names and numbers of store files. One number sequence serves all kinds of files.
+//! * [`manifest`]: the durable history of a store: one file with the edits of all engines.
+//! * [`format`](mod@format): the format version of a store and the features of each version.
+//! * [`commit`]: the write-ahead log, which all engines share.
+//! * [`open`]: a store for engines without a top-level crate of their own. [`directory`]: the store
+//!   directory. [`guest`]: a secondary engine on the store of another engine.
+//! * [`engines`]: lists the engines of a store and removes one. [`mod@copy`]: copies a store.
+//! * [`context`]: shared state: the environment, health and signals. [`run`]: the background
+//!   scheduler.
+//! * [`mailbox`]: requests from other processes to the process that has the store open.
+//! * [`descriptors`]: the store's share of the process's file descriptors.
+//! * [`pacing`]: limits the device share of background work.
+//! * [`volumes`]: locations and sizes of files. [`space`]: the space limit. [`files`]: creation,
+//!   caching and removal of files.
+//! * [`speed`]: the fast tier, a second disk for the log.
+//! * [`repair`]: steps that are common to all repairs.
+//! * [`numbers`]: bounds of file, log group, page and edit numbers. [`field`]: decoding of such
+//!   fields.
+//! * [`idmap`]: a copy-on-write ordered map for the file lists of manifest states.
 //!
-//! It knows nothing of keys, families or what a sequence means to an engine: an arrow from here to `version`, `lsm` or any
-//! engine would point up. LavaKV is the first engine; another one stands beside it on the same store, shares the numbers
-//! of files, the manifest and the log, and neither of them is compiled into the other.
+//! This crate knows nothing of keys, column families or the meaning of a sequence. It must not
+//! depend on `version`, `lsm` or any engine. LavaKV is the first engine. A second engine can share
+//! the file numbers, the manifest and the log of the same store; neither engine is compiled into
+//! the other.
 
 pub mod commit;
 pub mod context;

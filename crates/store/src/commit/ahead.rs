@@ -1,59 +1,59 @@
-//! Reading ahead in a group: who reads one record behind another reads many of them with one request of the device.
+//! Read-ahead within a group: one device request serves a reader of many successive records.
 //!
-//! It is a matter of the file alone. Where a read follows closely on the one before, more of the file is read than was asked for, and
-//! twice as much the next time, up to a bound; what is asked for next is then taken from there. Pages are checked
-//! as they are used, like those that are read alone. Reads that do not follow each other (the records of one log among a thousand) cost
-//! what they cost without it: one request each.
+//! Read-ahead works on the file alone. If a read closely follows the one before, the reader fetches
+//! more of the file than requested. Each further adjacent read doubles the amount, up to a bound.
+//! Later reads are served from that window, and pages are checked on use like any other. Reads that
+//! do not follow each other (the records of one log among a thousand) still cost one request each.
 //!
-//! What was read ahead may be older than what is in the file by now: a page that was not written yet, a group that became another
-//! one. Then the check fails, what was read is thrown away, and the page is read once more: so nobody is told of damage that is
-//! none.
+//! The window may be older than the file: a page may have been written since, or the file may
+//! belong to another group. The page check then fails, the window is dropped, and the page is read
+//! again, so a stale window is never reported as damage.
 
 use base::{Result, Uid};
 use io::{AlignedBuf, InPlaceFile, PAGE};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The first that is read ahead, bytes.
+/// Initial read-ahead, bytes.
 const FIRST_LEN: u64 = 64 << 10;
-/// Bytes between two reads that still follow each other.
+/// Maximum gap between two reads that count as adjacent, bytes.
 const GAP_LEN: u64 = 16 << 10;
 
-/// See the module. One for each reader.
+/// Read-ahead state of one reader: see the module.
 #[derive(Debug)]
 pub struct ReadAhead {
-    /// The most bytes that are read at once; 0: nothing is read ahead.
+    /// Maximum bytes of one read; 0 disables read-ahead.
     len_max: u64,
-    /// What was read last.
+    /// Group of the last read.
     group: Option<(u64, Uid)>,
-    /// Where that ended.
+    /// End of the last read.
     end: u64,
-    /// How much is read ahead now; 0: reads do not follow each other.
+    /// Current read-ahead, bytes; 0: the reads are not adjacent.
     len: u64,
-    /// What was read ahead, and from where.
+    /// Bytes read ahead, with their offset in the file.
     window: Option<(u64, AlignedBuf)>,
 }
 
 impl ReadAhead {
-    /// Of a reader that has read nothing; at most so many bytes at once, in whole pages.
+    /// Creates the state of a new reader. `len_max` is rounded up to whole pages.
     pub fn new(len_max: u64) -> ReadAhead {
-        // The file takes whole blocks only.
+        // The file accepts whole blocks only.
         let len_max = len_max.checked_next_multiple_of(PAGE as u64).unwrap_or(len_max);
         ReadAhead { len_max, group: None, end: 0, len: 0, window: None }
     }
 
-    /// Throws away what was read ahead.
+    /// Drops the window.
     pub fn clear(&mut self) {
         self.window = None;
     }
 
-    /// True if there is something that may be older than the file.
+    /// Returns true if there is a window, which may be older than the file.
     pub(super) fn is_filled(&self) -> bool {
         self.window.is_some()
     }
 
-    /// `start` to `end` of the file of a group are about to be read: reads more, if that follows on what was read before, and
-    /// can be read.
+    /// Prepares a read of `start` to `end` of a group's file: fills the window if the read is
+    /// adjacent to the one before.
     pub(super) fn prepare(&mut self, group: (u64, Uid), file: &dyn InPlaceFile, start: u64, end: u64) {
         let same = self.group == Some(group);
         let follows = same && start + PAGE as u64 >= self.end && start <= self.end + GAP_LEN;
@@ -70,19 +70,20 @@ impl ReadAhead {
             let mut bytes = AlignedBuf::zeroed((to - from) as usize);
             match file.read_at(bytes.as_mut_slice(), from) {
                 Ok(()) => self.window = Some((from, bytes)),
-                // What nobody asked for may be unreadable; what was asked for is read alone then, and its error is told.
+                // The pages beyond the request may be unreadable. The caller then reads the
+                // requested pages alone and reports their error.
                 Err(_) => self.len = 0,
             }
         }
     }
 
-    /// The file as it is with what was read ahead.
+    /// Returns the file with the window in front of it.
     pub(super) fn over<'a>(&'a self, file: &'a Arc<dyn InPlaceFile>) -> Windowed<'a> {
         Windowed { file, window: self.window.as_ref() }
     }
 }
 
-/// A file of which a part is in memory.
+/// A file with a part of its bytes in memory.
 #[derive(Debug)]
 pub(super) struct Windowed<'a> {
     file: &'a Arc<dyn InPlaceFile>,

@@ -1,7 +1,8 @@
 //! The files of log groups that the manifest lists for replay.
 //!
-//! A group is a file of fixed length, allocated and written once. The manifest lists it before the log may use it, and
-//! the edit that drops it is durable before the file is used again or removed ([`super::Spares`]).
+//! A group is a file of fixed length, allocated and written once. The manifest lists the group
+//! before the log may use it. The edit that drops a group is durable before its file is reused or
+//! removed ([`super::Spares`]).
 
 use super::foundation::{Foundation, ToldBytes};
 use super::pace::Pace;
@@ -18,43 +19,43 @@ use wal::PreparedGroup;
 /// The file of a group.
 #[derive(Clone, Debug)]
 pub struct GroupFile {
-    /// Its number.
+    /// File number.
     pub number: u64,
-    /// Its bytes.
+    /// File length, bytes.
     pub len: u64,
-    /// The identity of the group, as long as it is one.
+    /// Identity of the group that the file holds.
     pub uid: Uid,
-    /// The file.
+    /// The open file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Bytes that it occupies: fewer than `len` after a close gave the room behind the end of the log back.
+    /// Allocated bytes; below `len` after a close released the space behind the end of the log.
     pub room_bytes: u64,
 }
 
 impl GroupFile {
-    /// True if it has room for all of its pages, so that it may be used again.
+    /// Returns true if all pages are allocated, so that the file may be reused.
     pub(super) fn is_whole(&self) -> bool {
         self.room_bytes >= self.len
     }
 }
 
-/// See the module.
+/// The files of replayed groups: see the module.
 #[derive(Debug)]
 pub struct GroupFiles {
     base: Arc<Foundation>,
     spares: Arc<Spares>,
-    /// All of [`ReplayedFiles`].
+    /// The state, under one lock.
     files: Mutex<ReplayedFiles, rank::LogGroups>,
 }
 
 #[derive(Debug, Default)]
 struct ReplayedFiles {
-    /// Groups the manifest lists for replay, by LTN.
+    /// Groups that the manifest lists for replay, by LTN.
     live: BTreeMap<u64, GroupFile>,
-    /// How long groups are.
+    /// Length of the next group.
     pace: Pace,
-    /// Groups that the log has let go of and the manifest still lists, oldest first. The log names each only once; if
-    /// the edit that drops it is refused (a full disk), it must be part of the next one, because a group that stays
-    /// listed while younger ones go is a hole in the log.
+    /// Groups that the log has released but the manifest still lists, oldest first. The log reports
+    /// each group only once. If the edit that drops it is refused (a full disk), the next edit must
+    /// include it: a group that stays listed while younger ones go is a hole in the log.
     leaving: Vec<u64>,
     told: ToldBytes,
 }
@@ -66,14 +67,14 @@ impl ReplayedFiles {
     }
 }
 
-/// The lengths of a group that is wanted, bytes.
+/// Lengths of a requested group, bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupLens {
-    /// Where there is room.
+    /// Preferred length.
     pub wanted: u64,
-    /// At least.
+    /// Minimum length.
     pub least: u64,
-    /// If no batch needed a longer one.
+    /// Length of a group without an oversized batch.
     pub usual: u64,
 }
 
@@ -82,19 +83,19 @@ impl GroupFiles {
         GroupFiles { base, spares, files: Mutex::default() }
     }
 
-    /// Takes over a group found by recovery.
+    /// Takes over a group from recovery.
     pub(super) fn adopt(&self, ltn: u64, file: GroupFile) {
         let mut files = lock(&self.files);
         files.live.insert(ltn, file);
         files.tell(&self.base);
     }
 
-    /// The file of a group that the manifest lists.
+    /// Returns the file of a listed group.
     pub fn file_of(&self, ltn: u64) -> Option<GroupFile> {
         lock(&self.files).live.get(&ltn).cloned()
     }
 
-    /// Hands the file of a group to those that are kept as storage.
+    /// Removes and returns the file of a group that becomes storage.
     pub(super) fn take(&self, ltn: u64) -> Option<GroupFile> {
         let mut files = lock(&self.files);
         let taken = files.live.remove(&ltn);
@@ -102,29 +103,30 @@ impl GroupFiles {
         taken
     }
 
-    /// The names of the files, and of those that no group has, but not of those that are kept as storage.
+    /// Returns the names of these files and of the spare files, without those of retained groups.
     pub fn file_names(&self) -> Vec<String> {
         let groups =
             |files: &ReplayedFiles| files.live.values().map(|file| names::log(file.number)).collect();
-        // Spares come second: a file that moves there meanwhile is seen.
+        // Spare files come second: a file that becomes a spare meanwhile is not missed.
         let mut names: Vec<String> = groups(&lock(&self.files));
         names.extend(self.spares.names());
         names
     }
 
-    /// The length that groups have now.
+    /// Returns the current group length.
     pub(super) fn len(&self) -> u64 {
         lock(&self.files).pace.len(self.base.terms.group_bytes)
     }
 
-    /// The length that the next group of a log of `live_bytes` should have.
+    /// Returns the length of the next group for a log of `live_bytes`.
     pub(super) fn next_len(&self, live_bytes: u64) -> u64 {
         let now_ns = self.base.context.now_ns();
         lock(&self.files).pace.next_len(self.base.terms.group_bytes, now_ns, live_bytes)
     }
 
-    /// A group file that the manifest lists, not yet handed to the log: of `wanted` bytes, or where there is no room for
-    /// that, of at least `least`. `usual`: the length that it should have if no batch needed a longer one.
+    /// Returns a group file that the manifest lists and the log does not use yet. It has `wanted`
+    /// bytes, or at least `least` where space is short. `usual` is the length without an oversized
+    /// batch.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest.
@@ -134,7 +136,7 @@ impl GroupFiles {
         need: Need,
     ) -> Result<PreparedGroup> {
         let group = self.spares.take(wanted, least, need)?;
-        // New each time: a former use of the file, here or in a copy of this store, is told by it.
+        // New each time: it distinguishes former uses of the file, here or in a copy of the store.
         let uid = self.base.context.env.new_uid();
         let group = GroupFile { uid, ..group };
         let (lane, file) = (self.base.lane, group.number);
@@ -153,22 +155,22 @@ impl GroupFiles {
             return Err(e);
         }
         let mut files = lock(&self.files);
-        // One that was made for a long batch says nothing of those that follow.
+        // A group made for an oversized batch does not set the length of the next groups.
         files.pace.made(group.len.min(usual), self.base.context.now_ns());
         files.live.insert(ltn, group.clone());
         files.tell(&self.base);
         Ok(PreparedGroup { ltn, uid, file: group.file })
     }
 
-    /// Drops the groups that the log has let go of, and those that could not be dropped before: manifest first, then the
-    /// files. Returns false if there are none.
+    /// Drops the given groups and those that an earlier call could not drop: first from the
+    /// manifest, then their files. Returns false if there are none.
     pub(super) fn release(&self, released: Vec<u64>) -> Result<bool> {
         lock(&self.files).leaving.extend(released);
         self.release_with(&[], Vec::new(), || Ok(()))
     }
 
-    /// As [`GroupFiles::release`], with more records in the same edit. These groups the log lets go of in `done`, once the edit is durable: until then
-    /// it may write to their files.
+    /// As [`GroupFiles::release`], with more records in the same edit. The log releases these
+    /// groups in `done`, once the edit is durable; until then it may write to their files.
     pub(super) fn release_with(
         &self,
         released: &[u64],
@@ -184,7 +186,7 @@ impl GroupFiles {
         let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
         records.extend(more);
         self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
-        // One job at a time releases groups, so the list has not grown meanwhile.
+        // Only one job at a time releases groups, so the list has not grown meanwhile.
         lock(&self.files).leaving.clear();
         if !dropped.is_empty() {
             self.spares.set_let_go(dropped.len());
@@ -196,26 +198,26 @@ impl GroupFiles {
         Ok(true)
     }
 
-    /// Gives up groups whose removal from the manifest is durable: their files are used again.
+    /// Recycles the files of groups whose removal from the manifest is durable.
     pub(super) fn discard(&self, dropped: &[u64]) -> Result<()> {
         let surplus = {
             let mut files = lock(&self.files);
             let gone = dropped.iter().filter_map(|ltn| files.live.remove(ltn)).collect();
             files.tell(&self.base);
-            // Under the lock, so that no file is in neither place for who looks at both.
+            // Under the lock: otherwise a concurrent listing could find the file in neither place.
             self.spares.recycle(gone, files.pace.len(self.base.terms.group_bytes))
         };
         self.spares.remove(surplus)
     }
 
-    /// Gives up files of groups that were storage, and whose removal from the manifest is durable.
+    /// Recycles the files of retained groups whose removal from the manifest is durable.
     pub(super) fn recycle(&self, files: Vec<GroupFile>) -> Result<()> {
         let surplus = self.spares.recycle(files, self.len());
         self.spares.remove(surplus)
     }
 
-    /// After the log was closed: groups that it has not begun to use, youngest last, and the files that no group has. A
-    /// closed store has no need of either.
+    /// Takes the unused groups, youngest last, and the spare files after the log was closed. A
+    /// closed store needs neither.
     pub(super) fn unused(&self, last_used: u64) -> (Vec<u64>, Vec<u64>) {
         let mut files = lock(&self.files);
         let unused = files.live.split_off(&(last_used + 1));

@@ -1,14 +1,16 @@
-//! What each engine still needs of the log.
+//! The floor of each engine: the lowest sequence that it still needs in the log.
 //!
-//! A *floor* is a sequence of a tenant below which all it wrote is durable elsewhere, or not wanted any more. Tenants tell
-//! theirs as it rises; the log never asks them, so that no lock of theirs is taken here. What was not told since the store
-//! was opened is the floor that the manifest has, which is the only one for an engine that is not there. A tenant of
-//! which there is neither keeps all it has.
+//! A *floor* is a sequence of a tenant. All its batches below the floor are durable elsewhere, or
+//! no longer needed. Tenants report their floors as they rise. The log never calls a tenant for its
+//! floor, so it takes no lock of the tenant here. Until the first report after an open, the
+//! manifest's floor counts; for an absent engine it is the only one. The log keeps all batches of a
+//! tenant without any floor.
 //!
-//! Invariants: a floor never falls, so one that is read a moment too early only keeps more. Whoever made one rise gives a
-//! *hint*, and the next release is by that floor or a higher one: the hint is taken before anything is read, and an engine
-//! whose floor is found out by asking is asked in between ([`Floors::for_release`]). Taken after the asking, the hint of what
-//! rose meanwhile would be lost, and the group stay until something else rises.
+//! Invariants: a floor never falls, so a floor read too early only keeps more. After raising a
+//! floor the engine gives a *hint*, and the next release uses that floor or a higher one. The
+//! release therefore takes the hint before it reads any floor, and asks the engines with computed
+//! floors in between ([`Floors::for_release`]). If it took the hint after asking, it would lose the
+//! hint of a floor that rose meanwhile, and the group would stay until another floor rises.
 
 use crate::manifest::{EngineId, State};
 use base::SeqNo;
@@ -19,35 +21,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wal::TenantId;
 
-/// See the module.
+/// The floors of all tenants: see the module.
 #[derive(Debug, Default)]
 pub struct Floors {
-    /// Those that were told, by tenant.
+    /// Reported floors, by tenant.
     told: Mutex<BTreeMap<TenantId, SeqNo>, rank::LogFloors>,
-    /// Something happened after which groups may have become releasable.
+    /// An event occurred that may make groups releasable.
     hinted: AtomicBool,
 }
 
 impl Floors {
-    /// A tenant needs nothing below `floor`.
+    /// Records that a tenant needs nothing below `floor`.
     pub fn tell(&self, tenant: TenantId, floor: SeqNo) {
         let mut told = lock(&self.told);
         let known = told.entry(tenant).or_default();
         *known = floor.max(*known);
     }
 
-    /// Some floor has risen, or what stood in the way of a release is gone.
+    /// Requests a release: a floor has risen, or an obstacle to a release is gone.
     pub fn hint(&self) {
-        // Exchanged, not stored: so who takes it sees what rose before any of the hints it takes.
+        // A swap, not a store: it also acquires the earlier hints, so a release that takes the hint
+        // sees every floor raised before any of them.
         self.hinted.swap(true, Ordering::AcqRel);
     }
 
-    /// True if there was a hint since the last release.
+    /// Returns true if a hint was given since the last release.
     pub fn is_hinted(&self) -> bool {
         self.hinted.load(Ordering::Acquire)
     }
 
-    /// What may be released now. `tell`: whoever knows a floor by asking asks now, and tells it.
+    /// Returns the floors for a release. `tell` computes and reports the floors of engines that do
+    /// not report them on their own.
     pub(super) fn for_release(
         &self,
         tell: impl FnOnce(),
@@ -58,7 +62,7 @@ impl Floors {
         self.all(&state())
     }
 
-    /// Of every tenant that has one. `state`: what the manifest has.
+    /// Returns the floor of every tenant that has one. `state` is the manifest's state.
     pub fn all(&self, state: &State) -> Vec<(TenantId, SeqNo)> {
         let mut all: BTreeMap<TenantId, SeqNo> =
             state.engines.floors().filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect();
@@ -70,7 +74,7 @@ impl Floors {
     }
 }
 
-/// The number under which an engine's batches are in the log: the one that the manifest has for it.
+/// Returns the tenant number of an engine: the engine id of the manifest, if it fits.
 pub fn tenant(engine: EngineId) -> Option<TenantId> {
     u8::try_from(engine.0).ok().map(TenantId)
 }
@@ -90,7 +94,7 @@ mod tests {
         let found = floors.for_release(
             || {
                 floors.tell(TenantId(1), 5);
-                // The next memtable is flushed right after the first tenant was asked.
+                // A flush raises the next floor after the first tenant was asked.
                 floors.hint();
             },
             state,

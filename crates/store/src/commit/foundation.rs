@@ -1,4 +1,4 @@
-//! What all parts of a lane's log have in common: where it is, and who is asked.
+//! State that all parts of a lane's log share.
 
 use super::LogTerms;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use base::sync::OnceLock;
 use std::sync::Arc;
 use wal::{Lane, Wal};
 
-/// See the module.
+/// The shared state: see the module.
 #[derive(Debug)]
 pub(super) struct Foundation {
     pub lane: Lane,
@@ -18,7 +18,7 @@ pub(super) struct Foundation {
     pub manifest: Arc<Manifest>,
     pub store: Arc<Files>,
     pub space: Arc<SpaceBudget>,
-    /// The log itself, once it has begun.
+    /// The log, once it has begun.
     pub wal: OnceLock<Wal>,
 }
 
@@ -28,19 +28,19 @@ impl Foundation {
         Foundation { lane, terms, context, manifest, store, space, wal: OnceLock::new() }
     }
 
-    /// The log itself. It must have begun.
+    /// Returns the log, which must have begun.
     #[inline]
     pub(super) fn wal(&self) -> &Wal {
         self.wal.get().expect("the log is started before the first write")
     }
 }
 
-/// Bytes of files that one part of a log has, and has told the gauge of the lane.
+/// The file bytes of one part of a log, as reported to the gauge of the lane.
 #[derive(Debug, Default)]
 pub(super) struct ToldBytes(u64);
 
 impl ToldBytes {
-    /// Tells that there are so many now.
+    /// Reports the current number of bytes.
     pub(super) fn tell(&mut self, base: &Foundation, bytes: u64) {
         base.space.gauges.change_log_bytes(base.lane, self.0, bytes);
         self.0 = bytes;

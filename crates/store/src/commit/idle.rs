@@ -1,18 +1,19 @@
-//! When the log has been idle for long enough that its durable end is worth a page of its own, and for so long that it
-//! keeps no free files.
+//! Idle detection: when the durable end of the log gets a page of its own, and when an idle log
+//! removes its free files.
 //!
-//! After the durable end is confirmed, a damaged page at the end of the log is told from a torn one.
+//! Once the durable end is confirmed, recovery can distinguish a damaged page at the end of the log
+//! from a torn one.
 
 use base::sync::{Mutex, lock, rank};
 use wal::WalStats;
 
-/// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
+/// Idle time before the watermark gets its own page, after durable and after buffered writes.
 const IDLE_DURABLE_NS: u64 = 10_000_000;
 const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
-/// How long the log must be idle before its free files are removed: making them again costs a device write of their length.
+/// Idle time before free files are removed. Recreating one costs a device write of its length.
 const IDLE_FREE_NS: u64 = 10_000_000_000;
 
-/// What the log looked like when it was last looked at.
+/// State of the log at the last check.
 #[derive(Debug, Default)]
 pub(super) struct Idle(Mutex<Seen, rank::LogIdle>);
 
@@ -21,17 +22,17 @@ struct Seen {
     batches: u64,
     since_ns: u64,
     confirmed_batches: u64,
-    /// Durable writes that somebody waited for.
+    /// Durable writes that a caller requested, as of the last confirmation.
     confirmed_durable_writes: u64,
 }
 
-/// Durable writes that somebody waited for. Of the others nobody was told.
+/// Returns the durable writes that a caller requested. The log makes the others on its own.
 fn asked_for(stats: &WalStats) -> u64 {
     stats.durable_writes.saturating_sub(stats.unasked_writes)
 }
 
 impl Idle {
-    /// True if the log has been idle for long enough that its watermark should be persisted.
+    /// Returns true if the log has been idle long enough to persist its watermark.
     pub fn is_idle(&self, stats: &WalStats, now_ns: u64) -> bool {
         let mut idle = lock(&self.0);
         if stats.batches != idle.batches {
@@ -43,17 +44,18 @@ impl Idle {
         stats.batches > idle.confirmed_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
     }
 
-    /// True if the log has been idle for so long that it keeps no free files. To be asked after [`Idle::is_idle`].
+    /// Returns true if the log has been idle long enough to remove its free files. Call it after
+    /// [`Idle::is_idle`].
     pub fn is_at_rest(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(lock(&self.0).since_ns) >= IDLE_FREE_NS
     }
 
-    /// True if the log will want its watermark persisted once it has been idle for long enough.
+    /// Returns true if the log has batches without a confirmed watermark.
     pub fn has_unconfirmed(&self, stats: &WalStats) -> bool {
         stats.batches > lock(&self.0).confirmed_batches
     }
 
-    /// All that there was in `before` is confirmed; `after`: the log since.
+    /// Records that all batches in `before` are confirmed. `after`: the counters after that.
     pub fn confirmed(&self, before: &WalStats, after: &WalStats) {
         let mut idle = lock(&self.0);
         idle.confirmed_batches = before.batches;
@@ -82,7 +84,7 @@ mod tests {
         assert!(idle.is_idle(&stats(1, 0, 0), IDLE_BUFFERED_NS));
         assert!(!after(&idle, stats(2, 1, 1), IDLE_DURABLE_NS), "that became old enough");
         assert!(after(&idle, stats(3, 2, 1), IDLE_DURABLE_NS), "one was waited for");
-        // The page that confirms is a durable write as well.
+        // The confirming page is a durable write as well.
         idle.confirmed(&stats(3, 2, 1), &stats(3, 3, 1));
         assert!(!idle.has_unconfirmed(&stats(3, 3, 1)));
         assert!(!after(&idle, stats(4, 4, 2), IDLE_DURABLE_NS));

@@ -1,33 +1,37 @@
-//! What a flush overtakes is never written: how long the ring of open pages is for that.
+//! Length of the tail buffer, chosen so that pages superseded by a flush are never written.
 //!
-//! Pages that hold buffered records alone stay in the ring for a while ([`Aging`]). When all that is in them has been flushed, one edit of the manifest
-//! lets go of the groups before them and says where the log begins (tag 35), and they are never written. The edit comes after those of the flushes, so it
-//! confirms them; a ring's slot that it frees is used by pages that say so, so nobody misses this edit unnoticed
-//! (`docs/decisions/0098-what-a-flush-overtakes.md`).
+//! Pages with only buffered records stay in the tail buffer for a while ([`Aging`]). Once all their
+//! records are flushed, one manifest edit releases the groups before them and records where the log
+//! begins (tag 35). The pages are then never written. This edit follows the edits of the flushes,
+//! so it confirms them. Pages that reuse a freed slot of the tail buffer name this edit, so its
+//! loss is always noticed (`docs/decisions/0098-what-a-flush-overtakes.md`).
 
 use super::staging_len;
 
-/// The longest ring: what recovery reads back of a staging file, in this release and in those before.
+/// Maximum length: the most that this release and earlier ones read back from a staging file.
 const RING_LEN_MAX: u64 = 64 << 20;
-/// The shortest.
+/// Minimum length.
 const RING_LEN_MIN: u64 = 64 << 10;
 
-/// How long pages of the first lane wait to be overtaken by a flush.
+/// Time that pages of the first lane wait for a flush to supersede them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aging {
-    /// Until one of their records is so old, milliseconds. 0: they are written as soon as they are worth a write.
+    /// Maximum age of a buffered record in the tail buffer, milliseconds. 0: pages are written as
+    /// soon as they are worth a write.
     pub age_ms_max: u64,
-    /// Bytes of a memtable, in which records are until they are flushed.
+    /// Size of a memtable, bytes. Records stay there until their flush.
     pub memtable_bytes: u64,
-    /// For no more than this, microseconds, a durable write is to wait for what others buffered, once there are any.
+    /// Maximum time that a durable write may wait for earlier buffered pages, microseconds. It
+    /// applies once there are durable writes.
     pub durable_wait_us_max: u64,
-    /// There are: writes are durable unless they say otherwise.
+    /// Durable writes are expected: they are the default of the store.
     pub expects_durable: bool,
 }
 
 impl Aging {
-    /// Bytes of the ring of open pages for groups of `group_len` bytes where the longest have `longest`: where pages wait, a memtable and two
-    /// groups. While groups are short the ring is in the same proportion.
+    /// Returns the tail buffer's length for groups of `group_len` bytes, up to `longest`. With
+    /// aging it is a memtable and two groups of the longest length, scaled down while groups are
+    /// short.
     pub fn ring_len(self, group_len: u64, longest: u64) -> usize {
         if self.age_ms_max == 0 {
             return staging_len(group_len);

@@ -1,7 +1,8 @@
-//! Preparation of log groups: when one is made, how long it is, and whether there is room for it.
+//! Preparation of log groups: time, length, and the check for space.
 //!
-//! Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a
-//! writer does it himself only when that is used up, or for a batch larger than a whole group ([`Preparation::provide`]).
+//! Preparing a group costs a device write of its full length. The log thread does it while the log
+//! still has a spare group. A writer prepares one itself only when the spare is used up, or for a
+//! batch larger than a group ([`Preparation::provide`]).
 
 use super::files::{GroupFiles, GroupLens};
 use super::foundation::Foundation;
@@ -13,16 +14,16 @@ use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// See the module.
+/// Prepares log groups: see the module.
 #[derive(Debug)]
 pub struct Preparation {
     base: Arc<Foundation>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
     stored: Arc<StoredGroups>,
-    /// Held while a group, or the ballast, is made.
+    /// Serializes the creation of groups and of the reserved space.
     one_at_a_time: Mutex<(), rank::LogPreparing>,
-    /// There was no room for a spare group when it was last tried.
+    /// The last attempt to prepare a spare group found no space.
     spare_refused: AtomicBool,
 }
 
@@ -37,7 +38,7 @@ impl Preparation {
         Preparation { base, files, spares, stored, one_at_a_time: Mutex::new(()), spare_refused }
     }
 
-    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    /// Prepares a group for a writer whose batch of `batch_len` bytes found no group with room.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
@@ -54,13 +55,13 @@ impl Preparation {
         self.prepare(wanted, needed, need)
     }
 
-    /// What a group takes that is not there yet: nothing, if one is that waits to be used again.
+    /// Returns the bytes of new space for a group: 0 if a free file fits.
     pub fn new_bytes(&self, least: u64, wanted: u64) -> u64 {
         if self.spares.has_fitting(least.max(wanted)) { 0 } else { wanted }
     }
 
-    /// True if what is kept free for the way out stays free when so many bytes are written. Where groups are storage that is
-    /// decided group by group, here; of the first lane each write is admitted, by its engine.
+    /// Returns true if a write of `bytes` leaves the reserve for freeing jobs intact. Record lanes
+    /// decide this for each group, here. In the first lane the engine admits each write.
     pub fn admits(&self, bytes: u64) -> bool {
         !self.base.lane.retains()
             || !self.base.space.has_own_limit()
@@ -86,7 +87,8 @@ impl Preparation {
         }
         let (wanted, least) = (self.next_len(), shortest_bytes(self.base.terms.group_bytes));
         let admitted = self.admits(self.new_bytes(wanted, wanted));
-        // A group is closed to be let go of, which frees more than the next one takes.
+        // The caller closes the active group in order to release it, which frees more than this
+        // group takes.
         self.prepare(wanted, least, if admitted { Need::Usual } else { Need::Deletes })
     }
 
@@ -111,13 +113,14 @@ impl Preparation {
         self.prepare(wanted, shortest, Need::Usual).inspect_err(refused)
     }
 
-    /// Looks at something while no file of a group is made that nobody lists yet.
+    /// Runs `look` while no group file is being made, so that every group file is listed or a
+    /// spare.
     pub fn while_none_is_made<T>(&self, look: impl FnOnce() -> T) -> T {
         let _guard = lock(&self.one_at_a_time);
         look()
     }
 
-    /// Makes what is missing of the ballast.
+    /// Creates the missing files of the reserved space.
     ///
     /// # Errors
     /// `NoSpace` as long as there is no room for it; others of the file system.
@@ -126,7 +129,7 @@ impl Preparation {
         self.spares.fill_ballast()
     }
 
-    /// True if the log wants a spare group, and there is room for one.
+    /// Returns true if the log wants a spare group and there is space for one.
     pub(super) fn wants_spare(&self) -> bool {
         let shortest = shortest_bytes(self.base.terms.group_bytes);
         let fits = || {
@@ -136,13 +139,13 @@ impl Preparation {
         };
         let wanted =
             self.base.wal().content().groups_wanted() > 0 && self.base.wal().content().is_half_full();
-        // What room there is, is for deletes and the jobs that make more of it.
+        // The remaining space is for deletes and for the jobs that free more.
         wanted && !self.spares.ballast_is_short() && fits()
     }
 
-    /// True once after there was no room for a spare group: then others have a turn. The log is the most urgent class, and
-    /// after a refusal all wait for a while; without this it would be the first to be refused again, for ever, and the
-    /// flush that makes room for it would never run.
+    /// Returns true once after a spare group found no space, so that other job classes get a turn.
+    /// The log is the most urgent class, and after a refusal all jobs wait for a while. Without
+    /// this the log would always be refused first, and the flush that frees space would never run.
     pub fn gives_way(&self) -> bool {
         self.spare_refused.swap(false, Ordering::AcqRel)
     }
@@ -151,7 +154,7 @@ impl Preparation {
         self.base.wal.get().map_or(0, |wal| wal.content().live_bytes())
     }
 
-    /// The length that the next group should have.
+    /// Returns the length of the next group.
     pub fn next_len(&self) -> u64 {
         self.files.next_len(self.live_bytes() + self.stored.bytes())
     }

@@ -1,7 +1,8 @@
-//! What recovery reads of a log, and what must fit the manifest.
+//! Checks that the manifest knows every group and edit that the log's pages name.
 //!
-//! A group gets pages only once the edit that lists it is durable, and a page says which edit was durable when it was
-//! begun. So a page of a group that the manifest has never heard of, or of a later edit, says that the manifest has lost its end.
+//! A group gets pages only once the edit that lists it is durable. Each page records the last edit
+//! that was durable when the page was begun. So a page of an unknown group, or with a later edit,
+//! proves that the manifest has lost its end.
 
 use crate::manifest::State;
 use crate::names::{self, FileKind};
@@ -11,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wal::{Lane, RecoveryReport, Staging};
 
-/// So many files are open, and their first pages in memory, at the same time.
+/// Maximum number of open files, with their first pages in memory.
 const READ_AT_ONCE: usize = 64;
 
-/// Neither a log file nor the staging file may hold a page of a group that the manifest has never heard of. Otherwise a
-/// manifest that lost its end would look like one that is whole, where the files it lists have been recycled since, or where
-/// all that the lost group holds is in the staging file. `manifest`: the name of its file.
+/// Fails if a log file or a staging file holds a page of a group that the manifest does not know.
+/// Otherwise a manifest without its end would look whole if its listed files have been recycled
+/// since, or if all pages of the lost group are in the staging file. `manifest`: the name of its
+/// file.
 ///
 /// # Errors
 /// `Corruption`; those of reading.
@@ -24,11 +26,11 @@ pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, m
     must_know(dir, newest_group(env, dir, listing, state.uid)?, state, manifest)
 }
 
-/// As [`check_known`], for an open that has the store for itself. Returns the staging file of the first lane, which the replay of
-/// that lane needs as well.
+/// As [`check_known`], for an exclusive open. Returns the staging file of the first lane, which the
+/// replay of that lane needs too.
 ///
 /// # Errors
-/// As there.
+/// As [`check_known`].
 pub fn check_known_to_write(
     env: &Env,
     dir: &Path,
@@ -40,11 +42,11 @@ pub fn check_known_to_write(
     check_known_beside(staging, env, dir, listing, (state, manifest))
 }
 
-/// As [`check_known`], for a reader that goes on from an earlier reading. Returns the staging file without the pages before: the earlier
-/// reading has checked these.
+/// As [`check_known`], for a reader that continues an earlier reading. Returns the staging file
+/// without the pages that the earlier reading has checked.
 ///
 /// # Errors
-/// As there.
+/// As [`check_known`].
 pub fn check_known_to_read_on(
     env: &Env,
     dir: &Path,
@@ -57,7 +59,7 @@ pub fn check_known_to_read_on(
     check_known_beside(staging, env, dir, listing, (state, manifest))
 }
 
-/// As [`check_known`], where the staging file of the first lane is read already. Returns it.
+/// As [`check_known`], with the staging file of the first lane already read. Returns that file.
 fn check_known_beside(
     staging: Staging,
     env: &Env,
@@ -73,7 +75,7 @@ fn check_known_beside(
     Ok(staging)
 }
 
-/// Fails if the newest group is one that the manifest does not know.
+/// Fails if the manifest does not know the newest group.
 fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest: &str) -> Result<()> {
     let Some((file, ltn)) = newest.filter(|(_, ltn)| *ltn >= state.next_ltn) else {
         return Ok(());
@@ -85,8 +87,8 @@ fn must_know(dir: &Path, newest: Option<(String, u64)>, state: &State, manifest:
     Err(Error::corruption(why).at_file(io::fs::join(dir, manifest)))
 }
 
-/// The newest group of the log, in any lane, of which any file of a store's directory has a page, by the first pages of log
-/// files and all pages of the staging files; and which file that is.
+/// Returns the newest log group, in any lane, and a file that holds a page of it. It reads the
+/// first pages of log files and all pages of the staging files.
 ///
 /// # Errors
 /// Those of reading.
@@ -99,7 +101,7 @@ pub fn newest_group(
     newest_group_of(env, dir, listing, store, |lane| wal::newest_staged_group(env, dir, lane, store))
 }
 
-/// [`newest_group`], where `staged` knows the newest group of the staging file of a lane.
+/// As [`newest_group`]; `staged` returns the newest group of a lane's staging file.
 fn newest_group_of(
     env: &Env,
     dir: &Path,
@@ -126,8 +128,9 @@ fn newest_group_of(
     Ok(newest)
 }
 
-/// The first pages of some files, with as many reads in flight as the system takes: groups that are storage are among them, which may
-/// be very many. `None`: it cannot be read. The power failed on it, or it is missed when the log is read.
+/// Reads the first pages of files, with as many reads in flight as the system allows, because
+/// retained groups may be very many. `None`: the page is unreadable. Either the power failed during
+/// its write, or the reader of the log reports it later.
 fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<Vec<u8>>>> {
     let open = |entry: &&DirEntry| env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered);
     let files: Vec<Arc<dyn ReadFile>> = files.iter().map(open).collect::<Result<_>>()?;
@@ -136,7 +139,7 @@ fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<
     if io::read_files(&mut reads.collect::<Vec<_>>()).is_ok() {
         return Ok(pages.into_iter().map(Some).collect());
     }
-    // Nobody says which it was.
+    // The error of a batch of reads does not tell which file failed.
     let alone = |(file, mut page): (&Arc<dyn ReadFile>, Vec<u8>)| match file.read_at(&mut page, 0) {
         Err(e) if io::is_unreadable(&e) => Ok(None),
         read => read.map(|()| Some(page)),
@@ -144,8 +147,8 @@ fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<
     files.iter().zip(pages).map(alone).collect()
 }
 
-/// Every group that the manifest lists for replay must be there with the length that it had. One that is kept as storage may be
-/// missing, or be too short: that is an error of its records, whoever reads them.
+/// Fails if a group that the manifest lists for replay is missing or has another length. A retained
+/// group may be missing or short: readers of its records get the error.
 ///
 /// # Errors
 /// `Corruption`.
@@ -154,7 +157,7 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()
     for group in Lane::ALL.into_iter().flat_map(|lane| state.log_groups.chain(lane)) {
         let name = names::log(group.file);
         let problem = match lens.get(&*name) {
-            // Bytes behind the end are no part of the log.
+            // Bytes beyond the recorded length are no part of the log.
             Some(&len) if len >= group.len => continue,
             Some(len) => format!("the file has {len} bytes instead of {}", group.len),
             None => {
@@ -167,8 +170,8 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()
     Ok(())
 }
 
-/// Opens the file of a log group for somebody who reads what is before the damage: one that is missing is a group without pages, so that the
-/// log does not begin behind it.
+/// Opens the file of a log group for a reader that stops at damage. A missing file becomes a group
+/// without pages, so that the log does not begin behind it.
 ///
 /// # Errors
 /// Those of opening it.
@@ -179,7 +182,7 @@ pub fn open_group(env: &Env, path: &Path, access: Access) -> Result<Arc<dyn InPl
     }
 }
 
-/// The file of a log group that is not there.
+/// Stand-in for a missing file of a log group.
 #[derive(Debug)]
 struct MissingGroup(PathBuf);
 

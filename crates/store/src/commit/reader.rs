@@ -1,4 +1,4 @@
-//! The groups of a lane, and reading what is in them: see [`super::stored`].
+//! Lists and reads the groups of a lane: see [`super::stored`].
 
 use super::Place;
 use super::ahead::ReadAhead;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use wal::check::{GroupToCheck, LogCheck};
 use wal::{PriorGroup, ReadGroup, TenantId};
 
-/// See the module.
+/// Reader of a lane: see the module.
 #[derive(Debug)]
 pub struct LaneReader {
     base: Arc<Foundation>,
     stored: Arc<StoredGroups>,
     floors: Arc<Floors>,
-    /// In a read-only store: the groups that were replayed, oldest first.
+    /// The replayed groups of a read-only store, oldest first.
     replayed: OnceLock<Vec<PriorGroup>>,
 }
 
@@ -26,30 +26,33 @@ impl LaneReader {
         LaneReader { base, stored, floors, replayed: OnceLock::new() }
     }
 
-    /// Every group of the lane that is not free, those kept as storage first, each part oldest first.
+    /// Returns every group of the lane that is not free: retained groups first, each part oldest
+    /// first.
     pub fn groups(&self) -> Vec<LaneGroup> {
         self.stored.all(&self.in_use(), true)
     }
 
-    /// Those of them that are not storage yet: few, however many there are in all.
+    /// Returns the groups that are not retained. They are few, however many groups the lane has.
     pub fn to_retain(&self) -> Vec<LaneGroup> {
         self.stored.all(&self.in_use(), false)
     }
 
-    /// Appends `len` bytes of a batch, from `place` on, to `out`: the pages that they are in and no others are read, at once and
-    /// not at all while they are in memory, and checked. What was appended is found from the moment that its place is known.
+    /// Appends `len` bytes of a batch, from `place` on, to `out`. Bytes still in memory cost no
+    /// read; for the others it reads exactly their pages in one request, and checks them. A batch
+    /// is readable as soon as its position is known.
     ///
     /// # Errors
-    /// `NotFound` if the group is free by now; `Corruption`, with file and offset, if one of the pages, or the file, is damaged or
-    /// missing; others of the file system. Then nothing is appended to `out`.
+    /// `NotFound` if the group is free by now. `Corruption`, with file and offset, if a page or the
+    /// file is damaged or missing. Others of the file system. Nothing is appended to `out` on
+    /// error.
     pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
         self.read_ahead(place, len, &mut ReadAhead::new(0), out)
     }
 
-    /// As [`LaneReader::read`], by one who reads what follows next.
+    /// As [`LaneReader::read`], with read-ahead for sequential readers.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LaneReader::read`].
     pub fn read_ahead(
         &self,
         place: Place,
@@ -65,7 +68,7 @@ impl LaneReader {
         if in_file == 0 {
             return Ok(());
         }
-        // It comes before what was in memory.
+        // The bytes of the file precede those in memory.
         let in_memory = out.split_off(start);
         if let Err(e) = self.read_file(&group, place, in_file, ahead, out) {
             // The file of a group that was freed meanwhile may hold anything.
@@ -91,7 +94,7 @@ impl LaneReader {
         let windowed = ahead.over(file);
         let read = ReadGroup { store, lane, ltn, uid: *uid, file: &windowed }.read(place, len, out);
         match read {
-            // It may have been written since it was read ahead.
+            // The page may have been written since the window was filled.
             Err(e) if e.is_corruption() && ahead.is_filled() => {
                 ahead.clear();
                 ReadGroup { store, lane, ltn, uid: *uid, file: &**file }.read(place, len, out)
@@ -100,12 +103,13 @@ impl LaneReader {
         }
     }
 
-    /// A walk over the whole batches of a group that is not active, in order, with their places: for an index that is missing.
-    /// [`LogCheck::step`] reads a run of pages at a time, and notes what is damaged.
+    /// Returns a walk over the whole batches of a group that is not active, in order, with their
+    /// positions. An engine uses it to rebuild a lost index. Each [`LogCheck::step`] reads a run of
+    /// pages and notes damage.
     ///
     /// # Errors
-    /// `NotFound` if there is no such group, or it is active; those of writing the end of one that was just closed to its file,
-    /// and of opening the file.
+    /// `NotFound` if there is no such group, or it is active. Those of writing the last pages of a
+    /// group that was just closed, and of opening the file.
     pub fn scan(&self, ltn: u64) -> Result<LogCheck> {
         let find = |groups: Vec<LaneGroup>| groups.into_iter().find(|group| group.ltn == ltn);
         let mut group = find(self.groups()).filter(|group| group.state != GroupState::Active);
@@ -118,7 +122,7 @@ impl LaneReader {
         self.scan_filled(ltn, group)
     }
 
-    /// As [`LaneReader::scan`], of any group, as far as its pages are in its file by now.
+    /// As [`LaneReader::scan`], for any group, up to the pages that are in its file by now.
     ///
     /// # Errors
     /// `NotFound` if there is no such group; those of opening the file.
@@ -135,12 +139,13 @@ impl LaneReader {
         Ok(LogCheck::of_lane(store, self.base.lane, vec![group]))
     }
 
-    /// A read-only store has no log of its own: these groups it has read.
+    /// Sets the replayed groups of a read-only store, which has no log.
     pub fn set_replayed(&self, groups: Vec<PriorGroup>) {
         let _ = self.replayed.set(groups);
     }
 
-    /// The groups that hold records somebody may need, oldest first; the last one may still be written.
+    /// Returns the groups that may hold needed records, oldest first. The last one may still be
+    /// written.
     pub fn in_use(&self) -> Vec<PriorGroup> {
         match self.base.wal.get() {
             Some(wal) => wal.content().groups(),
@@ -148,7 +153,7 @@ impl LaneReader {
         }
     }
 
-    /// Bytes of the closed groups that must stay for tenants other than `tenant`, which can do nothing about them.
+    /// Returns the bytes of closed groups that tenants other than `tenant` still need.
     pub fn held_by_others(&self, tenant: TenantId) -> u64 {
         let floors = self.floors.all(&self.base.manifest.state());
         let groups = self.in_use();

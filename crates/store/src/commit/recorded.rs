@@ -1,13 +1,13 @@
-//! A group file up to the length that the manifest has of it.
+//! A group file limited to its length in the manifest.
 //!
-//! Bytes that another program appended hide and damage nothing: the log neither reads nor writes there.
+//! Bytes that another program appended are ignored: the log neither reads nor writes there.
 
 use base::Result;
 use io::{AlignedBuf, InPlaceFile};
 use std::path::Path;
 use std::sync::Arc;
 
-/// See the module.
+/// The limited file: see the module.
 #[derive(Debug)]
 struct Recorded {
     file: Arc<dyn InPlaceFile>,
@@ -44,7 +44,7 @@ impl InPlaceFile for Recorded {
     }
 }
 
-/// The file as it was recorded, if it is longer now.
+/// Limits a file to `len` bytes if it is longer.
 pub fn up_to(file: Arc<dyn InPlaceFile>, len: u64) -> Arc<dyn InPlaceFile> {
     if file.len() > len { Arc::new(Recorded { file, len }) } else { file }
 }

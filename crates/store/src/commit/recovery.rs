@@ -1,4 +1,4 @@
-//! Beginning and end of a lane's log: what is replayed of the one before, where the new one begins, and what the manifest knows of its end.
+//! Recovery, start and close of a lane's log.
 
 use super::files::{GroupFile, GroupFiles, GroupLens};
 use super::floors::{Floors, tenant};
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 use wal::{LogGroup, PreparedGroup, RecoveryMode, RecoveryReport, Wal, WalOptions};
 
-/// The log begins in a group of this length where there is no room for a regular one, bytes.
+/// Length of the first group if there is no space for a regular one, bytes.
 const FIRST_GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
 
-/// See the module.
+/// Recovery, start and close: see the module.
 #[derive(Debug)]
 pub struct LogRecovery {
     base: Arc<Foundation>,
@@ -43,7 +43,8 @@ impl LogRecovery {
         LogRecovery { base, files, stored, floors, preparation, reader }
     }
 
-    /// Reads what is to be replayed of the lane, and hands out its batches. Nothing follows from it yet: see [`LogRecovery::resume`].
+    /// Replays the lane: reads its batches and hands them out. It changes nothing: see
+    /// [`LogRecovery::resume`].
     ///
     /// # Errors
     /// As [`wal::recover_lane`]; `Corruption` if the manifest has lost its end.
@@ -56,11 +57,12 @@ impl LogRecovery {
         Ok(report)
     }
 
-    /// As [`LogRecovery::replay`], for somebody who only reads: the lane never begins, and what was handed out is read by its places. With
-    /// `up_to_damage` it ends where it is damaged, which is told with the report.
+    /// As [`LogRecovery::replay`], for a read-only store. The lane never begins, and batches are
+    /// read by their positions. With `up_to_damage` the replay ends at the first damage, which is
+    /// returned with the report.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LogRecovery::replay`].
     pub fn replay_to_read(
         &self,
         up_to_damage: bool,
@@ -86,10 +88,12 @@ impl LogRecovery {
         }
     }
 
-    /// Goes on where the replay ended, in a new group, which is `listed` from when the manifest lists it.
+    /// Continues the log in a new group, after the replayed ones. `listed` keeps that group from
+    /// the time that the manifest lists it.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room: it may be tried again, with what is listed by then. Those of the manifest and of the file system.
+    /// `NoSpace`: the caller may try again with the same `listed`. Those of the manifest and of the
+    /// file system.
     pub fn resume(&self, report: &RecoveryReport, listed: &mut Option<PreparedGroup>) -> Result<()> {
         let first = match listed.take() {
             Some(first) => first,
@@ -101,7 +105,7 @@ impl LogRecovery {
         Ok(())
     }
 
-    /// The groups that the manifest lists, for recovery: `open` opens the file at a path. The log takes them over.
+    /// Returns the listed groups for recovery, and takes over their files. `open` opens a path.
     ///
     /// # Errors
     /// Those of `open`.
@@ -115,7 +119,7 @@ impl LogRecovery {
             let path = self.base.context.path(&crate::names::log(meta.file));
             let file = recorded::up_to(open(&path)?, meta.len);
             let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
-            // The last group of a closed log gave the room behind its end back.
+            // The last group of a closed log released the space behind its end.
             let occupied = || self.base.context.env.fs.metadata(&path).map(|found| found.allocated).ok();
             let room_bytes = meta.sealed_end.and_then(|_| occupied()).unwrap_or(len).min(len);
             self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone(), room_bytes });
@@ -125,8 +129,8 @@ impl LogRecovery {
         Ok(groups)
     }
 
-    /// Counts among those that recovery cut off the oldest groups that nobody needs by now, whose records all are below the
-    /// floors. Where there is room they are released later, like any other.
+    /// Adds the oldest groups whose records are all below the floors to the groups to discard.
+    /// Where there is space they are released later, like any other group.
     pub fn let_go(&self, report: &mut RecoveryReport) {
         if self.base.lane.retains() {
             return;
@@ -135,8 +139,8 @@ impl LogRecovery {
         report.discarded.extend(report.history.release_below(&floors));
     }
 
-    /// Makes the end of the old log durable, and lets go of the groups that recovery cut off. `first`: the group in which the
-    /// new log is going to begin, if it is listed already.
+    /// Makes the end of the old log durable, and drops the groups that recovery discards. `first`:
+    /// the first group of the new log, if it is listed already.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
@@ -155,13 +159,13 @@ impl LogRecovery {
         if !records.is_empty() {
             self.base.manifest.commit_store(|_| Ok(records), |_| {})?;
         } else if self.base.manifest.should_roll() {
-            // Its new file must find room before the log takes any.
+            // The new manifest file must find space before the log takes any.
             self.base.manifest.commits().roll()?;
         }
         self.files.discard(&dropped)
     }
 
-    /// Lists the group in which the log is going to begin.
+    /// Lists the first group of the log.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
@@ -173,8 +177,9 @@ impl LogRecovery {
         self.files.list_new(lens, Need::Last)
     }
 
-    /// Bytes by which the file of open pages grows when the log begins: the power may have failed while it was longer than what is left of it. It is never
-    /// refused, so what is made before it must leave it the room.
+    /// Returns the bytes by which the staging file grows when the log begins. After a power failure
+    /// it may be shorter than that. This growth is never refused, so earlier allocations must leave
+    /// room for it.
     pub fn unmade_bytes(&self) -> u64 {
         let path = self.base.context.path(self.base.lane.staging_name());
         (self.first_staging_len() as u64).saturating_sub(self.base.space.meter().bytes_of(&path))
@@ -184,8 +189,8 @@ impl LogRecovery {
         staging_len(shortest_bytes(self.base.terms.group_bytes))
     }
 
-    /// Begins the log, in a group that is listed. What recovery reported is durable ([`LogRecovery::end_old`]). No page has a number
-    /// below `lpn_min`.
+    /// Begins the log in a listed group. The results of recovery are already durable
+    /// ([`LogRecovery::end_old`]). No page gets a number below `lpn_min`.
     ///
     /// # Errors
     /// Those of the file system.
@@ -193,7 +198,7 @@ impl LogRecovery {
         let options = WalOptions {
             lane: self.base.lane,
             group_len: self.base.terms.group_bytes,
-            // Where pages wait it is made longer as soon as there is room for that.
+            // With aging, the tail buffer grows as soon as there is space.
             staging_len: self.first_staging_len(),
             loggers: self.base.terms.loggers,
             buffered_age_ns: self.base.terms.aging.age_ms_max.saturating_mul(1_000_000),
@@ -217,8 +222,9 @@ impl LogRecovery {
         Ok(())
     }
 
-    /// Ends the log: everything is durable, and the manifest knows where it ends, so that the loss of its end is noticed;
-    /// groups that were prepared for writes to come are let go, and so is the room behind the end.
+    /// Closes the log. Everything becomes durable, and the manifest records the end, so that a loss
+    /// of the end is noticed. Prepared groups are dropped, and the space behind the end is
+    /// released.
     ///
     /// # Errors
     /// Those of the manifest and of the file system.
@@ -227,10 +233,11 @@ impl LogRecovery {
         self.seal()
     }
 
-    /// After the log was closed: see [`LogRecovery::close`].
+    /// Records the end of the closed log: see [`LogRecovery::close`].
     ///
     /// # Errors
-    /// `NoSpace`: nothing depends on it, and the next close makes up for it. Others of the manifest and of the file system.
+    /// `NoSpace`: harmless, and the next close makes up for it. Others of the manifest and of the
+    /// file system.
     pub fn seal(&self) -> Result<()> {
         let Some((ltn, end_lpn)) = self.base.wal().content().end() else { return Ok(()) };
         let (spares, files) = self.files.unused(ltn);
@@ -241,8 +248,8 @@ impl LogRecovery {
         self.give_back_room_behind(ltn)
     }
 
-    /// Gives the room behind the end of the last group back; no reader goes there. The edit that seals it is durable. A lane that keeps its groups
-    /// uses their files again, so they stay whole.
+    /// Releases the space behind the end of the last group; no reader goes there. The edit that
+    /// seals the group is durable. Record lanes reuse their files, so those stay whole.
     fn give_back_room_behind(&self, ltn: u64) -> Result<()> {
         let Some(group) = self.files.file_of(ltn).filter(|_| !self.base.lane.retains()) else {
             return Ok(());
@@ -251,15 +258,15 @@ impl LogRecovery {
         let (fs, path) =
             (&self.base.context.env.fs, self.base.context.path(&crate::names::log(group.number)));
         match fs.punch_hole(&path, used, group.len.saturating_sub(used)) {
-            // The file keeps its room: the next open lets go of it.
+            // The file keeps its space; the next open drops it.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::NoSpace) => Ok(()),
             punched => punched,
         }
     }
 }
 
-/// Who misses the end of this log, of those who are away and have batches there that they may need; and who had missed an
-/// earlier one, and is here.
+/// Returns records that update the `missed` flags. An absent engine with needed batches in this log
+/// misses its end; an open engine that had missed an earlier end no longer does.
 fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
     let of = |engine: EngineId, missed: bool| Record::EngineMissed { engine, missed };
     let ends = report.sealed.is_some();

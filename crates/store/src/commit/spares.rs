@@ -1,13 +1,14 @@
-//! Files of the log that no group has: those that wait to be used again, and those kept for a day without room.
+//! Log files without a group: free files for reuse, and files reserved against a full volume.
 //!
-//! # Where there is no room
+//! # Without space
 //!
-//! A group that was wanted longer is made as short as will do; where none can be made, a file that waits to be used again
-//! is taken, whatever its length. The last resort is the *ballast*: two files, made by the first open with room, and made
-//! again as soon as there is room after they were used. (That of the first lane stands for all: a lane whose groups are kept
-//! as storage has its reserve in the files that wait to be used again.) The log takes one for a batch that only deletes, or at open; a job
-//! that finds no room has the other removed. While any is missing nothing but deletes is written, so that what they freed
-//! is not taken by new data.
+//! A new group is made as short as necessary. If none can be made, a free file of any sufficient
+//! length is taken. The last resort is the *reserved space*: two files, made by the first open with
+//! space, and made again as soon as there is space after their use. The first lane's reserved space
+//! serves the whole store: the free files of a record lane are its reserve. The log takes one file
+//! for a batch that only deletes, or at open. For a job without space the other file is removed.
+//! While a file is missing, only deletes are written, so that new data does not take the space that
+//! they freed.
 
 use super::files::GroupFile;
 use super::foundation::{Foundation, ToldBytes};
@@ -19,25 +20,27 @@ use io::DirEntry;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Retained groups for each one that may wait to be used again.
+/// Retained groups for each free group.
 const RETAINED_PER_FREE: usize = 4;
-/// Bytes of those, at most, however long the lane is: what a fast device takes in a second, so that groups which become garbage together
-/// are used again together. What is over that is room for others.
+/// Maximum bytes of free groups, however long the lane is: about a second of writes of a fast
+/// device. Groups that become garbage together are then reused together. The excess is space for
+/// other files.
 const FREE_BYTES_MAX: u64 = 1 << 30;
 
-/// What a file of the ballast is for.
+/// Purpose of a reserved file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ballast {
     /// A group of the log.
     Log,
-    /// Room for a job that frees space.
+    /// Space for a job that frees more.
     Jobs,
 }
 
 impl Ballast {
     const ALL: [Ballast; 2] = [Ballast::Log, Ballast::Jobs];
 
-    /// Bytes of the file. They differ, so that the next process can tell which is which.
+    /// Length of the file, bytes. The lengths differ, so that the next process can distinguish the
+    /// files.
     fn len(self, group_bytes: u64) -> u64 {
         let factor = match self {
             Ballast::Log => 2,
@@ -47,47 +50,48 @@ impl Ballast {
     }
 }
 
-/// Bytes of the whole ballast where the longest group has `group_bytes`.
+/// Returns the length of the whole reserved space if the longest group has `group_bytes`.
 pub fn ballast_bytes(group_bytes: u64) -> u64 {
     Ballast::ALL.iter().map(|part| part.len(group_bytes)).sum()
 }
 
-/// How many groups of `len` bytes may wait to be used again in a lane that has so many retained ones.
+/// Returns the maximum number of free groups of `len` bytes in a lane with `retained` groups.
 fn free_of_retained(retained: usize, len: u64) -> usize {
     let within = usize::try_from(FREE_BYTES_MAX / len.max(1)).unwrap_or(usize::MAX);
     (retained / RETAINED_PER_FREE).min(within)
 }
 
-/// Who needs a group, and what may be used for it where there is no room for a new one.
+/// Purpose of a new group, which decides what it may use if there is no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing.
+    /// An ordinary batch: uses no reserved space.
     Usual,
-    /// The ballast. After some of it was used, that and nothing else: what room there is, is for the flush of what is
-    /// deleted.
+    /// A batch of deletes: uses the reserved space. Once part of that is used, no other space: the
+    /// remaining space is for the flush of the deletes.
     Deletes,
-    /// Everything there is: the log is to begin, or deletes have been flushed and found no group all the same.
+    /// Everything is allowed: the log begins, or flushed deletes still found no group.
     Last,
 }
 
-/// See the module.
+/// Log files without a group: see the module.
 #[derive(Debug)]
 pub struct Spares {
     base: Arc<Foundation>,
-    /// All of [`SpareFiles`].
+    /// The state, under one lock.
     files: Mutex<SpareFiles, rank::LogSpares>,
 }
 
 #[derive(Debug, Default)]
 struct SpareFiles {
-    /// Files of dropped groups that may be used again.
+    /// Files of dropped groups, free for reuse.
     free: Vec<GroupFile>,
-    /// Files for the day on which there is no room, by [`Ballast`].
+    /// Reserved files, by [`Ballast`].
     ballast: [Option<GroupFile>; 2],
-    /// How many free ones are kept: as many as the log last let go of at once, so that a log which uses many groups
-    /// between two flushes recycles them all, and one that uses one keeps one.
+    /// Number of free files to keep: as many as the log last released at once. So a log that uses
+    /// many groups between two flushes recycles all of them, and one that uses a single group keeps
+    /// one.
     keep: usize,
-    /// Groups that are kept as storage: a long lane keeps more free files.
+    /// Number of retained groups; a long lane keeps more free files.
     retained: usize,
     told: ToldBytes,
 }
@@ -98,7 +102,7 @@ impl SpareFiles {
     }
 }
 
-/// The files, to be changed: what they come to is told when that is done.
+/// Write access to the files; the drop reports their new total.
 struct Changing<'a> {
     base: &'a Foundation,
     files: MutexGuard<'a, SpareFiles>,
@@ -139,23 +143,23 @@ impl Spares {
         Changing { base: &self.base, files: lock(&self.files) }
     }
 
-    /// True if a file that no group has is kept under this number: it is no orphan.
+    /// Returns true if a spare file has this number, so that it is no orphan.
     pub fn is_kept(&self, number: u64) -> bool {
         let state = lock(&self.files);
         state.free.iter().chain(state.ballast.iter().flatten()).any(|f| f.number == number)
     }
 
-    /// True if a file of a former group of this length waits to be used again.
+    /// Returns true if there is a free file of exactly this length.
     pub(super) fn has_free(&self, wanted: u64) -> bool {
         lock(&self.files).free.iter().any(|f| f.len == wanted)
     }
 
-    /// True if a group for a batch that needs `least` bytes could be had without new room.
+    /// Returns true if a group of at least `least` bytes needs no new space.
     pub fn has_fitting(&self, least: u64) -> bool {
         lock(&self.files).free.iter().any(|file| file.len >= least)
     }
 
-    /// The names of all.
+    /// Returns the names of all spare files.
     pub(super) fn names(&self) -> Vec<String> {
         let (mut names, ballast) = {
             let files = lock(&self.files);
@@ -167,22 +171,22 @@ impl Spares {
         names
     }
 
-    /// So many groups are kept as storage.
+    /// Sets the number of retained groups.
     pub(super) fn set_retained(&self, groups: usize) {
         lock(&self.files).retained = groups;
     }
 
-    /// The log let go of so many groups at once.
+    /// Sets the number of groups that the log last released at once.
     pub(super) fn set_let_go(&self, groups: usize) {
         lock(&self.files).keep = groups;
     }
 
-    /// A file for a group of `wanted` bytes, or where there is no room for that, of at least `least`.
+    /// Returns a file for a group of `wanted` bytes, or of at least `least` where space is short.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened; others of the file system.
     pub(super) fn take(&self, wanted: u64, least: u64, need: Need) -> Result<GroupFile> {
-        // Room that was kept for jobs is not for the log.
+        // The log must not take space that was kept for jobs.
         let short = self.ballast_is_short();
         let wanted = if need == Need::Last && short { least } else { wanted };
         if let Some(file) = self.take_free(|len| len == wanted || short && len >= least) {
@@ -195,7 +199,7 @@ impl Spares {
                 made => return made,
             },
             Need::Deletes => match self.create(wanted, names::log) {
-                // What is left is for the flush of what is deleted.
+                // The remaining space is for the flush of the deletes.
                 Err(e) if e.kind() == ErrorKind::NoSpace => e,
                 made => return made,
             },
@@ -211,8 +215,8 @@ impl Spares {
         self.take_free(|len| len >= least).or_else(|| self.take_ballast(least)).ok_or(refused)
     }
 
-    /// A new file of `wanted` bytes; where there is no room for it, the longest that waits to be used again, or a new one
-    /// that is shorter.
+    /// Makes a file of `wanted` bytes. Without space for it, takes the longest free file, or makes
+    /// a shorter one.
     fn make(&self, wanted: u64, least: u64) -> Result<GroupFile> {
         let mut len = wanted;
         loop {
@@ -235,13 +239,13 @@ impl Spares {
     fn create(&self, len: u64, name: impl Fn(u64) -> String) -> Result<GroupFile> {
         let number = self.base.manifest.allocate_file_number();
         let path = self.base.context.path(&name(number));
-        // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
+        // The group identity in each page tells old content apart, so a new file may hold anything.
         let file = self.base.context.env.fs.create_in_place_unzeroed(&path, len, self.base.terms.access)?;
         self.base.store.sync_dir()?;
         Ok(GroupFile { number, len, uid: Uid::default(), file, room_bytes: len })
     }
 
-    /// The longest file of a former group that fits.
+    /// Takes the longest free file that fits.
     fn take_free(&self, fits: impl Fn(u64) -> bool) -> Option<GroupFile> {
         let mut state = self.change();
         let all = state.free.iter().enumerate().filter(|(_, file)| fits(file.len));
@@ -255,20 +259,21 @@ impl Spares {
         Some(file)
     }
 
-    /// Removes a part of the ballast, so that something finds room. False if it is not there.
+    /// Removes a reserved file to free its space. Returns false if it does not exist.
     pub fn give_ballast(&self, part: Ballast) -> bool {
         let Some(file) = self.change().ballast[part as usize].take() else { return false };
         self.base.space.gauges.set_ballast_used(true);
         self.base.store.remove(&self.ballast_name(part, file.number)).is_ok()
     }
 
-    /// The name of a part of the ballast. Where the log has a disk of its own, the room for jobs is to be on the other one.
+    /// Returns the name of a reserved file. With a fast tier, the file for jobs is on the capacity
+    /// tier.
     fn ballast_name(&self, part: Ballast, number: u64) -> String {
         let apart = part == Ballast::Jobs && self.base.manifest.state().speed.is_some();
         if apart { names::room(number) } else { names::log(number) }
     }
 
-    /// What part of the ballast a file is, by its name and length.
+    /// Returns the purpose of a reserved file, by its name and length.
     fn ballast_in(&self, entry: &DirEntry) -> Option<(Ballast, u64)> {
         let number = names::parse(&entry.name)?.number()?;
         let is = |part: &Ballast| {
@@ -278,19 +283,20 @@ impl Spares {
         Ballast::ALL.into_iter().find(is).map(|part| (part, number))
     }
 
-    /// Removes the longest file that waits to be used again, so that something else finds room. False if there is none.
+    /// Removes the longest free file to free its space. Returns false if there is none.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn give_free(&self) -> Result<bool> {
         let Some(file) = self.take_free(|_| true) else { return Ok(false) };
         self.base.store.remove(&names::log(file.number))?;
-        // What is removed gives its room back when that is durable, on some file systems.
+        // Some file systems free the space of a removed file only once its removal is durable.
         self.base.store.sync_dir()?;
         Ok(true)
     }
 
-    /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.
+    /// Reports that an indispensable step found no space. Until the reserved space is whole again,
+    /// only deletes are written.
     pub fn room_is_short(&self) {
         if self.base.lane.retains() {
             return;
@@ -298,18 +304,19 @@ impl Spares {
         self.base.space.gauges.set_ballast_used(true);
     }
 
-    /// True while some of the ballast is missing after it was used: only deletes may be written, to whatever lane.
+    /// Returns true while part of the reserved space is missing after use: every lane takes deletes
+    /// only.
     pub fn ballast_is_short(&self) -> bool {
         self.base.space.gauges.ballast_is_used()
     }
 
-    /// Makes what is missing of the ballast. One at a time: the caller prepares groups.
+    /// Makes the missing reserved files. The caller holds the lock of group preparation.
     pub(super) fn fill_ballast(&self) -> Result<()> {
         if self.base.lane.retains() {
             return Ok(());
         }
         self.base.space.gauges.set_ballast_used(true);
-        // The longer one first: where it does not fit, the room is left to jobs.
+        // The longer file first: if it does not fit, the space is left to jobs.
         for part in [Ballast::Jobs, Ballast::Log] {
             let len = part.len(self.base.terms.group_bytes);
             if lock(&self.files).ballast[part as usize].is_some() {
@@ -326,8 +333,8 @@ impl Spares {
         Ok(())
     }
 
-    /// Takes over the ballast that an earlier process left: of the files that no group has, those with the right length.
-    /// A file that a crash left half made has not all its pages.
+    /// Takes over the reserved space of an earlier process: files without a group, with the right
+    /// length. A file that a crash left incomplete does not have all its pages allocated.
     ///
     /// # Errors
     /// Those of opening the files.
@@ -354,7 +361,7 @@ impl Spares {
                     let uid = Uid::default();
                     self.change().ballast[part] = Some(GroupFile { number, len, uid, file, room_bytes: len })
                 }
-                // It was used up by an earlier try.
+                // An earlier attempt used it up.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -362,7 +369,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Takes back a file that was to be a group for `need`, and is none.
+    /// Takes back a file for a group whose listing failed.
     pub(super) fn give_back(&self, file: GroupFile, need: Need) {
         let mut files = self.change();
         let of_ballast = file.len == Ballast::Log.len(self.base.terms.group_bytes);
@@ -374,28 +381,29 @@ impl Spares {
         }
     }
 
-    /// Takes the files of dropped groups, to be used again; `len`: the length that groups have now. Returns those that are too many,
-    /// of another length, or without room for all of their pages.
+    /// Takes the files of dropped groups for reuse. `len` is the current group length. Returns the
+    /// surplus: files beyond the bound, of another length, or not fully allocated.
     pub(super) fn recycle(&self, dropped: Vec<GroupFile>, len: u64) -> Vec<GroupFile> {
         let retains = self.base.lane.retains();
         let mut files = self.change();
         let bound = match self.base.space.is_limited() || retains {
-            // Groups of a long lane become garbage several at a time, and each that is made anew is written twice, once with zeros.
-            // Where there is a limit they are room that is had ([`Spares::give_free`]).
+            // Groups of a long lane become garbage several at a time, and each new file is written
+            // twice, once with zeros. Under a limit the free files are available space
+            // ([`Spares::give_free`]).
             true => self.base.terms.free_groups_max.max(free_of_retained(files.retained, len)),
             false => usize::MAX,
         };
         files.free.extend(dropped);
         let (mut fit, mut surplus): (Vec<_>, Vec<_>) =
             files.free.drain(..).partition(|f| f.len == len && f.is_whole());
-        // How many are let go of at once says nothing of a lane whose groups go when they are garbage.
+        // In a record lane, the number released at once says nothing about the reuse of groups.
         let keep = if retains { bound } else { files.keep.max(1).min(bound) }.min(fit.len());
         surplus.extend(fit.drain(keep..));
         files.free = fit;
         surplus
     }
 
-    /// Removes files that are too many.
+    /// Removes surplus files.
     ///
     /// # Errors
     /// The first of the file system.
@@ -403,20 +411,21 @@ impl Spares {
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
             if let Err(e) = self.base.store.remove(&names::log(file.number)) {
-                // It keeps none of the others, and is too much again the next time.
+                // The failure must not keep the other files; this one is surplus again the next
+                // time.
                 self.change().free.push(file);
                 outcome = outcome.and(Err(e));
             }
         }
         outcome?;
         if removes && self.ballast_is_short() {
-            // What is removed gives its room back when that is durable, on some file systems.
+            // Some file systems free the space of a removed file only once its removal is durable.
             self.base.store.sync_dir()?;
         }
         Ok(())
     }
 
-    /// Takes all free files: a log that is idle or closed has no need of them.
+    /// Takes all free files; an idle or closed log does not need them.
     pub(super) fn take_all(&self) -> Vec<GroupFile> {
         std::mem::take(&mut self.change().free)
     }

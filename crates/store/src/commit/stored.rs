@@ -1,27 +1,32 @@
-//! A lane whose groups are storage: where its records are, and how a group is kept and let go of.
+//! A lane whose groups are storage: reading records, and retaining and freeing groups.
 //!
-//! A group of such a lane goes from hand to hand:
+//! A group of such a lane passes through these states:
 //!
-//! 1. *Active*: batches are appended to it. *Closed*: nothing is, and it is replayed after a crash.
-//! 2. *Passed*: every tenant's floor has passed it, and the log has let go of it; it is still replayed. The engine whose records
-//!    it holds now sees to it that it finds them without a replay, and
-//! 3. *Retains* it ([`StoredGroups::retain`]): it is storage, and not read at open any more, however many there are. Groups are retained
-//!    in their order, since what is replayed must be one run.
-//! 4. *Freed* ([`StoredGroups::free`]): the file waits to be used again, as another group with another identity. One that was *shared*
-//!    ([`StoredGroups::share`]) has another name, in a copy of the store, and is only removed.
+//! 1. *Active*: it takes batches. *Closed*: it takes none, and is replayed after a crash.
+//! 2. *Passed*: every tenant's floor has passed it, and the log has released it. It is still
+//!   replayed. The engine with records in it makes them readable without a replay, and then
+//! 3. *Retains* it ([`StoredGroups::retain`]). The group is storage now, and an open does not read
+//!   it, however many retained groups there are. Groups are retained in order, because the replayed
+//!   groups must be contiguous.
+//! 4. *Freed* ([`StoredGroups::free`]): the file is free for reuse as another group with another
+//!   identity. The file of a *shared* group ([`StoredGroups::share`]) has another name in a copy of
+//!   the store, so it is only removed.
 //!
-//! Both steps are one edit of the manifest, together with what the engine says of them in its own records.
+//! Retaining and freeing are one manifest edit each, together with the engine's own records.
 //!
-//! **Reading.** [`super::LaneReader::read`] takes any bytes of a batch from where they are: from memory while they are not in the file of their
-//! group, else with one read of the device. Nothing is pinned: the page says by its identity whether it is still what was asked
-//! for, and the group whether it is still there. Who finds that it is not (`NotFound`) asks his index again.
+//! **Reading.** [`super::LaneReader::read`] reads any bytes of a batch: from memory while they are
+//! not in the group's file, else with one device read. It pins nothing. The identity in each page
+//! shows whether the page still belongs to the requested group, and the group table shows whether
+//! the group still exists. On `NotFound` the reader must look up its index again.
 //!
-//! **Damage.** A retained group that is missing, short or damaged costs the records in it and nothing else; the store opens.
-//! [`StoredGroups::missing`] says which are not whole; everything else shows when it is read.
+//! **Damage.** A missing, short or damaged retained group loses its own records and nothing else;
+//! the store opens. [`StoredGroups::missing`] lists missing and short groups. Other damage shows on
+//! read.
 //!
-//! Invariants: a group that is listed for replay and not passed is the log's. One is free only after the edit that removes it is
-//! durable. What is kept in memory of a retained group is its entry here. There are more of them than a process may have files open: the
-//! files of those that were read or retained last are, so many at most ([`super::LogTerms::retained_open_max`]).
+//! Invariants: a listed group that is not passed belongs to the log. A group is free only after the
+//! edit that removes it is durable. Memory holds one entry for each retained group. There are more
+//! retained groups than a process may have open files: only the most recently read or retained ones
+//! are open, up to [`super::LogTerms::retained_open_max`].
 
 use super::files::{GroupFile, GroupFiles};
 use super::foundation::{Foundation, ToldBytes};
@@ -38,35 +43,35 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use wal::{PriorGroup, Spans};
 
-/// What a group is to its lane.
+/// State of a group in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupState {
-    /// Batches are appended to it.
+    /// Takes batches.
     Active,
-    /// It is needed for replay.
+    /// Needed for replay.
     Closed,
-    /// It is replayed, and nobody would miss that: it may be retained.
+    /// Replayed, but not needed for replay: it may be retained.
     Passed,
-    /// It is kept as storage.
+    /// Kept as storage.
     Retained,
 }
 
 /// A group of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneGroup {
-    /// Its number.
+    /// Log group number.
     pub ltn: u64,
-    /// Bytes of its file.
+    /// Length of the file, bytes.
     pub len: u64,
-    /// Bytes of the pages that are in its file and count, from the first on.
+    /// Bytes of valid pages in the file, from its start.
     pub filled: u64,
-    /// What it is.
+    /// State of the group.
     pub state: GroupState,
-    /// The sequences of its batches; `None` for one that is retained: nobody reads them at open.
+    /// Sequences of its batches; `None` for a retained group, which an open does not read.
     pub seqs: Option<Spans>,
 }
 
-/// A group that is kept as storage.
+/// A retained group.
 #[derive(Debug)]
 struct Retained {
     number: u64,
@@ -75,11 +80,11 @@ struct Retained {
     filled: u64,
     /// The store that wrote its pages.
     store: Uid,
-    /// Its file has another name.
+    /// The file has another name in a copy.
     shared: bool,
 }
 
-/// A group of which something can be read.
+/// A readable group.
 pub(super) struct Readable {
     pub store: Uid,
     pub uid: Uid,
@@ -88,27 +93,27 @@ pub(super) struct Readable {
     pub is_live: bool,
 }
 
-/// See the module.
+/// The released groups of a lane: see the module.
 #[derive(Debug)]
 pub struct StoredGroups {
     base: Arc<Foundation>,
     files: Arc<GroupFiles>,
     spares: Arc<Spares>,
-    /// All of [`Groups`].
+    /// The state, under one lock.
     groups: Mutex<Groups, rank::LogStored>,
-    /// Files of retained groups, by LTN.
+    /// Open files of retained groups, by LTN.
     open: OpenFiles<Arc<dyn InPlaceFile>>,
 }
 
 #[derive(Debug, Default)]
 struct Groups {
-    /// Those that the manifest lists for replay, that the log has let go of, and that are not storage yet, oldest first.
+    /// Passed groups, oldest first: released by the log, listed for replay, and not yet retained.
     passed: VecDeque<PriorGroup>,
-    /// Those that are storage, by LTN.
+    /// Retained groups, by LTN.
     retained: BTreeMap<u64, Retained>,
-    /// Bytes of those: nobody goes through all of them.
+    /// Total bytes of the retained groups, so that no caller has to visit all of them.
     retained_bytes: u64,
-    /// Somebody commits what changes these two.
+    /// A commit that changes these two is in flight.
     is_moving: bool,
     told: ToldBytes,
 }
@@ -120,12 +125,12 @@ impl StoredGroups {
         StoredGroups { base, files, spares, groups: Mutex::default(), open }
     }
 
-    /// Closes the files of all of them: the store is closed.
+    /// Closes the files of all groups when the store is closed.
     pub fn end(&self) {
         self.open.end();
     }
 
-    /// Takes over the groups that the manifest lists as retained. Their files are not opened.
+    /// Takes over the groups that the manifest lists as retained, without opening their files.
     pub(super) fn adopt<'a>(&self, listed: impl Iterator<Item = &'a LogGroupMeta>) {
         let retained = |meta: &LogGroupMeta| Retained {
             number: meta.file,
@@ -147,21 +152,21 @@ impl StoredGroups {
         self.spares.set_retained(groups.retained.len());
     }
 
-    /// The log lets go of groups that are not dropped, but wait to be retained.
+    /// Takes over groups that the log releases; they wait to be retained.
     pub(super) fn pass(&self, released: impl FnOnce() -> Vec<PriorGroup>) {
-        // Under the lock, so that none is in neither place for who looks at both.
+        // Under the lock: otherwise a concurrent listing could find a group in neither place.
         lock(&self.groups).passed.extend(released());
     }
 
-    /// Bytes of the groups that the log has let go of and that are not free.
+    /// Returns the bytes of released groups that are not free.
     pub(super) fn bytes(&self) -> u64 {
         let state = lock(&self.groups);
         state.retained_bytes + state.passed.iter().map(|group| group.len).sum::<u64>()
     }
 
-    /// The group `ltn`, if it is not free by now; the file of one that is retained is opened for it, unless it is open.
+    /// Returns the group `ltn` unless it is free. Opens the file of a retained group if necessary.
     pub(super) fn readable(&self, ltn: u64) -> Result<Option<Readable>> {
-        // A group that is retained meanwhile is storage before it is no file for replay.
+        // In this order: a group becomes retained before its file leaves the replayed files.
         if let Some(GroupFile { uid, file, .. }) = self.files.file_of(ltn) {
             return Ok(Some(Readable { store: self.base.manifest.store(), uid, file, is_live: true }));
         }
@@ -172,7 +177,7 @@ impl StoredGroups {
         };
         let opened = self.open.find(ltn, || self.open_retained(ltn, number, len));
         if !lock(&self.groups).retained.contains_key(&ltn) {
-            // Who freed it may have asked for its file before it was open: nobody else would close it.
+            // The group was freed while this call opened its file, so no other call would close it.
             self.open.forget(ltn);
             return Ok(None);
         }
@@ -193,8 +198,8 @@ impl StoredGroups {
         }
     }
 
-    /// Commits what changes passed and retained groups: `plan` makes the records, `done` what follows from them once they are
-    /// durable.
+    /// Commits a change of passed and retained groups. `plan` makes the records, `done` applies the
+    /// change once they are durable.
     fn move_groups<P>(
         &self,
         plan: impl FnOnce(&Groups) -> Result<(P, Vec<Record>)>,
@@ -221,7 +226,7 @@ impl StoredGroups {
         Ok(plan)
     }
 
-    /// Makes an edit of these records alone.
+    /// Commits an edit with only these records.
     ///
     /// # Errors
     /// Those of the manifest.
@@ -229,15 +234,16 @@ impl StoredGroups {
         self.base.manifest.commit_store(|_| Ok(records), |_| {}).map(drop)
     }
 
-    /// Keeps groups that are [passed](GroupState::Passed) as storage: the oldest, and all between them. `commit` makes the
-    /// records it is given durable in one edit, together with the engine's own ([`StoredGroups::commit`] makes one of them alone).
+    /// Retains [passed](GroupState::Passed) groups: the oldest, without a gap. `commit` makes the
+    /// given records durable in one edit with the engine's own records ([`StoredGroups::commit`]
+    /// adds none).
     ///
     /// # Errors
-    /// `InvalidArgument` if one of them is not passed, or one before it would stay; `Busy` while somebody else retains or frees;
-    /// those of `commit`: after `NoSpace` nothing happened.
+    /// `InvalidArgument` if one of them is not passed, or an earlier one would stay. `Busy` during
+    /// another retain, free or share. Those of `commit`; after `NoSpace` nothing happened.
     pub fn retain(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| {
-            // Those without batches are of no use to anybody, and go on the way.
+            // Groups without batches need no retaining; they are removed in the same edit.
             let wanted = |group: &&PriorGroup| group.seqs.is_empty() || ltns.contains(&group.ltn);
             let front: Vec<PriorGroup> = state.passed.iter().take_while(wanted).cloned().collect();
             let kept = |ltn: &u64| front.iter().any(|group| group.ltn == *ltn);
@@ -270,19 +276,20 @@ impl StoredGroups {
             }
         };
         let front = self.move_groups(plan, commit, done)?;
-        // What was written last is read soon.
+        // The most recently written records are read soon.
         open.into_iter()
             .try_for_each(|(ltn, file)| self.open.find(ltn, || Ok::<_, Error>(file)).map(drop))?;
         let empty = front.iter().map(|group| group.ltn).filter(|ltn| !ltns.contains(ltn));
         self.files.discard(&empty.collect::<Vec<u64>>())
     }
 
-    /// Lets go of groups that are [retained](GroupState::Retained): their files are used again, or removed. `commit` makes the
-    /// records it is given durable in one edit, together with what takes their place.
+    /// Frees [retained](GroupState::Retained) groups: their files are reused or removed. `commit`
+    /// makes the given records durable in one edit with the records of their replacement.
     ///
     /// # Errors
-    /// `InvalidArgument` if one of them is not retained; `Busy` while somebody else retains or frees; those of `commit`: after
-    /// `NoSpace` nothing happened; those of removing files, after which the groups are free all the same.
+    /// `InvalidArgument` if one of them is not retained. `Busy` during another retain, free or
+    /// share. Those of `commit`; after `NoSpace` nothing happened. Those of removing files, after
+    /// which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         let plan = |state: &Groups| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
             Some(ltn) => Err(Error::invalid(format!("log group {ltn} is not retained, and cannot be freed"))),
@@ -296,7 +303,8 @@ impl StoredGroups {
         self.move_groups(plan, commit, done)?;
         let (mut outcome, mut reused) = (Ok(()), Vec::new());
         for (ltn, Retained { number, len, uid, shared, .. }) in freed {
-            // One that cannot be opened cannot be used again, nor may one that somebody else reads.
+            // A file that cannot be opened cannot be reused. Nor can a shared one, which a copy
+            // reads.
             let file = self.open.take(ltn).map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
             match file.filter(|_| !shared) {
                 Some(file) => reused.push(GroupFile { number, len, uid, file, room_bytes: len }),
@@ -309,8 +317,9 @@ impl StoredGroups {
         outcome.and(self.files.recycle(reused))
     }
 
-    /// The files of groups that are [retained](GroupState::Retained) get other names: they are not used again as other groups. `commit`
-    /// makes the records it is given durable; then they may be linked.
+    /// Marks files of [retained](GroupState::Retained) groups as shared, so that they are not
+    /// reused as other groups. `commit` makes the given records durable. After that the files may
+    /// be linked.
     ///
     /// # Errors
     /// As [`StoredGroups::free`].
@@ -332,8 +341,8 @@ impl StoredGroups {
         self.move_groups(plan, commit, done)
     }
 
-    /// The first group above a number that the log has let go of and that is not storage yet, of those for which `is_wanted` says so.
-    /// Nothing but this one is copied, however many there are.
+    /// Returns the first passed group above a number for which `is_wanted` returns true. It copies
+    /// no other group, however many there are.
     pub fn first_passed(&self, above: u64, is_wanted: impl Fn(&PriorGroup) -> bool) -> Option<LaneGroup> {
         let state = lock(&self.groups);
         let from = state.passed.partition_point(|group| group.ltn <= above);
@@ -342,8 +351,8 @@ impl StoredGroups {
         Some(LaneGroup { ltn, len, filled, state: GroupState::Passed, seqs: Some(seqs) })
     }
 
-    /// Every group that is not free: those that the log has in use, as it said before, those that it has let go of, and, where they are
-    /// asked for, those that are storage. These come first, each part oldest first.
+    /// Returns every group that is not free: the retained ones if requested, then the passed ones,
+    /// then the groups in use (`in_use`, read earlier). Each part is oldest first.
     pub(super) fn all(&self, in_use: &[PriorGroup], with_retained: bool) -> Vec<LaneGroup> {
         let state = lock(&self.groups);
         let retained = state.retained.iter().filter(|_| with_retained).map(|(&ltn, group)| LaneGroup {
@@ -359,7 +368,7 @@ impl StoredGroups {
         };
         let passed = state.passed.iter().map(|group| of_log(GroupState::Passed, group));
         let mut all: Vec<LaneGroup> = retained.chain(passed).collect();
-        // What was passed meanwhile is in both, or was retained.
+        // A group that was passed or retained since `in_use` was read is in both lists.
         let is_passed = |ltn| state.passed.binary_search_by_key(&ltn, |group| group.ltn).is_ok();
         let known = |ltn| state.retained.contains_key(&ltn) || is_passed(ltn);
         let in_use: Vec<&PriorGroup> = in_use.iter().filter(|group| !known(group.ltn)).collect();
@@ -370,8 +379,8 @@ impl StoredGroups {
         all
     }
 
-    /// The retained groups that are missing, or shorter than they were, by the listing of the store's directory. What
-    /// is in them is lost; the other records are not.
+    /// Returns the retained groups whose files are missing or too short in the listing of the store
+    /// directory. Only the records in these groups are lost.
     pub fn missing(&self, listing: &[DirEntry]) -> Vec<(u64, Error)> {
         let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
         let mut missing = Vec::new();

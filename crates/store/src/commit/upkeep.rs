@@ -1,7 +1,8 @@
-//! Work on the log in the background: what is most urgent, and doing it.
+//! Background work on the log: choosing the most urgent task, and running it.
 //!
-//! Pages are written out and made durable, groups are prepared and released, the ring is made longer, and the durable end of an idle log
-//! is confirmed. A log that has been idle for some time keeps no free files. What a flush overtakes is never written: see `super::overtaken`.
+//! The tasks write pages out, make them durable, prepare and release groups, lengthen the tail
+//! buffer, and confirm the durable end of an idle log. A log that stays idle also removes its free
+//! files. Pages superseded by a flush are never written: see `super::overtaken`.
 
 use super::files::GroupFiles;
 use super::floors::Floors;
@@ -17,26 +18,26 @@ use base::{ErrorKind, Result, SeqNo};
 use std::sync::Arc;
 use wal::{Overtaken, TenantId};
 
-/// What there is to do for a log.
+/// A background task of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Move full pages from the ring to the group files.
+    /// Move full pages from the tail buffer to the group files.
     WriteOut,
     /// Prepare a group.
     Prepare,
-    /// Make the ring of open pages longer.
+    /// Lengthen the tail buffer.
     Lengthen,
-    /// Let go of groups that nobody needs.
+    /// Release groups below the floors.
     Release,
-    /// Make durable what somebody waits for without a thread.
+    /// Sync the log for asynchronous completions.
     Sync,
-    /// Leave a page that says that all before it is durable.
+    /// Write a page that confirms the durable end of the log.
     Confirm,
-    /// Remove files that wait to be used again.
+    /// Remove free files.
     RemoveFree,
 }
 
-/// See the module.
+/// Background work of the log: see the module.
 #[derive(Debug)]
 pub struct Upkeep {
     base: Arc<Foundation>,
@@ -46,9 +47,9 @@ pub struct Upkeep {
     floors: Arc<Floors>,
     preparation: Arc<Preparation>,
     idle: Idle,
-    /// There was no room to write pages to their group files, on a copy-on-write volume, when it was last tried.
+    /// The last write-out found no space in the group files, on a copy-on-write volume.
     write_out_refused: AtomicBool,
-    /// There was no room for a longer ring of open pages.
+    /// The last attempt to lengthen the tail buffer found no space.
     ring_refused: AtomicBool,
 }
 
@@ -74,12 +75,14 @@ impl Upkeep {
         }
     }
 
-    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time. (In a lane that keeps them they
-    /// wait for [`StoredGroups::retain`].) `tell`: an engine whose floor
-    /// is found out by asking is asked now and tells it. (What rises later is hinted at, and waits for the next time.)
+    /// Drops the groups below all floors: first from the manifest, then their files. One caller at
+    /// a time. In a record lane they wait for [`StoredGroups::retain`] instead. `tell` reports the
+    /// floors of engines with computed floors. A floor that rises later gives a hint for the next
+    /// release.
     ///
     /// # Errors
-    /// Those of the manifest and of the file system; what could not be dropped is, the next time.
+    /// Those of the manifest and of the file system. The next release drops the groups that this
+    /// one could not drop.
     pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
         let floors = self.floors.for_release(tell, || self.base.manifest.state());
         if self.base.lane.retains() {
@@ -93,16 +96,18 @@ impl Upkeep {
         self.files.release(released).inspect_err(|_| self.floors.hint()).map(drop)
     }
 
-    /// The most urgent of what there is to do. After something found no room, nothing that takes any is tried for a while: a
-    /// job for anything else would be refused in its place, and put off everybody's next try again and again.
+    /// Returns the most urgent task. After a task found no space, no task that needs space runs for
+    /// a while: it would be refused too, and would postpone the next attempt of all jobs again and
+    /// again.
     pub fn task(&self) -> Option<Task> {
         let wal = self.base.wal();
         let has_room = !self.base.context.health.must_wait(self.base.context.now_ns());
         if has_room && let Some(task) = self.looks_for_overtaken() {
             Some(task)
         } else if wal.deferred().wants_write_out() {
-            // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
-            // confirms these pages would meet the same, and stop the log.
+            // Until the next attempt, a writer that finds the tail buffer full writes it out itself
+            // and gets the error. No other task runs: confirming these pages would fail the same
+            // way and stop the log.
             let refused = self.write_out_refused.load(Ordering::Relaxed);
             (has_room || !refused).then_some(Task::WriteOut)
         } else if wal.syncer().is_wanted() {
@@ -121,13 +126,13 @@ impl Upkeep {
         }
     }
 
-    /// True if the ring of open pages is short for groups of the present length.
+    /// Returns true if the tail buffer is short for the current group length.
     fn wants_longer_ring(&self) -> bool {
         let wanted = self.ring_wanted();
         self.base.wal().content().staging_len() < wanted && !self.ring_refused.load(Ordering::Relaxed)
     }
 
-    /// Does it.
+    /// Runs a task.
     ///
     /// # Errors
     /// Those of the manifest and of the file system.
@@ -147,7 +152,7 @@ impl Upkeep {
         }
     }
 
-    /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
+    /// Lengthens the tail buffer to fit the group length, if there is space.
     fn lengthen_ring(&self) -> Result<()> {
         let wanted = self.ring_wanted();
         match self.base.wal().lengthen_staging(&self.base.context.env, &self.base.context.dir, wanted) {
@@ -159,7 +164,7 @@ impl Upkeep {
         }
     }
 
-    /// Moves full pages from the log's ring to the group files.
+    /// Moves full pages from the tail buffer to the group files.
     fn write_out(&self) -> Result<()> {
         let outcome = self.base.wal().deferred().write_out();
         let refused = outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
@@ -167,12 +172,12 @@ impl Upkeep {
         outcome.map(drop)
     }
 
-    /// True if the log will want its watermark persisted once it has been idle for long enough.
+    /// Returns true if the log has batches without a confirmed watermark.
     pub fn has_unconfirmed(&self) -> bool {
         self.idle.has_unconfirmed(&self.base.wal().stats())
     }
 
-    /// Confirms all of the log.
+    /// Confirms all of the log: writes a page with the watermark.
     ///
     /// # Errors
     /// Those of the file system, which poison the log.
@@ -183,8 +188,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Closes the group that batches are appended to, however much room it has, and makes all of it durable. False if it has no
-    /// batches.
+    /// Closes the active group, however much room it has, and makes all of it durable. Returns
+    /// false if it has no batches.
     ///
     /// # Errors
     /// `NoSpace` if there is no room for another group: nothing happened. Those of the manifest and of the file system.
@@ -196,14 +201,15 @@ impl Upkeep {
                 other => return other,
             }
         }
-        // The next group must have a durable page before anything of this one is released.
+        // The next group must have a durable page before any part of this one is released.
         self.persist_watermark()?;
         self.floors.hint();
         Ok(true)
     }
 
-    /// Bytes of the ring that groups of the present length ask for. Where nothing waits in it that is buffered, or where a longer one would take of what is
-    /// kept for deletes and for the jobs that make room, no more than if pages were written at once.
+    /// Returns the preferred length of the tail buffer for the current group length. It is the
+    /// length without aging if no buffered pages wait, or if a longer one would use space that is
+    /// kept for deletes and freeing jobs.
     fn ring_wanted(&self) -> usize {
         let (wal, group_len) = (self.base.wal(), self.files.len());
         let whole = self.base.terms.aging.ring_len(group_len, self.base.terms.group_bytes);
@@ -214,13 +220,14 @@ impl Upkeep {
         if more == 0 || self.base.space.has_room_left(more) { wanted } else { short }
     }
 
-    /// A flush may have overtaken pages that would be written otherwise: that is found out first.
+    /// Returns a release task if a flush may have superseded pages that would otherwise be written.
     fn looks_for_overtaken(&self) -> Option<Task> {
         let wal = self.base.wal();
         (wal.keeps_pages() && self.floors.is_hinted() && !wal.syncer().is_wanted()).then_some(Task::Release)
     }
 
-    /// Lets the log begin behind what nobody needs, if that saves any page from being written. True if it does.
+    /// Moves the beginning of the log past superseded pages, if that saves any page write. Returns
+    /// true if it did.
     ///
     /// # Errors
     /// Those of the manifest and of the file system. After `NoSpace` nothing happened.

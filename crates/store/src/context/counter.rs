@@ -1,4 +1,4 @@
-//! One number that is counted up, or set, and read now and then.
+//! A statistics counter.
 
 use base::sync::statistic::{AtomicU64, Ordering};
 
@@ -7,22 +7,22 @@ use base::sync::statistic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// So many more.
+    /// Adds `n`.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The larger of what it was and `n`.
+    /// Raises the value to at least `n`.
     pub fn max(&self, n: u64) {
         self.0.fetch_max(n, Ordering::Relaxed);
     }
 
-    /// It is `n` now.
+    /// Sets the value.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

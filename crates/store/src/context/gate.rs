@@ -1,11 +1,12 @@
-//! The calls that are in the store, and the close that waits for them.
+//! The calls inside the store, and the close that waits for them.
 //!
-//! A call that may change the directory, or that reads it at length, is inside from its beginning to its end ([`Gate::enter`]). A close
-//! shuts the gate, so that later calls are refused, and waits until the last call has left. The lock of the directory is given up after
-//! that: no call can change the directory of the next process.
+//! A call that may change the directory, or reads it at length, is inside from its beginning to its
+//! end ([`Gate::enter`]). A close shuts the gate, so that later calls are refused, and waits until
+//! the last call has left. Only then does the store release the lock of the directory, so no call
+//! can change the directory of the next process.
 //!
-//! One word has both the count and the mark of the close. A call adds itself first and looks at the mark in the same step: either the
-//! call sees the mark, or the close sees the call.
+//! One word holds both the number of calls and the mark of the close. A call adds itself and reads
+//! the mark in the same step: either the call sees the mark, or the close sees the call.
 
 use base::sync::model::atomic::{AtomicU64, Ordering};
 
@@ -14,12 +15,12 @@ const SHUT: u64 = 1;
 /// One call.
 const CALL: u64 = 2;
 
-/// See the module.
+/// The gate: see the module.
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// A call enters. False: the gate is shut, and the call is not inside.
+    /// Lets a call enter. Returns false if the gate is shut; the call is not inside then.
     #[inline]
     pub fn enter(&self) -> bool {
         let was_open = self.0.fetch_add(CALL, Ordering::AcqRel) & SHUT == 0;
@@ -29,7 +30,7 @@ impl Gate {
         was_open
     }
 
-    /// A call leaves. True: the gate is shut, and this was the last call.
+    /// Lets a call leave. Returns true if the gate is shut and this was the last call.
     #[inline]
     pub fn leave(&self) -> bool {
         self.0.fetch_sub(CALL, Ordering::AcqRel) == SHUT + CALL
@@ -40,7 +41,7 @@ impl Gate {
         self.0.fetch_add(SHUT, Ordering::AcqRel);
     }
 
-    /// Returns true once it is shut.
+    /// Returns true once the gate is shut.
     #[inline]
     pub fn is_shut(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT != 0
@@ -59,7 +60,7 @@ mod loom_tests {
     use base::sync::model::loom::thread;
     use std::sync::Arc;
 
-    /// A call that was let in ends before the close goes on, or is refused: under every schedule.
+    /// Under every schedule, a call that entered ends before the close continues, or is refused.
     #[test]
     fn loom_no_call_is_inside_after_the_close() {
         check(3, || {

@@ -1,4 +1,4 @@
-//! Whether the store still takes writes, and jobs still work.
+//! Whether the store still takes writes, and whether jobs make progress.
 
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
@@ -6,26 +6,31 @@ use base::{Error, ErrorKind, Result};
 
 /// Whether the store still takes writes.
 ///
-/// Three states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
-/// reads go on. (A damaged file is no reason: engines go on with the rest.) *No space*: a job could not write for want of
-/// room; jobs are tried again every tenth of a second, writers get `NoSpace` once memory is full, and everything resumes by
-/// itself when room returns. *Busy*: jobs have met the same again and again that passes by itself (no descriptors, no memory).
-/// It is like no space with another error.
+/// There are three states besides healthy:
+///
+/// * *Poisoned*: a write or sync failed. The store acknowledges nothing until it is reopened; reads
+///   continue. A damaged file does not poison the store: engines continue with the rest.
+/// * *No space*: a job could not write for want of space. Jobs are retried every tenth of a second,
+///   and writers get `NoSpace` once memory is full. Everything resumes by itself when space
+///   returns.
+/// * *Busy*: jobs keep failing for a transient reason (no descriptors, no memory). It acts like no
+///   space, with another error.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// There is an `error`: changed behind it, and never back.
+    /// True once `error` is set; stored after it, and never reset.
     poisoned: AtomicBool,
-    /// What poisoned the store first.
+    /// The first error that poisoned the store.
     error: Mutex<Option<Error>, rank::HealthError>,
-    /// A job found no room; with the next field, no lock.
+    /// A job found no space. Separate from `met` so that a reader needs no lock.
     no_space: AtomicBool,
-    /// When jobs are tried again, in clock nanoseconds.
+    /// Time of the next attempt of jobs, clock nanoseconds.
     retry_at_ns: AtomicU64,
-    /// What jobs met since one of them last wrote successfully.
+    /// Transient errors of jobs since one of them last wrote successfully.
     met: Mutex<Met, rank::HealthBusy>,
 }
 
-/// The logs of the store and its manifest report to it at once, and ask it before they acknowledge anything.
+/// The logs and the manifest of the store report failures at once, and check health before they
+/// acknowledge anything.
 impl wal::Domain for Health {
     fn fail(&self, error: &Error) {
         self.poison(error);
@@ -36,25 +41,25 @@ impl wal::Domain for Health {
     }
 }
 
-/// What jobs met that passes.
+/// Transient errors of jobs.
 #[derive(Debug, Default)]
 struct Met {
-    /// How often it was what passes by itself, and what it was the last time.
+    /// Number of busy errors, and the last one.
     busy: Option<(u32, Error)>,
-    /// Where there was no room, the last time.
+    /// The last error for want of space.
     no_space: Option<Error>,
 }
 
-/// How long jobs wait after one of them found no room, or no descriptor, or the like.
+/// Pause of jobs after a transient error.
 const RETRY_NS: u64 = 100_000_000;
-/// So often jobs try in vain what others wait for, before these are told: a second or so.
+/// Failed attempts of jobs before waiting callers get the error: about a second.
 const BUSY_TRIES: u32 = 10;
 
 impl Health {
-    /// Fails if nothing may be acknowledged any more.
+    /// Fails if the store may not acknowledge anything any more.
     ///
     /// # Errors
-    /// What failed first, as `Poisoned`; or `Closed`.
+    /// The first failure, as `Poisoned`; or `Closed`.
     #[inline]
     pub fn check(&self) -> Result<()> {
         if self.is_poisoned() { Err(self.refusal()) } else { Ok(()) }
@@ -71,13 +76,14 @@ impl Health {
         }
     }
 
-    /// The first failure, if there was one.
+    /// Returns the first failure, if any.
     pub fn first_error(&self) -> Option<Error> {
         lock(&self.error).clone()
     }
 
-    /// Stops all writes, for good. The first reason is kept; but `Closed`, which is no failure, gives way to one: jobs may
-    /// still fail while a store is being closed, and what becomes of their files depends on it.
+    /// Stops all writes, for good. The first reason is kept, but a failure replaces `Closed`: jobs
+    /// may still fail while a store is being closed, and the fate of their files depends on that
+    /// failure.
     pub fn poison(&self, error: &Error) {
         let mut first = lock(&self.error);
         let closed_only = first.as_ref().is_none_or(|e| e.kind() == ErrorKind::Closed);
@@ -87,7 +93,7 @@ impl Health {
         self.poisoned.store(true, Ordering::Release);
     }
 
-    /// Fails if something went wrong; a store that is being closed is none the worse for it.
+    /// Fails after a failure; a store that is being closed still passes.
     ///
     /// # Errors
     /// As [`Health::check`], without `Closed`.
@@ -103,28 +109,28 @@ impl Health {
         }
     }
 
-    /// True if nothing is acknowledged any more.
+    /// Returns true if the store acknowledges nothing any more.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// True if a failed edit may be durable all the same: files it names must stay.
+    /// Returns true if a failed edit may still be durable, so that the files it names must stay.
     pub fn outcome_unknown(&self) -> bool {
         self.is_poisoned() && self.first_error().is_some_and(|e| e.kind() != ErrorKind::Closed)
     }
 
-    /// True from when a job found no room until one has written again.
+    /// Returns true from the time that a job found no space until a job has written again.
     pub fn out_of_space(&self) -> bool {
         self.no_space.load(Ordering::Acquire)
     }
 
-    /// True while jobs that write must not start.
+    /// Returns true while jobs that write must not start.
     pub fn must_wait(&self, now_ns: u64) -> bool {
         now_ns < self.retry_at_ns.load(Ordering::Acquire)
     }
 
-    /// A job met what passes.
+    /// Records a transient error of a job.
     pub fn busy_at(&self, now_ns: u64, error: &Error) {
         let mut met = lock(&self.met);
         let tries = met.busy.as_ref().map_or(0, |(tries, _)| *tries);
@@ -132,7 +138,8 @@ impl Health {
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
     }
 
-    /// What a job met a moment ago, again, and what should have passed by now: nobody knows when jobs will get on.
+    /// Returns the repeated transient error of jobs that still wait, once it lasts longer than
+    /// expected.
     pub fn held_up(&self, now_ns: u64) -> Option<Error> {
         if !self.must_wait(now_ns) {
             return None;
@@ -141,29 +148,29 @@ impl Health {
         met.busy.as_ref().filter(|(tries, _)| *tries >= BUSY_TRIES).map(|(_, error)| error.clone())
     }
 
-    /// True if jobs cannot write: for want of room, or of what should have passed by now.
+    /// Returns true if jobs cannot write: no space, or a transient error that lasts.
     pub fn is_stuck(&self, now_ns: u64) -> bool {
         self.out_of_space() || self.held_up(now_ns).is_some()
     }
 
-    /// A job found no room: jobs that write wait a while. `why`: what refused it.
+    /// Records that a job found no space; jobs that write pause for a while. `why`: the refusal.
     pub fn no_space_at(&self, now_ns: u64, why: &Error) {
         lock(&self.met).no_space = Some(why.clone());
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
         self.no_space.store(true, Ordering::Release);
     }
 
-    /// What refused a job for want of room, the last time, if jobs still wait for that.
+    /// Returns the last refusal for want of space, if jobs still wait for space.
     pub fn no_space_error(&self) -> Option<Error> {
         lock(&self.met).no_space.clone().filter(|_| self.out_of_space())
     }
 
-    /// There may be room for the next try.
+    /// Lets jobs try again at once: there may be space.
     pub fn retry(&self) {
         self.retry_at_ns.store(0, Ordering::Release);
     }
 
-    /// A job wrote successfully.
+    /// Records that a job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);
         *lock(&self.met) = Met::default();

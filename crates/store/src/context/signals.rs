@@ -1,15 +1,16 @@
-//! Who waits for what: workers for work, callers for what work brings about.
+//! Wake-ups: workers wait for work, callers wait for the results of work.
 //!
-//! Both are told by a count that is raised before anybody is woken: who is about to sleep has read it before he looked, and
-//! does not sleep if it has changed since. A worker that nobody tells finds its work when it looks again, after a while.
+//! A counter (epoch) is raised before any thread is woken. A thread reads the epoch before it
+//! checks its condition, and does not sleep if the epoch has changed since. A worker that misses a
+//! wake-up finds its work at its next periodic check.
 //!
-//! * **Work** ([`Signals::notify_work`]): there may be something to do. Workers sleep for it ([`Signals::sleep`]); those that
-//!   sleep long are woken by whoever writes ([`Signals::wake_dozing`]).
-//! * **Progress** ([`Signals::notify_progress`]): what a call in the foreground waits for may have come about
-//!   ([`Signals::wait_until`]).
+//! * **Work** ([`Signals::notify_work`]): there may be work. Workers sleep for it
+//!   ([`Signals::sleep`]). A write wakes the workers that sleep long ([`Signals::wake_dozing`]).
+//! * **Progress** ([`Signals::notify_progress`]): the condition of a waiting foreground call may
+//!   have become true ([`Signals::wait_until`]).
 //!
-//! A simulation has no workers: who waits does the work himself, by way of the [`Driver`]. It is the only thing that is
-//! called upward from here, and knows whether work could free space.
+//! A simulation has no workers: the waiting caller runs the work itself, through the [`Driver`].
+//! The driver is the only upward call from here. It also knows whether work could free space.
 
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::{Condvar, Mutex, OnceLock, lock, rank, wait_timeout};
@@ -17,24 +18,24 @@ use io::Env;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Whoever does the work.
+/// The scheduler, as a waiting caller sees it.
 pub trait Driver: Send + Sync {
-    /// In simulation: one step of some work. False if there is nothing to do now.
+    /// Runs one step of some work in simulation. Returns false if there is nothing to do now.
     fn step(&self) -> bool;
-    /// True if a job runs or could start that may free space.
+    /// Returns true if a job runs or could start that may free space.
     fn can_free(&self) -> bool;
 }
 
-/// See the module.
+/// The wake-ups of a store: see the module.
 #[derive(Default)]
 pub struct Signals {
-    /// Raised whenever there may be new work; workers compare it before they look.
+    /// Raised whenever there may be new work; workers read it before they check for work.
     work_epoch: AtomicU64,
-    /// Raised whenever a waiting foreground call should look again.
+    /// Raised whenever a waiting foreground call should check its condition again.
     progress_epoch: AtomicU64,
     /// Raised whenever the limits on writes may have changed.
     state_epoch: AtomicU64,
-    /// Guards nothing: who sleeps does so under it, so that no wake-up is lost.
+    /// Guards no data. Threads take it to go to sleep, so that no wake-up is lost.
     parked: Mutex<(), rank::Parked>,
     work: Condvar,
     progress: Condvar,
@@ -42,17 +43,17 @@ pub struct Signals {
     /// Some worker sleeps longer than usual.
     dozing: AtomicBool,
     stopping: AtomicBool,
-    /// Set when the store begins service; gone when it is dropped.
+    /// Set when the store begins service; dangling once its owner is dropped.
     driver: OnceLock<Weak<dyn Driver>>,
 }
 
 /// Steps of simulated idleness after which a wait is declared a deadlock.
 const IDLE_ROUNDS_MAX: u64 = 100_000;
-/// Who waits looks again after so long, whether it was woken or not.
+/// A waiting call checks its condition again after this time, whether woken or not.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl Signals {
-    /// Who does the work. Once.
+    /// Sets the scheduler. Once.
     pub fn set_driver(&self, driver: Weak<dyn Driver>) {
         let _ = self.driver.set(driver);
     }
@@ -61,32 +62,32 @@ impl Signals {
         self.driver.get().and_then(Weak::upgrade).map(|driver| ask(&*driver))
     }
 
-    /// True if a job runs or could start that may free space.
+    /// Returns true if a job runs or could start that may free space.
     pub fn can_free(&self) -> bool {
         self.drive(|driver| driver.can_free()).unwrap_or(false)
     }
 
-    /// In simulation: one step of some work. False if there is nothing to do now.
+    /// Runs one step of some work in simulation. Returns false if there is nothing to do now.
     pub fn step(&self) -> bool {
         self.drive(|driver| driver.step()).unwrap_or(false)
     }
 
-    /// What to compare later: see [`Signals::sleep`].
+    /// Returns the work epoch, to pass to [`Signals::sleep`].
     pub fn work_epoch(&self) -> u64 {
         self.work_epoch.load(Ordering::Acquire)
     }
 
-    /// There may be new work.
+    /// Reports that there may be new work.
     pub fn notify_work(&self) {
         self.work_epoch.fetch_add(1, Ordering::Release);
         drop(lock(&self.parked));
         self.work.notify_all();
     }
 
-    /// Something was written. Workers that look for work often enough are not told.
+    /// Reports a write: wakes workers that sleep long. Other workers check for work often enough.
     ///
-    /// A worker that falls asleep in the same moment may be missed: then it sleeps on for as long as workers do at most, as if
-    /// that write had brought no work, and the next write wakes it.
+    /// A worker that falls asleep in the same moment may be missed. It then sleeps for its full
+    /// interval, as if that write had brought no work, and the next write wakes it.
     #[inline]
     pub fn wake_dozing(&self) {
         if self.dozing.load(Ordering::Relaxed) && self.dozing.swap(false, Ordering::AcqRel) {
@@ -94,7 +95,7 @@ impl Signals {
         }
     }
 
-    /// Something that foreground calls wait for may have happened.
+    /// Reports that the condition of a waiting foreground call may have become true.
     pub fn notify_progress(&self) {
         self.progress_epoch.fetch_add(1, Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) > 0 {
@@ -103,29 +104,30 @@ impl Signals {
         }
     }
 
-    /// The state that the limits on writes follow from has changed.
+    /// Reports that the limits on writes may have changed.
     pub fn state_changed(&self) {
         self.state_epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Rises with each change of that state.
+    /// Returns the epoch of that state, which rises with each change.
     #[inline]
     pub fn state_epoch(&self) -> u64 {
         self.state_epoch.load(Ordering::Acquire)
     }
 
-    /// All work is to end.
+    /// Stops all work.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.notify_work();
     }
 
-    /// True once all work is to end.
+    /// Returns true once all work must stop.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// A worker sleeps, at most so long, unless there was new work since `seen`. `dozes`: whoever writes is to wake it.
+    /// Puts a worker to sleep, for at most `longest`, unless there was new work since epoch `seen`.
+    /// With `dozes`, the next write wakes it.
     pub fn sleep(&self, seen: u64, longest: Duration, dozes: bool) {
         let guard = lock(&self.parked);
         if self.work_epoch() == seen && !self.is_stopping() {
@@ -136,7 +138,8 @@ impl Signals {
         }
     }
 
-    /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
+    /// Waits until `ready` returns a value. In simulation the caller runs the background work
+    /// itself.
     pub fn wait_until<T>(&self, env: &Env, mut ready: impl FnMut() -> Option<T>) -> T {
         loop {
             if let Some(out) = self.wait(env, u64::MAX, &mut ready) {
@@ -151,7 +154,7 @@ impl Signals {
     }
 
     fn wait<T>(&self, env: &Env, until_ns: u64, ready: &mut dyn FnMut() -> Option<T>) -> Option<T> {
-        // The clock is asked only where that matters.
+        // Reads the clock only for waits with a deadline.
         let left_ns = || match until_ns {
             u64::MAX => u64::MAX,
             until_ns => until_ns.saturating_sub(env.clock.now_ns()),
@@ -200,7 +203,8 @@ impl std::fmt::Debug for Signals {
 mod tests {
     use super::*;
 
-    /// Whoever waits is woken by what happens, or goes on when its time is over: under every schedule, and not before.
+    /// Under every schedule, a wait ends when its condition is met or its time is over, and not
+    /// earlier.
     #[test]
     fn a_wait_ends_when_it_is_met_or_when_its_time_is_over() {
         for seed in 1..=200 {

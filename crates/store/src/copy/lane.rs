@@ -1,8 +1,9 @@
-//! The end of a lane of the log, written anew for a copy: the batches of the groups that are replayed.
+//! The end of a log lane, rewritten for a copy: the batches of the groups that recovery replays.
 //!
-//! Such groups are written still, and their pages hold under the identity of their store; so they are neither linked nor copied, but
-//! their batches go into groups of the copy's own, in their order and with their sequences, which a replay of the copy finds. That log is
-//! ended before the manifest of the copy is there, which lists its groups with its end.
+//! Such groups are still written, and their pages carry the identity of their store. So they are
+//! neither linked nor copied. Instead their batches go into groups of the copy, in order and with
+//! their sequences, where a replay of the copy finds them. That log is closed before the manifest
+//! of the copy exists, which lists its groups with its end.
 
 use super::Copy;
 use crate::manifest::{LogGroupMeta, Manifest};
@@ -11,13 +12,13 @@ use base::{ErrorKind, Result, Uid};
 use io::Access;
 use wal::{Durability, History, Lane, LoggedBatch, PreparedGroup, Wal, WalOptions};
 
-/// Bytes of the buffer from which pages are written.
+/// Length of the buffer for page writes, bytes.
 const STAGING_LEN: usize = 1 << 20;
 
-/// See the module.
+/// Rewrites the end of a lane: see the module.
 pub struct LaneCopy<'a> {
     copy: &'a Copy,
-    /// Of the store that is copied: it hands out the numbers of files.
+    /// The manifest of the source store, which allocates file numbers.
     manifest: &'a Manifest,
     lane: Lane,
     access: Access,
@@ -34,7 +35,8 @@ impl std::fmt::Debug for LaneCopy<'_> {
 }
 
 impl<'a> LaneCopy<'a> {
-    /// Nothing yet. `group_bytes`: what groups have room for; `next_ltn`: the number of the first, above all that the copy has.
+    /// Creates an empty log. `group_bytes`: length of a group; `next_ltn`: number of the first
+    /// group, above all groups of the copy.
     pub fn new(
         copy: &'a Copy,
         manifest: &'a Manifest,
@@ -66,7 +68,7 @@ impl<'a> LaneCopy<'a> {
         loop {
             let Some(wal) = &self.wal else { return Ok(()) };
             let seqs = (batch.first_seq, batch.last_seq);
-            // All of it is durable in the end, or there is no copy.
+            // The whole copy becomes durable at its end, or there is no copy.
             match wal.append_placed(batch.tenant, &[batch.bytes], seqs, Durability::Durable, 0) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let group = self.group(batch.bytes.len())?;
@@ -77,7 +79,7 @@ impl<'a> LaneCopy<'a> {
         }
     }
 
-    /// A group that takes a batch of so many bytes.
+    /// Makes a group with room for a batch of `batch_len` bytes.
     fn group(&mut self, batch_len: usize) -> Result<PreparedGroup> {
         let len = self.group_bytes.max(wal::group_len_needed(batch_len));
         let (number, ltn) = (self.manifest.allocate_file_number(), self.next_ltn);
@@ -92,7 +94,8 @@ impl<'a> LaneCopy<'a> {
         Ok(PreparedGroup { ltn, uid, file })
     }
 
-    /// Makes all of it durable, and ends it. The groups for the manifest of the copy, oldest first.
+    /// Makes the log durable and closes it. Returns its groups for the manifest of the copy, oldest
+    /// first.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,23 +1,24 @@
-//! Files that no manifest edit names any more, waiting for their last reader.
+//! Files that no manifest edit names any more, and that may still have readers.
 //!
-//! A file is removed only after the edit that drops it is durable (only then is it added here) **and** nobody holds it any
-//! more but this list ([`Retired::is_unread`]). Readers that let go of what they read wake the clean-up.
+//! A file is removed only after the edit that drops it is durable, and once this list holds the
+//! only reference ([`Retired::is_unread`]). Only files with a durable edit are added. Readers wake
+//! the clean-up when they release a file.
 
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};
 
-/// A file as whoever gave it up holds it.
+/// An obsolete file.
 pub trait Retired {
-    /// True if only the list knows the file.
+    /// Returns true if only this list references the file.
     fn is_unread(&self) -> bool;
 }
 
-/// See the module.
+/// The obsolete files of an engine: see the module.
 #[derive(Debug)]
 pub struct Obsolete<F> {
     /// Files that no edit names any more.
     pending: Mutex<Vec<F>, rank::Obsolete>,
-    /// The length of `pending`: changed under it, looked at without it.
+    /// The length of `pending`: changed under its lock, read without it.
     count: AtomicUsize,
 }
 
@@ -35,7 +36,7 @@ impl<F: Retired> Obsolete<F> {
         self.count.store(pending.len(), Ordering::Release);
     }
 
-    /// Files that nobody reads any more, taken off the list.
+    /// Takes the files without readers off the list.
     pub fn take_ready(&self) -> Vec<F> {
         let mut pending = lock(&self.pending);
         let (ready, held) = pending.drain(..).partition(F::is_unread);
@@ -44,22 +45,22 @@ impl<F: Retired> Obsolete<F> {
         ready
     }
 
-    /// True if a file could be removed now.
+    /// Returns true if a file could be removed now.
     pub fn has_ready(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(F::is_unread)
     }
 
-    /// True if it is true of a file on the list.
+    /// Returns true if `of` returns true for a file on the list.
     pub fn any(&self, of: impl FnMut(&F) -> bool) -> bool {
         self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(of)
     }
 
-    /// What `of` says of those that came last: at most so many of those of which it says something.
+    /// Returns the first `max` results of `of` over the list, newest file first.
     pub fn latest<T>(&self, max: usize, of: impl FnMut(&F) -> Option<T>) -> Vec<T> {
         lock(&self.pending).iter().rev().filter_map(of).take(max).collect()
     }
 
-    /// What `of` says of each file on the list.
+    /// Returns the result of `of` for each file on the list.
     pub fn map<T>(&self, of: impl FnMut(&F) -> T) -> Vec<T> {
         lock(&self.pending).iter().map(of).collect()
     }

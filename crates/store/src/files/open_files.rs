@@ -1,7 +1,8 @@
-//! Open files by number, at most so many of them.
+//! A bounded cache of open files, by number.
 //!
-//! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (who holds one
-//! keeps it open). Beside other stores of the process the bound is the cache's part of the descriptors, if that is less.
+//! A lookup takes a read lock and a reference count. Past the bound the least recently used files
+//! are closed; a reader that holds one keeps it open. While the process has other stores open, the
+//! cache's share of the descriptors also bounds it.
 
 use crate::descriptors::Descriptors;
 use base::sync::statistic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use io::descriptors::CloseIdle;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// See the module.
+/// The cache of open files: see the module.
 #[derive(Debug)]
 pub struct OpenFiles<F> {
     cached: Arc<Cached<F>>,
@@ -20,14 +21,14 @@ pub struct OpenFiles<F> {
 
 #[derive(Debug)]
 struct Cached<F> {
-    /// Open files by number. Files are opened outside of it.
+    /// Open files by number. Files are opened outside of this lock.
     open: RwLock<HashMap<u64, Open<F>>, rank::TableCache>,
     max: usize,
     /// Files were closed to make room, or for want of descriptors.
     has_closed: OnceLock<()>,
     /// The store is closed: no file is kept open.
     ended: OnceLock<()>,
-    /// The descriptors of the store, and the number of caches that share them.
+    /// The store's descriptors, and the number of caches that share them.
     descriptors: OnceLock<(Arc<Descriptors>, u64)>,
 }
 
@@ -38,7 +39,7 @@ struct Open<F> {
 }
 
 impl<F: Clone> OpenFiles<F> {
-    /// At most `max` at once.
+    /// Creates a cache of at most `max` files.
     pub fn new(max: usize) -> Self {
         let open = RwLock::new(HashMap::default());
         let (has_closed, ended, descriptors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
@@ -46,8 +47,8 @@ impl<F: Clone> OpenFiles<F> {
         OpenFiles { cached, uses: AtomicU64::new(0) }
     }
 
-    /// From now on at most as many files are open as one of `parts` caches of the store may have, and files that are not in use
-    /// are closed where some store finds no descriptor.
+    /// Shares the store's descriptors among `parts` caches, which bounds this one. If any store
+    /// finds no descriptor, files that are not in use are closed.
     pub fn share(&self, descriptors: &Arc<Descriptors>, parts: u64)
     where
         F: Send + Sync + 'static,
@@ -57,7 +58,8 @@ impl<F: Clone> OpenFiles<F> {
         }
     }
 
-    /// Closes all files and keeps none open from here on. A file that a reader holds is closed when the reader lets go of it.
+    /// Closes all files, and keeps none open from here on. A file in use is closed when its reader
+    /// drops it.
     pub fn end(&self) {
         let mut open = write(&self.cached.open);
         let _ = self.cached.ended.set(());
@@ -66,32 +68,32 @@ impl<F: Clone> OpenFiles<F> {
         drop(files);
     }
 
-    /// True after [`OpenFiles::end`].
+    /// Returns true after [`OpenFiles::end`].
     pub fn is_ended(&self) -> bool {
         self.cached.ended.get().is_some()
     }
 
-    /// True if files were closed that were not to be forgotten.
+    /// Returns true if the cache has closed files that still exist.
     pub fn has_closed(&self) -> bool {
         self.cached.has_closed.get().is_some()
     }
 
-    /// Forgets a file that is about to be removed.
+    /// Drops a file that is about to be removed.
     pub fn forget(&self, number: u64) {
         drop(self.take(number));
     }
 
-    /// Forgets a file, and hands it out if it is open.
+    /// Drops a file from the cache, and returns it if it is open.
     pub fn take(&self, number: u64) -> Option<F> {
         write(&self.cached.open).remove(&number).map(|open| open.file)
     }
 
-    /// True if the file of this number is open.
+    /// Returns true if the file of this number is open.
     pub fn is_open(&self, number: u64) -> bool {
         read(&self.cached.open).contains_key(&number)
     }
 
-    /// Takes a file that is open in another cache.
+    /// Takes over a file that is open in another cache.
     pub fn take_over(&self, other: &OpenFiles<F>, number: u64) {
         let found = read(&other.cached.open).get(&number).map(|open| open.file.clone());
         if let Some(file) = found {
@@ -99,14 +101,14 @@ impl<F: Clone> OpenFiles<F> {
         }
     }
 
-    /// The open file of this number; what `make` makes if there is none.
+    /// Returns the open file of this number, opened by `make` if necessary.
     ///
     /// # Errors
     /// Those of `make`.
     pub fn find<E>(&self, number: u64, make: impl FnOnce() -> Result<F, E>) -> Result<F, E> {
         if let Some(found) = read(&self.cached.open).get(&number) {
-            // The clock ticks with every file opened: exact enough to tell hot from cold, and reads of open files
-            // write to no shared cache line.
+            // The clock ticks with every opened file. That is precise enough to separate hot from
+            // cold, and lookups of open files rarely write to a shared cache line.
             let now = self.uses.load(Ordering::Relaxed);
             if found.last_use.load(Ordering::Relaxed) + 64 < now {
                 found.last_use.store(now, Ordering::Relaxed);
@@ -151,7 +153,7 @@ impl<F> Cached<F> {
 
 impl<F: Send + Sync> CloseIdle for Cached<F> {
     fn close_idle(&self) -> bool {
-        // The caller may hold any lock.
+        // Only a try: the caller may hold any lock.
         let Some(mut open) = try_write(&self.open).filter(|open| !open.is_empty()) else { return false };
         let count = open.len() / 2 + 1;
         self.close_unused(&mut open, count);

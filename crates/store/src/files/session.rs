@@ -1,4 +1,4 @@
-//! A session on the second disk of a store: see [`crate::speed`].
+//! Sessions on the fast tier of a store: see [`crate::speed`].
 
 use super::Files;
 use crate::manifest::Record;
@@ -9,7 +9,8 @@ use base::{ErrorKind, Result, Uid};
 use io::{Disks, FileSystem};
 use std::path::Path;
 
-/// Begins a session, if the store has a second disk. The log and the manifest were found to fit each other.
+/// Begins a session if the store has a fast tier. The log and the manifest have been found
+/// consistent.
 ///
 /// # Errors
 /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
@@ -37,12 +38,12 @@ pub(super) fn begin(files: &Files, session: Uid) -> Result<()> {
     sweep(&disks, &context.dir)
 }
 
-/// Removes files of the log from the disk where they are no more: what is left where a move was cut off.
+/// Removes leftover log files from the capacity tier after an interrupted move.
 fn sweep(disks: &Disks, dir: &Path) -> Result<()> {
     remove_all(&*disks.capacity, dir, FileKind::is_of_log)
 }
 
-/// Removes the files of a directory that are of some kind.
+/// Removes the files of a directory whose kind satisfies `is_one`.
 ///
 /// # Errors
 /// Those of the file system.

@@ -1,14 +1,16 @@
-//! The mark of a directory that is to become a store, and is not one yet: the file `UNFINISHED`.
+//! The mark of a directory that is not yet a store: the file `UNFINISHED`.
 //!
-//! It is durable before anything else is in the directory, and goes when everything is. What is made (a checkpoint, a
-//! repair) is told by its length: see [`Work`]. A checkpoint writes `CURRENT` last, so beside `CURRENT` its mark says
-//! nothing, and the first open for writing removes it. A repair fills a store by the ordinary write path and so has
-//! `CURRENT` from the beginning: as long as its mark is there the store is opened by nobody else.
+//! The mark is durable before anything else is in the directory, and is removed once everything is
+//! durable. Its length names the work, a checkpoint or a repair: see [`Work`]. A checkpoint writes
+//! `CURRENT` last, so beside `CURRENT` its mark means nothing, and the first open for writing
+//! removes it. A repair fills a store by the ordinary write path and has `CURRENT` from the
+//! beginning. As long as its mark exists no other caller opens the store.
 //!
-//! Who looks whether there is a store looks for `CURRENT` first and for the mark then: the mark was there before.
+//! A reader checks for `CURRENT` first and for the mark second, because the mark was there before.
 //!
-//! A mark that is torn: the crash came before anything else was in the directory. With some of its bytes it says `Repair` like a
-//! whole one, with none of them `Checkpoint`, and beside it is no `CURRENT`; either way there is no store.
+//! A torn mark means that the crash came before anything else was in the directory. With some of
+//! its bytes it reads as `Repair`, like a whole one; with none of them as `Checkpoint` without
+//! `CURRENT`. Either way there is no store.
 
 use crate::names;
 use base::{Error, ErrorKind, Result};
@@ -16,15 +18,15 @@ use io::{CreateOptions, DirEntry, FileSystem, SyncKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a mark's file holds when a repair made it; that of a checkpoint is empty, as it has always been.
+/// Contents of the mark of a repair. The mark of a checkpoint is empty in all releases.
 const REPAIR: &[u8] = b"repair\n";
 
-/// What is made in a directory.
+/// The unfinished work in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// `CURRENT` comes last.
+    /// A checkpoint, which writes `CURRENT` last.
     Checkpoint,
-    /// `CURRENT` is there before the records are.
+    /// A repair, which has `CURRENT` before the records.
     Repair,
 }
 
@@ -36,7 +38,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Sets it in a directory that is there, durably.
+    /// Sets the mark in an existing directory, durably.
     pub fn set(fs: &Arc<dyn FileSystem>, dir: &Path, work: Work) -> Result<Mark> {
         let write = || {
             let mut file = fs.create(&path(dir), &CreateOptions::default())?;
@@ -46,12 +48,12 @@ impl Mark {
             file.sync(SyncKind::Full)?;
             fs.sync_dir(dir)
         };
-        // One that is empty would be that of a checkpoint.
+        // An empty mark would read as that of a checkpoint.
         write().inspect_err(|_| drop(fs.remove(&path(dir))))?;
         Ok(Mark { fs: fs.clone(), dir: dir.to_owned() })
     }
 
-    /// Removes it: everything else in the directory is durable.
+    /// Removes the mark. Everything else in the directory is durable.
     pub fn finish(self) -> Result<()> {
         let removed = self.fs.remove(&path(&self.dir)).and_then(|()| self.fs.sync_dir(&self.dir));
         removed.map_err(|e| {
@@ -63,23 +65,24 @@ impl Mark {
     }
 }
 
-/// True if there is nothing in a directory but a lock file.
+/// Returns true if there is nothing in a directory but a lock file.
 fn is_empty(files: &[DirEntry]) -> bool {
     files.iter().all(|f| f.name == names::LOCK)
 }
 
-/// True if these files are what was left behind where the work was cut off.
+/// Returns true if these files are the leftovers of interrupted work of this kind.
 fn is_left_by(files: &[DirEntry], work: Work) -> bool {
     files.iter().all(|f| names::parse(&f.name).is_some()) && of(files) == Some(work)
 }
 
-/// True if the work may be done in a directory with these files.
+/// Returns true if the work may begin in a directory with these files.
 pub fn is_free(files: &[DirEntry], work: Work) -> bool {
     is_empty(files) || is_left_by(files, work)
 }
 
-/// Removes what was left behind where the same work was cut off; its mark goes last. True if the directory is empty then,
-/// but for a lock file. Under its lock: what is there may be what somebody else is about to make.
+/// Removes the leftovers of the same work, the mark last. Returns true if the directory is empty
+/// then, except for a lock file. The caller holds the lock of the directory: otherwise the files
+/// might belong to another process that is still at work.
 pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
     let files = fs.list(dir)?;
     if !is_left_by(&files, work) {
@@ -88,13 +91,13 @@ pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
     let rest = files.iter().filter(|f| f.name != names::LOCK);
     let (mark, rest): (Vec<_>, Vec<_>) = rest.partition(|f| f.name == names::UNFINISHED);
     rest.into_iter().try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
-    // What goes without its mark must not come back without it.
+    // A file removed before the mark must not come back without the mark.
     fs.sync_dir(dir)?;
     mark.into_iter().try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
     Ok(true)
 }
 
-/// What was not finished in a directory with these files.
+/// Returns the unfinished work in a directory with these files.
 pub fn of(files: &[DirEntry]) -> Option<Work> {
     let find = |name: &str| files.iter().find(|f| f.name == name);
     match find(names::UNFINISHED)?.len {
@@ -104,7 +107,7 @@ pub fn of(files: &[DirEntry]) -> Option<Work> {
     }
 }
 
-/// Refuses a directory with `CURRENT` in which a repair has not come to its end.
+/// Refuses a directory with `CURRENT` and the mark of a repair.
 pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     match fs.metadata(&path(dir)) {
         Ok(mark) if mark.len > 0 => Err(refusal(dir, Work::Repair)),
@@ -114,7 +117,7 @@ pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     }
 }
 
-/// Says what the directory is, which is no store.
+/// Returns the error that says why the directory is no store.
 pub fn refusal(dir: &Path, work: Work) -> Error {
     let why = match work {
         Work::Checkpoint => {

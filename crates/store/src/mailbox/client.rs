@@ -1,4 +1,4 @@
-//! The side of the process that asks.
+//! The client: the process that makes a request.
 
 use super::directory;
 use super::format::{self, LEN_MAX};
@@ -10,31 +10,31 @@ use io::{Env, FileLock};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Pause between two looks for the answer, nanoseconds.
+/// Interval between two checks for the answer, nanoseconds.
 const POLL_NS: u64 = 50_000_000;
-/// Pause between two looks whether a process has the store open, nanoseconds.
+/// Interval between two checks whether a process has the store open, nanoseconds.
 const PROBE_NS: u64 = 1_000_000_000;
-/// Tries to begin a request, where the directory goes in the same moment.
+/// Attempts to begin a request, if the directory disappears meanwhile.
 const BEGIN_MAX: usize = 8;
 
 /// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckpointRequest {
-    /// The process that has the store open has not met the request.
+    /// The process that has the store open has not found the request yet.
     Waiting,
-    /// That process makes the checkpoint, or one that was requested before.
+    /// That process makes this checkpoint, or an earlier requested one.
     Taken,
 }
 
-/// Has the process that has the store in `store` open make a checkpoint in the directory `target`, and waits for it.
-/// `take_within`: the longest wait until the process takes the request; the checkpoint then takes as long as it takes.
-/// `tell` gets the state now and then.
+/// Requests a checkpoint in the directory `target` from the process that has `store` open, and
+/// waits for it. `take_within` bounds the time until that process takes the request, not the
+/// checkpoint itself. `tell` gets the progress from time to time.
 ///
 /// # Errors
-/// Those of the checkpoint; `InvalidArgument` for a relative target; `NotFound` without a store; `Locked` if no process
-/// takes the request in time; `Closed` if no process has the store open, or it ended before it answered; those of the file
-/// system.
+/// Those of the checkpoint. `InvalidArgument` for a relative target. `NotFound` without a store.
+/// `Locked` if no process takes the request in time. `Closed` if no process has the store open, or
+/// it ended before it answered. Those of the file system.
 pub fn request_checkpoint(
     env: &Env,
     store: &Path,
@@ -51,7 +51,7 @@ pub fn request_checkpoint(
     asked.wait(take_within, tell)
 }
 
-/// Refuses a path that means another directory in another process.
+/// Refuses a relative path, which means another directory in another process.
 pub(super) fn check_target(target: &Path) -> Result<()> {
     match target.is_absolute() {
         true => Ok(()),
@@ -62,13 +62,13 @@ pub(super) fn check_target(target: &Path) -> Result<()> {
     }
 }
 
-/// A request that was made. Dropped, it is withdrawn as far as that is possible.
+/// A request in progress. The drop withdraws it as far as possible.
 struct Asked<'a> {
     env: &'a Env,
     store: &'a Path,
     dir: PathBuf,
     id: Id,
-    /// The sign that an answer is awaited.
+    /// Held while the client waits for an answer.
     lock: Option<Box<dyn FileLock>>,
 }
 
@@ -76,7 +76,7 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         remove(self.env, &self.dir, self.id);
         self.lock = None;
-        // Other requests may be there.
+        // Fails if other requests are there.
         let _ = self.env.fs.remove_dir(&self.dir);
     }
 }
@@ -88,7 +88,8 @@ impl<'a> Asked<'a> {
         let mut tries = 0..BEGIN_MAX;
         loop {
             match Asked::make(env, store, &dir, &text) {
-                // The last client, or the server, removed the directory or looked at the lock in this moment.
+                // Meanwhile the last client or the server removed the directory, or the server
+                // probed the lock.
                 Err(e)
                     if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Locked)
                         && tries.next().is_some() =>
@@ -122,7 +123,8 @@ impl<'a> Asked<'a> {
             let state = self.state()?;
             missed = if state.is_none() { missed + 1 } else { 0 };
             if missed > 1 {
-                // Between two looks it had neither name; the answer comes before the second one goes.
+                // Between the two checks the server was renaming its files. It writes the answer
+                // before it removes the taken request.
                 return self.outcome()?.unwrap_or_else(|| Err(self.gone()));
             }
             if state == Some(CheckpointRequest::Waiting) && now_ns() >= take_until_ns && self.withdraws()? {
@@ -139,7 +141,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The answer, if it is there.
+    /// Returns the answer, if it is there.
     fn outcome(&self) -> Result<Option<Result<()>>> {
         let path = self.path(Part::Answer);
         match self.env.fs.read_all(&path, LEN_MAX) {
@@ -156,7 +158,7 @@ impl<'a> Asked<'a> {
         Ok(self.env.fs.exists(&self.path(Part::Request))?.then_some(CheckpointRequest::Waiting))
     }
 
-    /// Takes the request back. False if the server took it first.
+    /// Withdraws the request. Returns false if the server took it first.
     fn withdraws(&self) -> Result<bool> {
         match self.env.fs.remove(&self.path(Part::Request)) {
             Ok(()) => Ok(true),
@@ -165,7 +167,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// True if no process has the store open.
+    /// Returns true if no process has the store open.
     fn is_closed(&self) -> bool {
         self.env.fs.lock_to_read(&io::fs::join(self.store, LOCK)).is_ok()
     }

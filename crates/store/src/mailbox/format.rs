@@ -1,26 +1,27 @@
-//! Contents of requests and answers: a few lines of text, see docs/format/requests.md.
+//! Contents of requests and answers: a few lines of text (docs/format/requests.md).
 //!
-//! Bytes that are not printable ASCII, and the backslash, are written as `\xNN`, so a path of any bytes is one line.
+//! Non-printable bytes, non-ASCII bytes and the backslash are written as `\xNN`, so any path is one
+//! line.
 
 use base::{Error, ErrorKind, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longest file, bytes. A path has at most 4096 bytes, each of them four characters.
+/// Maximum file length, bytes. A path has at most 4096 bytes, each of them four characters.
 pub const LEN_MAX: usize = 32 << 10;
-/// Longest message of an answer, bytes before it is escaped.
+/// Maximum message length of an answer, bytes before escaping.
 const MESSAGE_MAX: usize = 4 << 10;
 
 const REQUEST: &str = "lavastore request 1";
 const ANSWER: &str = "lavastore answer 1";
 
-/// The file of a request for a checkpoint in the directory `target`.
+/// Returns the contents of a request for a checkpoint in the directory `target`.
 pub fn request(target: &Path) -> String {
     format!("{REQUEST}\ncheckpoint {}\n", escaped(target.as_os_str().as_bytes()))
 }
 
-/// The target of a request.
+/// Returns the target of a request.
 ///
 /// # Errors
 /// `InvalidArgument`; `Unsupported` for a request of another version.
@@ -46,7 +47,7 @@ pub fn target(bytes: &[u8]) -> Result<PathBuf> {
     Ok(target)
 }
 
-/// The file of an answer.
+/// Returns the contents of an answer.
 pub fn answer(outcome: &Result<()>) -> String {
     match outcome {
         Ok(()) => format!("{ANSWER}\ndone\n"),
@@ -59,7 +60,7 @@ pub fn answer(outcome: &Result<()>) -> String {
     }
 }
 
-/// The outcome that an answer states.
+/// Returns the outcome that an answer states.
 ///
 /// # Errors
 /// That of the checkpoint; `Corruption`.
@@ -74,7 +75,7 @@ pub fn outcome(bytes: &[u8]) -> Result<()> {
             let message = message.strip_prefix("message ").and_then(unescaped).ok_or_else(malformed)?;
             let why = String::from_utf8_lossy(&message);
             let refused = format!("the process that has the store open made no checkpoint: {why}");
-            // A kind of a later release is some failure.
+            // An error kind of a later release becomes a plain I/O error.
             let kind = ErrorKind::named(kind).unwrap_or(ErrorKind::Io);
             Err(Error::new(ErrorKind::Io, refused).with_kind(kind))
         }

@@ -9,22 +9,22 @@ pub struct Id(pub u64);
 /// A file of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Locked as long as the client waits.
+    /// Locked while the client waits.
     Lock,
-    /// A request that is being written.
+    /// A request in writing.
     RequestTemp,
     /// A request that no server has taken.
     Request,
     /// A request that a server has taken.
     Taken,
-    /// An answer that is being written.
+    /// An answer in writing.
     AnswerTemp,
     /// The answer.
     Answer,
 }
 
 impl Part {
-    /// All parts. The lock is last: whoever removes a request removes the lock last.
+    /// All parts in the order of their removal: the lock is last.
     pub const ALL: [Part; 6] =
         [Part::RequestTemp, Part::Request, Part::Taken, Part::AnswerTemp, Part::Answer, Part::Lock];
 
@@ -47,13 +47,13 @@ impl fmt::Display for Id {
 }
 
 impl Id {
-    /// The name of a file.
+    /// Returns the name of a file.
     pub fn name(self, part: Part) -> String {
         format!("{self}.{}", part.extension())
     }
 }
 
-/// The request and part of a name; `None` for any other name.
+/// Returns the request and part of a name; `None` for any other name.
 pub fn parse(name: &str) -> Option<(Id, Part)> {
     let (digits, extension) = name.split_once('.')?;
     let id = Id(u64::from_str_radix(digits, 16).ok()?);

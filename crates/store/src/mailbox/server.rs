@@ -1,4 +1,4 @@
-//! The side of the store: finds requests, takes them, and answers them one after another.
+//! The server: finds requests, takes them, and answers them one after another.
 
 use super::format::{self, LEN_MAX};
 use super::names::{self, Id, Part};
@@ -10,11 +10,11 @@ use io::{CreateOptions, Env};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// After a look that took long the pause is so many times that long.
+/// Pause after a slow scan, as a multiple of its duration.
 const PAUSE_TIMES: u64 = 50;
-/// Requests that wait at most; others are refused.
+/// Maximum number of waiting requests; further ones are refused.
 const WAITING_MAX: usize = 16;
-/// Requests of which one look takes note at most.
+/// Maximum number of requests that one scan considers.
 const SEEN_MAX: usize = 256;
 
 /// The requests to a store.
@@ -22,7 +22,7 @@ pub struct Mailbox {
     env: Env,
     /// The directory of requests.
     dir: PathBuf,
-    /// Time of the next look; `u64::MAX`: somebody looks.
+    /// Time of the next scan; `u64::MAX`: a scan is running.
     next_look_ns: AtomicU64,
     /// The requests that this process has taken.
     taken: Mutex<Taken, rank::Requested>,
@@ -32,27 +32,27 @@ pub struct Mailbox {
 #[derive(Default)]
 struct Taken {
     waiting: VecDeque<Id>,
-    /// The request that is served.
+    /// The request in service.
     current: Option<Id>,
-    /// A thread serves until none waits.
+    /// A thread serves until no request waits.
     is_served: bool,
 }
 
 impl Mailbox {
-    /// Of the store in a directory, from its opening on.
+    /// Creates the mailbox of a store, when the store is opened.
     pub fn new(env: &Env, store: &Path) -> Mailbox {
         let next_look_ns = AtomicU64::new(env.clock.now_ns().saturating_add(LOOK_NS));
         Mailbox { env: env.clone(), dir: directory(store), next_look_ns, taken: Mutex::default() }
     }
 
-    /// True if it is time to look for requests.
+    /// Returns true if a scan is due.
     pub fn is_due(&self) -> bool {
         self.env.clock.now_ns() >= self.next_look_ns.load(Ordering::Relaxed)
     }
 
-    /// Looks for requests and takes them. True if the caller has to serve them.
+    /// Scans for requests and takes them. Returns true if the caller must serve them.
     ///
-    /// Errors are passed over: a request that cannot be taken now is met again by the next look.
+    /// Errors are ignored: the next scan finds a request that cannot be taken now.
     pub fn look(&self) -> bool {
         let begun_ns = self.env.clock.now_ns();
         let due_ns = self.next_look_ns.load(Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Mailbox {
         taken.current == Some(id) || taken.waiting.contains(&id)
     }
 
-    /// Takes a request, if it is one. False if nothing of it is left.
+    /// Takes a request, if it is one. Returns false if nothing of it is left.
     fn take(&self, id: Id, parts: &BTreeSet<Part>) -> bool {
         if !self.is_awaited(id) {
             self.remove(id);
@@ -147,7 +147,7 @@ impl Mailbox {
         true
     }
 
-    /// True if the client waits, or may wait: it holds its lock as long.
+    /// Returns true if the client waits, or may wait: it holds its lock for as long.
     fn is_awaited(&self, id: Id) -> bool {
         match self.env.fs.lock_to_read(&self.path(id, Part::Lock)) {
             Ok(_) => false,
@@ -159,7 +159,7 @@ impl Mailbox {
         format::target(&self.env.fs.read_all(&self.path(id, Part::Taken), LEN_MAX)?)
     }
 
-    /// Answers a request. Without room for the answer the client sees that its request is gone.
+    /// Answers a request. Without space for the answer the client sees that its request is gone.
     fn answer(&self, id: Id, outcome: &Result<()>) {
         let _ = self.write_answer(id, &format::answer(outcome));
         let _ = self.env.fs.remove(&self.path(id, Part::Taken));
@@ -172,7 +172,7 @@ impl Mailbox {
         write(&self.env, &self.dir, (&id.name(Part::AnswerTemp), &id.name(Part::Answer)), text)
     }
 
-    /// Removes what is left of a request; what cannot be removed is met again.
+    /// Removes the files of a request. The next scan finds the files that cannot be removed.
     fn remove(&self, id: Id) {
         remove(&self.env, &self.dir, id);
     }
@@ -188,7 +188,7 @@ impl std::fmt::Debug for Mailbox {
     }
 }
 
-/// Writes a small file under its first name and gives it the second one.
+/// Writes a small file under a temporary name and renames it.
 pub(super) fn write(env: &Env, dir: &Path, (temp, name): (&str, &str), text: &str) -> Result<()> {
     let temp = io::fs::join(dir, temp);
     let mut file = env.fs.create(&temp, &CreateOptions::default())?;

@@ -1,4 +1,4 @@
-//! Both sides in one simulated machine: the client's pauses run the server.
+//! Both sides on one simulated machine: the client's pauses run the server.
 
 use super::format::{self, LEN_MAX};
 use super::names::{Id, Part};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const STORE: &str = "/store";
 const TAKE_WITHIN: Duration = Duration::from_secs(10);
 
-/// A store's directory, and the lock of the process that has it open.
+/// Creates a store directory, and takes the lock of the process that has it open.
 fn store(env: &Env) -> Box<dyn FileLock> {
     env.fs.create_dir_all(Path::new(STORE)).unwrap();
     write(env, Path::new(STORE), ("CURRENT.tmp", "CURRENT"), "x").unwrap();

@@ -1,4 +1,4 @@
-//! Every interleaving of engines whose floors rise and whoever releases groups.
+//! Every interleaving of rising floors and a release.
 
 use super::*;
 use crate::manifest::Engines;
@@ -6,19 +6,19 @@ use base::sync::model::atomic::AtomicU64;
 use base::sync::model::check;
 use base::sync::model::loom::thread;
 
-/// One tenant tells its floor when it rises; the floor of the other is found out by asking.
+/// One tenant reports its floor as it rises; the release computes the floor of the other.
 const TELLS: TenantId = TenantId(1);
 const ASKED: TenantId = TenantId(2);
 
 #[derive(Default)]
 struct Shared {
     floors: Floors,
-    /// Below it, what the second tenant wrote is in tables.
+    /// End of the second tenant's flushed sequences.
     flushed_end: AtomicU64,
 }
 
 impl Shared {
-    /// A release; the floors that it goes by.
+    /// Runs a release and returns its floors.
     fn release(&self) -> Vec<(TenantId, SeqNo)> {
         let tell = || self.floors.tell(ASKED, self.flushed_end.load(Ordering::Acquire));
         self.floors.for_release(tell, || Arc::new(State::empty(base::Uid::default(), 0, &Engines::default())))
@@ -34,7 +34,7 @@ fn spawn(shared: &Arc<Shared>, body: impl FnOnce(&Shared) + 'static) -> thread::
     thread::spawn(move || body(&shared))
 }
 
-/// Whatever rose, the last release went by it, or there is a hint that calls for another.
+/// The release used every raised floor, or a hint requests another release.
 #[test]
 fn loom_no_floor_that_rose_is_forgotten() {
     check(3, || {
@@ -55,7 +55,8 @@ fn loom_no_floor_that_rose_is_forgotten() {
     });
 }
 
-/// Two tell for one tenant, in whatever order: the higher floor stays, and no release sees it fall.
+/// With two concurrent reports for a tenant, in any order, the higher floor stays. No release sees
+/// a floor fall.
 #[test]
 fn loom_a_floor_never_falls() {
     check(3, || {

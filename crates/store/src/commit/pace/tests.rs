@@ -1,4 +1,4 @@
-//! The lengths of groups on a clock of their own.
+//! Group lengths on a simulated clock.
 
 use super::*;
 use datadriven::TestCase;
@@ -6,7 +6,7 @@ use std::error::Error;
 
 const MS: u64 = 1_000_000;
 
-/// Groups that are made one after the other, each of whole pages and no longer than the longest.
+/// Successive groups, each of whole pages and no longer than the longest.
 struct Groups {
     pace: Pace,
     longest: u64,
@@ -18,7 +18,7 @@ impl Groups {
         Groups { pace: Pace::default(), longest: longest_kib << 10, now_ns: 1 << 40 }
     }
 
-    /// Makes a group that lasts for some time, and returns its length in bytes.
+    /// Makes a group that lasts for `lasts_ms`, and returns its length in bytes.
     fn make(&mut self, live_bytes: u64, lasts_ms: u64) -> u64 {
         let len = self.pace.next_len(self.longest, self.now_ns, live_bytes);
         assert!(len.is_multiple_of(PAGE as u64) && len <= self.longest, "{len}");
@@ -31,14 +31,14 @@ impl Groups {
 fn run(case: &mut TestCase) -> Result<String, Box<dyn Error>> {
     let mut groups = Groups::new(case.take_arg("longest-kib")?);
     let out = match &*case.directive {
-        // The lengths of groups of a short log, of which each lasts so long.
+        // Lengths of the groups of a short log, by how long each lasts.
         "groups" => {
             let lasts: Vec<u64> = case.take_args("last-ms")?;
             let times = case.try_take_arg("times")?.unwrap_or(1);
             let lens = lasts.repeat(times).into_iter().map(|ms| format!("{} KiB", groups.make(0, ms) >> 10));
             lens.collect::<Vec<_>>().join(", ") + "\n"
         }
-        // How many groups a log has that becomes so long, none of which is released.
+        // Number of groups of a log that grows to `mib` without a release.
         "long-log" => {
             let (until, lasts_ms) = (case.take_arg::<u64>("mib")? << 20, case.take_arg("each-lasts-ms")?);
             let (mut live_bytes, mut count) = (0, 0);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// It stands for a group that is not there, and holds nothing.
+/// The stand-in for a missing group holds nothing.
 #[test]
 fn a_group_that_is_missing_can_be_neither_read_nor_written() {
     let group = MissingGroup(PathBuf::from("/store/000000000001.log"));

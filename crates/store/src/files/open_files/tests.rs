@@ -10,7 +10,7 @@ fn no_descriptor() -> Error {
     Error::from_io("cannot open a file", "file", std::io::Error::from_raw_os_error(24))
 }
 
-/// A store with a cache, and as many files in it as it may have.
+/// Opens a store with a cache full of files.
 fn full(env: &io::Env) -> (Arc<Descriptors>, OpenFiles<Arc<u64>>) {
     let (descriptors, files) = (Descriptors::join(env), OpenFiles::new(open_max(&*env.fs, 1000, 1)));
     files.share(&descriptors, 1);
@@ -22,7 +22,7 @@ fn count<F>(files: &OpenFiles<F>) -> usize {
     read(&files.cached.open).len()
 }
 
-/// A store of a process: its descriptors, its cache, and how often it opened a file.
+/// A store: its descriptors, its cache, and how often it opened a file.
 struct Store {
     descriptors: Arc<Descriptors>,
     files: OpenFiles<u64>,
@@ -94,7 +94,7 @@ impl Script {
         Ok(String::new())
     }
 
-    /// What is done with the files of a store.
+    /// Runs a command on the files of a store.
     fn files(&mut self, case: &mut TestCase) -> Outcome<String> {
         let name: String = case.take_arg("store")?;
         if case.directive == "call" {
@@ -130,7 +130,8 @@ impl Script {
         })
     }
 
-    /// A call of a store that finds no descriptor until a store has no more than so many files open, or fails otherwise.
+    /// Makes a call that fails for want of descriptors until a store has at most `until-open` open
+    /// files.
     fn call(&mut self, name: &str, case: &mut TestCase) -> Outcome<String> {
         let until: Option<usize> = case.try_take_arg("until-open")?;
         let of: String = case.try_take_arg("files-of")?.unwrap_or_else(|| name.to_owned());
@@ -157,7 +158,7 @@ fn scripts() {
     });
 }
 
-/// Threads of two stores look files up, take descriptors, and close one of the stores.
+/// Threads of two stores look up files and take descriptors, and one of the stores is closed.
 #[test]
 fn stores_share_descriptors_under_any_schedule() {
     for seed in 0..300 {
@@ -184,7 +185,7 @@ fn stores_share_descriptors_under_any_schedule() {
                         0 => Ok(()),
                         _ => Err(no_descriptor()),
                     };
-                    // It may find nothing to close, and it ends.
+                    // The call may find no file to close; it still ends.
                     let _ = descriptors.with_one(call);
                     let found = (0..20).map(|n| files.find(n, || Ok::<_, Error>(Arc::new(n))).unwrap());
                     assert!(found.enumerate().all(|(nth, file)| nth as u64 == *file));
